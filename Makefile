@@ -1,0 +1,68 @@
+# make demo   a throwaway server, a load and the dashboard
+# make test   every test but the long ones, in an environment of its own
+# make check  format, lint, types, import contracts
+# make docs   the reference pages, from the tables of the program
+# Everything lives in .venv; a second call starts at once.
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11 python3.14,\
+            $(if $(shell $(name) -c 'import sys; print(sys.version_info >= (3, 11) or "")' 2>/dev/null | grep True),$(name))))
+INSTALL = $(BIN)/python -m pip --disable-pip-version-check install --quiet
+
+.PHONY: demo test test-long check format bench docs screenshot clean
+
+demo: $(VENV)/.installed
+	@$(BIN)/pgtop-tune demo $(ARGS)
+
+test: $(VENV)/.tested-with
+	@$(BIN)/python -m pytest -m "not long" $(ARGS)
+
+test-long: $(VENV)/.tested-with
+	@$(BIN)/python -m pytest -m long $(ARGS)
+
+check: $(VENV)/.tested-with
+	@$(BIN)/ruff format --check pgtop_tune tests docs
+	@$(BIN)/ruff check pgtop_tune tests docs
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+format: $(VENV)/.tested-with
+	@$(BIN)/ruff format pgtop_tune tests docs
+	@$(BIN)/ruff check --fix pgtop_tune tests docs
+
+bench: $(VENV)/.tested-with
+	@$(BIN)/python tests/benchmarks/live_screen.py $(ARGS)
+
+docs: $(VENV)/.tested-with
+	@$(BIN)/python docs/generate.py
+
+screenshot: $(VENV)/.tested-with
+	@$(BIN)/python docs/screenshot.py $(ARGS)
+
+$(VENV)/.made:
+	@if [ -z "$(PYTHON)" ]; then \
+	  echo "Python 3.11 or newer is needed and was not found." >&2; \
+	  echo "Debian and Ubuntu: apt-get install python3 python3-venv    RHEL: dnf install python3.12" >&2; exit 1; fi
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "$(PYTHON) has no venv module." >&2; \
+	  echo "Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@echo "making $(VENV) with $$($(PYTHON) --version)"
+	@rm -rf $(VENV) && $(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.made requirements.lock pyproject.toml
+	@echo "installing pgtop-tune (once; half a minute)"
+	@$(INSTALL) --require-hashes -r requirements.lock && $(INSTALL) --no-deps --no-build-isolation -e . || { \
+	  echo "The installation failed: the lines above say why. Packages come from your Python package index," >&2; \
+	  echo "so the network or a proxy (HTTPS_PROXY, pip config) is the usual reason. Then: make $(MAKECMDGOALS)" >&2; exit 1; }
+	@touch $@
+
+$(VENV)/.tested-with: $(VENV)/.installed requirements-dev.lock
+	@echo "installing what the tests need (once; a minute)"
+	@$(INSTALL) --require-hashes -r requirements-dev.lock || { \
+	  echo "The installation failed: the lines above say why. Is the network there? Then: make $(MAKECMDGOALS)" >&2; exit 1; }
+	@touch $@
+
+clean:
+	@rm -rf $(VENV) .servers .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,103 @@
+"""The user's configuration file: `config.toml` in the configuration directory. Absent is fine; wrong is said once.
+
+theme = "light"
+interval = 2.0
+ascii = false
+mouse = false
+disk_caps = ["vda=6000iops,90MB/s"]
+
+[keys]
+quit = "q,f10"
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.paths import config_dir
+
+FILE_NAME: Final = "config.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What the file may say; options on the command line win.
+
+    Attributes:
+        theme: Name of a theme; "" for the default.
+        interval: Seconds between two looks, 0.2 to 60; None for the command's own default.
+        ascii: Draw with ASCII only.
+        mouse: Capture the mouse; None decides by SSH.
+        disk_caps: As --disk-cap: "vda=6000iops,90MB/s".
+        keys: Action id → keys separated by commas.
+    """
+
+    theme: str = ""
+    interval: float | None = None
+    ascii: bool = False
+    mouse: bool | None = None
+    disk_caps: tuple[str, ...] = ()
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+
+def load_config(path: Path | None = None) -> Config:
+    """The configuration, or the defaults where there is no file.
+
+    Args:
+        path: Another file than the user's own.
+
+    Raises:
+        UsageProblem: The file cannot be read or says something it cannot mean; names every mistake.
+    """
+    file = path or config_dir() / FILE_NAME
+    try:
+        parsed = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return Config()
+    except OSError as problem:
+        raise UsageProblem(f"{file} cannot be read: {problem.strerror}", "mend its permissions") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise UsageProblem(f"{file} is not TOML: {problem}") from None
+    mistakes = [f"unknown key {name!r}" for name in parsed if name not in _CHECKS]
+    mistakes += [
+        f"{name}: {check(parsed[name])}" for name, check in _CHECKS.items() if name in parsed and check(parsed[name])
+    ]
+    if mistakes:
+        raise UsageProblem(f"{file}: {'; '.join(mistakes)}", f"known keys: {', '.join(_CHECKS)}")
+    if "disk_caps" in parsed:
+        parsed["disk_caps"] = tuple(parsed["disk_caps"])
+    return Config(**parsed)
+
+
+def _is(kind: type, words: str) -> Any:
+    return lambda value: "" if type(value) is kind else f"{words} expected"
+
+
+def _interval(value: object) -> str:
+    fits = type(value) in (int, float) and 0.2 <= value <= 60  # type: ignore[operator]
+    return "" if fits else "a number of seconds from 0.2 to 60 expected"
+
+
+def _keys(value: object) -> str:
+    fits = isinstance(value, dict) and all(isinstance(keys, str) for keys in value.values())
+    return "" if fits else 'a table of action = "key,key" expected'
+
+
+def _texts(value: object) -> str:
+    fits = isinstance(value, list) and all(isinstance(words, str) for words in value)
+    return "" if fits else 'a list of "disk=limit" expected'
+
+
+_CHECKS: Final[Mapping[str, Any]] = {
+    "theme": _is(str, "a name in quotes"),
+    "interval": _interval,
+    "ascii": _is(bool, "true or false"),
+    "mouse": _is(bool, "true or false"),
+    "disk_caps": _texts,
+    "keys": _keys,
+}

@@ -1,0 +1,146 @@
+"""The mechanism of the catalogue: a metric is a row, its value a pure function over two looks at a section.
+
+    TPS = Metric("server.tps", "TPS", "1/s", "…what it means…", "pg_stat_database.xact_commit, …", tps)
+    TPS(interval) -> 1203.4 | None
+
+`None` means "cannot be said from these frames": the first frame, a restart, a statistics reset, an unavailable
+section. It is drawn as "-" and as a gap in a chart, never as 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeVar, cast
+
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.frame import Frame
+
+
+class Section(Protocol):
+    """A part of a frame with its own clock."""
+
+    @property
+    def at_s(self) -> float:
+        """Seconds on the session's monotonic clock when it was read."""
+        ...
+
+
+S = TypeVar("S", bound=Section)
+T = TypeVar("T")
+K = TypeVar("K")
+_LOOK_BACK: Final = 120
+"""Frames searched for an older reading of a slow section; two minutes at 1 Hz."""
+
+
+class Interval:
+    """The newest frame and those before it: what a metric is computed from.
+
+    Args:
+        frames: At least one frame, oldest first. Only the tail is looked at.
+    """
+
+    __slots__ = ("_frames", "_known", "newest")
+
+    def __init__(self, frames: Sequence[Frame]) -> None:
+        self._frames = frames
+        self._known: dict[Callable[[Interval], object], object] = {}
+        self.newest: Final = frames[-1]
+
+    def once(self, compute: Callable[[Interval], T]) -> T:
+        """What a function makes of this interval, computed when it is first asked for: several metrics share it."""
+        if compute not in self._known:
+            self._known[compute] = compute(self)
+        return cast(T, self._known[compute])
+
+    def now(self, section: Callable[[Frame], S | Unavailable]) -> S | None:
+        """The section in the newest frame, None when it is unavailable."""
+        found = section(self.newest)
+        return None if isinstance(found, Unavailable) else found
+
+    def pair(self, section: Callable[[Frame], S | Unavailable]) -> tuple[S, S] | None:
+        """The two newest different readings of a section, older first.
+
+        A section read less often than frames are made stands in several frames unchanged; those are passed over.
+        None when the newest frame does not have it, or when it was unavailable in between (the server restarted,
+        the rate would stretch over the outage).
+        """
+        newest = section(self.newest)
+        if isinstance(newest, Unavailable):
+            return None
+        last = len(self._frames) - 2
+        for index in range(last, max(last - _LOOK_BACK, -1), -1):
+            older = section(self._frames[index])
+            if isinstance(older, Unavailable):
+                return None
+            if older.at_s < newest.at_s:
+                return older, newest
+        return None
+
+    def recent(self, section: Callable[[Frame], S | Unavailable], window_s: float) -> list[S]:
+        """Readings of a section within the last seconds, newest first; ends where it was unavailable."""
+        found: list[S] = []
+        for frame in reversed(self._frames):
+            reading = section(frame)
+            if isinstance(reading, Unavailable):
+                break
+            if found and reading.at_s <= found[0].at_s - window_s:
+                break
+            if not found or reading.at_s < found[-1].at_s:
+                found.append(reading)
+        return found
+
+
+def rate(older: float, newer: float, older_s: float, newer_s: float) -> float | None:
+    """Increase per second; None when the counter went backwards (reset) or no time has passed."""
+    seconds = newer_s - older_s
+    if seconds <= 0 or newer < older:
+        return None
+    return (newer - older) / seconds
+
+
+def share(part: float, whole: float) -> float | None:
+    """Per cent of a whole; None when there is no whole."""
+    return 100.0 * part / whole if whole > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One number an operator can see.
+
+    Attributes:
+        id: Stable name in exports and configuration: "host.cpu.user".
+        title: As labelled on screen.
+        unit: "%", "1/s", "bytes", "bytes/s", "ms", …
+        definition: What it says, one or two sentences for `?`.
+        source: View and column or kernel file and field, with the formula.
+        value: Computes it; None when it cannot be said.
+        critical: Value from which on it is drawn red; None where no such line exists.
+    """
+
+    id: str
+    title: str
+    unit: str
+    definition: str
+    source: str
+    value: Callable[[Interval], float | None]
+    critical: float | None = None
+
+    def __call__(self, interval: Interval) -> float | None:
+        return self.value(interval)
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed(Generic[K]):
+    """A family of numbers, one per key (a disk, a process, a core): `values(interval)[key]`."""
+
+    id: str
+    title: str
+    unit: str
+    definition: str
+    source: str
+    values: Callable[[Interval], dict[K, float]]
+    critical: float | None = None
+
+    def __call__(self, interval: Interval) -> dict[K, float]:
+        return self.values(interval)

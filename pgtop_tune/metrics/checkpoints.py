@@ -1,0 +1,215 @@
+"""When the next checkpoint comes, and why: checkpoint_timeout, or WAL on its way to max_wal_size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval, Metric
+from pgtop_tune.metrics.server import WAL_SINCE_REDO, checkpoints_between
+from pgtop_tune.metrics.settings import number
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.postgres import CheckpointCounters
+
+RATE_WINDOW_S: Final = 10.0
+_SEEN_S: Final = 150.0
+"""How far back the begin of a checkpoint is looked for."""
+_NOTHING_BYTES: Final = 1024
+"""WAL since the redo point that a checkpoint leaves behind itself: with no more, the next timed one is skipped."""
+_COUNTED_LATE_S: Final = 2.0
+"""Before 15 counters went through a collector: a quick checkpoint may be finished before it is counted."""
+_MIB: Final = 1 << 20
+
+
+def max_wal_size_bytes(interval: Interval) -> float | None:
+    """The parameter max_wal_size (pg_settings gives MB); None when parameters are not known."""
+    megabytes = number(interval, "max_wal_size")
+    return None if megabytes is None else megabytes * _MIB
+
+
+def _trigger_lsn(interval: Interval, redo_lsn_bytes: int) -> int | None:
+    """Position from which on a checkpoint is forced, given the redo point of the one before.
+
+    xlog.c: CalculateCheckpointSegments() gives whole segments, at least one; XLogCheckpointNeeded() is asked when a
+    segment is full, so that the distance counts from the begin of the redo point's segment.
+    """
+    server = sections.server(interval.newest)
+    megabytes, target = number(interval, "max_wal_size"), number(interval, "checkpoint_completion_target")
+    if isinstance(server, Unavailable) or megabytes is None or target is None or server.wal_segment_bytes <= 0:
+        return None
+    size = server.wal_segment_bytes
+    segments = max(int(int(megabytes * _MIB / size) / (1.0 + target)), 1)
+    return (redo_lsn_bytes // size + segments) * size
+
+
+def _trigger_bytes(interval: Interval) -> float | None:
+    checkpoints = interval.now(sections.checkpoints)
+    redo = None if checkpoints is None else checkpoints.redo_lsn_bytes
+    trigger = None if redo is None else _trigger_lsn(interval, redo)
+    return None if trigger is None or redo is None else float(trigger - redo)
+
+
+def _since_checkpoint(interval: Interval) -> float | None:
+    checkpoints, activity = interval.now(sections.checkpoints), interval.now(sections.activity)
+    if checkpoints is None or checkpoints.checkpoint_time_ms is None:
+        return None
+    now_ms = interval.newest.taken_at_ms if activity is None else activity.now_ms
+    return max(now_ms - checkpoints.checkpoint_time_ms, 0) / 1000.0
+
+
+CHECKPOINT_TRIGGER = Metric(
+    "server.checkpoint_trigger", "trigger", "bytes",
+    "WAL since the redo point from which on a checkpoint is forced, so that the one before and this one together stay below max_wal_size.",
+    "max_wal_size / (1 + checkpoint_completion_target) in whole segments, from the begin of the redo point's segment (xlog.c XLogCheckpointNeeded)", _trigger_bytes,
+)  # fmt: skip
+SINCE_CHECKPOINT = Metric(
+    "server.since_checkpoint", "last", "s", "Time since the last finished checkpoint began.",
+    "now − checkpoint_time of pg_control_checkpoint()", _since_checkpoint,
+)  # fmt: skip
+
+
+def _full_pages_of_cycle(interval: Interval) -> float | None:
+    cycle = interval.now(sections.checkpoint_cycle)
+    if cycle is None or cycle.full_pages_at_begin is None or cycle.full_pages_at_previous is None:
+        return None
+    return float(max(cycle.full_pages_at_begin - cycle.full_pages_at_previous, 0))
+
+
+def _full_pages_since(interval: Interval) -> float | None:
+    cycle, wal = interval.now(sections.checkpoint_cycle), interval.now(sections.wal)
+    if cycle is None or wal is None or cycle.full_pages_at_begin is None or wal.wal_fpi < cycle.full_pages_at_begin:
+        return None
+    return float(wal.wal_fpi - cycle.full_pages_at_begin)
+
+
+FULL_PAGES_OF_CYCLE = Metric(
+    "server.full_pages_of_cycle", "then full pages", "",
+    "Full-page images the next checkpoint will bring until the one after it, if the load stays: as many as from the begin of the checkpoint before last to the begin of the last.",
+    "Δ pg_stat_wal.wal_fpi between the begins of two checkpoints we saw", _full_pages_of_cycle,
+)  # fmt: skip
+FULL_PAGES_SINCE = Metric(
+    "server.full_pages_since_checkpoint", "full pages since", "",
+    "Full-page images since the last checkpoint began: each page costs one at its first change after it.",
+    "pg_stat_wal.wal_fpi − its value at the last look before the checkpoint began", _full_pages_since,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class NextCheckpoint:
+    """The next checkpoint as things go on now.
+
+    Attributes:
+        in_s: Seconds until it starts; 0 when it is due.
+        by: The parameter that will start it: "max_wal_size" or "checkpoint_timeout".
+        under_way: One has begun and not finished; this is the one after it.
+        restartpoint: On a standby: a restartpoint, at the earliest then, because it also needs a checkpoint of the
+            primary's to have been replayed.
+    """
+
+    in_s: float
+    by: str
+    under_way: bool = False
+    restartpoint: bool = False
+
+    @property
+    def forced(self) -> bool:
+        """Whether WAL will force it before its time."""
+        return self.by == "max_wal_size"
+
+
+@dataclass(frozen=True, slots=True)
+class _Begin:
+    """When the last checkpoint began, and its redo point; `under_way` when it has not finished."""
+
+    ago_s: float | None
+    redo_lsn_bytes: int | None
+    under_way: bool = False
+
+
+def next_checkpoint(interval: Interval) -> NextCheckpoint | None:
+    """Whichever comes first: WAL reaching its trigger at the mean rate of the last 10 s, or checkpoint_timeout.
+
+    Both count from the begin of the last checkpoint, finished or not. None when neither can be said, and when nothing
+    was written since: then a timed checkpoint is skipped.
+    """
+    server, wal = sections.server(interval.newest), interval.now(sections.wal)
+    if isinstance(server, Unavailable) or wal is None or wal.lsn_bytes is None:
+        return None
+    standby = server.in_recovery
+    begin = _last_begin(interval, standby)
+    found = []
+    trigger = None if begin.redo_lsn_bytes is None else _trigger_lsn(interval, begin.redo_lsn_bytes)
+    per_s = _mean_wal_rate(interval)
+    if trigger is not None and per_s:
+        in_s = max(trigger - wal.lsn_bytes, 0) / per_s
+        found.append(NextCheckpoint(in_s, "max_wal_size", begin.under_way, standby))
+    timeout_s = number(interval, "checkpoint_timeout")
+    since_redo = WAL_SINCE_REDO(interval)
+    written = since_redo is None or since_redo > _NOTHING_BYTES
+    if timeout_s is not None and begin.ago_s is not None and written:
+        in_s = max(timeout_s - begin.ago_s, 0.0)
+        found.append(NextCheckpoint(in_s, "checkpoint_timeout", begin.under_way, standby))
+    return min(found, key=lambda checkpoint: checkpoint.in_s, default=None)
+
+
+def _last_begin(interval: Interval, standby: bool) -> _Begin:
+    recent = interval.recent(sections.checkpoints, _SEEN_S)
+    if not recent:
+        return _Begin(None, None)
+    newest = recent[0]
+    seen = _seen_begin(recent)
+    if seen is not None:
+        before, began = seen
+        finished = newest.redo_lsn_bytes != _redo_before(interval, recent, before)
+        ago_s = newest.at_s - began.at_s
+        redo = newest.redo_lsn_bytes if finished else _lsn_at(interval, began.at_s)
+        return _Begin(ago_s if standby or not finished else _since_checkpoint(interval), redo, not finished)
+    if standby:
+        # checkpoint_time is the primary's; when the restartpoint was made is nowhere to be read.
+        return _Begin(None, newest.redo_lsn_bytes)
+    since_s, timeout_s = _since_checkpoint(interval), number(interval, "checkpoint_timeout")
+    looked_s = newest.at_s - recent[-1].at_s
+    if since_s is not None and timeout_s is not None and since_s > timeout_s + looked_s:
+        # Time was up before we looked and nothing has finished since: one is under way, or there was no need for it.
+        return _Begin(since_s - timeout_s if since_s < 2 * timeout_s else None, None, True)
+    return _Begin(since_s, newest.redo_lsn_bytes)
+
+
+def _seen_begin(recent: list[CheckpointCounters]) -> tuple[CheckpointCounters, CheckpointCounters] | None:
+    """The readings before and after the last checkpoint began; newest first in `recent`."""
+    for after, before in pairwise(recent):
+        between = checkpoints_between(before, after)
+        if between is None:
+            return None
+        if sum(between):
+            return before, after
+    return None
+
+
+def _redo_before(interval: Interval, recent: list[CheckpointCounters], before: CheckpointCounters) -> int | None:
+    """The redo point before a checkpoint whose begin was counted after `before`."""
+    server = sections.server(interval.newest)
+    late_s = _COUNTED_LATE_S if not isinstance(server, Unavailable) and server.version_num < 150_000 else 0.0
+    earlier = [reading for reading in recent if reading.at_s <= before.at_s - late_s]
+    return (earlier[0] if earlier else before).redo_lsn_bytes
+
+
+def _lsn_at(interval: Interval, at_s: float) -> int | None:
+    readings = interval.recent(sections.wal, _SEEN_S)
+    nearest = min(readings, key=lambda reading: abs(reading.at_s - at_s), default=None)
+    return None if nearest is None else nearest.lsn_bytes
+
+
+def _mean_wal_rate(interval: Interval) -> float | None:
+    recent = interval.recent(sections.wal, RATE_WINDOW_S)
+    if len(recent) < 2:
+        return None
+    newer, older = recent[0], recent[-1]
+    if newer.lsn_bytes is None or older.lsn_bytes is None or newer.lsn_bytes < older.lsn_bytes:
+        return None
+    return (newer.lsn_bytes - older.lsn_bytes) / (newer.at_s - older.at_s)
+
+
+METRICS: Final = (CHECKPOINT_TRIGGER, SINCE_CHECKPOINT, FULL_PAGES_SINCE, FULL_PAGES_OF_CYCLE)

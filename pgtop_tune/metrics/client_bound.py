@@ -1,0 +1,180 @@
+"""Whether pgbench itself is the limit: what its threads want of the CPUs, and whose turn it is.
+
+A thread that serves clients sleeps while all of them wait for the server. One that never sleeps is the limit: its time
+goes into running and into waiting for a CPU, so
+
+    demand of a thread = Δ(utime + stime) / Δt + Δ run_delay / Δt          /proc/PID/task/TID/{stat,schedstat}
+
+and at 90 % of one thread the load is CLIENT-BOUND. Where threads cannot be seen, the sessions tell: when for 80 % of
+the looks it was pgbench's turn (class Client, idle between two transactions included unless a rate schedules these
+pauses), the server had nothing to do. On a machine whose CPUs are all busy they cannot tell: a session that was woken
+and has no CPU yet looks idle as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval, share
+from pgtop_tune.metrics.host_values import all_ticks, busy_ticks
+from pgtop_tune.metrics.load import running
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.bench import BenchRun, BenchSample
+from pgtop_tune.model.host import CpuSample, HostFacts, ThreadCounters
+from pgtop_tune.model.run_result import GeneratorLoad
+from pgtop_tune.model.waits import BETWEEN, CLIENT, WaitCount
+
+WINDOW_S: Final = 10.0
+DEMAND: Final = 90.0
+TURN_SHARE: Final = 80.0
+_SHORTEST_S: Final = 0.9
+"""Between two looks at threads: clock ticks are coarse."""
+_MACHINE_FULL: Final = 90.0
+
+
+def client_bound(interval: Interval) -> GeneratorLoad | None:
+    """The last ten seconds of the load under way; None when no load of ours runs."""
+    run = running(interval)
+    return None if run is None else generator_load(interval, run)
+
+
+def generator_load(interval: Interval, run: BenchRun, window_s: float = WINDOW_S) -> GeneratorLoad:
+    """How busy pgbench was over the last seconds in which the run was seen.
+
+    Args:
+        interval: Its newest frame may lie behind the end of the run.
+        run: Which run.
+        window_s: Seconds; what is not there is None in the result.
+    """
+    threads = _threads(interval, run, window_s)
+    cpu_shares = [cpu for cpu, _ in threads]
+    demand = max((cpu + delay for cpu, delay in threads), default=None)
+    turn = _client_turn(interval, run, window_s)
+    facts = _host_facts(interval)
+    load = GeneratorLoad(
+        threads=len(threads),
+        cpus=facts.cpu_count if facts else None,
+        cpu_cores=sum(cpu_shares) / 100.0 if threads else None,
+        busiest_cpu=max(cpu_shares, default=None),
+        busiest_demand=demand,
+        client_turn=turn,
+        lag_ms=_lag(interval, run, window_s),
+        machine_busy=_machine_busy(interval, window_s),
+        beside=bool(threads) and facts is not None and facts.source == "local",
+        bound=False,
+    )
+    reason = _reason(load, run)
+    return replace(load, bound=True, reason=reason, advice=_advice(load, run)) if reason else load
+
+
+def _reason(load: GeneratorLoad, run: BenchRun) -> str:
+    if load.busiest_demand is not None:
+        if load.busiest_demand < DEMAND or load.busiest_cpu is None:
+            return ""
+        waiting = load.busiest_demand - load.busiest_cpu
+        queued = f" and waited for a CPU {waiting:.0f} %" if waiting >= 1.0 else ""
+        return (
+            f"a thread of pgbench was on a CPU {load.busiest_cpu:.0f} %{queued} of the time, so it never slept:"
+            " the client is the limit, not the server"
+        )
+    full = load.machine_busy is not None and load.machine_busy >= _MACHINE_FULL
+    if load.client_turn is not None and load.client_turn >= TURN_SHARE and run.rate_per_s is None and not full:
+        return (
+            f"in {load.client_turn:.0f} % of the looks the server waited for pgbench:"
+            " the client or the network is the limit"
+        )
+    return ""
+
+
+def _advice(load: GeneratorLoad, run: BenchRun) -> str:
+    full = load.machine_busy is not None and load.machine_busy >= _MACHINE_FULL
+    if load.threads and load.beside and full:
+        return (
+            f"all {load.cpus} CPUs are busy, pgbench has {load.cpu_cores or 0.0:.1f} of them: run it on another host,"
+            " and nothing else beside the server"
+        )
+    if load.threads and load.threads < min(run.clients, load.cpus or run.clients):
+        return f"more threads (-j {min(run.clients, load.cpus or run.clients)}), or run pgbench on another host"
+    return "run pgbench on another host, or on several"
+
+
+def _threads(interval: Interval, run: BenchRun, window_s: float) -> list[tuple[float, float]]:
+    """(CPU, waiting for a CPU) of each thread of pgbench in per cent of one core, over as long as it was seen."""
+    facts = _host_facts(interval)
+    looks = [
+        (sample.at_s, {row.tid: row for row in sample.threads if row.pid == run.pid})
+        for sample in interval.recent(sections.processes, window_s)
+    ]
+    looks = [(at_s, rows) for at_s, rows in looks if rows]
+    if facts is None or len(looks) < 2 or run.machine:
+        # Elsewhere a pid is that of ssh.
+        return []
+    newest_s, newest = looks[0]
+    found = []
+    for tid, thread in newest.items():
+        oldest = next(((at_s, rows[tid]) for at_s, rows in reversed(looks) if _is_same(rows.get(tid), thread)), None)
+        if oldest is not None and newest_s - oldest[0] >= _SHORTEST_S:
+            found.append(_use(oldest[1], thread, newest_s - oldest[0], facts.ticks_per_s))
+    return found
+
+
+def _is_same(older: ThreadCounters | None, newer: ThreadCounters) -> bool:
+    return older is not None and older.start_ticks == newer.start_ticks
+
+
+def _use(older: ThreadCounters, newer: ThreadCounters, seconds: float, ticks_per_s: int) -> tuple[float, float]:
+    ticks = newer.user_ticks + newer.system_ticks - older.user_ticks - older.system_ticks
+    delay_ms = 0
+    if newer.run_delay_ms is not None and older.run_delay_ms is not None:
+        delay_ms = max(newer.run_delay_ms - older.run_delay_ms, 0)
+    return 100.0 * max(ticks, 0) / ticks_per_s / seconds, delay_ms / 10.0 / seconds
+
+
+def _client_turn(interval: Interval, run: BenchRun, window_s: float) -> float | None:
+    """Share of the looks at sessions of the load in which it was the client's turn."""
+    rows = [
+        count
+        for sample in interval.recent(sections.waits, window_s)
+        for count in sample.counts
+        if count.of_load and not (run.rate_per_s is not None and count.wait_event == BETWEEN)
+    ]
+    return share(_looks(row for row in rows if row.wait_event_type == CLIENT), _looks(rows))
+
+
+def _looks(rows: Iterable[WaitCount]) -> int:
+    return sum(row.observations for row in rows)
+
+
+def _lag(interval: Interval, run: BenchRun, window_s: float) -> float | None:
+    lines = [
+        line
+        for sample in interval.recent(sections.bench, window_s)
+        if _is_of(sample, run)
+        for line in sample.progress
+        if line.lag_ms is not None
+    ]
+    weight = sum(line.tps for line in lines)
+    return sum((line.lag_ms or 0.0) * line.tps for line in lines) / weight if weight else None
+
+
+def _is_of(sample: BenchSample, run: BenchRun) -> bool:
+    return sample.run.run == run.run
+
+
+def _machine_busy(interval: Interval, window_s: float) -> float | None:
+    looks = interval.recent(sections.cpu, window_s)
+    return _busy(looks[-1], looks[0]) if len(looks) > 1 else None
+
+
+def _busy(older: CpuSample, newer: CpuSample) -> float | None:
+    whole = all_ticks(newer.total) - all_ticks(older.total)
+    busy = busy_ticks(newer.total) - busy_ticks(older.total)
+    return None if busy < 0 else share(busy, whole)
+
+
+def _host_facts(interval: Interval) -> HostFacts | None:
+    host = interval.newest.host
+    return None if isinstance(host, Unavailable) or isinstance(host.facts, Unavailable) else host.facts

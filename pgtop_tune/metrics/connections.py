@@ -1,0 +1,141 @@
+"""Who is connected, grouped, and how near each limit is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.server import client_backends
+from pgtop_tune.metrics.settings import number
+from pgtop_tune.model.postgres import Backend
+
+WORKING: Final = frozenset({"active", "fastpath function call"})
+IN_TRANSACTION: Final = "idle in transaction"
+UNLIMITED: Final = -1
+_RESERVED: Final = ("superuser_reserved_connections", "reserved_connections")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Sessions of the same user, database, application and client.
+
+    Attributes:
+        sessions: How many.
+        active: Running a statement.
+        in_transaction: Idle in a transaction, aborted ones included.
+        idle: Idle.
+        waiting: Waiting for a lock.
+        oldest_xact_s: Age of the oldest transaction; None without one.
+        oldest_session_s: Age of the oldest session.
+    """
+
+    usename: str
+    datname: str
+    application_name: str
+    client: str
+    sessions: int
+    active: int
+    in_transaction: int
+    idle: int
+    waiting: int
+    oldest_xact_s: float | None
+    oldest_session_s: float | None
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What the group is known by."""
+        return self.usename, self.datname, self.application_name, self.client
+
+
+def groups(interval: Interval) -> list[Group]:
+    """Client backends by user, database, application and client, most sessions first; empty without the section."""
+    activity = interval.now(sections.activity)
+    if activity is None:
+        return []
+    found: dict[tuple[str, str, str, str], list[Backend]] = {}
+    for backend in client_backends(activity):
+        key = (backend.usename or "", backend.datname or "", backend.application_name or "", backend.client or "")
+        found.setdefault(key, []).append(backend)
+    made = [_group(key, members, activity.now_ms) for key, members in found.items()]
+    return sorted(made, key=lambda group: (-group.sessions, group.key))
+
+
+def _group(key: tuple[str, str, str, str], members: list[Backend], now_ms: int) -> Group:
+    states = Counter(member.state or "" for member in members)
+    xacts = [member.xact_start_ms for member in members if member.xact_start_ms is not None]
+    starts = [member.backend_start_ms for member in members if member.backend_start_ms is not None]
+    return Group(
+        *key,
+        sessions=len(members),
+        active=sum(states[state] for state in WORKING),
+        in_transaction=sum(seen for state, seen in states.items() if state.startswith(IN_TRANSACTION)),
+        idle=states["idle"],
+        waiting=sum(1 for member in members if member.wait_event_type == "Lock"),
+        oldest_xact_s=_age_s(now_ms, xacts),
+        oldest_session_s=_age_s(now_ms, starts),
+    )
+
+
+def _age_s(now_ms: int, moments_ms: list[int]) -> float | None:
+    return max(now_ms - min(moments_ms), 0) / 1000.0 if moments_ms else None
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit on connections.
+
+    Attributes:
+        scope: "server", "database" or "role".
+        name: Of the database or role; the parameter for the server.
+        used: Sessions that count against it, this tool's included for the server.
+        limit: How many there may be; None where it is not known.
+    """
+
+    scope: str
+    name: str
+    used: int
+    limit: int | None
+
+    @property
+    def percent(self) -> float | None:
+        """Of the limit; 100 for a limit of 0."""
+        if self.limit is None:
+            return None
+        return 100.0 * self.used / self.limit if self.limit else 100.0
+
+
+def limits(interval: Interval) -> list[Limit]:
+    """The server's limit, then those of databases and roles; empty when sessions cannot be watched.
+
+    Source: pg_stat_activity against max_connections less the reserved ones, pg_database.datconnlimit,
+    pg_roles.rolconnlimit.
+    """
+    activity = interval.now(sections.activity)
+    if activity is None:
+        return []
+    clients = client_backends(activity)
+    found = list(_of_server(interval, len(clients) + activity.own_backends))
+    catalogue = interval.now(sections.database_limits)
+    if catalogue is not None:
+        by_database = Counter(backend.datname for backend in clients)
+        by_role = Counter(backend.usename for backend in clients)
+        found += [
+            Limit("database", database.name, by_database[database.name], database.connection_limit)
+            for database in catalogue.databases
+            if database.connection_limit > UNLIMITED
+        ]
+        found += [Limit("role", role.name, by_role[role.name], role.connection_limit) for role in catalogue.role_limits]
+    return found
+
+
+def _of_server(interval: Interval, used: int) -> Iterator[Limit]:
+    most = number(interval, "max_connections")
+    yield Limit("server", "max_connections", used, None if most is None else int(most))
+    if most is None:
+        return
+    reserved = sum(number(interval, name) or 0 for name in _RESERVED)
+    yield Limit("server", "not reserved", used, max(int(most - reserved), 0))

@@ -1,0 +1,118 @@
+"""Rows of a view that counts, seen twice: what each row counted in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from pgtop_tune.metrics.catalogue import Interval, Section
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.frame import Frame
+
+ROWS_WINDOW_S: Final = 10.0
+"""Rates of rows are means over so many seconds: long statements and slow cadences do not flicker."""
+
+R = TypeVar("R")
+S = TypeVar("S", bound=Section)
+
+
+@dataclass(frozen=True, slots=True)
+class Grown(Generic[R]):
+    """A row and by how much its counters grew.
+
+    Attributes:
+        row: As seen last.
+        seconds: Over how long.
+        by: Counter → growth; None when it cannot be said (seen once, or reset in between). A counter that the server
+            does not have is not in it.
+    """
+
+    row: R
+    seconds: float
+    by: Mapping[str, int] | None
+
+    def sum(self, *names: str) -> int | None:
+        """Growth of these counters together; None when none of them is known."""
+        by = self.by
+        if by is None:
+            return None
+        known = [by[name] for name in names if name in by]
+        return sum(known) if known else None
+
+    def per_s(self, *names: str) -> float | None:
+        """Growth per second of these counters together."""
+        grown = self.sum(*names)
+        return None if grown is None or self.seconds <= 0 else grown / self.seconds
+
+    def each(self, part: str, whole: str) -> float | None:
+        """Growth of one counter per unit of another: milliseconds per call and the like; None without any."""
+        grown, units = self.sum(part), self.sum(whole)
+        return None if grown is None or not units else grown / units
+
+    def share(self, part: str, rest: str) -> float | None:
+        """Per cent that one counter's growth is of both."""
+        one, other = self.sum(part), self.sum(rest)
+        if one is None or other is None or one + other <= 0:
+            return None
+        return 100.0 * one / (one + other)
+
+
+def readings(interval: Interval, section: Callable[[Frame], S | Unavailable]) -> list[S]:
+    """Readings of the last `ROWS_WINDOW_S`, newest first; of a section that is read less often the last two."""
+    recent = interval.recent(section, ROWS_WINDOW_S)
+    if len(recent) == 1 and (pair := interval.pair(section)) is not None:
+        return [pair[1], pair[0]]
+    return recent
+
+
+def growth(older: Any, newer: Any, names: Sequence[str]) -> dict[str, int] | None:
+    """By how much counters grew from one row to the other; `older` None stands for a row that was not there.
+
+    Returns:
+        Counter → growth, without those that are None in either; None when one went backwards (it was reset).
+    """
+    found: dict[str, int] = {}
+    for name in names:
+        now = getattr(newer, name)
+        before = 0 if older is None else getattr(older, name)
+        if now is None or before is None:
+            continue
+        if now < before:
+            return None
+        found[name] = now - before
+    return found
+
+
+def grown_rows(
+    interval: Interval,
+    section: Callable[[Frame], S | Unavailable],
+    rows: Callable[[S], Sequence[R]],
+    key: Callable[[R], Any],
+    reset: Callable[[R], Any],
+    names: Sequence[str],
+) -> list[Grown[R]]:
+    """Growth of the rows of a section over the last `ROWS_WINDOW_S`.
+
+    Args:
+        interval: Where to look.
+        section: The section.
+        rows: Its rows.
+        key: What a row is known by.
+        reset: When the row's counters last began at zero; a row where this changed has no growth.
+        names: Counters.
+    """
+    recent = readings(interval, section)
+    if not recent:
+        return []
+    newer, older = recent[0], recent[-1]
+    before = {key(row): row for row in rows(older)}
+    seconds = newer.at_s - older.at_s
+    found = []
+    for row in rows(newer):
+        was = before.get(key(row))
+        by = None
+        if seconds > 0 and was is not None and reset(was) == reset(row):
+            by = growth(was, row, names)
+        found.append(Grown(row, seconds, by))
+    return found

@@ -1,0 +1,259 @@
+"""Numbers of the machine: CPU, memory, pressure, disks, processes. Rows only; the arithmetic is in `host_values`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pgtop_tune.metrics import host_values as values
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Keyed, Metric
+from pgtop_tune.metrics.host_values import DiskDelta
+
+CPU_USER = Metric(
+    "host.cpu.user", "usr", "%", "Time the CPUs spent in programs, nice and virtual guests included; all cores together are 100.",
+    "/proc/stat cpu: Δ(user + nice) / Δ all", values.cpu_share(lambda cpu: cpu.user_ticks + cpu.nice_ticks),
+)  # fmt: skip
+CPU_SYSTEM = Metric(
+    "host.cpu.system", "sys", "%", "Time the CPUs spent in the kernel for programs, interrupts not included; all cores are 100.",
+    "/proc/stat cpu: Δ system / Δ all", values.cpu_share(lambda cpu: cpu.system_ticks),
+)  # fmt: skip
+CPU_IOWAIT = Metric(
+    "host.cpu.iowait", "io", "%",
+    "Time CPUs had nothing to run while a task that slept on them waited for a disk; all cores are 100. "
+    "A lower bound: with other work to do the same wait is not counted, so look at psi io as well.",
+    "/proc/stat cpu: Δ iowait / Δ all", values.cpu_share(lambda cpu: cpu.iowait_ticks),
+)  # fmt: skip
+CPU_STEAL = Metric(
+    "host.cpu.steal", "st", "%",
+    "Time this virtual machine wanted to run and the hypervisor ran others; all cores are 100. Measurements suffer from it.",
+    "/proc/stat cpu: Δ steal / Δ all", values.cpu_share(lambda cpu: cpu.steal_ticks), critical=5.0,
+)  # fmt: skip
+CPU_IDLE = Metric(
+    "host.cpu.idle", "id", "%", "Time the CPUs had nothing to do and nothing waited for a disk; all cores are 100.",
+    "/proc/stat cpu: Δ idle / Δ all", values.cpu_share(lambda cpu: cpu.idle_ticks),
+)  # fmt: skip
+CPU_INTERRUPTS = Metric(
+    "host.cpu.irq", "irq", "%", "Time the CPUs served hardware and software interrupts, network traffic above all; all cores are 100.",
+    "/proc/stat cpu: Δ(irq + softirq) / Δ all", values.cpu_share(lambda cpu: cpu.irq_ticks + cpu.softirq_ticks),
+)  # fmt: skip
+CPU_BUSY = Metric(
+    "host.cpu.busy", "cpu", "%", "Time the CPUs were not idle, stolen time included, waiting for disks not; all cores are 100.",
+    "/proc/stat cpu: 1 − Δ(idle + iowait) / Δ all", values.cpu_share(values.busy_ticks), critical=95.0,
+)  # fmt: skip
+CORE_BUSY: Final[Keyed[str]] = Keyed(
+    "host.core.busy", "cores", "%", "Time this core was not idle; each core is 100. One full core among idle ones is a bottleneck that the total hides.",
+    "/proc/stat cpuN: 1 − Δ(idle + iowait) / Δ all", values.core_busy, critical=95.0,
+)  # fmt: skip
+RUN_QUEUE = Metric(
+    "host.run_queue", "run queue", "",
+    "Tasks running or waiting for a CPU at this moment, the one that reads the number included. More than there are cores means waiting.",
+    "/proc/stat procs_running", values.gauge(sections.cpu, lambda cpu: cpu.procs_running),
+)  # fmt: skip
+BLOCKED_TASKS = Metric(
+    "host.blocked", "blocked", "", "Tasks that wait for a disk at this moment.",
+    "/proc/stat procs_blocked", values.gauge(sections.cpu, lambda cpu: cpu.procs_blocked),
+)  # fmt: skip
+CONTEXT_SWITCHES = Metric(
+    "host.context_switches", "ctx", "1/s", "Context switches per second on all cores.",
+    "/proc/stat: Δ ctxt / Δt", values.context_switches,
+)  # fmt: skip
+LOAD_1M = Metric(
+    "host.load_1m", "load", "", "Tasks running, waiting for a CPU or in uninterruptible sleep, averaged over about a minute.",
+    "/proc/loadavg, first field", values.gauge(sections.cpu, lambda cpu: cpu.load_1m),
+)  # fmt: skip
+LOAD_5M = Metric(
+    "host.load_5m", "load 5m", "", "As load, averaged over about five minutes.",
+    "/proc/loadavg, second field", values.gauge(sections.cpu, lambda cpu: cpu.load_5m),
+)  # fmt: skip
+LOAD_15M = Metric(
+    "host.load_15m", "load 15m", "", "As load, averaged over about fifteen minutes.",
+    "/proc/loadavg, third field", values.gauge(sections.cpu, lambda cpu: cpu.load_15m),
+)  # fmt: skip
+
+MEMORY_TOTAL = Metric(
+    "host.memory.total", "memory", "bytes", "Memory the kernel can use.",
+    "/proc/meminfo MemTotal", values.gauge(sections.memory, lambda memory: memory.total_bytes),
+)  # fmt: skip
+MEMORY_USED = Metric(
+    "host.memory.used", "used", "bytes",
+    "Neither free nor page cache: processes, shared memory (shared_buffers once touched), huge pages even when unused, the kernel. "
+    "used + cache + free = total.",
+    "/proc/meminfo MemTotal − MemFree − (Buffers + Cached + SReclaimable − Shmem)",
+    values.gauge(sections.memory, values.used_bytes),
+)  # fmt: skip
+MEMORY_CACHE = Metric(
+    "host.memory.cache", "cache", "bytes", "Page cache the kernel can give back: files, directories, buffers; without shared memory.",
+    "/proc/meminfo Buffers + Cached + SReclaimable − Shmem", values.gauge(sections.memory, values.page_cache_bytes),
+)  # fmt: skip
+MEMORY_FREE = Metric(
+    "host.memory.free", "free", "bytes", "Memory nobody uses, not even as cache.",
+    "/proc/meminfo MemFree", values.gauge(sections.memory, lambda memory: memory.free_bytes),
+)  # fmt: skip
+MEMORY_AVAILABLE = Metric(
+    "host.memory.available", "available", "bytes", "The kernel's estimate of what programs can still get without swapping.",
+    "/proc/meminfo MemAvailable", values.gauge(sections.memory, lambda memory: memory.available_bytes),
+)  # fmt: skip
+MEMORY_SHARED = Metric(
+    "host.memory.shared", "shared", "bytes", "Shared memory and tmpfs; shared_buffers when not in huge pages, as far as touched.",
+    "/proc/meminfo Shmem", values.gauge(sections.memory, lambda memory: memory.shmem_bytes),
+)  # fmt: skip
+MEMORY_DIRTY = Metric(
+    "host.memory.dirty", "dirty", "bytes", "File pages changed in memory and not yet on their way to a disk; a checkpoint's fsync has to wait for its share.",
+    "/proc/meminfo Dirty", values.gauge(sections.memory, lambda memory: memory.dirty_bytes),
+)  # fmt: skip
+MEMORY_WRITEBACK = Metric(
+    "host.memory.writeback", "wb", "bytes", "File pages being written to a disk at this moment.",
+    "/proc/meminfo Writeback", values.gauge(sections.memory, lambda memory: memory.writeback_bytes),
+)  # fmt: skip
+PAGE_TABLES = Metric(
+    "host.memory.page_tables", "page tables", "bytes",
+    "Memory for page tables. Every backend has its own for shared_buffers; with huge pages they are hundreds of times smaller.",
+    "/proc/meminfo PageTables", values.gauge(sections.memory, lambda memory: memory.page_tables_bytes),
+)  # fmt: skip
+ANON_HUGE = Metric(
+    "host.memory.anon_huge", "thp", "bytes", "Private memory in transparent huge pages.",
+    "/proc/meminfo AnonHugePages", values.gauge(sections.memory, lambda memory: memory.anon_huge_bytes),
+)  # fmt: skip
+COMMITTED = Metric(
+    "host.memory.committed", "committed", "bytes", "Memory promised to programs, touched or not.",
+    "/proc/meminfo Committed_AS", values.gauge(sections.memory, lambda memory: memory.committed_bytes),
+)  # fmt: skip
+SWAP_USED = Metric(
+    "host.swap.used", "swap", "bytes", "Swap space in use. What lies there untouched does no harm; look at in and out.",
+    "/proc/meminfo SwapTotal − SwapFree",
+    values.gauge(sections.memory, lambda memory: memory.swap_total_bytes - memory.swap_free_bytes),
+)  # fmt: skip
+SWAP_IN = Metric(
+    "host.swap.in", "in", "bytes/s", "Read back from swap per second: somebody waited for each of these pages.",
+    "/proc/vmstat: Δ pswpin · page size / Δt", values.swap_rate(lambda memory: memory.swap_in_pages), critical=1.0,
+)  # fmt: skip
+SWAP_OUT = Metric(
+    "host.swap.out", "out", "bytes/s", "Written to swap per second: memory is short.",
+    "/proc/vmstat: Δ pswpout · page size / Δt", values.swap_rate(lambda memory: memory.swap_out_pages), critical=1.0,
+)  # fmt: skip
+HUGE_TOTAL: Final[Keyed[int]] = Keyed(
+    "host.huge_pages.total", "huge", "pages", "Huge pages set aside (vm.nr_hugepages), per page size in bytes.",
+    "/proc/meminfo HugePages_Total, /sys/kernel/mm/hugepages/*/nr_hugepages", values.huge_pages(lambda pool: pool.total),
+)  # fmt: skip
+HUGE_FREE: Final[Keyed[int]] = Keyed(
+    "host.huge_pages.free", "free", "pages", "Huge pages nobody has touched yet; those reserved are among them.",
+    "HugePages_Free, free_hugepages", values.huge_pages(lambda pool: pool.free),
+)  # fmt: skip
+HUGE_USED: Final[Keyed[int]] = Keyed(
+    "host.huge_pages.used", "used", "pages", "Huge pages in somebody's hands: touched, or reserved by a mapping that will touch them.",
+    "HugePages_Total − HugePages_Free + HugePages_Rsvd", values.huge_pages(lambda pool: pool.total - pool.free + pool.reserved),
+)  # fmt: skip
+HUGE_RESERVED: Final[Keyed[int]] = Keyed(
+    "host.huge_pages.reserved", "reserved", "pages", "Huge pages promised to a mapping (shared_buffers) and not touched yet.",
+    "HugePages_Rsvd, resv_hugepages", values.huge_pages(lambda pool: pool.reserved),
+)  # fmt: skip
+
+PSI_CPU_SOME = Metric(
+    "host.psi.cpu_some", "psi cpu", "%", "Share of the time in which at least one task waited for a CPU.",
+    "/proc/pressure/cpu some: Δ total / Δt", values.stall(lambda psi: psi.cpu, lambda line: line.some_us),
+)  # fmt: skip
+PSI_CPU_FULL = Metric(
+    "host.psi.cpu_full", "psi cpu full", "%", "As psi cpu, while no task ran; the kernel reports 0 for the whole machine.",
+    "/proc/pressure/cpu full: Δ total / Δt", values.stall(lambda psi: psi.cpu, lambda line: line.full_us),
+)  # fmt: skip
+PSI_IO_SOME = Metric(
+    "host.psi.io_some", "psi io", "%", "Share of the time in which at least one task waited for a disk.",
+    "/proc/pressure/io some: Δ total / Δt", values.stall(lambda psi: psi.io, lambda line: line.some_us),
+)  # fmt: skip
+PSI_IO_FULL = Metric(
+    "host.psi.io_full", "psi io full", "%", "Share of the time in which tasks waited for a disk and none got anything done.",
+    "/proc/pressure/io full: Δ total / Δt", values.stall(lambda psi: psi.io, lambda line: line.full_us),
+)  # fmt: skip
+PSI_MEMORY_SOME = Metric(
+    "host.psi.memory_some", "psi mem", "%", "Share of the time in which at least one task waited for memory (reclaim, swap, refaults).",
+    "/proc/pressure/memory some: Δ total / Δt", values.stall(lambda psi: psi.memory, lambda line: line.some_us), critical=5.0,
+)  # fmt: skip
+PSI_MEMORY_FULL = Metric(
+    "host.psi.memory_full", "psi mem full", "%", "Share of the time in which tasks waited for memory and none got anything done.",
+    "/proc/pressure/memory full: Δ total / Δt", values.stall(lambda psi: psi.memory, lambda line: line.full_us), critical=1.0,
+)  # fmt: skip
+
+
+def _busy(delta: DiskDelta) -> float | None:
+    busy_ms = delta.per_second(lambda disk: disk.busy_ms)
+    return None if busy_ms is None else min(busy_ms / 10, 100.0)
+
+
+def _queue(delta: DiskDelta) -> float | None:
+    waited_ms = delta.per_second(lambda disk: disk.weighted_ms)
+    return None if waited_ms is None else waited_ms / 1000
+
+
+DISK_BUSY: Final[Keyed[str]] = Keyed(
+    "host.disk.busy", "busy", "%",
+    "Share of the time in which the device had at least one request. An SSD serves many at once and can be 100 % busy and "
+    "fast: read it together with await and queue.",
+    "/proc/diskstats: Δ io_ticks / Δt", values.disk_value(_busy),
+)  # fmt: skip
+DISK_READS: Final[Keyed[str]] = Keyed(
+    "host.disk.reads", "r", "1/s", "Read requests finished per second, after merging.",
+    "/proc/diskstats: Δ reads completed / Δt", values.disk_value(lambda delta: delta.per_second(lambda disk: disk.reads)),
+)  # fmt: skip
+DISK_WRITES: Final[Keyed[str]] = Keyed(
+    "host.disk.writes", "w", "1/s", "Write requests finished per second, after merging.",
+    "/proc/diskstats: Δ writes completed / Δt", values.disk_value(lambda delta: delta.per_second(lambda disk: disk.writes)),
+)  # fmt: skip
+DISK_READ_BYTES: Final[Keyed[str]] = Keyed(
+    "host.disk.read_bytes", "r", "bytes/s", "Bytes read per second.",
+    "/proc/diskstats: Δ sectors read · 512 / Δt", values.disk_value(lambda delta: delta.per_second(lambda disk: disk.read_bytes)),
+)  # fmt: skip
+DISK_WRITE_BYTES: Final[Keyed[str]] = Keyed(
+    "host.disk.write_bytes", "w", "bytes/s", "Bytes written per second.",
+    "/proc/diskstats: Δ sectors written · 512 / Δt", values.disk_value(lambda delta: delta.per_second(lambda disk: disk.write_bytes)),
+)  # fmt: skip
+DISK_READ_AWAIT: Final[Keyed[str]] = Keyed(
+    "host.disk.read_await", "await r", "ms", "Mean time a read request took, waiting in the queue included; nothing when none finished.",
+    "/proc/diskstats: Δ ms reading / Δ reads", values.disk_value(lambda delta: delta.quotient(lambda disk: disk.read_ms, lambda disk: disk.reads)),
+)  # fmt: skip
+DISK_WRITE_AWAIT: Final[Keyed[str]] = Keyed(
+    "host.disk.write_await", "await w", "ms", "Mean time a write request took, waiting in the queue included; nothing when none finished.",
+    "/proc/diskstats: Δ ms writing / Δ writes", values.disk_value(lambda delta: delta.quotient(lambda disk: disk.write_ms, lambda disk: disk.writes)),
+)  # fmt: skip
+DISK_QUEUE: Final[Keyed[str]] = Keyed(
+    "host.disk.queue", "queue", "", "Mean number of requests under way, those waiting in the queue included.",
+    "/proc/diskstats: Δ weighted ms / Δt", values.disk_value(_queue),
+)  # fmt: skip
+DISK_REQUEST_BYTES: Final[Keyed[str]] = Keyed(
+    "host.disk.request_bytes", "size", "bytes", "Mean size of a request, reads and writes together; nothing when none finished.",
+    "/proc/diskstats: Δ sectors · 512 / Δ requests",
+    values.disk_value(lambda delta: delta.quotient(lambda disk: disk.read_bytes + disk.write_bytes, lambda disk: disk.reads + disk.writes)),
+)  # fmt: skip
+
+PROCESS_CPU: Final[Keyed[int]] = Keyed(
+    "host.process.cpu", "CPU%", "%", "CPU time of this process in the kernel and outside; one core is 100, as in top.",
+    "/proc/PID/stat: Δ(utime + stime) / (ticks per second · Δt)", values.process_cpu,
+)  # fmt: skip
+PROCESS_READ_BYTES: Final[Keyed[int]] = Keyed(
+    "host.process.read_bytes", "R", "bytes/s", "Bytes this process had fetched from storage per second; what the page cache had is not counted.",
+    "/proc/PID/io: Δ read_bytes / Δt", values.process_io(lambda process: process.read_bytes),
+)  # fmt: skip
+PROCESS_WRITE_BYTES: Final[Keyed[int]] = Keyed(
+    "host.process.write_bytes", "W", "bytes/s",
+    "Bytes this process handed to write calls per second (WAL, relations, temporary files); they reach storage later, on behalf "
+    "of whoever flushes. The kernel's count of bytes for storage is not used: with large folios it is a hundredfold too high.",
+    "/proc/PID/io: Δ wchar / Δt", values.process_io(lambda process: process.write_bytes),
+)  # fmt: skip
+PROCESS_RSS: Final[Keyed[int]] = Keyed(
+    "host.process.rss", "RES", "bytes", "Resident memory of this process, the shared memory it has touched included; sums count that many times.",
+    "/proc/PID/stat rss · page size", values.process_gauge(lambda process: process.rss_bytes),
+)  # fmt: skip
+
+METRICS: Final = (
+    CPU_USER, CPU_SYSTEM, CPU_IOWAIT, CPU_STEAL, CPU_IDLE, CPU_INTERRUPTS, CPU_BUSY,
+    RUN_QUEUE, BLOCKED_TASKS, CONTEXT_SWITCHES, LOAD_1M, LOAD_5M, LOAD_15M,
+    MEMORY_TOTAL, MEMORY_USED, MEMORY_CACHE, MEMORY_FREE, MEMORY_AVAILABLE, MEMORY_SHARED, MEMORY_DIRTY,
+    MEMORY_WRITEBACK, PAGE_TABLES, ANON_HUGE, COMMITTED, SWAP_USED, SWAP_IN, SWAP_OUT,
+    PSI_CPU_SOME, PSI_CPU_FULL, PSI_IO_SOME, PSI_IO_FULL, PSI_MEMORY_SOME, PSI_MEMORY_FULL,
+)  # fmt: skip
+CORE_METRICS: Final = (CORE_BUSY,)
+HUGE_PAGE_METRICS: Final = (HUGE_TOTAL, HUGE_FREE, HUGE_USED, HUGE_RESERVED)
+DISK_METRICS: Final = (
+    DISK_BUSY, DISK_READS, DISK_WRITES, DISK_READ_BYTES, DISK_WRITE_BYTES,
+    DISK_READ_AWAIT, DISK_WRITE_AWAIT, DISK_QUEUE, DISK_REQUEST_BYTES,
+)  # fmt: skip
+PROCESS_METRICS: Final = (PROCESS_CPU, PROCESS_READ_BYTES, PROCESS_WRITE_BYTES, PROCESS_RSS)

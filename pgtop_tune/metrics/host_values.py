@@ -1,0 +1,316 @@
+"""How the numbers of the machine are computed; what they mean stands in `metrics.host`.
+
+Nothing is computed across a reboot, where every counter starts anew: the boot_id of both looks has to be the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval, Section, rate, share
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.host import (
+    CpuTimes,
+    DiskCounters,
+    HostFacts,
+    HugePages,
+    MemorySample,
+    PressureLine,
+    PressureSample,
+    ProcessCounters,
+    ProcessSample,
+)
+
+S = TypeVar("S", bound=Section)
+
+IO_WINDOW_S: Final = 10.0
+"""How far back a process's earlier I/O reading may lie: they are read for some processes at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look(Generic[S]):
+    """A section together with what the machine said of itself at the time."""
+
+    section: S
+    facts: HostFacts | None
+
+    @property
+    def at_s(self) -> float:
+        return self.section.at_s
+
+    @property
+    def boot_id(self) -> str:
+        return self.facts.boot_id if self.facts else ""
+
+
+def with_facts(reach: Callable[[Frame], S | Unavailable]) -> Callable[[Frame], Look[S] | Unavailable]:
+    def look(frame: Frame) -> Look[S] | Unavailable:
+        found = reach(frame)
+        if isinstance(found, Unavailable):
+            return found
+        facts = frame.host.facts if not isinstance(frame.host, Unavailable) else None
+        return Look(found, facts if isinstance(facts, HostFacts) else None)
+
+    return look
+
+
+_cpu = with_facts(sections.cpu)
+_memory = with_facts(sections.memory)
+_pressure = with_facts(sections.pressure)
+_disks = with_facts(sections.disks)
+_processes = with_facts(sections.processes)
+
+
+def same_boot(interval: Interval, look: Callable[[Frame], Look[S] | Unavailable]) -> tuple[Look[S], Look[S]] | None:
+    pair = interval.pair(look)
+    return None if pair is None or pair[0].boot_id != pair[1].boot_id else pair
+
+
+def all_ticks(times: CpuTimes) -> int:
+    """Every kind of time once: guest time is contained in user and nice."""
+    return (
+        times.user_ticks + times.nice_ticks + times.system_ticks + times.idle_ticks
+        + times.iowait_ticks + times.irq_ticks + times.softirq_ticks + times.steal_ticks
+    )  # fmt: skip
+
+
+def busy_ticks(times: CpuTimes) -> int:
+    """All but idle and waiting for I/O; stolen time counts, it was wanted."""
+    return all_ticks(times) - times.idle_ticks - times.iowait_ticks
+
+
+def _ticks_share(older: CpuTimes, newer: CpuTimes, pick: Callable[[CpuTimes], int]) -> float | None:
+    part = pick(newer) - pick(older)
+    return None if part < 0 else share(part, all_ticks(newer) - all_ticks(older))
+
+
+def cpu_share(pick: Callable[[CpuTimes], int]) -> Callable[[Interval], float | None]:
+    """Share of the time of all CPUs, 0 to 100."""
+
+    def value(interval: Interval) -> float | None:
+        pair = same_boot(interval, _cpu)
+        return None if pair is None else _ticks_share(pair[0].section.total, pair[1].section.total, pick)
+
+    return value
+
+
+def core_busy(interval: Interval) -> dict[str, float]:
+    """Busy share per core; cores that were not there at both looks are left out."""
+    pair = same_boot(interval, _cpu)
+    if pair is None:
+        return {}
+    older = {core.cpu: core for core in pair[0].section.cores}
+    found = (
+        (core.cpu, _ticks_share(older[core.cpu], core, busy_ticks))
+        for core in pair[1].section.cores
+        if core.cpu in older
+    )
+    return {cpu: busy for cpu, busy in found if busy is not None}
+
+
+def context_switches(interval: Interval) -> float | None:
+    """Context switches per second."""
+    pair = same_boot(interval, _cpu)
+    if pair is None:
+        return None
+    older, newer = pair[0].section, pair[1].section
+    return rate(older.context_switches, newer.context_switches, older.at_s, newer.at_s)
+
+
+def gauge(
+    reach: Callable[[Frame], S | Unavailable], pick: Callable[[S], float | None]
+) -> Callable[[Interval], float | None]:
+    """A number of the newest look as it stands there."""
+
+    def value(interval: Interval) -> float | None:
+        section = interval.now(reach)
+        found = None if section is None else pick(section)
+        return None if found is None else float(found)
+
+    return value
+
+
+def page_cache_bytes(memory: MemorySample) -> int:
+    """File pages the kernel can give back. Shared memory is counted as cache by the kernel, and is none."""
+    return max(memory.buffers_bytes + memory.cached_bytes - memory.shmem_bytes, 0)
+
+
+def used_bytes(memory: MemorySample) -> int:
+    """What is neither free nor page cache: processes, shared memory, huge pages, the kernel."""
+    return max(memory.total_bytes - memory.free_bytes - page_cache_bytes(memory), 0)
+
+
+def swap_rate(pick: Callable[[MemorySample], int | None]) -> Callable[[Interval], float | None]:
+    """Pages swapped, as bytes per second."""
+
+    def value(interval: Interval) -> float | None:
+        pair = same_boot(interval, _memory)
+        if pair is None or pair[1].facts is None:
+            return None
+        older, newer = pick(pair[0].section), pick(pair[1].section)
+        if older is None or newer is None:
+            return None
+        pages = rate(older, newer, pair[0].at_s, pair[1].at_s)
+        return None if pages is None else pages * pair[1].facts.page_size_bytes
+
+    return value
+
+
+def huge_pages(pick: Callable[[HugePages], int]) -> Callable[[Interval], dict[int, float]]:
+    """A count of pages per pool, by page size in bytes."""
+
+    def values(interval: Interval) -> dict[int, float]:
+        memory = interval.now(sections.memory)
+        return {} if memory is None else {pool.page_bytes: float(pick(pool)) for pool in memory.huge_pages}
+
+    return values
+
+
+def stall(
+    line: Callable[[PressureSample], PressureLine], pick: Callable[[PressureLine], int | None]
+) -> Callable[[Interval], float | None]:
+    """Share of the wall time that was stalled, 0 to 100."""
+
+    def value(interval: Interval) -> float | None:
+        pair = same_boot(interval, _pressure)
+        if pair is None:
+            return None
+        older, newer = pick(line(pair[0].section)), pick(line(pair[1].section))
+        if older is None or newer is None:
+            return None
+        stalled_us = rate(older, newer, pair[0].at_s, pair[1].at_s)
+        # The file is read a few microseconds after the clock, so a full stall can come out as 100.001.
+        return None if stalled_us is None else min(stalled_us / 10_000, 100.0)
+
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class DiskDelta:
+    """What one device did between two looks: its counters then and now."""
+
+    older: DiskCounters
+    newer: DiskCounters
+    seconds: float
+
+    def grown(self, pick: Callable[[DiskCounters], int]) -> int | None:
+        """Increase of a counter; None when it went backwards (another device of this name, or a wrap at 2^32 ms)."""
+        change = pick(self.newer) - pick(self.older)
+        return None if change < 0 else change
+
+    def per_second(self, pick: Callable[[DiskCounters], int]) -> float | None:
+        """Increase of a counter per second."""
+        change = self.grown(pick)
+        return None if change is None else change / self.seconds
+
+    def quotient(self, part: Callable[[DiskCounters], int], whole: Callable[[DiskCounters], int]) -> float | None:
+        """Increase of one counter per increase of another; None when that one stood still."""
+        above, below = self.grown(part), self.grown(whole)
+        return None if above is None or not below else above / below
+
+
+def disk_value(value_of: Callable[[DiskDelta], float | None]) -> Callable[[Interval], dict[str, float]]:
+    """A number per device that was there at both looks; devices of which it cannot be said are left out."""
+
+    def values(interval: Interval) -> dict[str, float]:
+        found = ((delta.newer.name, value_of(delta)) for delta in _disk_deltas(interval))
+        return {name: value for name, value in found if value is not None}
+
+    return values
+
+
+def _disk_deltas(interval: Interval) -> Iterator[DiskDelta]:
+    pair = same_boot(interval, _disks)
+    if pair is None:
+        return
+    before = {disk.name: disk for disk in pair[0].section.disks}
+    seconds = pair[1].at_s - pair[0].at_s
+    for disk in pair[1].section.disks:
+        if disk.name in before:
+            yield DiskDelta(before[disk.name], disk, seconds)
+
+
+def _same(older: ProcessCounters | None, newer: ProcessCounters) -> bool:
+    """Whether a pid still names the process it named before."""
+    return older is not None and older.start_ticks == newer.start_ticks
+
+
+def process_cpu(interval: Interval) -> dict[int, float]:
+    """CPU time per process as a share of one core."""
+    pair = same_boot(interval, _processes)
+    if pair is None or pair[1].facts is None:
+        return {}
+    seconds = pair[1].at_s - pair[0].at_s
+    before = {process.pid: process for process in pair[0].section.processes}
+    scale = 100.0 / (pair[1].facts.ticks_per_s * seconds)
+    shares: dict[int, float] = {}
+    for process in pair[1].section.processes:
+        older = before.get(process.pid)
+        if older is None or not _same(older, process):
+            continue
+        ticks = process.user_ticks + process.system_ticks - older.user_ticks - older.system_ticks
+        if ticks >= 0:
+            shares[process.pid] = ticks * scale
+    return shares
+
+
+def process_gauge(pick: Callable[[ProcessCounters], float]) -> Callable[[Interval], dict[int, float]]:
+    """A number per process of the newest look."""
+
+    def values(interval: Interval) -> dict[int, float]:
+        sample = interval.now(sections.processes)
+        return {} if sample is None else {process.pid: float(pick(process)) for process in sample.processes}
+
+    return values
+
+
+def process_io(pick: Callable[[ProcessCounters], int | None]) -> Callable[[Interval], dict[int, float]]:
+    """Bytes per second per process, between its two latest readings within `IO_WINDOW_S`."""
+
+    def values(interval: Interval) -> dict[int, float]:
+        rates: dict[int, float] = {}
+        for newer, newer_s, older, older_s in interval.once(_io_readings):
+            after, before = pick(newer), pick(older)
+            if after is not None and before is not None:
+                per_second = rate(before, after, older_s, newer_s)
+                if per_second is not None:
+                    rates[newer.pid] = per_second
+        return rates
+
+    return values
+
+
+def _io_readings(interval: Interval) -> list[tuple[ProcessCounters, float, ProcessCounters, float]]:
+    """Of each living process the two latest looks that read its I/O or its delay, with their moments, newer first."""
+    looks = interval.recent(_processes, IO_WINDOW_S)
+    if not looks:
+        return []
+    alive = {process.pid: process.start_ticks for process in looks[0].section.processes}
+    latest: dict[int, tuple[ProcessCounters, float]] = {}
+    found = []
+    for look in looks:
+        if look.boot_id != looks[0].boot_id or not alive:
+            break
+        at_s = look.at_s
+        for process in look.section.processes:
+            if process.run_delay_ms is None and process.read_bytes is None:
+                continue
+            pid = process.pid
+            if alive.get(pid) != process.start_ticks:
+                continue
+            newer = latest.get(pid)
+            if newer is None:
+                latest[pid] = process, at_s
+            else:
+                del alive[pid]
+                found.append((*newer, process, at_s))
+    return found
+
+
+def processes_of_one_boot(interval: Interval) -> tuple[Look[ProcessSample], Look[ProcessSample]] | None:
+    """The two newest looks at processes, older first; None across a reboot."""
+    return same_boot(interval, _processes)

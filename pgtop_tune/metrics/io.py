@@ -1,0 +1,200 @@
+"""Input and output of the server: databases, who reads and writes what, SLRU caches, WAL on its way to the archive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Final
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval, Metric
+from pgtop_tune.metrics.growth import Grown, grown_rows, growth, readings
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.io import DatabaseRow, IoCounters, SlruCounters
+
+_SLOW_WINDOW_S: Final = 120.0
+_SEGMENT_NAME: Final = 24
+CLIENT_BACKEND: Final = "client backend"
+
+
+def _counted(model: type, *without: str) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(model) if field.name not in without)
+
+
+DATABASE_COUNTED: Final = _counted(DatabaseRow, "datid", "datname", "numbackends", "stats_reset_ms")
+IO_COUNTED: Final = _counted(IoCounters, "id", "backend_type", "object", "context")
+SLRU_COUNTED: Final = _counted(SlruCounters, "name", "stats_reset_ms")
+
+
+def database_rates(interval: Interval) -> list[Grown[DatabaseRow]]:
+    """Growth of pg_stat_database, by database."""
+    return grown_rows(
+        interval,
+        sections.databases,
+        lambda sample: sample.databases,
+        lambda row: (row.datid, row.datname),
+        lambda row: row.stats_reset_ms,
+        DATABASE_COUNTED,
+    )
+
+
+def slru_rates(interval: Interval) -> list[Grown[SlruCounters]]:
+    """Growth of pg_stat_slru, by cache."""
+    return grown_rows(
+        interval,
+        sections.slru,
+        lambda sample: sample.slrus,
+        lambda row: row.name,
+        lambda row: row.stats_reset_ms,
+        SLRU_COUNTED,
+    )
+
+
+def io_rates(interval: Interval) -> list[Grown[IoCounters]]:
+    """Growth of pg_stat_io, by backend type, object and context; a row that was not there had counted nothing."""
+    recent = readings(interval, sections.io)
+    if not recent:
+        return []
+    newer, older = recent[0], recent[-1]
+    seconds = newer.at_s - older.at_s
+    before = {row.id: row for row in older.rows}
+    known = seconds > 0 and newer.stats_reset_ms == older.stats_reset_ms
+    return [Grown(row, seconds, growth(before.get(row.id), row, IO_COUNTED) if known else None) for row in newer.rows]
+
+
+@dataclass(frozen=True, slots=True)
+class IoShare:
+    """What one kind of process does.
+
+    Attributes:
+        backend_type: "checkpointer", "client backend", …
+        bytes_per_s: Bytes of relations it reads, or writes and extends, per second.
+    """
+
+    backend_type: str
+    bytes_per_s: float
+
+
+def readers_and_writers(interval: Interval) -> tuple[list[IoShare], list[IoShare]] | None:
+    """Who reads and who writes relations (temporary ones included), most bytes first; None when it is not known."""
+    found = io_rates(interval)
+    if not found or all(row.by is None for row in found):
+        return None
+    sums: dict[str, list[float]] = {}
+    for rate in found:
+        if rate.row.object == "wal":
+            continue
+        both = sums.setdefault(rate.row.backend_type, [0.0, 0.0])
+        both[0] += rate.per_s("read_bytes") or 0.0
+        both[1] += rate.per_s("write_bytes", "extend_bytes") or 0.0
+    return _shares(sums, 0), _shares(sums, 1)
+
+
+def _shares(sums: dict[str, list[float]], place: int) -> list[IoShare]:
+    found = [IoShare(name, both[place]) for name, both in sums.items() if both[place] > 0]
+    return sorted(found, key=lambda share: (-share.bytes_per_s, share.backend_type))
+
+
+def _backend_fsyncs(interval: Interval) -> float | None:
+    recent = readings(interval, sections.checkpoints)
+    if len(recent) < 2 or recent[0].stats_reset_ms != recent[-1].stats_reset_ms:
+        return None
+    newer, older = recent[0], recent[-1]
+    if newer.backend_fsyncs is None or older.backend_fsyncs is None or newer.backend_fsyncs < older.backend_fsyncs:
+        return None
+    return (newer.backend_fsyncs - older.backend_fsyncs) / (newer.at_s - older.at_s)
+
+
+def segment_number(name: str, segment_bytes: int) -> int | None:
+    """Which segment of the WAL a file is, counted from 0/0, whatever its timeline; None for other files."""
+    try:
+        log, part = int(name[8:16], 16), int(name[16:_SEGMENT_NAME], 16)
+    except ValueError:
+        return None
+    if len(name) < _SEGMENT_NAME or segment_bytes <= 0:
+        return None
+    return log * ((1 << 32) // segment_bytes) + part
+
+
+def _archive_backlog(interval: Interval) -> float | None:
+    archiver, wal, server = (
+        interval.now(sections.archiver),
+        interval.now(sections.wal),
+        sections.server(interval.newest),
+    )
+    if archiver is None or wal is None or isinstance(server, Unavailable) or wal.lsn_bytes is None:
+        return None
+    last = segment_number(archiver.last_archived_wal, server.wal_segment_bytes)
+    if last is None:
+        return None
+    return float(max(wal.lsn_bytes // server.wal_segment_bytes - last - 1, 0))
+
+
+def _since_archived(interval: Interval) -> float | None:
+    archiver, activity = interval.now(sections.archiver), interval.now(sections.activity)
+    if archiver is None or archiver.last_archived_ms is None:
+        return None
+    now_ms = interval.newest.taken_at_ms if activity is None else activity.now_ms
+    return max(now_ms - archiver.last_archived_ms, 0) / 1000.0
+
+
+def _wal_directory(interval: Interval) -> float | None:
+    files = interval.now(sections.wal_files)
+    return None if files is None else float(files.wal_bytes)
+
+
+def _wal_directory_growth(interval: Interval) -> float | None:
+    recent = interval.recent(sections.wal_files, _SLOW_WINDOW_S)
+    if len(recent) < 2:
+        return None
+    return (recent[0].wal_bytes - recent[-1].wal_bytes) / (recent[0].at_s - recent[-1].at_s)
+
+
+def wal_disk_free_bytes(interval: Interval) -> float | None:
+    """What can still be written to the file system of the WAL directory; None when it is not known."""
+    found = interval.now(sections.file_systems)
+    if found is None:
+        return None
+    return next((float(each.available_bytes) for each in found.file_systems if "wal" in each.roles), None)
+
+
+def _wal_disk_until_full(interval: Interval) -> float | None:
+    free, growing = wal_disk_free_bytes(interval), _wal_directory_growth(interval)
+    return None if free is None or growing is None or growing <= 0 else free / growing
+
+
+BACKEND_FSYNCS = Metric(
+    "server.backend_fsyncs", "fsyncs by backends", "1/s",
+    "Files that backends had to sync themselves because the checkpointer's queue of sync requests was full; should be 0.",
+    "Δ buffers_backend_fsync of pg_stat_bgwriter (to 16), fsyncs of pg_stat_io, object relation (from 17 on) / Δt",
+    _backend_fsyncs, critical=1.0,
+)  # fmt: skip
+ARCHIVE_BACKLOG = Metric(
+    "server.archive_backlog", "archive backlog", "segments",
+    "Complete WAL segments written after the last one archived. They stay on the WAL disk until they are.",
+    "segment of pg_current_wal_insert_lsn() − segment of pg_stat_archiver.last_archived_wal − 1", _archive_backlog,
+    critical=64.0,
+)  # fmt: skip
+SINCE_ARCHIVED = Metric(
+    "server.since_archived", "last archived", "s", "Time since a WAL file was last archived.",
+    "now − pg_stat_archiver.last_archived_time", _since_archived,
+)  # fmt: skip
+WAL_DIRECTORY = Metric(
+    "server.wal_directory", "WAL directory", "bytes", "Size of everything in the WAL directory, recycled segments included.",
+    "sum(size) of pg_ls_waldir()", _wal_directory,
+)  # fmt: skip
+WAL_DIRECTORY_GROWTH = Metric(
+    "server.wal_directory_growth", "growing", "bytes/s",
+    "Growth of the WAL directory over two minutes. Beyond max_wal_size it grows only while something holds WAL back: "
+    "a replication slot, an archiver that fails, wal_keep_size.",
+    "Δ sum(size) of pg_ls_waldir() / Δt", _wal_directory_growth,
+)  # fmt: skip
+WAL_DISK_UNTIL_FULL = Metric(
+    "server.wal_disk_until_full", "WAL disk full in", "s",
+    "Time until the file system of the WAL directory is full if the directory goes on growing as in the last two minutes. "
+    "A directory below max_wal_size grows and stops by itself.",
+    "statvfs(pg_wal).f_bavail / growth of pg_ls_waldir()", _wal_disk_until_full,
+)  # fmt: skip
+
+METRICS: Final = (
+    BACKEND_FSYNCS, ARCHIVE_BACKLOG, SINCE_ARCHIVED, WAL_DIRECTORY, WAL_DIRECTORY_GROWTH, WAL_DISK_UNTIL_FULL,
+)  # fmt: skip

@@ -1,0 +1,91 @@
+"""Where more load stops to bring more throughput.
+
+Clients: the knee is the fewest clients whose throughput is within 5 % of the highest of all steps, or within the
+uncertainty of the two where that is more. Rates: the highest rate that was still reached, that is, of which at least
+95 % were done. When that is the last step there is no knee: throughput was still rising, or every rate was reached.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+WITHIN: Final = 0.05
+REACHED: Final = 0.95
+_FEWEST: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPoint:
+    """One step.
+
+    Attributes:
+        load: Clients, or transactions per second asked for.
+        tps: What came out; None when the step failed.
+        error_tps: Half width of its 95 % interval, None when not known.
+        p99_ms: Latency; None when not known.
+    """
+
+    load: float
+    tps: float | None
+    error_tps: float | None = None
+    p99_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Knee:
+    """Where it is.
+
+    Attributes:
+        load: Clients, or rate; None when no knee was seen.
+        reason: One sentence, with numbers.
+    """
+
+    load: float | None
+    reason: str
+
+
+def knee_of_clients(points: Sequence[LoadPoint]) -> Knee:
+    """The fewest clients that bring (nearly) all there is; points in any order, failed ones are passed over."""
+    known = sorted((point for point in points if point.tps is not None), key=lambda point: point.load)
+    if len(known) < _FEWEST:
+        return Knee(None, f"no knee seen: it takes {_FEWEST} steps that ended well, there are {len(known)}")
+    best = max(known, key=lambda point: point.tps or 0.0)
+    first = next(point for point in known if _as_good(point, best))
+    if first is known[-1]:
+        before = known[-2]
+        gain = (first.tps or 0.0) / before.tps - 1.0 if before.tps else math.inf
+        return Knee(
+            None, f"no knee seen: still rising at {first.load:g} clients, {gain:+.0%} over {before.load:g} clients"
+        )
+    return Knee(
+        first.load,
+        f"knee at {first.load:g} clients: {first.tps:.1f} tps, and no step beyond is better by more than 5 % or the noise"
+        f" (highest {best.tps:.1f} at {best.load:g})",
+    )
+
+
+def knee_of_rates(points: Sequence[LoadPoint]) -> Knee:
+    """The highest rate that was reached."""
+    known = sorted((point for point in points if point.tps is not None), key=lambda point: point.load)
+    if not known:
+        return Knee(None, "no knee seen: no step ended well")
+    reached = [point for point in known if (point.tps or 0.0) >= REACHED * point.load]
+    if not reached:
+        lowest = known[0]
+        return Knee(None, f"no rate was reached: {lowest.tps:.1f} tps at a rate of {lowest.load:g}")
+    last = reached[-1]
+    if last is known[-1]:
+        return Knee(None, f"no knee seen: the rate of {last.load:g} per second was still reached")
+    beyond = next(point for point in known if point.load > last.load)
+    return Knee(
+        last.load, f"knee at {last.load:g} per second: at a rate of {beyond.load:g} only {beyond.tps:.1f} were done"
+    )
+
+
+def _as_good(point: LoadPoint, best: LoadPoint) -> bool:
+    tps, most = point.tps or 0.0, best.tps or 0.0
+    noise = math.hypot(point.error_tps or 0.0, best.error_tps or 0.0)
+    return tps >= most - max(WITHIN * most, noise)

@@ -1,0 +1,80 @@
+"""Numbers of the load: what pgbench itself says of throughput and latency."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.model.bench import BenchProgress, BenchRun, RunState
+
+_FRESH_S: Final = 2.5
+"""A progress line comes each second; one older than this belongs to a load that hangs or ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressMetric:
+    """One number of pgbench's progress lines, with a mean over a window.
+
+    Attributes:
+        pick: The number in a line.
+        by_transactions: Weigh a mean by the transactions of each line (latencies) instead of by its time (rates).
+    """
+
+    id: str
+    title: str
+    unit: str
+    definition: str
+    source: str
+    pick: Callable[[BenchProgress], float]
+    by_transactions: bool = False
+
+    def __call__(self, interval: Interval) -> float | None:
+        """The newest line's number; None when there is no line younger than 2.5 s of the running load."""
+        return self.mean(interval, _FRESH_S, newest_only=True)
+
+    def mean(self, interval: Interval, window_s: float, *, newest_only: bool = False) -> float | None:
+        """Mean over the lines of the current run within the last seconds; None when there are none."""
+        lines = progress_lines(interval, window_s)
+        if newest_only:
+            lines = lines[-1:]
+        weights = [line.tps if self.by_transactions else 1.0 for line in lines]
+        whole = sum(weights)
+        if not whole:
+            return None
+        return sum(self.pick(line) * weight for line, weight in zip(lines, weights, strict=True)) / whole
+
+
+def progress_lines(interval: Interval, window_s: float) -> list[BenchProgress]:
+    """Progress lines of the running load within the last seconds, oldest first; empty when no load runs."""
+    recent = interval.recent(sections.bench, window_s)
+    if not recent or recent[0].run.state is not RunState.RUNNING:
+        return []
+    run = recent[0].run.run
+    return [line for sample in reversed(recent) if sample.run.run == run for line in sample.progress]
+
+
+def running(interval: Interval) -> BenchRun | None:
+    """The run of pgbench that is under way."""
+    bench = interval.now(sections.bench)
+    return bench.run if bench is not None and bench.run.state in (RunState.STARTING, RunState.RUNNING) else None
+
+
+CLIENT_TPS = ProgressMetric(
+    "client.tps", "client", "1/s",
+    "Transactions pgbench finished successfully per second, over the last progress interval.",
+    "tps of pgbench's progress line", lambda line: line.tps,
+)  # fmt: skip
+CLIENT_LATENCY = ProgressMetric(
+    "client.latency", "mean", "ms",
+    "Mean latency of the transactions that finished in the last progress interval; with --rate it includes the schedule lag.",
+    "lat of pgbench's progress line", lambda line: line.latency_ms, by_transactions=True,
+)  # fmt: skip
+CLIENT_FAILED = ProgressMetric(
+    "client.failed", "failed", "", "Transactions that failed in the last progress interval (pgbench 15 and later).",
+    "failed of pgbench's progress line", lambda line: float(line.failed),
+)  # fmt: skip
+
+METRICS: Final = (CLIENT_TPS, CLIENT_LATENCY, CLIENT_FAILED)

@@ -1,0 +1,173 @@
+"""Latency histograms: buckets that grow by 2^(1/32), and percentiles out of them.
+
+Bucket edges are whole microseconds: every value to 54 µs has a bucket of its own, from there on a bucket spans a
+factor of at most 2^(1/32). An order statistic read from a histogram lies in the same bucket as the true one, so it is
+off by less than `WORST_RELATIVE_ERROR` (2.19 %) of it, and by nothing below 55 µs; percentiles interpolate between
+neighbouring order statistics (numpy's and scipy's default, "linear"), and that bound carries over to them.
+
+Histograms of several threads, seconds or scripts are added bucket by bucket, which loses nothing. A log of which only a
+share was written (--sampling-rate) adds an error of its own: see `metrics.percentile_range`.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import accumulate
+from typing import Final, Protocol
+
+from pgtop_tune.model.bench import LatencySecond, ScriptLatencies
+
+PER_OCTAVE: Final = 32
+WORST_RELATIVE_ERROR: Final = 2.0 ** (1 / PER_OCTAVE) - 1.0
+STANDARD: Final = (50.0, 95.0, 99.0, 99.9, 99.99)
+
+_OCTAVES: Final = 42
+"""2^42 µs are 51 days; anything slower is in the last bucket."""
+_EDGES: Final = tuple(
+    sorted({0, *(math.ceil(2.0 ** (step / PER_OCTAVE)) for step in range(_OCTAVES * PER_OCTAVE + 1))})
+)
+_LAST: Final = len(_EDGES) - 2
+_TABLE_US: Final = 1 << 16
+"""Values below are looked up (45 ns each); the rest, rare and slow anyway, is searched for (160 ns)."""
+
+Buckets = Sequence[tuple[int, int]]
+"""(index, count) pairs, ascending by index, counts above 0."""
+
+
+class Histogram(Protocol):
+    """What `merge` takes: a `LatencySecond`, or what an earlier `merge` gave."""
+
+    @property
+    def logged(self) -> int: ...
+    @property
+    def sum_us(self) -> int: ...
+    @property
+    def max_us(self) -> int: ...
+    @property
+    def buckets(self) -> tuple[tuple[int, int], ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Latencies of several seconds together; fields as in `LatencySecond`."""
+
+    logged: int
+    sum_us: int
+    max_us: int
+    buckets: tuple[tuple[int, int], ...]
+
+
+def bucket_of(us: int) -> int:
+    """Index of the bucket that holds a latency in whole microseconds; negative ones count as 0."""
+    return min(max(bisect_right(_EDGES, us) - 1, 0), _LAST)
+
+
+def bucket_edges(index: int) -> tuple[int, int]:
+    """The bucket's first value and the first value behind it, in µs.
+
+    Raises:
+        IndexError: There is no such bucket.
+    """
+    if not 0 <= index <= _LAST:
+        raise IndexError(f"no bucket {index}")
+    return _EDGES[index], _EDGES[index + 1]
+
+
+@cache
+def _table() -> list[int]:
+    """bucket_of() of every value below _TABLE_US."""
+    table: list[int] = []
+    for index, low in enumerate(_EDGES):
+        if low >= _TABLE_US:
+            break
+        table.extend([index] * (_EDGES[index + 1] - low))
+    return table[:_TABLE_US]
+
+
+def bucket_counts(latencies_us: Sequence[int]) -> Counter[int]:
+    """How many of the latencies are in which bucket, by index. Built for tens of thousands of values per second.
+
+    Args:
+        latencies_us: Whole microseconds; negative ones count as 0.
+    """
+    if not latencies_us:
+        return Counter()
+    if min(latencies_us) >= 0 and max(latencies_us) < _TABLE_US:
+        return Counter(map(_table().__getitem__, latencies_us))
+    table = _table()
+    return Counter(table[us] if 0 <= us < _TABLE_US else bucket_of(us) for us in latencies_us)
+
+
+def ascending(counts: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
+    """Counts by index as the pairs that a frame holds."""
+    return tuple(sorted(counts.items()))
+
+
+def merge(histograms: Iterable[Histogram]) -> Merged:
+    """Several histograms as one; nothing merged is empty, with a max_us of 0."""
+    logged = sum_us = max_us = 0
+    counts: Counter[int] = Counter()
+    for histogram in histograms:
+        logged += histogram.logged
+        sum_us += histogram.sum_us
+        max_us = max(max_us, histogram.max_us)
+        for index, count in histogram.buckets:
+            counts[index] += count
+    return Merged(logged, sum_us, max_us, ascending(counts))
+
+
+def merge_scripts(seconds: Iterable[LatencySecond]) -> dict[int, Merged]:
+    """Each script's latencies over several seconds, by its number from 0; empty where there is only one script."""
+    found: dict[int, list[ScriptLatencies]] = {}
+    for second in seconds:
+        for script in second.scripts:
+            found.setdefault(script.script, []).append(script)
+    return {script: merge(parts) for script, parts in sorted(found.items())}
+
+
+def percentile(buckets: Buckets, q: float, max_us: int) -> float | None:
+    """The q-th percentile (0 to 100) in µs, never beyond max_us; None when the histogram is empty.
+
+    Within a bucket latencies are taken to be spread evenly. Error: see the module's own words.
+    """
+    values = percentiles(buckets, (q,), max_us)
+    return values[0] if values else None
+
+
+def percentiles(buckets: Buckets, quantiles: Sequence[float], max_us: int) -> tuple[float, ...]:
+    """Percentiles (each 0 to 100) in µs, in the order asked for; an empty tuple when the histogram is empty.
+
+    Args:
+        max_us: The largest latency, exact: what the 100th percentile gives, and a ceiling for the others.
+    """
+    running = list(accumulate(count for _, count in buckets))
+    if not running or not running[-1]:
+        return ()
+    return tuple(_percentile(buckets, running, q, max_us) for q in quantiles)
+
+
+def _percentile(buckets: Buckets, running: Sequence[int], q: float, max_us: int) -> float:
+    rank = (running[-1] - 1) * min(max(q, 0.0), 100.0) / 100.0
+    below = math.floor(rank)
+    low = _order_statistic(buckets, running, below, max_us)
+    if below == rank:
+        return low
+    high = _order_statistic(buckets, running, below + 1, max_us)
+    # Both terms are rounded; the clamp keeps the result between them and so monotone in q.
+    return min(max(low + (high - low) * (rank - below), low), high)
+
+
+def _order_statistic(buckets: Buckets, running: Sequence[int], rank: int, max_us: int) -> float:
+    """The value with `rank` smaller ones before it, spread evenly over its bucket."""
+    if rank >= running[-1] - 1:
+        return float(max_us)
+    at = bisect_right(running, rank)
+    index, count = buckets[at]
+    low, behind = bucket_edges(index)
+    place = rank - (running[at] - count)
+    return min(low + (behind - 1 - low) * (place + 0.5) / count, float(max_us))

@@ -1,0 +1,290 @@
+"""Poolers: who waits for a server connection, how long, what goes through, and what may be taken of the server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval, Keyed, rate
+from pgtop_tune.metrics.pool_sizes import ServerShare, server_shares, size_of
+from pgtop_tune.metrics.settings import number
+from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.pooler import ConsoleSample, Pool, Pooler, PoolerCounters
+
+_RESERVED: Final = ("superuser_reserved_connections", "reserved_connections")
+
+
+def console_of(name: str) -> Callable[[Frame], ConsoleSample | Unavailable]:
+    """How to reach the console of the pooler with that name in a frame."""
+
+    def reach(frame: Frame) -> ConsoleSample | Unavailable:
+        sample = frame.pooler
+        if isinstance(sample, Unavailable):
+            return sample
+        return next((pooler.console for pooler in sample.poolers if pooler.name == name), NOT_RECORDED)
+
+    return reach
+
+
+def poolers(interval: Interval) -> tuple[Pooler, ...]:
+    """The poolers of the newest frame, those that do not answer among them."""
+    sample = interval.now(sections.pooler)
+    return () if sample is None else sample.poolers
+
+
+def _consoles(interval: Interval) -> Iterator[tuple[str, ConsoleSample]]:
+    for pooler in poolers(interval):
+        if not isinstance(pooler.console, Unavailable):
+            yield pooler.name, pooler.console
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """One row of SHOW STATS and what it did since the look before.
+
+    Attributes:
+        pooler: Its name.
+        counters: As counted up.
+        xacts_per_s, queries_per_s, received_per_s, sent_per_s, logins_per_s, errors_per_s: None across a restart, or
+            where this pooler does not count it.
+        xact_ms, query_ms: Mean time of those that ended, on the server's side of the pooler.
+        wait_ms: Mean wait for a server connection of those that got one: per assignment where these are counted
+            (PgBouncer 1.23), else per transaction.
+    """
+
+    pooler: str
+    counters: PoolerCounters
+    xacts_per_s: float | None
+    queries_per_s: float | None
+    received_per_s: float | None
+    sent_per_s: float | None
+    logins_per_s: float | None
+    errors_per_s: float | None
+    xact_ms: float | None
+    query_ms: float | None
+    wait_ms: float | None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What the row is known by."""
+        return self.pooler, self.counters.id
+
+
+def traffic(interval: Interval) -> list[Traffic]:
+    """Rows of SHOW STATS of all poolers with their rates; empty without a pooler."""
+    return [row for name, console in _consoles(interval) for row in _traffic_of(interval, name, console)]
+
+
+def _traffic_of(interval: Interval, name: str, console: ConsoleSample) -> Iterator[Traffic]:
+    pair = interval.pair(console_of(name))
+    before = {} if pair is None else {row.id: row for row in pair[0].counters}
+    seconds = 0.0 if pair is None else pair[1].at_s - pair[0].at_s
+    for row in console.counters:
+        change = _Change(before.get(row.id), row, seconds)
+        assigned = "xacts" if row.assignments is None else "assignments"
+        yield Traffic(
+            name,
+            row,
+            xacts_per_s=change.per_s("xacts"),
+            queries_per_s=change.per_s("queries"),
+            received_per_s=change.per_s("received_bytes"),
+            sent_per_s=change.per_s("sent_bytes"),
+            logins_per_s=change.per_s("logins"),
+            errors_per_s=change.per_s("errors"),
+            xact_ms=change.mean_ms("xact_us", "xacts"),
+            query_ms=change.mean_ms("query_us", "queries"),
+            wait_ms=change.mean_ms("wait_us", assigned),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """Two readings of a row of counters."""
+
+    older: PoolerCounters | None
+    newer: PoolerCounters
+    seconds: float
+
+    def per_s(self, counter: str) -> float | None:
+        """Increase per second."""
+        if self.older is None:
+            return None
+        was, now = getattr(self.older, counter), getattr(self.newer, counter)
+        return None if was is None or now is None else rate(was, now, 0.0, self.seconds)
+
+    def mean_ms(self, microseconds: str, counter: str) -> float | None:
+        """Mean per event, in milliseconds; None when nothing was counted."""
+        spent, counted = self.per_s(microseconds), self.per_s(counter)
+        return None if spent is None or not counted else spent / counted / 1000.0
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRow:
+    """A pool with its size and what goes through it.
+
+    Attributes:
+        pooler: Its name.
+        pool: As seen.
+        size: Server connections it may have, the reserve included; None where it is not known.
+        servers: Server connections it has.
+        traffic: Of its database; None where several pools share the counters, or nothing was counted.
+    """
+
+    pooler: str
+    pool: Pool
+    size: int | None
+    servers: int
+    traffic: Traffic | None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What the row is known by."""
+        return self.pooler, self.pool.id
+
+    @property
+    def waited_ms(self) -> float | None:
+        """How long the client at the head of the queue has waited."""
+        return None if self.pool.maxwait_us is None else self.pool.maxwait_us / 1000.0
+
+    @property
+    def full_percent(self) -> float | None:
+        """Server connections lent of those it may have."""
+        return None if not self.size or self.pool.sv_active is None else 100.0 * self.pool.sv_active / self.size
+
+
+def pool_rows(interval: Interval) -> list[PoolRow]:
+    """Pools of all poolers, the worst first: most clients waiting, longest wait, fullest; empty without a pooler."""
+    found = [row for name, console in _consoles(interval) for row in _pools_of(interval, name, console)]
+    return sorted(found, key=_badness, reverse=True)
+
+
+def _pools_of(interval: Interval, name: str, console: ConsoleSample) -> Iterator[PoolRow]:
+    by_pair: dict[tuple[str, str], list[Traffic]] = {}
+    for row in _traffic_of(interval, name, console):
+        by_pair.setdefault((row.counters.database, row.counters.user), []).append(row)
+    for pool in console.pools:
+        alone = sum(other.database == pool.database for other in console.pools) == 1
+        rows = by_pair.get((pool.database, pool.user)) or (by_pair.get((pool.database, "")) if alone else None) or []
+        lent = (pool.sv_active, pool.sv_idle, pool.sv_used, pool.sv_tested, pool.sv_login)
+        yield PoolRow(
+            pooler=name,
+            pool=pool,
+            size=size_of(console, pool),
+            servers=sum(each or 0 for each in lent),
+            traffic=rows[0] if len(rows) == 1 else None,
+        )
+
+
+def _badness(row: PoolRow) -> tuple[int, int, float, float]:
+    xacts = row.traffic.xacts_per_s if row.traffic else None
+    return row.pool.cl_waiting or 0, row.pool.maxwait_us or 0, row.full_percent or 0.0, xacts or 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ShareRow:
+    """What a pooler may take of a server, beside what the server watched has.
+
+    Attributes:
+        limit: Connections of the server watched that are not reserved; None where it is not known.
+    """
+
+    pooler: str
+    share: ServerShare
+    limit: int | None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What the row is known by."""
+        return self.pooler, self.share.place
+
+    @property
+    def percent(self) -> float | None:
+        """Of the limit."""
+        most = self.share.most
+        return None if most is None or not self.limit else 100.0 * most / self.limit
+
+
+def share_rows(interval: Interval) -> list[ShareRow]:
+    """Server connections each pooler may open, by server; empty without a pooler.
+
+    The limit is that of the server watched: a pooler knows a server by its address, not by who it is.
+    """
+    limit = unreserved_connections(interval)
+    return [ShareRow(name, share, limit) for name, console in _consoles(interval) for share in server_shares(console)]
+
+
+def unreserved_connections(interval: Interval) -> int | None:
+    """max_connections less superuser_reserved_connections and reserved_connections (16 and later)."""
+    most = number(interval, "max_connections")
+    if most is None:
+        return None
+    return max(int(most - sum(number(interval, name) or 0 for name in _RESERVED)), 0)
+
+
+def _clients(console: ConsoleSample) -> float | None:
+    counted = [count for pool in console.pools for count in (pool.cl_active, pool.cl_idle, pool.cl_waiting)]
+    return float(sum(count or 0 for count in counted))
+
+
+def _waiting(console: ConsoleSample) -> float | None:
+    return float(sum(pool.cl_waiting or 0 for pool in console.pools))
+
+
+def _servers(console: ConsoleSample) -> float | None:
+    found = [row.current_connections for row in console.databases]
+    return None if None in found else float(sum(count or 0 for count in found))
+
+
+def _longest_ms(console: ConsoleSample) -> float | None:
+    return max((pool.maxwait_us or 0 for pool in console.pools), default=0) / 1000.0
+
+
+def _by_pooler(value: Callable[[ConsoleSample], float | None]) -> Callable[[Interval], dict[str, float]]:
+    def values(interval: Interval) -> dict[str, float]:
+        found = {name: value(console) for name, console in _consoles(interval)}
+        return {name: number for name, number in found.items() if number is not None}
+
+    return values
+
+
+def _summed(rate_of: Callable[[Traffic], float | None]) -> Callable[[Interval], dict[str, float]]:
+    def values(interval: Interval) -> dict[str, float]:
+        sums: dict[str, float] = {}
+        for row in traffic(interval):
+            value = rate_of(row)
+            if value is not None:
+                sums[row.pooler] = sums.get(row.pooler, 0.0) + value
+        return sums
+
+    return values
+
+
+CLIENTS: Final[Keyed[str]] = Keyed(
+    "pooler.clients", "clients", "", "Clients of all pools, active, idle and waiting; the console's own are not among them.",
+    "SHOW POOLS: Σ cl_active + cl_idle + cl_waiting", _by_pooler(_clients),
+)  # fmt: skip
+WAITING: Final[Keyed[str]] = Keyed(
+    "pooler.waiting", "waiting", "", "Clients that have asked for something and have no server connection yet. Always some: the pool is too small for the load, or the server too slow for the pool.",
+    "SHOW POOLS: Σ cl_waiting", _by_pooler(_waiting), critical=1.0,
+)  # fmt: skip
+MAX_WAIT: Final[Keyed[str]] = Keyed(
+    "pooler.max_wait", "longest wait", "ms", "How long the client has waited that stands first in a queue.",
+    "SHOW POOLS: max(maxwait, maxwait_us)", _by_pooler(_longest_ms), critical=1000.0,
+)  # fmt: skip
+SERVERS: Final[Keyed[str]] = Keyed(
+    "pooler.servers", "server connections", "", "Connections the pooler has to servers, lent or idle.",
+    "SHOW DATABASES: Σ current_connections", _by_pooler(_servers),
+)  # fmt: skip
+XACTS: Final[Keyed[str]] = Keyed(
+    "pooler.xacts", "xact/s", "1/s", "Transactions that went through the pooler per second; in session mode as in the others.",
+    "SHOW STATS: Σ Δ total_xact_count / Δt", _summed(lambda row: row.xacts_per_s),
+)  # fmt: skip
+QUERIES: Final[Keyed[str]] = Keyed(
+    "pooler.queries", "query/s", "1/s", "Statements that went through the pooler per second.",
+    "SHOW STATS: Σ Δ total_query_count / Δt", _summed(lambda row: row.queries_per_s),
+)  # fmt: skip
+
+METRICS: Final = (CLIENTS, WAITING, MAX_WAIT, SERVERS, XACTS, QUERIES)

@@ -1,0 +1,72 @@
+"""How far commands are, how fast they go and how long they will take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval, rate
+from pgtop_tune.model.backend_action import BackendKey
+from pgtop_tune.model.progress import ProgressRow, ProgressSample
+
+WINDOW_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A command under way.
+
+    Attributes:
+        row: As seen last.
+        percent: Of the phase it is in; None where the server does not know the whole.
+        per_s: In the row's unit; mean of the last 10 s of the same phase.
+        remaining_s: Until the phase is done, at that rate.
+        backend: pid and backend_start_ms; None where the session was not seen.
+    """
+
+    row: ProgressRow
+    percent: float | None
+    per_s: float | None
+    remaining_s: float | None
+    backend: BackendKey | None = None
+
+
+def progress_rows(interval: Interval) -> list[Progress]:
+    """Commands of the frame in the server's order; empty without the section."""
+    recent = interval.recent(sections.progress, WINDOW_S)
+    if not recent:
+        return []
+    activity = interval.now(sections.activity)
+    sessions = {} if activity is None else {backend.pid: backend.backend_start_ms for backend in activity.backends}
+    return [
+        replace(_progress(row, recent), backend=(row.pid, sessions[row.pid]) if row.pid in sessions else None)
+        for row in recent[0].commands
+    ]
+
+
+def _progress(row: ProgressRow, recent: list[ProgressSample]) -> Progress:
+    percent = None
+    if row.done is not None and row.total:
+        percent = min(100.0 * row.done / row.total, 100.0)
+    per_s = _rate(row, recent)
+    remaining = None
+    if per_s and row.done is not None and row.total is not None:
+        remaining = max(row.total - row.done, 0) / per_s
+    return Progress(row, percent, per_s, remaining)
+
+
+def _rate(row: ProgressRow, recent: list[ProgressSample]) -> float | None:
+    oldest: tuple[int, float] | None = None
+    for sample in recent[1:]:
+        older = next((each for each in sample.commands if _is_same_phase(each, row)), None)
+        if older is None or older.done is None:
+            break
+        oldest = older.done, sample.at_s
+    if oldest is None or row.done is None:
+        return None
+    return rate(oldest[0], row.done, oldest[1], recent[0].at_s)
+
+
+def _is_same_phase(one: ProgressRow, other: ProgressRow) -> bool:
+    return (one.pid, one.command, one.relation, one.phase) == (other.pid, other.command, other.relation, other.phase)

@@ -1,0 +1,194 @@
+"""How far standbys, slots and subscribers are behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval, rate
+from pgtop_tune.metrics.vacuum import age
+from pgtop_tune.model.replication import Receiver, Sender, Slot
+
+WINDOW_S: Final = 30.0
+
+
+def _behind(ahead: int | None, position: int | None) -> int | None:
+    """Bytes between two positions, taken at nearly the same moment: never negative."""
+    return None if ahead is None or position is None else max(ahead - position, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class SenderLag:
+    """A standby (or a backup, or a logical subscriber) as its sender sees it.
+
+    Attributes:
+        sender: The row.
+        unsent_bytes: Written here, not sent yet.
+        unflushed_bytes: Sent, not safe on its disk.
+        unreplayed_bytes: Safe there, not replayed.
+        total_bytes: Written here, not replayed there.
+        sent_bytes_per_s: How fast it is sent; None before the second look.
+        reply_age_s: Since it last said where it is.
+    """
+
+    sender: Sender
+    unsent_bytes: int | None
+    unflushed_bytes: int | None
+    unreplayed_bytes: int | None
+    total_bytes: int | None
+    sent_bytes_per_s: float | None
+    reply_age_s: float | None
+
+
+def sender_lags(interval: Interval) -> list[SenderLag]:
+    """Rows of pg_stat_replication with their lags; empty without the section."""
+    now = interval.now(sections.replication)
+    if now is None:
+        return []
+    pair = interval.pair(sections.replication)
+    before = {} if pair is None else {sender.pid: sender for sender in pair[0].senders}
+    found = []
+    for sender in now.senders:
+        older = before.get(sender.pid)
+        per_s = None
+        if pair and older and older.sent_lsn_bytes is not None and sender.sent_lsn_bytes is not None:
+            per_s = rate(older.sent_lsn_bytes, sender.sent_lsn_bytes, pair[0].at_s, pair[1].at_s)
+        replied = sender.reply_time_ms
+        found.append(
+            SenderLag(
+                sender,
+                _behind(now.lsn_bytes, sender.sent_lsn_bytes),
+                _behind(sender.sent_lsn_bytes, sender.flush_lsn_bytes),
+                _behind(sender.flush_lsn_bytes, sender.replay_lsn_bytes),
+                _behind(now.lsn_bytes, sender.replay_lsn_bytes),
+                per_s,
+                None if replied is None else max(now.now_ms - replied, 0) / 1000.0,
+            )
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverLag:
+    """This standby behind its primary.
+
+    Attributes:
+        receiver: The row.
+        unreceived_bytes: The primary's end of WAL as it last told, less what is safe here.
+        unreplayed_bytes: Received, not replayed.
+        delay_s: Since the last replayed transaction ended on the primary; 0 when everything received is replayed.
+        message_age_s: Since the primary's last message.
+    """
+
+    receiver: Receiver
+    unreceived_bytes: int | None
+    unreplayed_bytes: int | None
+    delay_s: float | None
+    message_age_s: float | None
+
+
+def receiver_lag(interval: Interval) -> ReceiverLag | None:
+    """Where this standby is; None on a primary."""
+    now = interval.now(sections.replication)
+    if now is None or now.receiver is None:
+        return None
+    receiver = now.receiver
+    unreplayed = _behind(receiver.received_lsn_bytes, receiver.replay_lsn_bytes)
+    delay_s = None
+    if unreplayed == 0:
+        delay_s = 0.0
+    elif receiver.replayed_xact_ms is not None:
+        delay_s = max(now.now_ms - receiver.replayed_xact_ms, 0) / 1000.0
+    return ReceiverLag(
+        receiver,
+        _behind(receiver.latest_end_lsn_bytes, receiver.received_lsn_bytes),
+        unreplayed,
+        delay_s,
+        None if receiver.message_ms is None else max(now.now_ms - receiver.message_ms, 0) / 1000.0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SlotState:
+    """A replication slot and what it costs.
+
+    Attributes:
+        slot: The row.
+        retained_bytes: WAL kept for it.
+        retained_per_s: By how much that grows; negative when it catches up.
+        unconfirmed_bytes: WAL its consumer has not confirmed; None for a physical slot.
+        xmin_age, catalog_xmin_age: Transactions it holds back vacuum by.
+        inactive_s: How long nobody has used it (17+).
+        lost_in_s: Until safe_wal_size is used up at the pace of the last half minute.
+        spilled_per_s, streamed_per_s: Bytes a second of logical decoding to disk, and to the subscriber in progress.
+    """
+
+    slot: Slot
+    retained_bytes: int | None
+    retained_per_s: float | None
+    unconfirmed_bytes: int | None
+    xmin_age: int | None
+    catalog_xmin_age: int | None
+    inactive_s: float | None
+    lost_in_s: float | None
+    spilled_per_s: float | None
+    streamed_per_s: float | None
+
+
+def slot_states(interval: Interval) -> list[SlotState]:
+    """Rows of pg_replication_slots with what they retain; empty without the section."""
+    recent = interval.recent(sections.slots, WINDOW_S)
+    if not recent:
+        return []
+    now, before = recent[0], recent[-1]
+    seconds = now.at_s - before.at_s
+    older = {slot.slot_name: slot for slot in before.slots}
+    found = []
+    for slot in now.slots:
+        was = older.get(slot.slot_name)
+        retained = _behind(now.lsn_bytes, slot.restart_lsn_bytes)
+        growth = None
+        if was is not None and seconds > 0 and retained is not None:
+            retained_before = _behind(before.lsn_bytes, was.restart_lsn_bytes)
+            growth = None if retained_before is None else (retained - retained_before) / seconds
+        found.append(
+            SlotState(
+                slot=slot,
+                retained_bytes=retained,
+                retained_per_s=growth,
+                unconfirmed_bytes=_behind(now.lsn_bytes, slot.confirmed_lsn_bytes),
+                xmin_age=age(now.next_xid, slot.xmin),
+                catalog_xmin_age=age(now.next_xid, slot.catalog_xmin),
+                inactive_s=_since(now.now_ms, slot.inactive_since_ms),
+                lost_in_s=max(slot.safe_wal_bytes, 0) / growth
+                if slot.safe_wal_bytes is not None and growth is not None and growth > 0
+                else None,
+                spilled_per_s=_decoded(was, slot, "spill_bytes", seconds),
+                streamed_per_s=_decoded(was, slot, "stream_bytes", seconds),
+            )
+        )
+    return found
+
+
+def _since(now_ms: int, moment_ms: int | None) -> float | None:
+    return None if moment_ms is None else max(now_ms - moment_ms, 0) / 1000.0
+
+
+def _decoded(older: Slot | None, newer: Slot, counter: str, seconds: float) -> float | None:
+    if older is None or older.stats_reset_ms != newer.stats_reset_ms:
+        return None
+    was, now = getattr(older, counter), getattr(newer, counter)
+    return None if was is None or now is None else rate(was, now, 0.0, seconds)
+
+
+INACTIVE: Final = "inactive"
+
+
+def slot_danger(slot: Slot) -> str:
+    """Why a slot deserves a look: lost, invalid, unreserved, inactive; "" when all is well."""
+    if slot.wal_status == "lost" or slot.invalid:
+        return slot.invalid or "lost"
+    if slot.wal_status == "unreserved":
+        return "unreserved"
+    return INACTIVE if slot.active_pid is None else ""

@@ -1,0 +1,291 @@
+"""Judges of `run_validity` that look at the server and its machine during a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import share
+from pgtop_tune.metrics.host_values import all_ticks
+from pgtop_tune.metrics.quiet import ACTIVE, AUTOVACUUM, vacuumed_table
+from pgtop_tune.metrics.run_evidence import Evidence
+from pgtop_tune.metrics.server import checkpoints_between
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.bench import RunState
+from pgtop_tune.model.postgres import Backend
+from pgtop_tune.model.run_result import Doubt, Verdict
+from pgtop_tune.model.waits import LOAD_APPLICATION
+
+FOREIGN_SESSIONS: Final = 0.1
+FOREIGN_TRANSACTIONS: Final = 0.05
+_FEWEST_FOREIGN_PER_S: Final = 10.0
+_HALF: Final = 0.5
+WRITES: Final = 0.1
+"""Rows written per transaction from which on a load writes."""
+STEAL: Final = 1.0
+LOGGED_BELOW_MS: Final = 1000.0
+_BACKUP: Final = "BASE BACKUP"
+
+
+def server_away(evidence: Evidence) -> Doubt | None:
+    """The server restarted or fell silent while pgbench ran."""
+    inside = evidence.inside
+    silent = sum(1 for frame in inside if isinstance(frame.postgres, Unavailable))
+    started = {sections.server(frame) for frame in evidence.frames}
+    moments = {facts.started_ms for facts in started if not isinstance(facts, Unavailable)}
+    if len(moments) < 2 and silent * 10 <= len(inside):
+        return None
+    words = (
+        "the server restarted" if len(moments) > 1 else f"the server did not answer in {silent} of {len(inside)} looks"
+    )
+    return Doubt("SERVER-AWAY", Verdict.SUSPECT, words, "look at its log", (("silent_looks", silent),))
+
+
+def other_server(evidence: Evidence) -> Doubt | None:
+    """Far fewer transactions on the server than the client did."""
+    seen = _server_transactions(evidence)
+    if seen is None or not evidence.facts.builtin or evidence.run.state is not RunState.FINISHED:
+        return None
+    client = evidence.transactions
+    if seen >= _HALF * client:
+        return None
+    return Doubt(
+        "OTHER-SERVER", Verdict.SUSPECT,
+        f"pgbench did {client:.0f} transactions and the server that is watched {seen:.0f}:"
+        " what is said here of the server and its machine is of another one",
+        "give the connection options of the server behind the endpoint",
+        (("client_transactions", client), ("server_transactions", seen)),
+    )  # fmt: skip
+
+
+def straddled(evidence: Evidence) -> Doubt | None:
+    """A checkpoint was under way when the run began, or when it ended."""
+    ends = evidence.ends(sections.checkpoints)
+    begun = None if ends is None else checkpoints_between(*ends)
+    if ends is None or begun is None or ends[1].buffers_checkpoint == ends[0].buffers_checkpoint:
+        return None
+    readings = evidence.readings(sections.checkpoints)
+    finished = {reading.checkpoint_time_ms for reading in readings[1:]} - {readings[0].checkpoint_time_ms, None}
+    before = sum(1 for moment in finished if moment is not None and moment < evidence.run.started_ms)
+    if not finished and not sum(begun):
+        # Pages were written and nothing began or ended: one lasted longer than the run.
+        before = 1
+    open_at_end = max(before + sum(begun) - len(finished), 0)
+    if not before and not open_at_end:
+        return None
+    where = [words for words, there in (("when it began", before), ("when it ended", open_at_end)) if there]
+    return Doubt(
+        "CHECKPOINT-STRADDLED", Verdict.SUSPECT,
+        f"a checkpoint was under way {' and '.join(where)}: the run has a part of its cost",
+        "a run over whole checkpoint cycles, begun after a CHECKPOINT (--housekeeping checkpoint)",
+        (("begun_inside", sum(begun)), ("finished_inside", len(finished))),
+    )  # fmt: skip
+
+
+def no_checkpoint(evidence: Evidence) -> Doubt | None:
+    """A write load without a checkpoint in it."""
+    ends, rows = evidence.ends(sections.checkpoints), _rows_written(evidence)
+    begun = None if ends is None else checkpoints_between(*ends)
+    if begun != (0, 0) or rows is None or rows < WRITES * max(evidence.transactions, 1.0):
+        return None
+    timeout_s = evidence.setting("checkpoint_timeout")
+    cycle = f" (checkpoint_timeout {timeout_s} s)" if timeout_s else ""
+    return Doubt(
+        "NO-CHECKPOINT", Verdict.SUSPECT if evidence.seconds >= 60 else Verdict.NOTE,
+        f"no checkpoint began within {evidence.seconds:.0f} s{cycle}: what it costs to write the changed pages is left out",
+        "run for one checkpoint cycle or several", (("seconds", evidence.seconds),),
+    )  # fmt: skip
+
+
+def competing(evidence: Evidence) -> Doubt | None:
+    """Sessions of others, backups, and transactions the client did not make."""
+    looks = evidence.readings(sections.activity)[1:]
+    reasons, numbers = [], []
+    foreign = [_foreign(backend) for look in looks for backend in look.backends if _is_foreign(evidence, backend)]
+    if looks and len(foreign) >= FOREIGN_SESSIONS * len(looks):
+        mean = len(foreign) / len(looks)
+        names = ", ".join(name for name, _ in Counter(foreign).most_common(3))
+        reasons.append(f"{mean:.1f} active sessions of others on average ({names})")
+        numbers.append(("foreign_sessions", mean))
+    backups = [
+        row for sample in evidence.readings(sections.progress) for row in sample.commands if row.command == _BACKUP
+    ]
+    if backups:
+        reasons.append("a base backup was taken")
+    excess = _foreign_transactions(evidence)
+    if excess is not None:
+        reasons.append(f"the server did {excess:.0f} transactions per second more than the client")
+        numbers.append(("foreign_tps", excess))
+    if not reasons:
+        return None
+    return Doubt(
+        "COMPETING-ACTIVITY", Verdict.SUSPECT, f"the server was not alone: {'; '.join(reasons)}",
+        "measure when nobody else is there", tuple(numbers),
+    )  # fmt: skip
+
+
+def autovacuum(evidence: Evidence) -> Doubt | None:
+    """A worker was seen at a table of the load."""
+    looks = evidence.readings(sections.activity)[1:]
+    tables: Counter[str] = Counter()
+    for look in looks:
+        at_work = {vacuumed_table(backend) for backend in look.backends if backend.backend_type == AUTOVACUUM}
+        tables.update(
+            table for table in at_work if table and (not evidence.facts.tables or table in evidence.facts.tables)
+        )
+    if not tables:
+        return None
+    words = ", ".join(f"{table} in {seen} of {len(looks)} looks" for table, seen in tables.most_common(3))
+    return Doubt(
+        "AUTOVACUUM", Verdict.SUSPECT, f"autovacuum worked on the dataset: {words}",
+        "VACUUM ANALYZE before the run (--housekeeping vacuum), or a run that is long enough to have it throughout",
+        (("looks", float(tables.total())),),
+    )  # fmt: skip
+
+
+def swap(evidence: Evidence) -> Doubt | None:
+    """Pages went to or came from swap."""
+    ends = evidence.ends(sections.memory)
+    if ends is None:
+        return None
+    older, newer = ends
+    if None in (older.swap_in_pages, older.swap_out_pages, newer.swap_in_pages, newer.swap_out_pages):
+        return None
+    pages_in = (newer.swap_in_pages or 0) - (older.swap_in_pages or 0)
+    pages_out = (newer.swap_out_pages or 0) - (older.swap_out_pages or 0)
+    if pages_in + pages_out <= 0:
+        return None
+    return Doubt(
+        "SWAP", Verdict.SUSPECT, f"the machine swapped: {pages_in} pages in, {pages_out} out",
+        "less memory for the server (shared_buffers, work_mem), or nothing else on the machine",
+        (("pages_in", pages_in), ("pages_out", pages_out)),
+    )  # fmt: skip
+
+
+def steal(evidence: Evidence) -> Doubt | None:
+    """The hypervisor ran others."""
+    ends = evidence.ends(sections.cpu)
+    if ends is None:
+        return None
+    older, newer = ends[0].total, ends[1].total
+    stolen = share(newer.steal_ticks - older.steal_ticks, all_ticks(newer) - all_ticks(older))
+    if stolen is None or stolen <= STEAL:
+        return None
+    return Doubt(
+        "STEAL", Verdict.SUSPECT, f"{stolen:.1f} % of the CPU time was stolen: the hypervisor ran other machines",
+        "measure again at another time, or on a machine with CPUs of its own", (("steal_percent", stolen),),
+    )  # fmt: skip
+
+
+def not_durable(evidence: Evidence) -> Doubt | None:
+    """fsync or full_page_writes off."""
+    off = [name for name in ("fsync", "full_page_writes") if evidence.setting(name) == "off"]
+    if not off:
+        return None
+    return Doubt(
+        "NOT-DURABLE",
+        Verdict.SUSPECT,
+        f"{' and '.join(off)} off: the cost of being durable is left out",
+        "turn it on to measure what production would do",
+    )
+
+
+def asynchronous(evidence: Evidence) -> Doubt | None:
+    """synchronous_commit off for the whole server."""
+    if evidence.setting("synchronous_commit") != "off":
+        return None
+    return Doubt(
+        "ASYNCHRONOUS",
+        Verdict.NOTE,
+        "synchronous_commit is off: commits do not wait for the disk, and a crash loses the last ones",
+    )
+
+
+def unlogged(evidence: Evidence) -> Doubt | None:
+    """Unlogged tables in the dataset."""
+    tables = evidence.facts.unlogged
+    if not tables:
+        return None
+    return Doubt(
+        "UNLOGGED",
+        Verdict.SUSPECT,
+        f"{', '.join(tables)} unlogged: no WAL is written for them",
+        "make the dataset without --unlogged-tables",
+    )
+
+
+def logging(evidence: Evidence) -> Doubt | None:
+    """Statements of the load in the server's log."""
+    reasons = []
+    statement = evidence.setting("log_statement")
+    rows = _rows_written(evidence)
+    if statement == "all" or (statement == "mod" and rows):
+        reasons.append(f"log_statement = {statement}")
+    if evidence.setting("log_duration") == "on":
+        reasons.append("log_duration = on")
+    threshold = evidence.setting("log_min_duration_statement")
+    threshold_ms = float(threshold) if threshold is not None else -1.0
+    if 0.0 <= threshold_ms < LOGGED_BELOW_MS:
+        reasons.append(f"log_min_duration_statement = {threshold_ms:.0f} ms")
+    if not reasons:
+        return None
+    return Doubt(
+        "STATEMENT-LOGGING",
+        Verdict.SUSPECT,
+        f"the server logs statements: {', '.join(reasons)}",
+        "turn it off, or keep it in all runs that are compared",
+    )
+
+
+def _is_foreign(evidence: Evidence, backend: Backend) -> bool:
+    """Whether a session is none of the load's. Behind a pooler that renames sessions nobody can tell."""
+    if backend.backend_type != "client backend" or backend.state not in ACTIVE:
+        return False
+    return backend.application_name != LOAD_APPLICATION and (evidence.facts.direct or _load_is_seen(evidence))
+
+
+def _load_is_seen(evidence: Evidence) -> bool:
+    return any(
+        count.of_load and count.observations for sample in evidence.readings(sections.waits) for count in sample.counts
+    )
+
+
+def _foreign(backend: Backend) -> str:
+    return backend.application_name or backend.usename or "?"
+
+
+def _foreign_transactions(evidence: Evidence) -> float | None:
+    """Transactions per second beyond the client's; None when they are few, or cannot be told."""
+    seen = _server_transactions(evidence)
+    if (
+        seen is None
+        or not evidence.facts.builtin
+        or evidence.run.state is not RunState.FINISHED
+        or not evidence.seconds
+    ):
+        return None
+    client = evidence.transactions + (evidence.facts.failed or 0) + 2 * evidence.run.clients
+    excess = (seen - client) / evidence.seconds
+    return excess if excess > max(_FEWEST_FOREIGN_PER_S, FOREIGN_TRANSACTIONS * client / evidence.seconds) else None
+
+
+def _server_transactions(evidence: Evidence) -> float | None:
+    """Transactions that ended on the server from before the run to its end, without ours."""
+    ends = evidence.ends(sections.database)
+    if ends is None or ends[0].stats_reset_ms != ends[1].stats_reset_ms:
+        return None
+    older, newer = ends
+    everybody = newer.xact_commit + newer.xact_rollback - older.xact_commit - older.xact_rollback
+    return None if everybody < 0 else max(everybody - newer.own_transactions + older.own_transactions, 0)
+
+
+def _rows_written(evidence: Evidence) -> int | None:
+    ends = evidence.ends(sections.database)
+    if ends is None or ends[0].stats_reset_ms != ends[1].stats_reset_ms:
+        return None
+    older, newer = ends
+    return (
+        newer.tup_inserted + newer.tup_updated + newer.tup_deleted
+        - older.tup_inserted - older.tup_updated - older.tup_deleted
+    )  # fmt: skip

@@ -1,0 +1,265 @@
+"""Why a result may say something else than what was asked: a table of rules over the frames of a run and its facts.
+
+A rule is a row; its judge gives a `Doubt` with its numbers and what to do, or None. A rule that misses what it needs
+stays silent. Source of the thresholds: pgbench's manual ("Good Practices"), and common sense where it has none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from pgtop_tune.metrics import run_surroundings as around
+from pgtop_tune.metrics.run_evidence import Evidence
+from pgtop_tune.model.bench import RunState
+from pgtop_tune.model.run_result import Doubt, Verdict
+
+INVALID, SUSPECT, NOTE = Verdict.INVALID, Verdict.SUSPECT, Verdict.NOTE
+SHORT_S: Final = 60.0
+RATE_REACHED: Final = 0.99
+MANY_CLIENTS: Final = 64
+QUEUED: Final = 25.0
+_NO_ROOM: Final = ("too many clients", "too many connections", "remaining connection slots", "open files")
+_PREFIXES: Final = re.compile(
+    r"^(?:pgbench: )?(?:error: |fatal: )?(?:connection to server .{1,300}? failed: )?(?:FATAL: +)?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One way a result can mislead.
+
+    Attributes:
+        id: Of the doubt it raises.
+        says: What the doubt means, one sentence.
+        source: What it is read from, with the threshold.
+        judge: Gives the doubt, or None.
+    """
+
+    id: str
+    says: str
+    source: str
+    judge: Callable[[Evidence], Doubt | None]
+
+
+def _failed(evidence: Evidence) -> Doubt | None:
+    run = evidence.run
+    if run.state is not RunState.FAILED:
+        return None
+    words, _, hint = run.message.partition("\nhint: ")
+    status = run.exit_status if run.exit_status is not None else -1
+    reason = f"{short_words(words) or 'pgbench said nothing'} (exit status {status})"
+    return Doubt("RUN-FAILED", INVALID, reason, hint, (("exit_status", status),))
+
+
+def _connection_errors(evidence: Evidence) -> Doubt | None:
+    run = evidence.run
+    if run.state is not RunState.FAILED or not any(words in run.message for words in _NO_ROOM):
+        return None
+    return Doubt(
+        "CONNECTION-ERRORS", INVALID, f"not all of the {run.clients} clients got a connection",
+        "fewer clients, a higher max_connections or limit of open files, or a pooler", (("clients", run.clients),),
+    )  # fmt: skip
+
+
+def _stopped(evidence: Evidence) -> Doubt | None:
+    if evidence.run.state is not RunState.STOPPED:
+        return None
+    asked_s = evidence.run.duration_s
+    words = f"stopped after {evidence.seconds:.0f} s" + (f" of {asked_s}" if asked_s else "")
+    return Doubt("RUN-PARTIAL", INVALID, words, "run it again to its end", (("seconds", evidence.seconds),))
+
+
+def _transactions_failed(evidence: Evidence) -> Doubt | None:
+    failed = evidence.facts.failed
+    if failed is None:
+        failed = sum(line.failed for line in evidence.progress)
+    if not failed:
+        return None
+    whole = failed + evidence.transactions
+    return Doubt(
+        "FAILED-TRANSACTIONS", INVALID,
+        f"{failed} of {whole:.0f} transactions failed ({failed / whole:.2%}) and are not in tps and latency",
+        "serialization failures and deadlocks can be tried again with --max-tries; other errors are in stderr",
+        (("failed", failed), ("share_percent", 100.0 * failed / whole)),
+    )  # fmt: skip
+
+
+def _skipped(evidence: Evidence) -> Doubt | None:
+    skipped = evidence.facts.skipped
+    if skipped is None:
+        skipped = sum(line.skipped or 0 for line in evidence.progress)
+    if not skipped:
+        return None
+    whole = skipped + evidence.transactions
+    return Doubt(
+        "SKIPPED", INVALID,
+        f"{skipped} of {whole:.0f} scheduled transactions were skipped ({skipped / whole:.2%}): they could not have met"
+        " the latency limit, and are not in the latencies",
+        "a lower rate or a higher latency limit", (("skipped", skipped), ("share_percent", 100.0 * skipped / whole)),
+    )  # fmt: skip
+
+
+def _rate_missed(evidence: Evidence) -> Doubt | None:
+    rate, lines = evidence.run.rate_per_s, evidence.progress
+    if not rate or evidence.seconds <= 0 or evidence.run.state is not RunState.FINISHED:
+        return None
+    done = evidence.transactions / evidence.seconds
+    # Arrivals are random (Poisson): their number varies with its square root.
+    noise = 2.0 * (rate / evidence.seconds) ** 0.5
+    if done >= RATE_REACHED * rate - noise:
+        return None
+    lag_ms = lines[-1].lag_ms or 0.0
+    return Doubt(
+        "RATE-MISSED", SUSPECT, f"{done:.1f} transactions per second of {rate:g} were done, the last second lagged"
+        f" {lag_ms:.0f} ms behind its schedule: the backlog grows, and latency says how long the run was",
+        "a lower rate", (("rate_per_s", rate), ("tps", done), ("lag_ms", lag_ms)),
+    )  # fmt: skip
+
+
+def _client_bound(evidence: Evidence) -> Doubt | None:
+    load = evidence.generator
+    if not load.bound:
+        return None
+    numbers = {
+        "threads": load.threads, "busiest_cpu_percent": load.busiest_cpu, "busiest_demand_percent": load.busiest_demand,
+        "client_turn_percent": load.client_turn, "lag_ms": load.lag_ms,
+    }  # fmt: skip
+    known = tuple((name, float(value)) for name, value in numbers.items() if value is not None)
+    return Doubt("CLIENT-BOUND", SUSPECT, load.reason, load.advice, known)
+
+
+def _cpu_contention(evidence: Evidence) -> Doubt | None:
+    load = evidence.generator
+    if load.bound or load.busiest_demand is None or load.busiest_cpu is None:
+        return None
+    queued = load.busiest_demand - load.busiest_cpu
+    if queued < QUEUED:
+        return None
+    return Doubt(
+        "CPU-CONTENTION", SUSPECT,
+        f"a thread of pgbench was ready and waited for a CPU {queued:.0f} % of the time: its latencies have that in them",
+        "nothing else on the machine, or pgbench on another host", (("queued_percent", queued),),
+    )  # fmt: skip
+
+
+def _few_threads(evidence: Evidence) -> Doubt | None:
+    run = evidence.run
+    if run.threads > 1 or run.clients <= MANY_CLIENTS:
+        return None
+    return Doubt(
+        "FEW-THREADS", SUSPECT, f"one thread serves {run.clients} clients", "more threads (-j), up to the cores",
+        (("clients", run.clients), ("threads", run.threads)),
+    )  # fmt: skip
+
+
+def _scale(evidence: Evidence) -> Doubt | None:
+    scale, clients = evidence.facts.scale, evidence.run.clients
+    if evidence.facts.builtin != "tpcb-like" or scale is None or scale >= clients:
+        return None
+    return Doubt(
+        "SCALE-BELOW-CLIENTS", SUSPECT,
+        f"{clients} clients update {scale} branch row{'s' if scale > 1 else ''}: row locks are measured",
+        f"pgbench's tables at scale {clients} or more, or the profile simple-update",
+        (("scale", scale), ("clients", clients)),
+    )  # fmt: skip
+
+
+def _not_steady(evidence: Evidence) -> Doubt | None:
+    found = evidence.steady
+    if found.steady is not False:
+        return None
+    return Doubt(
+        "NOT-STEADY",
+        SUSPECT,
+        f"not steady: {found.reason}",
+        "a longer run, or --warmup",
+        (("drift_percent", 100.0 * (found.drift or 0.0)),),
+    )
+
+
+def _short(evidence: Evidence) -> Doubt | None:
+    if evidence.run.state is not RunState.FINISHED or evidence.seconds >= SHORT_S:
+        return None
+    return Doubt(
+        "SHORT-RUN", NOTE, f"{evidence.seconds:.0f} s are short: caches, checkpoints and chance weigh much",
+        f"at least {SHORT_S:.0f} s, and more than one run", (("seconds", evidence.seconds),),
+    )  # fmt: skip
+
+
+def _connects(evidence: Evidence) -> Doubt | None:
+    if not evidence.run.connect_per_transaction:
+        return None
+    return Doubt(
+        "CONNECT-PER-TRANSACTION", NOTE, "each transaction made its own connection: connecting is what was measured"
+    )
+
+
+def _closed_loop(evidence: Evidence) -> Doubt | None:
+    if evidence.run.open_loop:
+        return None
+    return Doubt(
+        "CLOSED-LOOP", NOTE,
+        "each client waited for its answer before it asked again, so a stall is one slow transaction per client and not"
+        " all that would have come meanwhile (coordinated omission)",
+        "latencies to compare are those at a fixed rate: --rate",
+    )  # fmt: skip
+
+
+def _housekeeping(evidence: Evidence) -> Doubt | None:
+    missed = [step for step in evidence.facts.housekeeping if step.problem]
+    if not missed:
+        return None
+    words = "; ".join(f"{step.name}: {step.problem}" for step in missed)
+    return Doubt("HOUSEKEEPING-MISSED", SUSPECT, f"the run did not begin from the usual state ({words})")
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    Rule("RUN-FAILED", "pgbench failed; the tps line it prints all the same does not count.", "pgbench's exit status", _failed),
+    Rule("CONNECTION-ERRORS", "Clients were not let in.", "pgbench's words on stderr", _connection_errors),
+    Rule("RUN-PARTIAL", "The run was stopped before its time.", "Ctrl-C, a signal, the stop key", _stopped),
+    Rule("FAILED-TRANSACTIONS", "Transactions failed; pgbench leaves them out of its figures.", "report: number of failed transactions; > 0", _transactions_failed),
+    Rule("SKIPPED", "Scheduled transactions were not run at all.", "report: number of transactions skipped; > 0", _skipped),
+    Rule("RATE-MISSED", "The rate asked for was not reached.", "transactions / seconds < 99 % of --rate less two standard deviations", _rate_missed),
+    Rule("SERVER-AWAY", "The server restarted or did not answer.", "start of the postmaster; frames without a server", around.server_away),
+    Rule("OTHER-SERVER", "The server that is watched is not the one that is under load.", "Δ(xact_commit + xact_rollback) < half of the client's transactions", around.other_server),
+    Rule("CLIENT-BOUND", "pgbench is the limit, not the server.", "/proc/PID/task: CPU + waiting for a CPU of one thread ≥ 90 %, else Client waits of the load's sessions ≥ 80 %", _client_bound),
+    Rule("CPU-CONTENTION", "pgbench had to wait for a CPU.", "/proc/PID/task/TID/schedstat: a thread waited ≥ 25 % of the time", _cpu_contention),
+    Rule("FEW-THREADS", "One thread serves more than 64 clients.", "-j and -c", _few_threads),
+    Rule("SCALE-BELOW-CLIENTS", "Clients of the TPC-B-like script queue for few branch rows.", "scaling factor < clients", _scale),
+    Rule("CHECKPOINT-STRADDLED", "A part of a checkpoint lies in the run, another outside.", "pg_control_checkpoint(), Δ checkpoints of pg_stat_bgwriter or pg_stat_checkpointer", around.straddled),
+    Rule("NO-CHECKPOINT", "A load that writes ran for less than a checkpoint cycle, so its cost is left out.", "no checkpoint began; rows written > 0.1 per transaction", around.no_checkpoint),
+    Rule("COMPETING-ACTIVITY", "Others used the server meanwhile.", "active sessions of others ≥ 0.1 on average, or 5 % more transactions than the client's", around.competing),
+    Rule("AUTOVACUUM", "Autovacuum worked on the tables of the load.", "pg_stat_activity: autovacuum worker", around.autovacuum),
+    Rule("SWAP", "The machine swapped.", "/proc/vmstat: Δ(pswpin + pswpout) > 0", around.swap),
+    Rule("STEAL", "The hypervisor took CPU time away.", "/proc/stat: Δ steal / Δ all > 1 %", around.steal),
+    Rule("NOT-STEADY", "Throughput did not settle.", "MSER-5 and the drift behind it, `metrics.steady_state`", _not_steady),
+    Rule("NOT-DURABLE", "A crash would lose data: fsync or full_page_writes is off.", "pg_settings", around.not_durable),
+    Rule("ASYNCHRONOUS", "Commits did not wait for the disk.", "synchronous_commit = off", around.asynchronous),
+    Rule("UNLOGGED", "Tables of the load write no WAL.", "pg_class.relpersistence", around.unlogged),
+    Rule("STATEMENT-LOGGING", "The server logged statements of the load.", "log_statement, log_duration, log_min_duration_statement below 1 s", around.logging),
+    Rule("HOUSEKEEPING-MISSED", "Something that precedes each run could not be done.", "the run's own steps", _housekeeping),
+    Rule("CONNECT-PER-TRANSACTION", "Connecting was measured.", "-C", _connects),
+    Rule("SHORT-RUN", "The run was shorter than a minute.", "pgbench's progress", _short),
+    Rule("CLOSED-LOOP", "Without a rate latencies hide what would have waited.", "no --rate", _closed_loop),
+)  # fmt: skip
+
+
+def short_words(message: str) -> str:
+    """The first line of pgbench's or libpq's words, without the name of the program, the address and the severity."""
+    first = message.splitlines()[0] if message else ""
+    return _PREFIXES.sub("", first) or first
+
+
+def doubts(evidence: Evidence) -> tuple[Doubt, ...]:
+    """Everything that speaks against a result, invalid ones first, else in the order of the table.
+
+    Of a run that failed before anything was measured only why.
+    """
+    found = [doubt for rule in RULES if (doubt := rule.judge(evidence)) is not None]
+    if evidence.run.state is RunState.FAILED and not evidence.progress:
+        found = [doubt for doubt in found if doubt.verdict is INVALID]
+    order = list(Verdict)
+    return tuple(sorted(found, key=lambda doubt: order.index(doubt.verdict)))

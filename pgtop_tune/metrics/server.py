@@ -1,0 +1,227 @@
+"""Numbers of the server: throughput, WAL, checkpoints, buffers, sessions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval, Metric, rate, share
+from pgtop_tune.model.postgres import Activity, Backend, CheckpointCounters, DatabaseCounters, WalCounters
+
+
+def _database_pair(interval: Interval) -> tuple[DatabaseCounters, DatabaseCounters] | None:
+    pair = interval.pair(sections.database)
+    if pair is None or pair[0].stats_reset_ms != pair[1].stats_reset_ms or pair[1].databases < pair[0].databases:
+        return None
+    return pair
+
+
+def _transactions(counters: DatabaseCounters) -> int:
+    return counters.xact_commit + counters.xact_rollback
+
+
+def _tps(interval: Interval) -> float | None:
+    pair = _database_pair(interval)
+    if pair is None:
+        return None
+    older, newer = pair
+    everybody = rate(_transactions(older), _transactions(newer), older.at_s, newer.at_s)
+    ours = rate(older.own_transactions, newer.own_transactions, older.at_s, newer.at_s)
+    # Backends report their counters up to a second late, so ours can exceed the total of one interval.
+    return None if everybody is None or ours is None else max(everybody - ours, 0.0)
+
+
+def _rollbacks(interval: Interval) -> float | None:
+    pair = _database_pair(interval)
+    return None if pair is None else rate(pair[0].xact_rollback, pair[1].xact_rollback, pair[0].at_s, pair[1].at_s)
+
+
+def _qps(interval: Interval) -> float | None:
+    pair = interval.pair(sections.statements)
+    if pair is None or pair[0].stats_reset_ms != pair[1].stats_reset_ms:
+        return None
+    older, newer = pair
+    everybody = rate(older.calls, newer.calls, older.at_s, newer.at_s)
+    ours = rate(older.own_calls, newer.own_calls, older.at_s, newer.at_s)
+    return None if everybody is None or ours is None else max(everybody - ours, 0.0)
+
+
+def _cache_hit(interval: Interval) -> float | None:
+    pair = _database_pair(interval)
+    if pair is None:
+        return None
+    hits, reads = pair[1].blks_hit - pair[0].blks_hit, pair[1].blks_read - pair[0].blks_read
+    return None if hits < 0 or reads < 0 else share(hits, hits + reads)
+
+
+def _temp_bytes(interval: Interval) -> float | None:
+    pair = _database_pair(interval)
+    return None if pair is None else rate(pair[0].temp_bytes, pair[1].temp_bytes, pair[0].at_s, pair[1].at_s)
+
+
+def _wal_pair(interval: Interval) -> tuple[WalCounters, WalCounters] | None:
+    pair = interval.pair(sections.wal)
+    return None if pair is None or pair[0].stats_reset_ms != pair[1].stats_reset_ms else pair
+
+
+def _wal_rate(interval: Interval) -> float | None:
+    pair = interval.pair(sections.wal)
+    if pair is None or pair[0].lsn_bytes is None or pair[1].lsn_bytes is None:
+        return None
+    return rate(pair[0].lsn_bytes, pair[1].lsn_bytes, pair[0].at_s, pair[1].at_s)
+
+
+def _full_page_share(interval: Interval) -> float | None:
+    recent = interval.recent(sections.wal, 10.0)
+    if len(recent) < 2 or recent[0].stats_reset_ms != recent[-1].stats_reset_ms:
+        return None
+    images = recent[0].wal_fpi - recent[-1].wal_fpi
+    records = recent[0].wal_records - recent[-1].wal_records
+    return None if images < 0 or records < 0 else share(images, records)
+
+
+def _wal_buffers_full(interval: Interval) -> float | None:
+    pair = _wal_pair(interval)
+    return (
+        None if pair is None else rate(pair[0].wal_buffers_full, pair[1].wal_buffers_full, pair[0].at_s, pair[1].at_s)
+    )
+
+
+def _wal_since_redo(interval: Interval) -> float | None:
+    wal, checkpoints = interval.now(sections.wal), interval.now(sections.checkpoints)
+    if wal is None or checkpoints is None or wal.lsn_bytes is None or checkpoints.redo_lsn_bytes is None:
+        return None
+    return float(max(wal.lsn_bytes - checkpoints.redo_lsn_bytes, 0))
+
+
+WRITERS_WINDOW_S: Final = 60.0
+
+
+def buffer_writers(interval: Interval) -> tuple[float, float, float] | None:
+    """Who wrote dirty buffers over the last minute: shares of checkpointer, background writer and backends in per cent.
+
+    Source: buffers_checkpoint, buffers_clean, buffers_backend of pg_stat_bgwriter (to 16); from 17 on
+    pg_stat_checkpointer.buffers_written, pg_stat_bgwriter.buffers_clean, and writes of client backends in pg_stat_io.
+    """
+    recent = interval.recent(sections.checkpoints, WRITERS_WINDOW_S)
+    if len(recent) < 2 or recent[0].stats_reset_ms != recent[-1].stats_reset_ms:
+        return None
+    newer, older = recent[0], recent[-1]
+    if newer.buffers_backend is None or older.buffers_backend is None:
+        return None
+    written = (
+        newer.buffers_checkpoint - older.buffers_checkpoint,
+        newer.buffers_clean - older.buffers_clean,
+        newer.buffers_backend - older.buffers_backend,
+    )
+    whole = sum(written)
+    if min(written) < 0 or whole == 0:
+        return None
+    checkpointer, background, backends = (100.0 * part / whole for part in written)
+    return checkpointer, background, backends
+
+
+def checkpoints_between(older: CheckpointCounters, newer: CheckpointCounters) -> tuple[int, int] | None:
+    """Checkpoints started between two readings: (timed, requested); None across a reset."""
+    if older.stats_reset_ms != newer.stats_reset_ms or newer.timed < older.timed or newer.requested < older.requested:
+        return None
+    return newer.timed - older.timed, newer.requested - older.requested
+
+
+def client_backends(activity: Activity) -> list[Backend]:
+    """Sessions of clients, parallel workers and auxiliary processes left out."""
+    return [backend for backend in activity.backends if backend.backend_type == "client backend"]
+
+
+def states(activity: Activity) -> Counter[str]:
+    """Client backends by state; a state we may not see counts as "unknown"."""
+    return Counter(backend.state or "unknown" for backend in client_backends(activity))
+
+
+class _StateCount:
+    """Counts client backends in some states."""
+
+    def __init__(self, wanted: tuple[str, ...]) -> None:
+        self._wanted = wanted
+
+    def __call__(self, interval: Interval) -> float | None:
+        activity = interval.now(sections.activity)
+        if activity is None:
+            return None
+        found = states(activity)
+        return float(sum(found[state] for state in self._wanted))
+
+
+def _sessions(interval: Interval) -> float | None:
+    activity = interval.now(sections.activity)
+    return None if activity is None else float(len(client_backends(activity)))
+
+
+def _blocked(interval: Interval) -> float | None:
+    activity = interval.now(sections.activity)
+    return None if activity is None else float(sum(1 for backend in activity.backends if backend.blocked_by))
+
+
+TPS = Metric(
+    "server.tps", "server", "1/s",
+    "Transactions that ended per second, commits and rollbacks in all databases, without those of this tool. "
+    "Backends report up to one second late, so single values jump where the client's do not.",
+    "Δ(xact_commit + xact_rollback) of pg_stat_database − our own, / Δt", _tps,
+)  # fmt: skip
+ROLLBACKS = Metric(
+    "server.rollbacks", "rollbacks", "1/s", "Transactions rolled back per second.",
+    "Δ xact_rollback of pg_stat_database / Δt", _rollbacks,
+)  # fmt: skip
+QPS = Metric(
+    "server.qps", "qps", "1/s",
+    "Statements finished per second, as pg_stat_statements counts them (its evictions and pg_stat_statements.track apply).",
+    "Δ sum(calls) of pg_stat_statements − our own, / Δt", _qps,
+)  # fmt: skip
+CACHE_HIT = Metric(
+    "server.cache_hit", "hit", "%",
+    "Share of block requests found in shared buffers. Blocks read may still come from the page cache.",
+    "Δ blks_hit / Δ(blks_hit + blks_read) of pg_stat_database", _cache_hit,
+)  # fmt: skip
+TEMP_BYTES = Metric(
+    "server.temp_bytes", "temp", "bytes/s", "Bytes written to temporary files per second (counted when a file is closed).",
+    "Δ temp_bytes of pg_stat_database / Δt", _temp_bytes,
+)  # fmt: skip
+WAL_BYTES = Metric(
+    "server.wal_bytes", "WAL", "bytes/s", "WAL inserted per second (replayed, on a standby).",
+    "Δ pg_current_wal_insert_lsn() / Δt", _wal_rate,
+)  # fmt: skip
+FULL_PAGES = Metric(
+    "server.wal_full_pages", "full pages", "%",
+    "Full-page images per 100 WAL records over the last 10 s: high after a checkpoint, falls as pages have been touched.",
+    "Δ wal_fpi / Δ wal_records of pg_stat_wal", _full_page_share,
+)  # fmt: skip
+WAL_BUFFERS_FULL = Metric(
+    "server.wal_buffers_full", "buffers full", "1/s", "Times per second WAL had to be written because wal_buffers was full.",
+    "Δ wal_buffers_full of pg_stat_wal / Δt", _wal_buffers_full, critical=1.0,
+)  # fmt: skip
+WAL_SINCE_REDO = Metric(
+    "server.wal_since_redo", "since redo", "bytes", "WAL since the redo point of the last checkpoint: what a crash now would replay.",
+    "pg_current_wal_insert_lsn() − redo_lsn of pg_control_checkpoint()", _wal_since_redo,
+)  # fmt: skip
+SESSIONS = Metric(
+    "server.sessions", "sessions", "", "Client backends connected, without this tool's.",
+    "pg_stat_activity where backend_type = 'client backend'", _sessions,
+)  # fmt: skip
+ACTIVE = Metric(
+    "server.active", "active", "", "Client backends in state active or fastpath function call.",
+    "pg_stat_activity.state", _StateCount(("active", "fastpath function call")),
+)  # fmt: skip
+IDLE_IN_TRANSACTION = Metric(
+    "server.idle_in_transaction", "idle in tx", "", "Client backends idle in a transaction, aborted ones included.",
+    "pg_stat_activity.state", _StateCount(("idle in transaction", "idle in transaction (aborted)")),
+)  # fmt: skip
+BLOCKED = Metric(
+    "server.blocked", "blocked", "", "Backends that wait for a heavyweight lock somebody else holds.",
+    "pg_blocking_pids(pid)", _blocked,
+)  # fmt: skip
+
+METRICS: Final = (
+    TPS, ROLLBACKS, QPS, CACHE_HIT, TEMP_BYTES, WAL_BYTES, FULL_PAGES, WAL_BUFFERS_FULL, WAL_SINCE_REDO,
+    SESSIONS, ACTIVE, IDLE_IN_TRANSACTION, BLOCKED,
+)  # fmt: skip

@@ -1,0 +1,218 @@
+"""Statements: how often, how long, how much each of them read, wrote, logged and compiled over the last seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from itertools import pairwise
+from typing import Final
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval, Metric
+from pgtop_tune.metrics.growth import Grown, growth, readings
+from pgtop_tune.metrics.settings import is_on, number
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.postgres import StatementTotals
+from pgtop_tune.model.statements import OWN_MARK, StatementCounters, StatementSample, StatementText
+
+_NOT_COUNTED: Final = {
+    "id", "queryid", "usename", "datname", "toplevel", "min_exec_us", "max_exec_us", "stats_since_ms",
+}  # fmt: skip
+COUNTED: Final = tuple(field.name for field in fields(StatementCounters) if field.name not in _NOT_COUNTED)
+"""Fields of StatementCounters that only grow."""
+
+_PLANNING: Final = "pg_stat_statements.track_planning"
+
+
+@dataclass(frozen=True, slots=True)
+class StatementRate:
+    """An entry of pg_stat_statements and what it did over the last seconds.
+
+    Attributes:
+        grown: Its counters; `by` is None until it was seen twice.
+        text: None where it is not known (yet).
+        all_ms_per_s: Milliseconds per second of all top-level statements together.
+        block_bytes: Size of a block.
+        planning: Whether planning is counted.
+        io_timing: Whether the time of reads and writes is counted.
+    """
+
+    grown: Grown[StatementCounters]
+    text: StatementText | None
+    all_ms_per_s: float | None
+    block_bytes: int | None
+    planning: bool
+    io_timing: bool
+
+    @property
+    def counters(self) -> StatementCounters:
+        """As seen last."""
+        return self.grown.row
+
+    @property
+    def calls_per_s(self) -> float | None:
+        """Executions that ended, per second."""
+        return self.grown.per_s("calls")
+
+    @property
+    def ms_per_s(self) -> float | None:
+        """Milliseconds of execution per second; 1,000 of them keep one session busy."""
+        return _thousandth(self.grown.per_s("exec_us"))
+
+    @property
+    def mean_ms(self) -> float | None:
+        """Milliseconds per execution."""
+        return _thousandth(self.grown.each("exec_us", "calls"))
+
+    @property
+    def share(self) -> float | None:
+        """Per cent of the execution time of all top-level statements."""
+        mine = self.ms_per_s
+        if mine is None or not self.all_ms_per_s:
+            return None
+        return min(100.0 * mine / self.all_ms_per_s, 100.0)
+
+    @property
+    def rows_per_call(self) -> float | None:
+        """Rows returned or affected per execution."""
+        return self.grown.each("rows", "calls")
+
+    @property
+    def hit_share(self) -> float | None:
+        """Per cent of the shared blocks found in shared buffers."""
+        return self.grown.share("shared_blks_hit", "shared_blks_read")
+
+    @property
+    def planning_ms_per_s(self) -> float | None:
+        """Milliseconds of planning per second; None while planning is not counted."""
+        return _thousandth(self.grown.per_s("plan_us")) if self.planning else None
+
+    @property
+    def jit_ms_per_s(self) -> float | None:
+        """Milliseconds of compiling per second."""
+        return _thousandth(self.grown.per_s("jit_us"))
+
+    @property
+    def io_ms_per_s(self) -> float | None:
+        """Milliseconds per second of waiting for reads and writes; None while they are not timed."""
+        timed = self.grown.per_s("blk_read_us", "blk_write_us", "temp_blk_us")
+        return _thousandth(timed) if self.io_timing else None
+
+    @property
+    def wal_bytes_per_s(self) -> float | None:
+        """Bytes of WAL per second."""
+        return self.grown.per_s("wal_bytes")
+
+    def bytes_per_s(self, *blocks: str) -> float | None:
+        """Blocks of these counters per second, in bytes."""
+        found = self.grown.per_s(*blocks)
+        return None if found is None or self.block_bytes is None else found * self.block_bytes
+
+
+def _thousandth(value: float | None) -> float | None:
+    return None if value is None else value / 1000.0
+
+
+def statement_rates(interval: Interval) -> list[StatementRate]:
+    """Every entry of the newest sample with its growth over the last `growth.ROWS_WINDOW_S`, in the sample's order.
+
+    Source: Δ of pg_stat_statements between looks at most a few seconds apart, added up. Entries of this program's own
+    statements are left out.
+    """
+    looks = readings(interval, sections.statement_counters)
+    if not looks:
+        return []
+    found = interval.now(sections.statement_texts)
+    texts = {} if found is None else {text.queryid: text for text in found.texts}
+    server = sections.server(interval.newest)
+    block_bytes = None if isinstance(server, Unavailable) else server.block_bytes
+    whole = all_ms_per_s(interval)
+    planning, io_timing = is_on(interval, _PLANNING), is_on(interval, "track_io_timing")
+    return [
+        StatementRate(grown, text, whole, block_bytes, planning is not False, io_timing is not False)
+        for grown in _grown(looks)
+        if (text := texts.get(grown.row.queryid)) is None or OWN_MARK not in text.query
+    ]
+
+
+def _grown(looks: list[StatementSample]) -> list[Grown[StatementCounters]]:
+    sums: dict[str, dict[str, int]] = {}
+    seconds: dict[str, float] = {}
+    newest = looks[0]
+    for newer, older in pairwise(looks):
+        if newer.before_s != older.at_s:
+            break
+        lasted = newer.at_s - older.at_s
+        before = {row.id: row for row in (*older.statements, *newer.before)}
+        now = {row.id: row for row in newer.statements}
+        for row in newest.statements:
+            if row.id in now:
+                grown = _growth(before.get(row.id), now[row.id], newer)
+                if grown is None:
+                    continue
+                known = sums.setdefault(row.id, grown)
+                if known is not grown:
+                    for name, value in grown.items():
+                        known[name] = known.get(name, 0) + value
+            elif newer.left_out:
+                continue
+            seconds[row.id] = seconds.get(row.id, 0.0) + lasted
+    return [Grown(row, seconds.get(row.id, 0.0), sums.get(row.id)) for row in newest.statements]
+
+
+def _growth(
+    older: StatementCounters | None, newer: StatementCounters, sample: StatementSample
+) -> dict[str, int] | None:
+    if older is None:
+        return None if newer.id in sample.unknown_before else growth(None, newer, COUNTED)
+    return growth(older, newer, COUNTED) if older.stats_since_ms == newer.stats_since_ms else None
+
+
+def _totals(interval: Interval) -> tuple[StatementTotals, StatementTotals] | None:
+    recent = readings(interval, sections.statements)
+    if len(recent) < 2 or recent[0].stats_reset_ms != recent[-1].stats_reset_ms:
+        return None
+    return recent[-1], recent[0]
+
+
+def all_ms_per_s(interval: Interval) -> float | None:
+    """Milliseconds of execution per second of all top-level statements."""
+    pair = _totals(interval)
+    # Entries thrown out take their time with them: the sum can fall.
+    if pair is None or pair[1].total_exec_ms < pair[0].total_exec_ms:
+        return None
+    return (pair[1].total_exec_ms - pair[0].total_exec_ms) / (pair[1].at_s - pair[0].at_s)
+
+
+def _load(interval: Interval) -> float | None:
+    return _thousandth(all_ms_per_s(interval))
+
+
+def _thrown_out(interval: Interval) -> float | None:
+    pair = _totals(interval)
+    if pair is None or pair[1].dealloc < pair[0].dealloc:
+        return None
+    return (pair[1].dealloc - pair[0].dealloc) / (pair[1].at_s - pair[0].at_s)
+
+
+def _filled(interval: Interval) -> float | None:
+    totals, most = interval.now(sections.statements), number(interval, "pg_stat_statements.max")
+    return None if totals is None or not most else 100.0 * totals.entries / most
+
+
+STATEMENT_LOAD = Metric(
+    "server.statement_load", "load", "sessions",
+    "Sessions kept busy by statements that have ended: seconds of execution per second; mean of 10 s.",
+    "Δ total_exec_time of pg_stat_statements (toplevel) / Δt", _load,
+)  # fmt: skip
+STATEMENT_EVICTIONS = Metric(
+    "server.statement_evictions", "evictions", "1/s",
+    "Times per second that the least used entries were thrown out because pg_stat_statements.max was reached; "
+    "what is thrown out is missing in every sum.",
+    "Δ dealloc of pg_stat_statements_info / Δt", _thrown_out, critical=0.1,
+)  # fmt: skip
+STATEMENTS_FILLED = Metric(
+    "server.statements_filled", "entries", "%", "Entries in use, of pg_stat_statements.max.",
+    "count(*) of pg_stat_statements(false), toplevel / pg_stat_statements.max", _filled,
+)  # fmt: skip
+
+METRICS: Final = (STATEMENT_LOAD, STATEMENT_EVICTIONS, STATEMENTS_FILLED)

@@ -1,0 +1,133 @@
+"""When throughput has settled: the warm-up is found in the figures, and "not steady" is an answer.
+
+The warm-up ends where MSER-5 puts it (White, "An effective truncation heuristic for bias reduction in simulation
+output", 1997; White, Cobb and Spratt 2000): of all beginnings that could be cut off, in batches of five seconds, the
+one that leaves the smallest standard error of the mean. It must lie in the first half, else the run has not settled.
+What is left must not drift: the medians of its two halves may differ by 2 % or by three standard errors, whichever is
+more. Standard errors come from means of batches, because neighbouring seconds resemble each other. Where they are so
+large that a drift of more than 10 % could hide in them, the run is not steady either.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import fmean, median, stdev
+from typing import Final
+
+from pgtop_tune.model.run_result import Spread, SteadyState
+
+FEWEST_S: Final = 20
+"""Seconds below which nothing is said."""
+DRIFT: Final = 0.02
+HIDDEN: Final = 0.10
+_BATCH: Final = 5
+_MOST_BATCHES: Final = 10
+_FEWEST_BATCHES: Final = 4
+_STANDARD_ERRORS: Final = 3.0
+_MEDIAN_TO_MEAN: Final = math.sqrt(math.pi / 2)
+"""Standard error of a median over that of a mean, for a normal distribution."""
+_T_975: Final = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+"""Student's t for 1 to 9 degrees of freedom, two-sided 95 %."""
+_STALL: Final = 0.5
+
+
+def steady_state(seconds: Sequence[float]) -> SteadyState:
+    """Whether throughput settled, from when on, and how much it was then.
+
+    Args:
+        seconds: Transactions per second, second by second (pgbench's progress lines).
+    """
+    n = len(seconds)
+    if n < FEWEST_S:
+        error = mean_error(seconds)
+        reason = f"{n} s are too short to tell warm-up from noise; it takes {FEWEST_S} s"
+        return SteadyState(None, None, fmean(seconds) if seconds else None, error, None, reason)
+    cut = warm_up(seconds)
+    if cut is None:
+        reason = "throughput still changed in the second half of the run"
+        return SteadyState(False, None, fmean(seconds), mean_error(seconds), _drift(seconds), reason)
+    rest = seconds[cut:]
+    drift, allowed = _drift(rest), _allowed_drift(rest)
+    steady = drift is not None and abs(drift) <= allowed <= HIDDEN
+    words = (
+        "nothing was done" if drift is None else f"the second half is {drift:+.1%} off the first, {allowed:.1%} allowed"
+    )
+    if allowed > HIDDEN:
+        words = f"throughput swings so much that a drift of {allowed:.0%} could hide in it"
+    reason = f"warm-up of {cut} s; {words}"
+    return SteadyState(steady, float(cut), fmean(rest), mean_error(rest), drift, reason)
+
+
+def warm_up(seconds: Sequence[float]) -> int | None:
+    """Seconds that MSER-5 cuts off; None when that would be half of them or more.
+
+    Fewer than 50 seconds are taken in smaller batches, down to one second.
+    """
+    size = max(1, min(_BATCH, len(seconds) // _MOST_BATCHES))
+    batches = [fmean(seconds[start : start + size]) for start in range(0, len(seconds) - size + 1, size)]
+    half = len(batches) // 2
+    best, at = math.inf, 0
+    for cut in range(half + 1):
+        rest = batches[cut:]
+        mean = fmean(rest)
+        squared_error = math.fsum((value - mean) ** 2 for value in rest) / len(rest) ** 2
+        if squared_error < best:
+            best, at = squared_error, cut
+    return None if at >= half > 0 else at * size
+
+
+def mean_error(seconds: Sequence[float]) -> float | None:
+    """Half width of the 95 % interval of the mean, from the means of up to ten batches; None below eight seconds."""
+    batches = _batch_means(seconds)
+    if len(batches) < _FEWEST_BATCHES:
+        return None
+    return _T_975[len(batches) - 2] * stdev(batches) / math.sqrt(len(batches))
+
+
+def spread(seconds: Sequence[float]) -> Spread | None:
+    """Median, slow seconds and stalls; None without seconds."""
+    if not seconds:
+        return None
+    ordered = sorted(seconds)
+    middle = median(ordered)
+    stalled = sum(1 for value in seconds if value < _STALL * middle)
+    return Spread(middle, _quantile(ordered, 0.05), _quantile(ordered, 0.01), stalled)
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    """Linear between neighbours."""
+    rank = share * (len(ordered) - 1)
+    below = math.floor(rank)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (rank - below)
+
+
+def _batch_means(seconds: Sequence[float]) -> list[float]:
+    count = min(_MOST_BATCHES, len(seconds) // 2)
+    if count < 2:
+        return []
+    edges = [round(index * len(seconds) / count) for index in range(count + 1)]
+    return [fmean(seconds[start:end]) for start, end in pairwise(edges)]
+
+
+def _drift(seconds: Sequence[float]) -> float | None:
+    middle = median(seconds)
+    if middle <= 0:
+        return None
+    half = len(seconds) // 2
+    return (median(seconds[half:]) - median(seconds[:half])) / middle
+
+
+def _allowed_drift(seconds: Sequence[float]) -> float:
+    half, middle = len(seconds) // 2, median(seconds)
+    errors = [_standard_error(seconds[:half]), _standard_error(seconds[half:])]
+    if middle <= 0:
+        return DRIFT
+    return max(DRIFT, _STANDARD_ERRORS * _MEDIAN_TO_MEAN * math.hypot(*errors) / middle)
+
+
+def _standard_error(seconds: Sequence[float]) -> float:
+    batches = _batch_means(seconds)
+    return stdev(batches) / math.sqrt(len(batches)) if len(batches) > 1 else 0.0

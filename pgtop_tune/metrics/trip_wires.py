@@ -1,0 +1,143 @@
+"""Trip wires: a number and a line it must not cross while a change is on trial. Pure; who acts on it is not here.
+
+p99>50ms   tps<1000   errors>0   lag>10MB   free<5GB
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.load import CLIENT_FAILED, CLIENT_LATENCY, CLIENT_TPS, running
+from pgtop_tune.metrics.percentiles import merge, percentile
+from pgtop_tune.metrics.replication import sender_lags
+from pgtop_tune.metrics.server import TPS
+
+WINDOW_S: Final = 5.0
+_MS: Final[Mapping[str, float]] = {"": 1.0, "us": 0.001, "ms": 1.0, "s": 1000.0}
+_BYTES: Final[Mapping[str, float]] = {
+    "": 1.0, "b": 1.0, "kb": 2.0**10, "mb": 2.0**20, "gb": 2.0**30, "tb": 2.0**40,
+}  # fmt: skip
+_PLAIN: Final[Mapping[str, float]] = {"": 1.0, "k": 1000.0}
+_WIRE: Final = re.compile(r"\s*([a-z][a-z0-9.]*)\s*([<>])\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z]*)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What a trip wire can be tied to.
+
+    Attributes:
+        name: As typed.
+        says: What it is, for help.
+        units: Factors of the units it can be typed in; "" is its own.
+        value: Its value now; None when it cannot be said, which never trips.
+    """
+
+    name: str
+    says: str
+    units: Mapping[str, float]
+    value: Callable[[Interval], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class TripWire:
+    """One line that must not be crossed.
+
+    Attributes:
+        text: As typed, without blanks.
+        above: Whether more than `limit` trips; else less does.
+        limit: In the unit of `watched`.
+    """
+
+    watched: Watched
+    text: str
+    above: bool
+    limit: float
+
+    def crossed(self, interval: Interval) -> bool | None:
+        """Whether the line is crossed in the newest frame; None when the number cannot be said."""
+        value = self.watched.value(interval)
+        if value is None:
+            return None
+        return value > self.limit if self.above else value < self.limit
+
+
+def _percentile(q: float) -> Callable[[Interval], float | None]:
+    def value(interval: Interval) -> float | None:
+        run = running(interval)
+        if run is None:
+            return None
+        seconds = [
+            second
+            for sample in interval.recent(sections.bench, WINDOW_S)
+            if sample.run.run == run.run
+            for second in sample.latencies
+        ]
+        merged = merge(seconds)
+        us = percentile(merged.buckets, q, merged.max_us)
+        return None if us is None else us / 1000.0
+
+    return value
+
+
+def _mean_latency(interval: Interval) -> float | None:
+    return CLIENT_LATENCY.mean(interval, WINDOW_S)
+
+
+def _tps(interval: Interval) -> float | None:
+    """The client's where a load of ours runs, else the server's."""
+    return CLIENT_TPS(interval) if running(interval) is not None else TPS(interval)
+
+
+def _errors(interval: Interval) -> float | None:
+    return CLIENT_FAILED.mean(interval, WINDOW_S)
+
+
+def _lag(interval: Interval) -> float | None:
+    return max((lag.total_bytes for lag in sender_lags(interval) if lag.total_bytes is not None), default=None)
+
+
+def _free(interval: Interval) -> float | None:
+    sample = interval.now(sections.file_systems)
+    if sample is None:
+        return None
+    return min((row.available_bytes for row in sample.file_systems if {"data", "wal"} & set(row.roles)), default=None)
+
+
+WATCHED: Final[tuple[Watched, ...]] = (
+    Watched("p50", "median latency of the load over the last 5 s, ms", _MS, _percentile(50.0)),
+    Watched("p95", "95th percentile of the load's latency over the last 5 s, ms", _MS, _percentile(95.0)),
+    Watched("p99", "99th percentile of the load's latency over the last 5 s, ms", _MS, _percentile(99.0)),
+    Watched("p99.9", "99.9th percentile of the load's latency over the last 5 s, ms", _MS, _percentile(99.9)),
+    Watched("latency", "mean latency of the load over the last 5 s, ms", _MS, _mean_latency),
+    Watched("tps", "transactions per second: the load's, without one the server's", _PLAIN, _tps),
+    Watched("errors", "failed transactions of the load per second", _PLAIN, _errors),
+    Watched("lag", "WAL that the slowest standby has not replayed, bytes", _BYTES, _lag),
+    Watched("free", "room left on the file systems of data and WAL, bytes", _BYTES, _free),
+)
+_BY_NAME: Final = {watched.name: watched for watched in WATCHED}
+
+
+def trip_wire(text: str) -> TripWire:
+    """A trip wire as typed.
+
+    Raises:
+        UsageProblem: Not of the form NAME<VALUE or NAME>VALUE, or no such number or unit.
+    """
+    match = _WIRE.fullmatch(text.lower())
+    known = ", ".join(_BY_NAME)
+    if match is None:
+        raise UsageProblem(f"{text!r} is no trip wire", "for example: p99>50ms  or  tps<1000")
+    name, sign, number, unit = match.groups()
+    watched = _BY_NAME.get(name)
+    if watched is None:
+        raise UsageProblem(f"there is no trip wire on {name!r}", f"there are: {known}")
+    if unit not in watched.units:
+        units = ", ".join(word for word in watched.units if word)
+        raise UsageProblem(f"{text!r}: {name} is not measured in {unit}", f"units are: {units}")
+    return TripWire(watched, f"{name}{sign}{number}{unit}", sign == ">", float(number) * watched.units[unit])

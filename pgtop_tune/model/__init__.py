@@ -1,0 +1,1 @@
+"""What was seen: frozen dataclasses, raw counters and gauges."""

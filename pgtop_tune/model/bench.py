@@ -1,0 +1,161 @@
+"""What was seen of the load: pgbench's own progress and the transactions of its log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class RunState(StrEnum):
+    """Where a run of pgbench stands."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    """Ended by the operator; what was measured counts as partial."""
+    FINISHED = "finished"
+    """Exit status 0."""
+    FAILED = "failed"
+    """Exit status other than 0; `BenchRun.message` has pgbench's own words."""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchRun:
+    """One run of pgbench, unchanged but for its state while it lasts.
+
+    Attributes:
+        run: Number of the run in this session, from 1.
+        command: The exact command line, shell-quoted; never holds a password.
+        sampling_rate: Share of transactions in the transaction log, 0 to 1.
+        duration_s: Asked for with -T; None when the run is by transactions or until stopped.
+        rate_per_s: Asked for with --rate; None is as fast as the clients go.
+        exit_status: Of pgbench; None while it runs. Negative: ended by that signal.
+        message: pgbench's last words on stderr when it failed. Foreign text.
+    """
+
+    run: int
+    profile: str
+    command: str
+    pgbench_version: str
+    pid: int | None
+    started_ms: int
+    state: RunState
+    clients: int
+    threads: int
+    duration_s: int | None
+    rate_per_s: float | None
+    protocol: str
+    sampling_rate: float
+    exit_status: int | None = None
+    message: str = ""
+    transactions: int | None = None
+    """Of each client, asked for with -t."""
+    latency_limit_ms: float | None = None
+    max_tries: int | None = None
+    """--max-tries; None is once."""
+    connect_per_transaction: bool = False
+    scripts: tuple[str, ...] = ()
+    """Names in the order of the command line; `ScriptLatencies.script` counts them from 0. Foreign text."""
+    machine: str = ""
+    """Where pgbench runs, as it was named; "" beside us."""
+    clock_ahead_ms: float | None = None
+    """How far the clock of that machine is before ours; None beside us."""
+    clock_uncertain_ms: float | None = None
+    """Half of the quickest round trip in which that was measured: the true figure is not further off."""
+
+    @property
+    def open_loop(self) -> bool:
+        """Whether transactions begin on schedule, whatever the server does.
+
+        With a rate a latency counts from the scheduled start, so a stall shows in all that should have begun in it.
+        Without one the loop is closed: a client that waits asks for nothing, and a stall is a single slow transaction
+        per client. Source: pgbench's manual, --rate.
+        """
+        return self.rate_per_s is not None
+
+
+@dataclass(frozen=True, slots=True)
+class BenchProgress:
+    """One `progress:` line of pgbench: figures of the interval that ended at `elapsed_s` of the run."""
+
+    elapsed_s: float
+    tps: float
+    latency_ms: float
+    stddev_ms: float
+    failed: int = 0
+    """Failed transactions in the interval (pgbench 15+)."""
+    lag_ms: float | None = None
+    """Mean schedule lag, with --rate only."""
+    skipped: int | None = None
+    """With --rate and --latency-limit only."""
+    retried: int | None = None
+    retries: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptLatencies:
+    """The part of a `LatencySecond` that one of several scripts has; fields as there.
+
+    Attributes:
+        script: From 0, in the order of the command line.
+    """
+
+    script: int
+    logged: int
+    sum_us: int
+    max_us: int
+    buckets: tuple[tuple[int, int], ...]
+    failed: int = 0
+    skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LatencySecond:
+    """Logged transactions that ended within one second of the wall clock.
+
+    Latencies are of transactions that ended well, with all their tries. With --rate they count from the scheduled
+    start, so the lag is part of them; without, from the begin of the transaction, after connecting. Counts are of the
+    log: divide by the sampling rate for an estimate of all.
+
+    Attributes:
+        second: Seconds since the epoch, on our clock.
+        logged: Transactions in this histogram; 0 when none of that second ended well.
+        sum_us: Sum of their latencies, for the mean.
+        max_us: Largest of them, exact; 0 when there are none.
+        buckets: (index, count) pairs, ascending; `metrics.percentiles` defines the edges of a bucket.
+        failed: Transactions that failed, of all kinds, the next two among them (pgbench 15 and later).
+        skipped: Not begun, because they could not have met --latency-limit.
+        lag_sum_us: Sum of their lags behind the schedule; None without --rate.
+        lag_max_us: The largest; None without --rate.
+        scripts: By script, where there are several.
+    """
+
+    second: int
+    logged: int
+    sum_us: int
+    max_us: int
+    buckets: tuple[tuple[int, int], ...]
+    failed: int = 0
+    serialization_failures: int = 0
+    deadlock_failures: int = 0
+    skipped: int = 0
+    lag_sum_us: int | None = None
+    lag_max_us: int | None = None
+    scripts: tuple[ScriptLatencies, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BenchSample:
+    """What pgbench said since the previous frame.
+
+    Attributes:
+        run: The run, or the last one that ended.
+        progress: Progress lines that arrived since the previous frame, oldest first.
+        latencies: Seconds of the transaction log that are complete and were not reported before. pgbench buffers
+            its log, so a second can come several frames late, and with few transactions many seconds at once.
+    """
+
+    at_s: float
+    run: BenchRun
+    progress: tuple[BenchProgress, ...] = ()
+    latencies: tuple[LatencySecond, ...] = ()

@@ -1,0 +1,125 @@
+"""A change of a parameter: what is asked, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class ChangeState(StrEnum):
+    """How far a change got. The words stand in the journal."""
+
+    INTENDED = "intended"
+    """Written down, about to be made; after a crash nobody knows whether it was."""
+    APPLIED = "applied"
+    """Made and read back."""
+    FAILED = "failed"
+    """Refused by the server; nothing changed."""
+    REVERTED = "reverted"
+    """Undone, read back."""
+
+
+class ScopeKind(StrEnum):
+    """For whom a parameter is changed. The words stand in the journal."""
+
+    SYSTEM = "system"
+    """ALTER SYSTEM: the whole server."""
+    ROLE = "role"
+    """ALTER ROLE … SET: sessions of a role that begin from now on."""
+    DATABASE = "database"
+    """ALTER DATABASE … SET: sessions in a database that begin from now on."""
+    ROLE_IN_DATABASE = "role in database"
+    """ALTER ROLE … IN DATABASE … SET."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """For whom a parameter is changed.
+
+    Attributes:
+        role: Name, where the kind has one.
+        database: Name, where the kind has one.
+    """
+
+    kind: ScopeKind = ScopeKind.SYSTEM
+    role: str = ""
+    database: str = ""
+
+
+SYSTEM: Final = Scope()
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterChange:
+    """A change of one parameter.
+
+    Attributes:
+        id: Unique within the journal.
+        at_ms: When it was intended, milliseconds since the epoch.
+        name: Parameter.
+        value: New value as typed ("16GB"), or None for RESET.
+        shown_before: SHOW's text before the change.
+        shown_after: SHOW's text read back after the change; "" until then.
+        auto_conf_before: What the scope had before: the value in postgresql.auto.conf, for a role or a database that
+            of pg_db_role_setting; None when it had no entry there.
+        source_before: pg_settings.source before.
+        state: How far it got.
+        message: The server's words when it failed, or why the value read back differs.
+        scope: For whom.
+        set_id: Changes with the same one belong together and are reverted together; "" for a single change.
+        by: Who made it: "user@host, pid".
+        reason: Why, in the operator's words. Foreign text.
+        kept: Whether it stays until somebody reverts it; else it is on trial.
+        until_ms: When the trial is over, milliseconds since the epoch; None without one.
+        followed_by: Names whose lines stood after this one's in postgresql.auto.conf, in their order: a line that is
+            written anew goes to the end.
+        loss: What this value can lose, where it had to be unlocked; "" otherwise.
+    """
+
+    id: str
+    at_ms: int
+    name: str
+    value: str | None
+    shown_before: str
+    auto_conf_before: str | None
+    source_before: str
+    state: ChangeState
+    shown_after: str = ""
+    message: str = ""
+    scope: Scope = SYSTEM
+    set_id: str = ""
+    by: str = ""
+    reason: str = ""
+    kept: bool = True
+    until_ms: int | None = None
+    followed_by: tuple[str, ...] = ()
+    loss: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A parameter as somebody wants it.
+
+    Attributes:
+        value: As typed, None to reset it.
+    """
+
+    name: str
+    value: str | None
+    scope: Scope = SYSTEM
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On which terms a set of changes is made.
+
+    Attributes:
+        keep_within_s: It is taken back after so many seconds unless somebody keeps it; None keeps it at once.
+        reason: Why, in the operator's words.
+        confirmed: Names of parameters that were typed to unlock values that can lose data.
+    """
+
+    keep_within_s: float | None = None
+    reason: str = ""
+    confirmed: frozenset[str] = frozenset()

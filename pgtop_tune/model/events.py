@@ -1,0 +1,39 @@
+"""Ticks on the tape: what happened, when, and what did it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class EventKind(StrEnum):
+    """Kinds of ticks. The words stand in recordings."""
+
+    PARAMETER = "parameter"
+    CHECKPOINT = "checkpoint"
+    AUTOVACUUM = "autovacuum"
+    LOAD = "load"
+    RESTART = "restart"
+    RESET = "reset"
+    DEADLOCK = "deadlock"
+    PRESSURE = "pressure"
+    CONNECTION = "connection"
+    RECORDING = "recording"
+    NOTE = "note"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One tick.
+
+    Attributes:
+        at_ms: Milliseconds since the epoch on this machine's clock.
+        text: A few words for the tape: "max_wal_size 1GB→16GB". May hold foreign text.
+        detail: More words for the list of events.
+    """
+
+    at_ms: int
+    kind: EventKind
+    text: str
+    detail: str = ""

@@ -1,0 +1,55 @@
+"""The frame: everything seen in one tick, raw, with two clocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
+from pgtop_tune.model.bench import BenchSample
+from pgtop_tune.model.events import Event
+from pgtop_tune.model.host import HostSample
+from pgtop_tune.model.pooler import PoolerSample
+from pgtop_tune.model.postgres import PostgresSample
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What watching costs: our own CPU, and the time our statements kept the server."""
+
+    at_s: float
+    cpu_s: float
+    """CPU seconds of this process, user and system, since it started."""
+    rss_bytes: int
+    statements: int
+    """Statements sent to the server since the start."""
+    statement_ms: float
+    """Wall time spent waiting for them."""
+    terminal_bytes: int = 0
+    """Bytes written to the terminal since the start; 0 without a screen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Everything seen in one tick.
+
+    Attributes:
+        sequence: 0, 1, 2 … within a session; a gap means ticks that were skipped because we were late.
+        taken_at_ms: Milliseconds since the epoch, this machine's wall clock (may step).
+        elapsed_s: Seconds since the session began, monotonic. Sections carry their own `at_s` on the same clock.
+        host: The machine the server runs on, or why its numbers cannot be had.
+        postgres: The server, or why it does not answer.
+        bench: pgbench of ours, or Unavailable(NO_LOAD).
+        footprint: Our own cost.
+        events: What happened since the previous frame.
+        pooler: The poolers the operator named, or Unavailable(NO_POOLER).
+    """
+
+    sequence: int
+    taken_at_ms: int
+    elapsed_s: float
+    host: HostSample | Unavailable = NOT_RECORDED
+    postgres: PostgresSample | Unavailable = NOT_RECORDED
+    bench: BenchSample | Unavailable = NOT_RECORDED
+    footprint: Footprint | Unavailable = NOT_RECORDED
+    events: tuple[Event, ...] = ()
+    pooler: PoolerSample | Unavailable = NOT_RECORDED

@@ -1,0 +1,242 @@
+"""What was seen of the machine: raw counters as the kernel gives them.
+
+Times named `at_s` are seconds on the session's monotonic clock, taken when the section was read.
+CPU times are in clock ticks (`HostFacts.ticks_per_s` of them make a second); sizes in bytes; sectors are
+converted to bytes (512 each, Documentation/admin-guide/iostats.rst) because no reader wants sectors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
+from pgtop_tune.model.cgroup import CgroupSample
+from pgtop_tune.model.filesystems import FileSystemSample
+from pgtop_tune.model.network import NetworkSample
+from pgtop_tune.model.numa import FrequencySample, NumaSample
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """What does not change while we look.
+
+    Attributes:
+        hostname: Name of the machine the numbers are from.
+        kernel: `uname -r`.
+        source: Where the numbers come from, for the pane titles: "local" or "server's /proc over SQL".
+        boot_id: /proc/sys/kernel/random/boot_id; differs after a reboot, when every counter starts anew.
+        cpu_count: Logical CPUs online.
+        ticks_per_s: sysconf(_SC_CLK_TCK).
+        page_size_bytes: sysconf(_SC_PAGESIZE).
+        memory_bytes: MemTotal.
+    """
+
+    hostname: str
+    kernel: str
+    source: str
+    boot_id: str
+    cpu_count: int
+    ticks_per_s: int
+    page_size_bytes: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTimes:
+    """One `cpu` line of /proc/stat, in ticks since boot. `guest` is contained in `user`, `guest_nice` in `nice`."""
+
+    cpu: str
+    """"cpu" for the total, "cpu0" … for one core."""
+    user_ticks: int
+    nice_ticks: int
+    system_ticks: int
+    idle_ticks: int
+    iowait_ticks: int
+    irq_ticks: int
+    softirq_ticks: int
+    steal_ticks: int
+    guest_ticks: int
+    guest_nice_ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class CpuSample:
+    """/proc/stat and /proc/loadavg."""
+
+    at_s: float
+    total: CpuTimes
+    cores: tuple[CpuTimes, ...] = field(metadata={"key": "cpu"})
+    context_switches: int
+    procs_running: int
+    """Runnable now, on a CPU or waiting for one (`procs_running`)."""
+    procs_blocked: int
+    """Blocked on I/O now (`procs_blocked`)."""
+    load_1m: float
+    load_5m: float
+    load_15m: float
+    interrupts: int | None = None
+    """Hardware interrupts served since boot (first number of `intr`); None in recordings of older versions."""
+
+
+@dataclass(frozen=True, slots=True)
+class HugePages:
+    """One pool of huge pages (/sys/kernel/mm/hugepages/hugepages-<size>kB). Counts of pages, not bytes."""
+
+    page_bytes: int
+    total: int
+    free: int
+    reserved: int
+    surplus: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySample:
+    """/proc/meminfo in bytes, swap traffic of /proc/vmstat in pages, transparent huge pages from /sys."""
+
+    at_s: float
+    total_bytes: int
+    free_bytes: int
+    available_bytes: int | None
+    """None before Linux 3.14."""
+    buffers_bytes: int
+    cached_bytes: int
+    """Page cache (`Cached` + `SReclaimable`), shared memory included as the kernel counts it."""
+    shmem_bytes: int
+    dirty_bytes: int
+    writeback_bytes: int
+    page_tables_bytes: int
+    anon_huge_bytes: int | None
+    shmem_huge_bytes: int | None
+    """Both None in a kernel that does not count them."""
+    committed_bytes: int
+    commit_limit_bytes: int
+    swap_total_bytes: int
+    swap_free_bytes: int
+    swap_in_pages: int | None
+    swap_out_pages: int | None
+    """Since boot; None where /proc/vmstat cannot be read."""
+    thp_mode: str
+    """The word in brackets in /sys/kernel/mm/transparent_hugepage/enabled: always, madvise, never; "" if unreadable."""
+    huge_pages: tuple[HugePages, ...] = field(default=(), metadata={"key": "page_bytes"})
+    thp_defrag: str = ""
+    """The word in brackets in …/defrag: always, defer, defer+madvise, madvise, never; "" if unreadable."""
+    file_huge_bytes: int | None = None
+    """FileHugePages; None in a kernel that does not count them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PressureLine:
+    """Stall time since boot in microseconds (`total` of a /proc/pressure file; averages are not used)."""
+
+    some_us: int
+    full_us: int | None
+    """None where the kernel has no such line (cpu before Linux 5.13)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PressureSample:
+    """/proc/pressure/{cpu,io,memory}."""
+
+    at_s: float
+    cpu: PressureLine
+    io: PressureLine
+    memory: PressureLine
+
+
+@dataclass(frozen=True, slots=True)
+class DiskCounters:
+    """One block device of /proc/diskstats, since boot."""
+
+    name: str
+    reads: int
+    read_bytes: int
+    read_ms: int
+    writes: int
+    write_bytes: int
+    write_ms: int
+    in_flight: int
+    """Requests under way now (a gauge)."""
+    busy_ms: int
+    """`io_ticks`: wall time with at least one request under way."""
+    weighted_ms: int
+    """`time_in_queue`: request-milliseconds; its rate is the mean queue."""
+    roles: tuple[str, ...] = ()
+    """What PostgreSQL keeps on it: "data", "wal", "temp", "tablespace NAME"; empty for the others."""
+    stacked: bool = False
+    """Made of other devices of this sample (LVM, md): leave it out of sums."""
+    cap_iops: float | None = None
+    cap_bytes_per_s: float | None = None
+    """What the operator says the device can do at most (--disk-cap); None when it is not said."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskSample:
+    """Whole disks, and every device under a directory of the server's."""
+
+    at_s: float
+    disks: tuple[DiskCounters, ...] = field(metadata={"key": "name"})
+    unplaced: tuple[str, ...] = ()
+    """Roles whose device is not known, and why: "wal: … is closed to us …". Foreign text."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessCounters:
+    """One process: /proc/PID/stat, and /proc/PID/io where we may read it (same user or root)."""
+
+    pid: int
+    start_ticks: int
+    """Field 22 of stat, ticks after boot: tells a process from a later one with the same pid."""
+    state: str
+    user_ticks: int
+    system_ticks: int
+    rss_bytes: int
+    """Field 24 of stat × the page size, to the 128 KiB below."""
+    delay_ticks: int
+    """Field 42 `delayacct_blkio_ticks`: time waited for block I/O; 0 throughout where delay accounting is off."""
+    read_bytes: int | None = None
+    """From storage, /proc/PID/io `read_bytes`; None where not permitted or not read this time."""
+    write_bytes: int | None = None
+    """Handed to write calls, `wchar`: files and pipes, not sockets; reaches storage later, if at all."""
+    run_delay_ms: int | None = None
+    """Waited for a CPU while ready to run: field 2 of /proc/PID/schedstat, main thread; None when not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadCounters:
+    """One thread of a program that has several (pgbench): /proc/PID/task/TID/{stat,schedstat}."""
+
+    tid: int
+    pid: int
+    start_ticks: int
+    user_ticks: int
+    system_ticks: int
+    run_delay_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSample:
+    """The server's processes, pgbench and ourselves."""
+
+    at_s: float
+    processes: tuple[ProcessCounters, ...] = field(metadata={"key": "pid"})
+    io_refused: int = 0
+    """Processes whose /proc/PID/io we asked for and may not read; the server's user or root could."""
+    threads: tuple[ThreadCounters, ...] = field(default=(), metadata={"key": "tid"})
+    """Of pgbench on *this* machine, wherever the server is: one busy thread among idle ones makes the load lie."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostSample:
+    """One look at the machine. A section that could not be read says why."""
+
+    facts: HostFacts | Unavailable = NOT_RECORDED
+    cpu: CpuSample | Unavailable = NOT_RECORDED
+    memory: MemorySample | Unavailable = NOT_RECORDED
+    pressure: PressureSample | Unavailable = NOT_RECORDED
+    disks: DiskSample | Unavailable = NOT_RECORDED
+    processes: ProcessSample | Unavailable = NOT_RECORDED
+    network: NetworkSample | Unavailable = NOT_RECORDED
+    file_systems: FileSystemSample | Unavailable = NOT_RECORDED
+    numa: NumaSample | Unavailable = NOT_RECORDED
+    frequency: FrequencySample | Unavailable = NOT_RECORDED
+    cgroup: CgroupSample | Unavailable = NOT_RECORDED

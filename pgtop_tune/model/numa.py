@@ -1,0 +1,63 @@
+"""Memory per NUMA node, and CPU frequency per policy: what a big machine has many of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class NumaNode:
+    """/sys/devices/system/node/nodeN: meminfo in bytes, numastat in pages since boot.
+
+    Attributes:
+        hit_pages: Allocated here as wanted.
+        miss_pages: Allocated here although another node was wanted.
+        foreign_pages: Wanted here and allocated on another node.
+        huge_pages, huge_pages_free: Pool of the default size on this node.
+    """
+
+    node: int
+    total_bytes: int
+    free_bytes: int
+    file_bytes: int
+    anon_bytes: int
+    shmem_bytes: int
+    dirty_bytes: int
+    huge_pages: int
+    huge_pages_free: int
+    hit_pages: int
+    miss_pages: int
+    foreign_pages: int
+
+
+@dataclass(frozen=True, slots=True)
+class NumaSample:
+    """Every node with memory."""
+
+    at_s: float
+    nodes: tuple[NumaNode, ...] = field(metadata={"key": "node"})
+
+
+@dataclass(frozen=True, slots=True)
+class CpuFrequency:
+    """One frequency policy: /sys/devices/system/cpu/cpufreq/policyN, usually one core.
+
+    Attributes:
+        policy: "policy0".
+        mhz: scaling_cur_freq.
+        highest_mhz: cpuinfo_max_freq, turbo included.
+        governor: scaling_governor: performance, powersave, schedutil, …
+    """
+
+    policy: str
+    mhz: int
+    highest_mhz: int
+    governor: str
+
+
+@dataclass(frozen=True, slots=True)
+class FrequencySample:
+    """Frequencies, every few seconds."""
+
+    at_s: float
+    policies: tuple[CpuFrequency, ...] = field(metadata={"key": "policy"})

@@ -1,0 +1,281 @@
+"""What was seen of the server: rows of its views, raw.
+
+Field names equal the column aliases of `postgres/sql/*.sql`. Moments are milliseconds since the Unix epoch on
+the *server's* clock (`…_ms`), because asyncpg, JSON and deltas all like integers; `now_ms` of the same section
+turns them into ages. Counters are since their `…reset_ms` or since the server started.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
+from pgtop_tune.model.horizon import HorizonSample
+from pgtop_tune.model.io import ArchiverStatus, DatabaseSample, IoSample, SlruSample, WalFiles
+from pgtop_tune.model.locks import LockSample
+from pgtop_tune.model.progress import ProgressSample
+from pgtop_tune.model.relations import DatabaseLimits, RelationSample, TempFileSample
+from pgtop_tune.model.replication import ReplicationSample, SlotSample, SubscriptionSample
+from pgtop_tune.model.server_log import LogTail
+from pgtop_tune.model.statements import StatementSample, StatementTexts
+from pgtop_tune.model.waits import WaitSample
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """Probed once per connection; a change of `started_ms` means a restart."""
+
+    version_num: int
+    """`server_version_num`: 180006."""
+    version: str
+    """`server_version` as the packager wrote it: "18.6", "15.18 (Debian 15.18-0+deb12u1)"."""
+    started_ms: int
+    """pg_postmaster_start_time()."""
+    in_recovery: bool
+    database: str
+    user: str
+    endpoint: str
+    """Host or socket directory, and port, as connected: "/run/postgresql:5432"."""
+    local: bool
+    """The server's processes are on this machine and were found there."""
+    postmaster_pid: int | None
+    cluster_name: str
+    data_directory: str
+    """Empty when the role may not see it (pg_read_all_settings)."""
+    system_identifier: str
+    """pg_control_system(), as text; empty when not permitted. Names the server in the change journal."""
+    max_connections: int
+    block_bytes: int
+    wal_segment_bytes: int
+    hot_standby: bool
+    superuser: bool
+    monitor_role: bool
+    """Member of pg_monitor (or superuser): sees other users' queries and all settings."""
+    pooled: bool = False
+    """Reached through a pooler: pg_backend_pid() is not the process that answered the start-up packet."""
+
+
+HIDDEN_QUERY: Final = "<insufficient privilege>"
+"""What the server says in place of a statement of others, to a role that may not see it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """One row of pg_stat_activity, auxiliary processes included; our own sessions are left out."""
+
+    pid: int
+    backend_type: str
+    backend_start_ms: int | None
+    leader_pid: int | None
+    datname: str | None
+    usename: str | None
+    application_name: str | None
+    client: str | None
+    """Client address without mask, "local" for a Unix socket, None for auxiliary processes."""
+    state: str | None
+    wait_event_type: str | None
+    wait_event: str | None
+    xact_start_ms: int | None = field(metadata={"near": "query_start_ms"})
+    """As `query_start_ms` and `state_change_ms` to the next 10 ms."""
+    query_start_ms: int | None
+    state_change_ms: int | None = field(metadata={"near": "query_start_ms"})
+    backend_xmin_age: int | None
+    """age(backend_xmin) in transactions."""
+    query_id: int | None = field(metadata={"wide": True})
+    query: str | None
+    """The first 500 characters, with the server's own text when not permitted ("<insufficient privilege>")."""
+    blocked_by: tuple[int, ...] = ()
+    """pg_blocking_pids(pid), asked only for backends that wait for a heavyweight lock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """pg_stat_activity at one moment."""
+
+    at_s: float
+    now_ms: int
+    """clock_timestamp() of the server."""
+    backends: tuple[Backend, ...] = field(metadata={"key": "pid"})
+    own_backends: int = 0
+    """Sessions of ours that were left out."""
+    configured_ms: int | None = None
+    """pg_conf_load_time() of our session: when it last read the configuration files."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseCounters:
+    """pg_stat_database, summed over all databases."""
+
+    at_s: float
+    xact_commit: int
+    xact_rollback: int
+    blks_read: int
+    blks_hit: int
+    tup_returned: int
+    tup_fetched: int
+    tup_inserted: int
+    tup_updated: int
+    tup_deleted: int
+    conflicts: int
+    temp_files: int
+    temp_bytes: int
+    deadlocks: int
+    stats_reset_ms: int | None
+    own_transactions: int = 0
+    """Transactions that our own sessions have finished since they connected; subtracted from TPS."""
+    databases: int = 0
+    """Rows added up; when one is dropped its counts leave the sums."""
+
+
+@dataclass(frozen=True, slots=True)
+class WalCounters:
+    """pg_stat_wal (14+) and the insert position."""
+
+    at_s: float
+    lsn_bytes: int | None
+    """pg_current_wal_insert_lsn() (replay position on a standby) as bytes since 0/0."""
+    wal_records: int
+    wal_fpi: int
+    wal_bytes: int
+    wal_buffers_full: int
+    stats_reset_ms: int | None
+    wal_writes: int | None = None
+    """Writes of WAL to disk: pg_stat_wal.wal_write to 17, pg_stat_io (object wal, context normal) from 18 on."""
+    wal_write_us: int | None = None
+    """0 while track_wal_io_timing is off, as `wal_sync_us`."""
+    wal_syncs: int | None = None
+    """Times WAL was flushed; not counted where wal_sync_method opens files with O_SYNC."""
+    wal_sync_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointCounters:
+    """pg_stat_bgwriter (to 16), pg_stat_checkpointer and pg_stat_bgwriter (17+), and the last redo point."""
+
+    at_s: float
+    timed: int
+    requested: int
+    write_ms: float
+    sync_ms: float
+    buffers_checkpoint: int
+    buffers_clean: int
+    """Written by the background writer."""
+    maxwritten_clean: int
+    buffers_backend: int | None
+    """Written by backends themselves: buffers_backend to 16, pg_stat_io from 17 on."""
+    buffers_alloc: int
+    redo_lsn_bytes: int | None
+    """redo_lsn of pg_control_checkpoint()."""
+    checkpoint_time_ms: int | None
+    stats_reset_ms: int | None
+    done: int | None = None
+    """Checkpoints (restartpoints on a standby) finished, skipped ones not counted; from 18 on."""
+    slru_written: int | None = None
+    """Pages of SLRU caches written by checkpoints; from 18 on."""
+    backend_fsyncs: int | None = None
+    """Files backends had to sync themselves because the checkpointer's queue was full."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointCycle:
+    """pg_stat_wal.wal_fpi at the moments checkpoints began, as far as we looked on.
+
+    Attributes:
+        at_s: When the counters were read.
+        full_pages_at_begin: At the last look before the last checkpoint began; None when none began yet.
+        full_pages_at_previous: The same for the checkpoint before that.
+    """
+
+    at_s: float
+    full_pages_at_begin: int | None
+    full_pages_at_previous: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StatementTotals:
+    """pg_stat_statements(showtext := false), summed, statements of other users included where permitted."""
+
+    at_s: float
+    calls: int
+    total_exec_ms: float
+    entries: int
+    dealloc: int
+    stats_reset_ms: int | None
+    own_calls: int = 0
+    """Calls made by our own sessions, subtracted from QPS."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One row of pg_settings.
+
+    Attributes:
+        setting: Value in the server's unit, as pg_settings gives it.
+        category: Of the manual; empty in a ParameterSample, as `short_desc`.
+        shown: The value as SHOW prints it: "1GB", "5min".
+        unit: pg_settings.unit: "8kB", "ms", … or "".
+        vartype: bool, integer, real, enum or string.
+        context: internal, postmaster, sighup, superuser-backend, backend, superuser or user.
+        source: Where the value comes from: default, configuration file, command line, …
+        sourcefile: File and line when we may see it, else "".
+        in_auto_conf: Whether postgresql.auto.conf sets it; None where we may not look.
+    """
+
+    name: str
+    setting: str
+    shown: str
+    unit: str
+    category: str
+    short_desc: str
+    context: str
+    vartype: str
+    source: str
+    min_val: str
+    max_val: str
+    enumvals: tuple[str, ...]
+    boot_val: str
+    reset_val: str
+    sourcefile: str
+    pending_restart: bool
+    in_auto_conf: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterSample:
+    """pg_settings, on a slow cadence and after every change."""
+
+    at_s: float
+    parameters: tuple[Parameter, ...] = field(metadata={"key": "name"})
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresSample:
+    """One look at the server. A section that could not be read says why."""
+
+    server: ServerFacts | Unavailable = NOT_RECORDED
+    activity: Activity | Unavailable = NOT_RECORDED
+    waits: WaitSample | Unavailable = NOT_RECORDED
+    locks: LockSample | Unavailable = NOT_RECORDED
+    database: DatabaseCounters | Unavailable = NOT_RECORDED
+    wal: WalCounters | Unavailable = NOT_RECORDED
+    checkpoints: CheckpointCounters | Unavailable = NOT_RECORDED
+    statements: StatementTotals | Unavailable = NOT_RECORDED
+    parameters: ParameterSample | Unavailable = NOT_RECORDED
+    statement_counters: StatementSample | Unavailable = NOT_RECORDED
+    statement_texts: StatementTexts | Unavailable = NOT_RECORDED
+    databases: DatabaseSample | Unavailable = NOT_RECORDED
+    io: IoSample | Unavailable = NOT_RECORDED
+    slru: SlruSample | Unavailable = NOT_RECORDED
+    archiver: ArchiverStatus | Unavailable = NOT_RECORDED
+    wal_files: WalFiles | Unavailable = NOT_RECORDED
+    progress: ProgressSample | Unavailable = NOT_RECORDED
+    replication: ReplicationSample | Unavailable = NOT_RECORDED
+    slots: SlotSample | Unavailable = NOT_RECORDED
+    subscriptions: SubscriptionSample | Unavailable = NOT_RECORDED
+    horizon: HorizonSample | Unavailable = NOT_RECORDED
+    relations: RelationSample | Unavailable = NOT_RECORDED
+    database_limits: DatabaseLimits | Unavailable = NOT_RECORDED
+    temp_files: TempFileSample | Unavailable = NOT_RECORDED
+    server_log: LogTail | Unavailable = NOT_RECORDED
+    checkpoint_cycle: CheckpointCycle | Unavailable = NOT_RECORDED

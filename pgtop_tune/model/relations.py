@@ -1,0 +1,203 @@
+"""What was seen of tables, indexes and databases: raw counters, catalog facts, the ids that age is counted from.
+
+Transaction ids are 32 bits, as the catalogs have them; the sample's `next_xid` and `next_multixact` turn them into
+ages, so that the row of a table nobody uses stands still.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+FIRST_USER_OID: Final = 16_384
+"""FirstNormalObjectId: below it are the relations initdb made."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableCounters:
+    """One row of pg_stat_all_tables, pg_statio_all_tables and pg_class.
+
+    Attributes:
+        oid: pg_class.oid.
+        name: "schema.table"; of a TOAST table that of its table.
+        kind: "table", "matview" or "toast".
+        idx_scan: Scans of all its indexes.
+        blks_read: Heap blocks asked for and not found in shared buffers.
+        blks_hit: Heap blocks found there.
+        newpage_upd: n_tup_newpage_upd; None before 16.
+        vacuum_ms: total_vacuum_time + total_autovacuum_time; None before 18, as `analyze_ms`.
+        tuples: pg_class.reltuples, an estimate of the last (auto)vacuum or (auto)analyze; -1 before the first.
+        pages: pg_class.relpages, of the same moment.
+        frozen_pages: pg_class.relallfrozen; None before 18.
+        frozen_xid: relfrozenxid.
+        min_multixact: relminmxid.
+        options: reloptions ("autovacuum_enabled=off"), of a TOAST table without any those of its table.
+    """
+
+    oid: int
+    name: str
+    kind: str
+    seq_scan: int
+    seq_tup_read: int
+    idx_scan: int
+    idx_tup_fetch: int
+    n_tup_ins: int
+    n_tup_upd: int
+    n_tup_del: int
+    n_tup_hot_upd: int
+    newpage_upd: int | None
+    n_live_tup: int
+    n_dead_tup: int
+    n_mod_since_analyze: int
+    n_ins_since_vacuum: int
+    last_vacuum_ms: int | None
+    last_autovacuum_ms: int | None
+    last_analyze_ms: int | None
+    last_autoanalyze_ms: int | None
+    vacuum_count: int
+    autovacuum_count: int
+    analyze_count: int
+    autoanalyze_count: int
+    vacuum_ms: float | None
+    analyze_ms: float | None
+    blks_read: int
+    blks_hit: int
+    tuples: int
+    pages: int
+    frozen_pages: int | None
+    frozen_xid: int
+    min_multixact: int
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexCounters:
+    """One row of pg_stat_all_indexes, pg_statio_all_indexes and pg_index.
+
+    Attributes:
+        oid: pg_class.oid.
+        table_oid: Of the table it belongs to.
+        name: "schema.index".
+        table: "schema.table".
+        is_constraint: Primary key, unique or exclusion: does work even when nothing scans it.
+        is_valid: pg_index.indisvalid; a CREATE INDEX CONCURRENTLY that failed leaves it false.
+        last_scan_ms: last_idx_scan; None before 16, and when never scanned.
+        pages: pg_class.relpages.
+    """
+
+    oid: int
+    table_oid: int
+    name: str
+    table: str
+    is_constraint: bool
+    is_valid: bool
+    idx_scan: int
+    idx_tup_read: int
+    idx_tup_fetch: int
+    blks_read: int
+    blks_hit: int
+    last_scan_ms: int | None
+    pages: int
+
+
+@dataclass(frozen=True, slots=True)
+class RelationSample:
+    """Tables and indexes of the database we are connected to, read on a slow cadence.
+
+    With many tables, those used lately and those with most dead tuples, pages, or age; `n_tables` counts all.
+
+    Attributes:
+        now_ms: clock_timestamp() of the server.
+        next_xid, next_multixact: What ages are counted from.
+        n_tables: Tables, materialized views and TOAST tables of the database that are not the system's.
+        n_indexes: Indexes of the tables in `tables`.
+    """
+
+    at_s: float
+    now_ms: int
+    next_xid: int
+    next_multixact: int
+    n_tables: int
+    n_indexes: int
+    tables: tuple[TableCounters, ...] = field(metadata={"key": "oid"})
+    indexes: tuple[IndexCounters, ...] = field(metadata={"key": "oid"})
+
+
+@dataclass(frozen=True, slots=True)
+class RelationSizes:
+    """Exact sizes of one table, asked for by the operator and never per tick.
+
+    Attributes:
+        name: "schema.table".
+        heap_bytes: pg_relation_size(), main fork.
+        other_forks_bytes: Free space map and visibility map.
+        toast_bytes: TOAST table with its index.
+        indexes: (name, pg_relation_size()) of each, largest first.
+    """
+
+    name: str
+    heap_bytes: int
+    other_forks_bytes: int
+    toast_bytes: int
+    indexes: tuple[tuple[str, int], ...]
+
+    @property
+    def total_bytes(self) -> int:
+        """Everything the table takes."""
+        return self.heap_bytes + self.other_forks_bytes + self.toast_bytes + sum(size for _, size in self.indexes)
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseFacts:
+    """One row of pg_database.
+
+    Attributes:
+        frozen_xid: datfrozenxid.
+        min_multixact: datminmxid.
+        connection_limit: CONNECTION LIMIT; -1 without one.
+        allows_connections: datallowconn.
+    """
+
+    oid: int
+    name: str
+    frozen_xid: int
+    min_multixact: int
+    connection_limit: int
+    allows_connections: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RoleLimit:
+    """A role with a CONNECTION LIMIT; roles without are not listed."""
+
+    oid: int
+    name: str
+    connection_limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseLimits:
+    """All databases of the server, and the roles with a limit, read on a slow cadence."""
+
+    at_s: float
+    next_xid: int
+    next_multixact: int
+    databases: tuple[DatabaseFacts, ...] = field(metadata={"key": "oid"})
+    role_limits: tuple[RoleLimit, ...] = field(default=(), metadata={"key": "oid"})
+
+
+@dataclass(frozen=True, slots=True)
+class TempFiles:
+    """Temporary files of one process that exist now."""
+
+    pid: int
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TempFileSample:
+    """pg_ls_tmpdir() of all tablespaces. Files shared by parallel workers lie in directories and are not listed."""
+
+    at_s: float
+    processes: tuple[TempFiles, ...] = field(metadata={"key": "pid"})

@@ -1,0 +1,163 @@
+"""What was seen of replication: senders, the receiver, slots, subscriptions. Positions are bytes since 0/0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """One row of pg_stat_replication."""
+
+    pid: int
+    usename: str | None
+    application_name: str | None
+    client: str | None
+    """Client address, "local" for a Unix socket."""
+    state: str | None
+    """startup, catchup, streaming, backup, stopping."""
+    sent_lsn_bytes: int | None
+    write_lsn_bytes: int | None
+    flush_lsn_bytes: int | None
+    replay_lsn_bytes: int | None
+    write_lag_ms: float | None
+    """Time the last positions took; None when nothing was sent for a while."""
+    flush_lag_ms: float | None
+    replay_lag_ms: float | None
+    sync_state: str | None
+    reply_time_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Receiver:
+    """pg_stat_wal_receiver and the replay, on a standby.
+
+    Attributes:
+        status: Of the receiver; None when there is none (restoring from an archive, or the primary is away).
+        sender: "host:port" it streams from; "" when not known.
+        received_lsn_bytes: Flushed to disk here.
+        latest_end_lsn_bytes: The sender's end of WAL, as it last told.
+        message_ms: When its last message arrived.
+        replay_lsn_bytes: pg_last_wal_replay_lsn().
+        replayed_xact_ms: pg_last_xact_replay_timestamp(): when the last replayed transaction ended on the primary.
+        replay_state: pg_get_wal_replay_pause_state(): "not paused", "pause requested", "paused".
+    """
+
+    status: str | None
+    sender: str
+    slot_name: str | None
+    received_lsn_bytes: int | None
+    latest_end_lsn_bytes: int | None
+    message_ms: int | None
+    replay_lsn_bytes: int | None
+    replayed_xact_ms: int | None
+    replay_state: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationSample:
+    """pg_stat_replication, and pg_stat_wal_receiver on a standby.
+
+    Attributes:
+        now_ms: clock_timestamp() of the server.
+        lsn_bytes: End of the WAL that can be sent: pg_current_wal_flush_lsn(), on a standby the received position.
+        senders: By pid.
+        receiver: On a standby only.
+    """
+
+    at_s: float
+    now_ms: int
+    lsn_bytes: int | None
+    senders: tuple[Sender, ...] = field(metadata={"key": "pid"})
+    receiver: Receiver | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One row of pg_replication_slots, with pg_stat_replication_slots for a logical one.
+
+    Attributes:
+        active_pid: Who uses it; None when nobody does.
+        xmin, catalog_xmin: Transaction ids the slot holds back vacuum with; None without.
+        wal_status: reserved, extended, unreserved or lost.
+        safe_wal_bytes: safe_wal_size: WAL that may be written before the slot is in danger; None without a limit.
+        inactive_since_ms: None before 17 and while it is used.
+        invalid: invalidation_reason (17+), "conflicting" (16); "" otherwise.
+        failover: 17+; None before.
+        spill_*, stream_*, total_*: Transactions and bytes of logical decoding; None for a physical slot.
+    """
+
+    slot_name: str
+    slot_type: str
+    plugin: str | None
+    database: str | None
+    temporary: bool
+    active_pid: int | None
+    xmin: int | None
+    catalog_xmin: int | None
+    restart_lsn_bytes: int | None
+    confirmed_lsn_bytes: int | None
+    wal_status: str | None
+    safe_wal_bytes: int | None
+    inactive_since_ms: int | None
+    invalid: str
+    failover: bool | None
+    spill_txns: int | None
+    spill_bytes: int | None
+    stream_txns: int | None
+    stream_bytes: int | None
+    total_txns: int | None
+    total_bytes: int | None
+    stats_reset_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SlotSample:
+    """pg_replication_slots, read every few seconds.
+
+    Attributes:
+        lsn_bytes: End of WAL here, from which retained WAL is counted.
+        next_xid: What ages are counted from.
+    """
+
+    at_s: float
+    now_ms: int
+    lsn_bytes: int | None
+    next_xid: int
+    slots: tuple[Slot, ...] = field(metadata={"key": "slot_name"})
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionWorker:
+    """One row of pg_stat_subscription.
+
+    Attributes:
+        id: Subscription and pid: "orders:4711", "orders:" without a worker.
+        name: Subscription.
+        kind: "apply", "parallel apply", "table synchronization"; "none" when no worker runs.
+        pid: Worker.
+        relation: Table being synchronised; "" for others.
+        received_lsn_bytes, latest_end_lsn_bytes: Received, and reported back.
+        message_ms: When the last message arrived.
+        apply_errors, sync_errors: pg_stat_subscription_stats (15+); None before.
+    """
+
+    id: str
+    name: str
+    kind: str
+    pid: int | None
+    relation: str
+    received_lsn_bytes: int | None
+    latest_end_lsn_bytes: int | None
+    message_ms: int | None
+    apply_errors: int | None
+    sync_errors: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionSample:
+    """pg_stat_subscription: this server as a subscriber."""
+
+    at_s: float
+    now_ms: int
+    workers: tuple[SubscriptionWorker, ...] = field(metadata={"key": "id"})

@@ -1,0 +1,315 @@
+"""A run's record: what was run, what came out of it, and how far it can be trusted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from pgtop_tune.model.bench import BenchProgress, RunState
+from pgtop_tune.model.bench_report import BenchReport
+from pgtop_tune.model.load import LoadSpec
+
+FORMAT: Final = "pgtop-tune-run/1"
+
+
+class Verdict(StrEnum):
+    """How much a doubt takes from a result. The words stand in records."""
+
+    INVALID = "invalid"
+    """The figures do not count."""
+    SUSPECT = "suspect"
+    """They may say something else than what was asked."""
+    NOTE = "note"
+    """To be known when they are compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """One reason to trust a result less.
+
+    Attributes:
+        id: Stable name: "CLIENT-BOUND".
+        reason: What was seen, with its numbers, one sentence. May hold foreign text.
+        advice: What to do about it; "" when there is nothing to do.
+        numbers: What the sentence is made of, by name with unit.
+    """
+
+    id: str
+    verdict: Verdict
+    reason: str
+    advice: str = ""
+    numbers: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """Latencies of logged transactions, in milliseconds.
+
+    Attributes:
+        logged: How many were logged; fewer than were run where the log is sampled.
+        quantiles: (per cent, ms): 50, 95, 99, 99.9, 99.99.
+    """
+
+    logged: int
+    mean_ms: float
+    max_ms: float
+    quantiles: tuple[tuple[float, float], ...]
+
+    def at(self, quantile: float) -> float | None:
+        """One of the percentiles that were computed; None for others."""
+        return dict(self.quantiles).get(quantile)
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyOf:
+    """Latencies of a part of the run.
+
+    Attributes:
+        part: A second since the epoch, or the name of a script.
+    """
+
+    part: str
+    latencies: Latencies
+
+
+@dataclass(frozen=True, slots=True)
+class SteadyState:
+    """Whether throughput settled, and what it was from then on. See `metrics.steady_state`.
+
+    Attributes:
+        steady: None when the run was too short to say.
+        warm_up_s: Cut off from the beginning; None when it did not settle.
+        tps: Mean of the seconds after the warm-up (of all of them when it did not settle).
+        error_tps: Half width of its 95 % interval; None with too few seconds.
+        drift: Difference of the medians of the two halves behind the warm-up, as a share of the median.
+        reason: One sentence.
+    """
+
+    steady: bool | None
+    warm_up_s: float | None
+    tps: float | None
+    error_tps: float | None
+    drift: float | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Throughput second by second.
+
+    Attributes:
+        p5_tps, p1_tps: One second in 20, one in 100 was slower.
+        stalled_s: Seconds with less than half of the median.
+    """
+
+    median_tps: float
+    p5_tps: float
+    p1_tps: float
+    stalled_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorLoad:
+    """How busy pgbench itself was. See `metrics.client_bound`.
+
+    Attributes:
+        threads: Threads seen; 0 when they are not known (pgbench on another machine, a recording of old).
+        cpus: Of the machine the server's numbers are from.
+        cpu_cores: CPUs pgbench used, mean.
+        busiest_cpu: CPU of its busiest thread, per cent of one core.
+        busiest_demand: CPU and waiting for a CPU of the thread that wanted most, per cent; at 100 it never slept.
+        client_turn: Share of the load's sessions for which it was pgbench's turn, per cent; None without wait samples.
+        lag_ms: Mean schedule lag, with a rate only.
+        machine_busy: CPUs of the server's machine that were not idle, per cent.
+        beside: Server and pgbench share a machine.
+        bound: Whether pgbench was the limit.
+    """
+
+    threads: int
+    cpus: int | None
+    cpu_cores: float | None
+    busiest_cpu: float | None
+    busiest_demand: float | None
+    client_turn: float | None
+    lag_ms: float | None
+    machine_busy: float | None
+    beside: bool
+    bound: bool
+    reason: str = ""
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HousekeepingStep:
+    """One thing done before a run.
+
+    Attributes:
+        name: vacuum, truncate-history, checkpoint or quiet.
+        problem: Why it was not done, "" when it was. May hold foreign text.
+    """
+
+    name: str
+    seconds: float
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptFile:
+    """A script that was run.
+
+    Attributes:
+        name: File name, or that of pgbench's builtin script.
+        sha256: Of its text; "" for a builtin.
+    """
+
+    name: str
+    weight: int
+    sha256: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What is known of a run besides its frames.
+
+    Attributes:
+        processed, failed, skipped: Of pgbench's report; None without one.
+        scale: pgbench's scaling factor, as its report says.
+        builtin: pgbench's own script that was run; "" for scripts from files.
+        tables: Of its dataset, without schema; empty when not known.
+        unlogged: Those of them that write no WAL.
+        direct: The endpoint is the server that is watched, nothing stands in between.
+        warnings: What was said before the start: clients that will not find room.
+    """
+
+    processed: int | None = None
+    failed: int | None = None
+    skipped: int | None = None
+    scale: int | None = None
+    builtin: str = ""
+    tables: tuple[str, ...] = ()
+    unlogged: tuple[str, ...] = ()
+    direct: bool = True
+    housekeeping: tuple[HousekeepingStep, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """One run.
+
+    Attributes:
+        endpoint: Name of the endpoint, or host:port of the server.
+        profile: Name of the profile; "" when scripts were given.
+        command: Exact command line, without password.
+        state: finished, failed, or stopped (what there is counts as partial).
+        message: pgbench's own words when it failed, and what to do. Foreign text.
+        report: pgbench's own; None where it printed none.
+        tps: Of pgbench's report when it ended well; of a partial run the mean of its seconds.
+        facts: What the run was judged by besides its frames.
+        host: hostname, kernel, cpus, memory_bytes; empty when not known.
+        server: version, database, started_ms, and the settings that were set; empty when not known.
+        machine: Where pgbench ran, as it was named; "" beside us.
+    """
+
+    endpoint: str
+    profile: str
+    spec: LoadSpec
+    command: str
+    pgbench_version: str
+    server_version: str
+    state: RunState
+    exit_status: int | None
+    message: str
+    started_ms: int
+    ended_ms: int
+    open_loop: bool
+    sampling_rate: float
+    tps: float | None
+    latency_average_ms: float | None
+    latency_stddev_ms: float | None
+    connection_ms: float | None
+    processed: int | None
+    failed: int | None
+    failures: Mapping[str, int]
+    scripts: tuple[ScriptFile, ...]
+    report: BenchReport | None
+    latencies: Latencies | None
+    by_second: tuple[LatencyOf, ...]
+    by_script: tuple[LatencyOf, ...]
+    progress: tuple[BenchProgress, ...]
+    steady: SteadyState
+    spread: Spread | None
+    generator: GeneratorLoad | None
+    doubts: tuple[Doubt, ...]
+    facts: RunFacts
+    host: Mapping[str, Any] = field(default_factory=dict)
+    server: Mapping[str, Any] = field(default_factory=dict)
+    stdout: str = ""
+    stderr: str = ""
+    machine: str = ""
+
+    @property
+    def valid(self) -> bool:
+        """Whether no doubt takes the figures away altogether."""
+        return all(doubt.verdict is not Verdict.INVALID for doubt in self.doubts)
+
+    @property
+    def partial(self) -> bool:
+        """Whether it ended before its time."""
+        return self.state is not RunState.FINISHED
+
+    def percentile(self, quantile: float) -> float | None:
+        """A percentile of the run in ms; None when nothing was logged."""
+        return None if self.latencies is None else self.latencies.at(quantile)
+
+
+def as_json(result: RunResult) -> dict[str, Any]:
+    """The record as JSON has it: tps, percentiles, validity and command first, then everything else."""
+    latencies = result.latencies
+    validity = {
+        "valid": result.valid,
+        "partial": result.partial,
+        "doubts": [plain(doubt) | {"numbers": dict(doubt.numbers)} for doubt in result.doubts],
+    }
+    first = {
+        "format": FORMAT,
+        "tps": result.tps,
+        "percentiles": None if latencies is None else _percentiles(latencies),
+        "validity": validity,
+        "command": result.command,
+    }
+    rest = plain(result)
+    for name in ("latencies", "doubts", "by_second", "by_script"):
+        del rest[name]
+    if rest["report"] is not None:
+        # Its text is in stdout.
+        del rest["report"]["raw"]
+    rest["by_second"] = {row.part: _percentiles(row.latencies) for row in result.by_second}
+    rest["by_script"] = [{"script": row.part} | _percentiles(row.latencies) for row in result.by_script]
+    return first | {name: value for name, value in rest.items() if name not in first}
+
+
+def _percentiles(latencies: Latencies) -> dict[str, Any]:
+    quantiles = {f"p{quantile:g}_ms": round(value, 3) for quantile, value in latencies.quantiles}
+    return {
+        **quantiles,
+        "max_ms": latencies.max_ms,
+        "mean_ms": round(latencies.mean_ms, 3),
+        "logged": latencies.logged,
+    }
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses, tuples and mappings as JSON's objects and arrays; numbers JSON does not have as null."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, StrEnum) else value

@@ -1,0 +1,102 @@
+"""What was seen of waiting: how often each wait was found, and who stands in the queue for which lock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+CPU: Final = "CPU"
+"""In place of a wait class: an active backend that waits for nothing."""
+CLIENT: Final = "Client"
+TURN: Final = "turn"
+"""In place of an event: idle in transaction for less than a second; the client's turn."""
+BETWEEN: Final = "between"
+"""In place of an event: idle for less than a second, sessions of pgbench only; between two transactions."""
+LOAD_APPLICATION: Final = "pgbench"
+"""application_name of the load's sessions: pgbench's own fallback."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitCount:
+    """How often one wait was seen over the samples of a `WaitSample`.
+
+    Attributes:
+        wait_event_type: pg_stat_activity.wait_event_type; "CPU" for an active backend that waits for nothing.
+        wait_event: The event; "" for CPU, "turn" and "between" of class Client for sessions that are idle.
+        backend_type: "client backend", "checkpointer", …
+        observations: Backends seen in this wait, summed over the samples; 0 for one that was seen a moment ago.
+        query_id: Of the statement under way; None without one, and where too many kinds of waits were seen at once.
+        datname: Database; None for processes without one.
+        usename: Role; None for processes without one.
+        of_load: The session calls itself pgbench.
+    """
+
+    wait_event_type: str
+    wait_event: str
+    backend_type: str
+    observations: int
+    query_id: int | None = field(default=None, metadata={"wide": True})
+    datname: str | None = None
+    usename: str | None = None
+    of_load: bool = False
+
+    @property
+    def kind(self) -> str:
+        """Everything but the observations, as one text: what a row is known by from sample to sample."""
+        # No name on a server holds a zero byte.
+        return "\0".join(
+            (
+                self.wait_event_type,
+                self.wait_event,
+                self.backend_type,
+                "" if self.query_id is None else str(self.query_id),
+                self.datname or "",
+                self.usename or "",
+                "1" if self.of_load else "",
+            )
+        )
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the server had nothing to do for these sessions: the client's turn."""
+        return self.wait_event_type == CLIENT and self.wait_event in (TURN, BETWEEN)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitLook:
+    """Waits found in one look, or counted by the server since the look before.
+
+    Attributes:
+        counts: The waits; a kind may stand here more than once.
+        samples: How many looks they are from.
+    """
+
+    counts: Sequence[WaitCount]
+    samples: int
+
+
+ACTIVITY_SOURCE: Final = "pg_stat_activity"
+PROFILE_SOURCE: Final = "pg_wait_sampling"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitSample:
+    """Wait events counted since the last frame.
+
+    Client backends count when their state is active or fastpath; auxiliary processes when they do not wait in class
+    Activity (their idle loops). Sessions that have been idle in transaction for less than a second count as
+    Client:turn: they are in the middle of a transaction and the client has the word. Sessions of pgbench that have
+    been idle for less than a second count as Client:between. Whoever has been idle for longer does not count.
+
+    Attributes:
+        samples: Looks that succeeded since the previous frame; observations / samples = mean sessions.
+        counts: By `WaitCount.kind`; kinds not seen any more stay for a while with 0 observations.
+        source: "pg_stat_activity" sampled by us, or the profile of "pg_wait_sampling", where every client wait of a
+            session of pgbench counts as Client:turn and nobody else's is there.
+    """
+
+    at_s: float
+    samples: int
+    counts: tuple[WaitCount, ...] = field(metadata={"key": "kind"})
+    source: str = ACTIVITY_SOURCE

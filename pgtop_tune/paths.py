@@ -1,0 +1,49 @@
+"""Where files live: the XDG base directories, read at call time so that tests and users can move them.
+
+Source: XDG Base Directory Specification 0.8.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+APPLICATION: Final = "pgtop-tune"
+
+
+def _xdg(variable: str, fallback: str) -> Path:
+    value = os.environ.get(variable, "")
+    base = Path(value) if value.startswith("/") else Path.home() / fallback
+    return base / APPLICATION
+
+
+def config_dir() -> Path:
+    """User configuration: `config.toml`, `themes/`, `profiles/`."""
+    return _xdg("XDG_CONFIG_HOME", ".config")
+
+
+def state_dir() -> Path:
+    """What must outlive a run: change journals."""
+    return _xdg("XDG_STATE_HOME", ".local/state")
+
+
+def data_dir() -> Path:
+    """What the user keeps: recordings made without a name."""
+    return _xdg("XDG_DATA_HOME", ".local/share")
+
+
+def recordings_dir() -> Path:
+    """Default place of recordings."""
+    return data_dir() / "recordings"
+
+
+def journal_dir() -> Path:
+    """Change journals, one file per server."""
+    return state_dir() / "journal"
+
+
+def private(directory: Path) -> Path:
+    """Make the directory (mode 0700) where it is missing and return it."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return directory

@@ -1,0 +1,66 @@
+"""The door through which foreign text reaches a terminal: query texts, names, server messages, file contents.
+
+Whatever a stranger can choose is shown, never obeyed. Control characters become visible symbols of the same
+width, so that an escape sequence in a query is read by the operator and not by the terminal.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_UNSEEN: Final = (
+    (0x00AD, 0x00AD), (0x034F, 0x034F), (0x0600, 0x0605), (0x061C, 0x061C), (0x06DD, 0x06DD), (0x070F, 0x070F),
+    (0x0890, 0x0891), (0x08E2, 0x08E2), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x200B, 0x200F),
+    (0x202A, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164), (0xFEFF, 0xFEFF), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFFB),
+    (0x110BD, 0x110BD), (0x110CD, 0x110CD), (0x13430, 0x1343F), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A),
+    (0x1F3FB, 0x1F3FF), (0xE0000, 0xE00FF), (0xE01F0, 0xE0FFF),
+)  # fmt: skip
+"""First and last of what has no look of its own, or has one in some terminals only: direction controls, joiners,
+fillers, tags, skin tones. Unicode: general category Cf, property Default_Ignorable_Code_Point."""
+_SELECTORS: Final = ((0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
+"""Choose between two looks of the character before; terminals do not agree on its width then."""
+_FLAG_LETTERS: Final = 0x1F1E6
+
+_TABLE: Final[dict[int, str]] = (
+    {code: chr(0x2400 + code) for code in range(0x20)}
+    | {0x7F: "\u2421"}
+    | dict.fromkeys(range(128, 160), "·")
+    | {code: "·" for first, last in _UNSEEN for code in range(first, last + 1)}
+    | {code: "" for first, last in _SELECTORS for code in range(first, last + 1)}
+    | {_FLAG_LETTERS + letter: chr(ord("A") + letter) for letter in range(26)}
+    | {0x2028: "⏎", 0x2029: "⏎", 0x0A: "⏎", 0x0D: "⏎", 0x09: " ", 0x0B: " ", 0x0C: " ", 0x85: "⏎"}
+    | dict.fromkeys(range(55296, 57344), "�")
+)
+_PLAIN: Final = re.compile(r"[\x20-\x7e]*\Z")
+_BLANKS: Final = re.compile(r"\s+")
+
+
+def printable(text: str, limit: int = 10_000) -> str:
+    """One line of text that is safe to write to a terminal.
+
+    Args:
+        text: Anything, also a megabyte of it.
+        limit: Characters looked at; what lies behind is cut and marked with an ellipsis.
+
+    Returns:
+        The text with C0, DEL, C1, bidirectional controls, zero-width characters, line separators and lone
+        surrogates replaced by visible characters, and flags by their letters. Contains no character below U+0020.
+    """
+    if len(text) > limit:
+        text = text[: limit - 1] + "…"
+    if _PLAIN.match(text):
+        return text
+    return text.translate(_TABLE)
+
+
+def one_line(text: str, limit: int = 10_000) -> str:
+    """Like `printable`, with every run of blanks and line breaks folded into one space (for query texts)."""
+    if len(text) > limit:
+        text = text[: limit - 1] + "…"
+    return printable(_BLANKS.sub(" ", text).strip(), limit)
+
+
+def printable_lines(text: str, limit: int = 100_000) -> list[str]:
+    """Foreign text of several lines, each made safe; the line breaks themselves are kept as the list's joints."""
+    return [printable(line, limit) for line in text[:limit].splitlines()]

@@ -1,0 +1,94 @@
+"""Numbers for people: fixed widths, three significant digits, units that do not jump about.
+
+Every function is pure and returns plain text. `None` is always drawn as `UNKNOWN`, never as 0.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+UNKNOWN: Final = "-"
+
+_BINARY: Final = ("", "K", "M", "G", "T", "P", "E")
+_DECIMAL: Final = ("", "k", "M", "G", "T", "P", "E")
+
+
+def _scaled(value: float, base: float, suffixes: tuple[str, ...]) -> str:
+    sign = "-" if value < 0 else ""
+    value = abs(value)
+    step = 0
+    while value >= 999.5 and step < len(suffixes) - 1:
+        value /= base
+        step += 1
+    if value >= 99.5 or (step == 0 and value == int(value)):
+        text = f"{value:.0f}"
+    elif value >= 9.95:
+        text = f"{value:.1f}"
+    else:
+        text = f"{value:.2f}"
+    return f"{sign}{text}{suffixes[step]}"
+
+
+def count(value: float | None) -> str:
+    """A plain quantity with decimal suffixes: 0, 7.25, 812, 5.91k, 1.20M."""
+    return UNKNOWN if value is None else _scaled(value, 1000.0, _DECIMAL)
+
+
+def size(value_bytes: float | None) -> str:
+    """Bytes with binary suffixes: 812, 5.91K, 15.6G."""
+    return UNKNOWN if value_bytes is None else _scaled(value_bytes, 1024.0, _BINARY)
+
+
+def percent(value: float | None) -> str:
+    """A share in per cent without the sign: 0, 0.4, 7.1, 38, 100."""
+    if value is None:
+        return UNKNOWN
+    if value < 0.05:
+        return "0"
+    return f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
+
+
+def ms(value_ms: float | None) -> str:
+    """Milliseconds: 0.042, 0.85, 7.12, 31.0, 412, 12.4s (seconds from 10,000 ms on, marked)."""
+    if value_ms is None:
+        return UNKNOWN
+    if value_ms >= 9999.5:
+        return f"{value_ms / 1000:.1f}s" if value_ms < 99_950 else f"{value_ms / 1000:.0f}s"
+    if value_ms >= 99.5:
+        return f"{value_ms:.0f}"
+    if value_ms >= 9.95:
+        return f"{value_ms:.1f}"
+    if value_ms >= 0.1:
+        return f"{value_ms:.2f}"
+    return f"{value_ms:.3f}"
+
+
+def age(seconds: float | None) -> str:
+    """How long something has lasted, in at most six cells: 0.02, 4.1, 59, 3m12s, 4h07m, 3d04h."""
+    if seconds is None:
+        return UNKNOWN
+    seconds = max(seconds, 0.0)
+    if seconds < 1:
+        return f"{seconds:.2f}"
+    if seconds < 9.95:
+        return f"{seconds:.1f}"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    if whole < 86_400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 86_400}d{whole % 86_400 // 3600:02d}h"
+
+
+def clock(seconds: float) -> str:
+    """A running time as hours, minutes and seconds: 00:12:43."""
+    whole = int(max(seconds, 0.0))
+    return f"{whole // 3600:02d}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
+
+
+def wall_clock(epoch_ms: int) -> str:
+    """The local time of day of a moment: 12:40:07."""
+    return datetime.fromtimestamp(epoch_ms / 1000, tz=UTC).astimezone().strftime("%H:%M:%S")

@@ -1,0 +1,1 @@
+"""pgbench: finding it, its command line, its words, its life."""

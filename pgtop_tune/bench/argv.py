@@ -1,0 +1,201 @@
+"""From a load as the operator describes it to pgbench's command line.
+
+Source: pgbench's documentation, options of 13 to 18. Where a version lacks one that is asked for, that is said here
+(`_SINCE`). The database is named by position, because -d means "debug" up to 16.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pgtop_tune.bench.endpoint import Endpoint
+from pgtop_tune.bench.locate import Pgbench
+from pgtop_tune.bench.profiles import PROTOCOLS, Profile, Script
+from pgtop_tune.errors import LoadProblem
+from pgtop_tune.model.load import LoadSpec
+
+UNTIL_STOPPED_S: Final = 100_000_000
+"""Three years. A run with -T ends in order on SIGALRM, report and log included; without -T it would just die."""
+MOST_CLIENTS: Final = 10_000
+MOST_SCRIPTS: Final = 128
+LOG_NAME: Final = "transactions"
+
+_INT_MAX: Final = 2**31 - 1
+_SEED_MAX: Final = 2**64 - 1
+_VARIABLE: Final = re.compile(r"[A-Za-z0-9_]{1,60}")
+
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.$-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """A number of the spec, and what pgbench would not take."""
+
+    number: Callable[[LoadSpec], float | None]
+    low: float
+    high: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """A combination that pgbench would not take."""
+
+    wrong: Callable[[LoadSpec], object]
+    words: str
+
+
+_BOUNDS: Final = (
+    _Bound(lambda spec: spec.clients, 1, MOST_CLIENTS, f"clients must be from 1 to {MOST_CLIENTS}"),
+    _Bound(lambda spec: spec.threads, 0, 1000, "threads must be from 0 (as many as cores) to 1000"),
+    _Bound(lambda spec: spec.duration_s, 1, UNTIL_STOPPED_S, f"the time must be from 1 to {UNTIL_STOPPED_S} seconds"),
+    _Bound(lambda spec: spec.transactions, 1, _INT_MAX, f"transactions must be from 1 to {_INT_MAX} per client"),
+    _Bound(lambda spec: spec.rate_per_s, 0.001, 10_000_000, "the rate must be from 0.001 to 10000000 per second"),
+    _Bound(
+        lambda spec: spec.latency_limit_ms, 0.001, 86_400_000, "the latency limit must be from 0.001 to 86400000 ms"
+    ),
+    _Bound(lambda spec: spec.max_tries, 0, _INT_MAX, f"tries must be from 0 (no limit) to {_INT_MAX}"),
+    _Bound(lambda spec: spec.seed, 0, _SEED_MAX, f"the seed must be from 0 to {_SEED_MAX}"),
+)
+_REFUSALS: Final = (
+    _Refusal(
+        lambda spec: spec.duration_s is not None and spec.transactions is not None,
+        "either a duration or a number of transactions can be given, and not both",
+    ),
+    _Refusal(
+        lambda spec: spec.max_tries == 0 and spec.transactions is not None and spec.latency_limit_ms is None,
+        "tries without a limit need a latency limit or a duration",
+    ),
+    _Refusal(lambda spec: len(spec.scripts) > MOST_SCRIPTS, f"pgbench takes up to {MOST_SCRIPTS} scripts"),
+    _Refusal(
+        lambda spec: any(not script.file or "\0" in script.file for script in spec.scripts),
+        "a script needs the name of a file",
+    ),
+    _Refusal(
+        lambda spec: any(not 0 <= script.weight <= _INT_MAX for script in spec.scripts),
+        f"the weight of a script must be from 0 to {_INT_MAX}",
+    ),
+    _Refusal(
+        lambda spec: spec.scripts and not any(script.weight for script in spec.scripts),
+        "at least one script needs a weight above 0",
+    ),
+    _Refusal(
+        lambda spec: any(not _VARIABLE.fullmatch(name) for name, _ in spec.variables),
+        "a variable's name is letters, digits and '_', up to 60 of them",
+    ),
+    _Refusal(lambda spec: any("\0" in value for _, value in spec.variables), "a variable cannot hold a zero byte"),
+)
+_SINCE: Final[tuple[tuple[int, Callable[[LoadSpec], object], str], ...]] = (
+    (15, lambda spec: spec.max_tries is not None, "trying transactions again (--max-tries)"),
+)
+"""The first major that has it, whether it is asked for, and what to call it."""
+
+
+def check(spec: LoadSpec) -> None:
+    """Refuses what every pgbench would refuse, before it is started.
+
+    Raises:
+        LoadProblem: Says which figure and its range.
+    """
+    for bound in _BOUNDS:
+        number = bound.number(spec)
+        if number is not None and not bound.low <= number <= bound.high:
+            raise LoadProblem(bound.words)
+    if spec.protocol not in PROTOCOLS:
+        raise LoadProblem(f"the protocol must be one of {', '.join(PROTOCOLS)}, not {spec.protocol!r}")
+    for refusal in _REFUSALS:
+        if refusal.wrong(spec):
+            raise LoadProblem(refusal.words)
+
+
+def check_version(spec: LoadSpec, pgbench: Pgbench) -> None:
+    """Refuses what this pgbench is too old for.
+
+    Raises:
+        LoadProblem: Says what, and which version has it.
+    """
+    for major, asked, what in _SINCE:
+        if asked(spec) and pgbench.version_num < major * 10_000:
+            raise LoadProblem(
+                f"{what} needs pgbench {major} or later; {pgbench.path} is version {pgbench.version}",
+                "name another with --pgbench",
+            )
+
+
+def threads_for(spec: LoadSpec) -> int:
+    """Threads pgbench will have: one per core unless given, never more than clients."""
+    return max(1, min(spec.threads or os.cpu_count() or 1, spec.clients))
+
+
+def scripts_of(spec: LoadSpec, profile: Profile) -> tuple[Script, ...]:
+    """The script files that run: the operator's own, else the profile's; none for a builtin script."""
+    return tuple(Script(Path(script.file), script.weight) for script in spec.scripts) or profile.scripts
+
+
+def run_argv(spec: LoadSpec, profile: Profile, pgbench: Pgbench, endpoint: Endpoint, log_dir: Path) -> list[str]:
+    """The command line of a run; holds no password.
+
+    -n always: without it pgbench vacuums and truncates its tables first, and no two runs start from the same state.
+    --failures-detailed where pgbench has it: the log then says which kind a failure is.
+
+    Raises:
+        LoadProblem: A spec that pgbench would refuse.
+    """
+    check(spec)
+    check_version(spec, pgbench)
+    sampling_rate = profile.sampling_rate(spec.rate_per_s)
+    scripts = scripts_of(spec, profile)
+    words = [str(pgbench.path), "-n", "-P", "1", "-c", str(spec.clients), "-j", str(threads_for(spec))]
+    words += ["-T", str(spec.duration_s or UNTIL_STOPPED_S)] if spec.transactions is None else []
+    for flag, text in _given(spec):
+        words += [flag, text]
+    words += ["-C"] if spec.connect_per_transaction else []
+    words += ["-r"] if spec.per_statement else []
+    words += [f"--max-tries={spec.max_tries}"] if spec.max_tries is not None else []
+    words += ["--failures-detailed"] if pgbench.version_num >= 150000 else []
+    words += [f"--random-seed={spec.seed}"] if spec.seed is not None else []
+    words += ["-b", profile.builtin] if not scripts else []
+    for script in scripts:
+        words += ["-f", f"{script.file}@{script.weight}"]
+    for name, value in spec.variables:
+        words += ["-D", f"{name}={value}"]
+    words += ["-l", f"--log-prefix={log_dir / LOG_NAME}"]
+    if sampling_rate < 1.0:
+        words.append(f"--sampling-rate={sampling_rate:.6g}")
+    return words + endpoint_words(endpoint)
+
+
+def _given(spec: LoadSpec) -> list[tuple[str, str]]:
+    """Options with a figure, as far as they are asked for."""
+    figures = (
+        ("-t", None if spec.transactions is None else str(spec.transactions)),
+        ("-M", spec.protocol),
+        ("-R", None if spec.rate_per_s is None else f"{spec.rate_per_s:.15g}"),
+        ("-L", None if spec.latency_limit_ms is None else f"{spec.latency_limit_ms:.15g}"),
+    )
+    return [(flag, text) for flag, text in figures if text is not None]
+
+
+def endpoint_words(endpoint: Endpoint) -> list[str]:
+    """-h, -p, -U, and the database by position."""
+    words = ["-h", endpoint.host] if endpoint.host else []
+    return [*words, "-p", str(endpoint.port), "-U", endpoint.user, _database(endpoint.dbname)]
+
+
+def _database(name: str) -> str:
+    """A name that libpq takes for a name: one with '=' in it, like a URI, would be read as connection parameters."""
+    if _PLAIN_NAME.fullmatch(name):
+        return name
+    escaped = name.replace("\\", "\\\\").replace("'", "\\'")
+    return f"dbname='{escaped}'"
+
+
+def shell_quoted(argv: Sequence[str]) -> str:
+    """The command line as it can be pasted into a shell."""
+    return shlex.join(argv)

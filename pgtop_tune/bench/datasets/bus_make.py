@@ -1,0 +1,170 @@
+"""Makes the bus company's tables: step by step, in parts, with what is done written down beside them.
+
+A making that was cut off is gone on with: steps and parts that are there are not made again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+from pgtop_tune.bench.datasets.bus import BusPlan, chunk_statements, statements
+from pgtop_tune.bench.datasets.progress import InitialiseProgress, StepWatch, Tell
+from pgtop_tune.bench.datasets.recognise import recognise_bus
+from pgtop_tune.bench.initialise import Initialised
+from pgtop_tune.bench.ports import SqlHand
+from pgtop_tune.errors import LoadProblem, ServerProblem
+
+OpenHand = Callable[[], Awaitable[SqlHand]]
+"""Opens a session on the server."""
+
+GENERATE: Final = "server-side generate"
+_LOCK: Final = "hashtext('pgtop-tune bus')"
+_MOST_JOBS: Final = 64
+
+
+async def make_bus(open_hand: OpenHand, plan: BusPlan, *, anew: bool, jobs: int, tell: Tell) -> Initialised:
+    """Makes the tables, or what is missing of them.
+
+    When the task is cancelled, nothing runs on the server any more when it returns; the parts that were done stay.
+
+    Args:
+        open_hand: Called once for each job, and once to ask how far it is.
+        anew: Drops what is there; else a data set of the same plan that is not complete is gone on with.
+        jobs: Sessions that fill the tickets at the same time.
+        tell: Told of every step, of every part of the tickets, and of vacuum and indexes as the server knows them.
+
+    Returns:
+        Seconds of each step that was done now.
+
+    Raises:
+        LoadProblem: Another making is under way, other tables are in the way and `anew` is not set, or the server
+            refused, in its own words; a full disk among it.
+        ConnectionProblem: The server is gone.
+    """
+    if not 1 <= jobs <= _MOST_JOBS:
+        raise LoadProblem(f"jobs must be from 1 to {_MOST_JOBS}")
+    async with _opened(open_hand) as hand, _opened(open_hand) as looking:
+        watch = StepWatch(tell, looking)
+        try:
+            [(locked,)] = await hand.rows(f"SELECT pg_try_advisory_lock({_LOCK})")
+            if not locked:
+                raise LoadProblem(
+                    "another pgtop-tune makes the bus data set in this database", "wait for it, or end it"
+                )
+            return await _Making(open_hand, hand, plan, jobs, watch).run(anew)
+        except ServerProblem as refusal:
+            hint = refusal.hint or "parts that were made stay; the same command goes on with them"
+            raise LoadProblem(refusal.message, hint) from None
+        finally:
+            await watch.end()
+
+
+@contextlib.asynccontextmanager
+async def _opened(open_hand: OpenHand) -> AsyncIterator[SqlHand]:
+    hand = await open_hand()
+    try:
+        yield hand
+    finally:
+        await asyncio.shield(hand.aclose())
+
+
+class _Making:
+    """One making, with what it has measured."""
+
+    def __init__(self, open_hand: OpenHand, hand: SqlHand, plan: BusPlan, jobs: int, watch: StepWatch) -> None:
+        self._open_hand = open_hand
+        self._hand = hand
+        self._plan = plan
+        self._jobs = jobs
+        self._tell = watch.tell
+        self._seconds: list[tuple[str, float]] = []
+
+    async def run(self, anew: bool) -> Initialised:
+        started_s = time.monotonic()
+        found = await recognise_bus(self._hand)
+        if found is not None and not anew and not found.is_of(self._plan):
+            raise LoadProblem(f"there is another bus data set: {found.describe()}", "it is replaced when you say so")
+        done = set(found.done) if found is not None and not anew else set[str]()
+        if found is not None and anew:
+            await self._step("drop tables", self._run("drop"))
+        if "create tables" not in done:
+            await self._step("create tables", self._run("tables"))
+        if GENERATE not in done:
+            await self._step(GENERATE, self._generate())
+        for name, wanted, making in (
+            ("vacuum", True, self._vacuum),
+            ("primary keys", True, lambda: self._run("primary_keys", "primary keys")),
+            ("indexes", True, lambda: self._run("indexes", "indexes")),
+            ("foreign keys", self._plan.foreign_keys, lambda: self._run("foreign_keys", "foreign keys")),
+        ):
+            if wanted and name not in done:
+                await self._step(name, making())
+        return Initialised(time.monotonic() - started_s, tuple(self._seconds))
+
+    async def _step(self, name: str, work: Awaitable[None]) -> None:
+        self._tell(InitialiseProgress(name))
+        started_s = time.monotonic()
+        await work
+        self._seconds.append((name, time.monotonic() - started_s))
+
+    async def _run(self, file: str, done: str = "") -> None:
+        """The statements of a file and the note that they are done, in one transaction."""
+        note = _noted(done) if done else ""
+        await self._hand.execute(statements(file, self._plan) + note)
+
+    async def _vacuum(self) -> None:
+        await self._hand.execute(statements("vacuum", self._plan))
+        await self._hand.execute(_noted("vacuum"))
+
+    async def _generate(self) -> None:
+        if not await self._hand.rows("SELECT 1 FROM bus.cities LIMIT 1"):
+            await self._hand.execute(statements("company", self._plan))
+        there = {row[0] for row in await self._hand.rows("SELECT chunk FROM bus.chunks")}
+        missing = deque(number for number in range(self._plan.chunks) if number not in there)
+        tickets = sum(last - first + 1 for first, last in (self._plan.chunk(int(str(number))) for number in there))
+        done = [tickets]
+
+        async def fill(hand: SqlHand) -> None:
+            while missing:
+                number = missing.popleft()
+                await hand.execute(chunk_statements(self._plan, number))
+                first, last = self._plan.chunk(number)
+                done[0] += last - first + 1
+                self._tell(InitialiseProgress(GENERATE, done[0], self._plan.tickets))
+
+        self._tell(InitialiseProgress(GENERATE, tickets, self._plan.tickets))
+        jobs = min(self._jobs, max(1, len(missing)))
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(fill(self._hand))
+                for _ in range(jobs - 1):
+                    group.create_task(self._beside(fill))
+        except* Exception as problems:
+            # Every job fails of the same cause, a full disk or a server that is gone: one of them is told.
+            raise problems.exceptions[0] from None
+        await self._hand.execute(
+            "SELECT setval(pg_get_serial_sequence('bus.tickets', 'ticket_id'), max(tickets)) FROM bus.dataset;"
+            + _noted(GENERATE)
+        )
+
+    async def _beside(self, fill: Callable[[SqlHand], Awaitable[None]]) -> None:
+        async with _opened(self._open_hand) as hand:
+            await fill(hand)
+
+
+def _noted(step: str) -> str:
+    return f"UPDATE bus.dataset SET done = done || '{step}'::text;"
+
+
+async def drop_bus(hand: SqlHand) -> None:
+    """Drops the tables of the bus data set, and the schema when nothing else is in it.
+
+    Raises:
+        ServerProblem: Something of somebody's hangs on them.
+    """
+    await hand.execute(statements("drop", BusPlan()))

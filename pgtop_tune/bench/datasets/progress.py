@@ -1,0 +1,117 @@
+"""How far the making of a data set is; for steps of which their maker says nothing, as the server knows it.
+
+Source: pg_stat_progress_vacuum heap_blks_scanned and heap_blks_total; pg_stat_progress_create_index blocks_done and
+blocks_total; the growth of pg_database_size() while pgbench's rows are made by one statement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from pgtop_tune.bench.ports import SqlHand
+from pgtop_tune.errors import PgtopError
+
+SERVER_SIDE: Final = "generating data (server-side)"
+"""pgbench's words for step G."""
+LOOK_EVERY_S: Final = 1.0
+_ALMOST: Final = 0.99
+"""An estimate never says that it is done."""
+
+_SIZE: Final = "SELECT pg_database_size(current_database())"
+_VACUUM: Final = (
+    "SELECT heap_blks_scanned, heap_blks_total FROM pg_stat_progress_vacuum"
+    " WHERE datname = current_database() ORDER BY heap_blks_total DESC LIMIT 1"
+)
+_INDEX: Final = (
+    "SELECT blocks_done, blocks_total FROM pg_stat_progress_create_index"
+    " WHERE datname = current_database() ORDER BY blocks_total DESC LIMIT 1"
+)
+_BLOCKS: Final = {
+    "vacuuming": _VACUUM,
+    "vacuum": _VACUUM,
+    "creating primary keys": _INDEX,
+    "primary keys": _INDEX,
+    "indexes": _INDEX,
+}
+"""Steps in pgbench's words and in ours → the blocks done and all."""
+
+
+@dataclass(frozen=True, slots=True)
+class InitialiseProgress:
+    """Where it stands.
+
+    Attributes:
+        step: In pgbench's words, or ours: "generating data (client-side)", "vacuuming", …
+        done: Of `unit`, made so far; 0 in other steps.
+        total: There will be; 0 where nobody says.
+        estimated: `done` is read off the size of the database.
+        unit: rows, or blocks of a table that is gone through.
+    """
+
+    step: str
+    done: int = 0
+    total: int = 0
+    estimated: bool = False
+    unit: str = "rows"
+
+
+Tell = Callable[[InitialiseProgress], None]
+
+
+class StepWatch:
+    """Passes progress on, and adds to it what the server says.
+
+    Args:
+        tell: Told of both.
+        hand: A session that nobody else uses; None adds nothing.
+        rows: There will be after step G.
+        rows_bytes: They will take.
+    """
+
+    def __init__(self, tell: Tell, hand: SqlHand | None, rows: int = 0, rows_bytes: int = 1) -> None:
+        self._tell = tell
+        self._hand = hand
+        self._rows = rows
+        self._rows_bytes = rows_bytes
+        self._looking: asyncio.Task[None] | None = None
+
+    def tell(self, progress: InitialiseProgress) -> None:
+        """Takes what the maker said; begins to ask when its step is one of which it says nothing."""
+        if self._looking is not None:
+            self._looking.cancel()
+        self._tell(progress)
+        if self._hand is None:
+            return
+        if progress.step == SERVER_SIDE:
+            self._looking = asyncio.create_task(self._growth(self._hand))
+        elif progress.step in _BLOCKS:
+            self._looking = asyncio.create_task(self._blocks(self._hand, progress.step))
+
+    async def end(self) -> None:
+        """Asks no more; a question under way is over when this returns."""
+        if self._looking is not None:
+            self._looking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._looking
+
+    async def _growth(self, hand: SqlHand) -> None:
+        # Progress is a courtesy: a server that refuses to say its size refuses nothing else.
+        with contextlib.suppress(PgtopError):
+            [(before,)] = await hand.rows(_SIZE)
+            while True:
+                await asyncio.sleep(LOOK_EVERY_S)
+                [(now,)] = await hand.rows(_SIZE)
+                share = max(0.0, (int(str(now)) - int(str(before))) / self._rows_bytes)
+                done = int(min(share, _ALMOST) * self._rows)
+                self._tell(InitialiseProgress(SERVER_SIDE, done, self._rows, estimated=True))
+
+    async def _blocks(self, hand: SqlHand, step: str) -> None:
+        with contextlib.suppress(PgtopError):
+            while True:
+                await asyncio.sleep(LOOK_EVERY_S)
+                for done, total in await hand.rows(_BLOCKS[step]):
+                    self._tell(InitialiseProgress(step, int(str(done)), int(str(total)), unit="blocks"))

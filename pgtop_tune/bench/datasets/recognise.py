@@ -1,0 +1,288 @@
+"""What data sets a database holds already, so that none is destroyed unasked and scripts know their numbers.
+
+Source: pg_class (relkind, relpersistence, reltuples, reloptions), pg_attribute, pg_constraint, pg_inherits,
+pg_partitioned_table.partstrat; rows of pgbench_branches; the note that the making of the bus tables leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pgtop_tune.bench.datasets.bus import CHUNK_TICKETS, OWN_TABLES, TABLES, VERSION, BusPlan, rows_of
+from pgtop_tune.bench.ports import SqlHand
+from pgtop_tune.errors import LoadProblem
+from pgtop_tune.units import count, size
+
+ACCOUNTS_PER_SCALE: Final = 100_000
+
+PGBENCH_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "pgbench_accounts": ("aid", "bid", "abalance", "filler"),
+    "pgbench_branches": ("bid", "bbalance", "filler"),
+    "pgbench_history": ("tid", "bid", "aid", "delta", "mtime", "filler"),
+    "pgbench_tellers": ("tid", "bid", "tbalance", "filler"),
+}
+_BUS_NOTE: Final = ("version", "seed", "tickets", "unlogged", "done")
+_BUS_STEPS: Final = ("create tables", "server-side generate", "vacuum", "primary keys", "indexes")
+_STRATEGIES: Final = {"r": "range", "h": "hash"}
+
+_TABLES: Final = """
+SELECT c.relname::text, c.relkind::text, c.relpersistence::text, n.nspname::text,
+       ARRAY(SELECT attname::text FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped
+             ORDER BY attnum),
+       EXISTS (SELECT FROM pg_constraint WHERE conrelid = c.oid AND contype = 'p'),
+       EXISTS (SELECT FROM pg_constraint WHERE conrelid = c.oid AND contype = 'f')
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid IN (SELECT to_regclass(name)::oid FROM unnest(%s::text[]) AS name)
+"""
+_ACCOUNTS: Final = """
+SELECT coalesce((SELECT partstrat::text FROM pg_partitioned_table WHERE partrelid = c.oid), ''),
+       count(*) FILTER (WHERE leaf.oid <> c.oid),
+       coalesce(sum(leaf.reltuples) FILTER (WHERE leaf.reltuples > 0), 0)::bigint,
+       coalesce(sum(pg_total_relation_size(leaf.oid)), 0)::bigint,
+       coalesce(sum(pg_relation_size(leaf.oid)), 0)::bigint,
+       max((SELECT option_value FROM pg_options_to_table(leaf.reloptions) WHERE option_name = 'fillfactor'))::int,
+       coalesce(bool_or(leaf.relpersistence = 'u'), false)
+FROM pg_class c
+LEFT JOIN pg_class leaf ON leaf.relkind = 'r'
+     AND (leaf.oid = c.oid OR leaf.oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = c.oid))
+WHERE c.oid = %s::regclass
+GROUP BY c.oid
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PgbenchFacts:
+    """pgbench's tables as they are.
+
+    Attributes:
+        schema: Where they were found along search_path.
+        scale: Rows of pgbench_branches, as pgbench itself counts.
+        rows: Of pgbench_accounts: the highest number where there is a primary key, else reltuples.
+        fillfactor: Of pgbench_accounts, 100 when none is set.
+        partitions: Of pgbench_accounts; 0 when it has none.
+        size_bytes: pgbench_accounts with its indexes.
+        incomplete: What is missing; "" when they can be used.
+    """
+
+    schema: str
+    scale: int
+    rows: int
+    fillfactor: int
+    partitions: int
+    partition_method: str
+    primary_keys: bool
+    foreign_keys: bool
+    unlogged: bool
+    size_bytes: int
+    incomplete: str = ""
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is lost with them."""
+        return self.rows == 0 and self.scale == 0
+
+    def variables(self) -> dict[str, str]:
+        """For -D."""
+        return {"scale": str(self.scale), "accounts": str(self.scale * ACCOUNTS_PER_SCALE)}
+
+    def describe(self) -> str:
+        """In one line."""
+        parts = [f"scale {self.scale}", f"{count(self.rows)} accounts", size(self.size_bytes)]
+        parts += [f"fillfactor {self.fillfactor}"] if self.fillfactor != 100 else []
+        parts += [f"{self.partitions} partitions ({self.partition_method})"] if self.partitions else []
+        parts += ["foreign keys"] if self.foreign_keys else []
+        parts += ["unlogged: not representative, no WAL"] if self.unlogged else []
+        parts += [f"incomplete: {self.incomplete}"] if self.incomplete else []
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class BusFacts:
+    """The bus tables as they are.
+
+    Attributes:
+        tickets: That there are when it is complete; scripts may draw from 1 to this.
+        loaded: That were made so far.
+        done: Steps that are done, in pgbench's words.
+        size_bytes: All tables with their indexes.
+        emptied: The tickets that were made are gone: truncated, or unlogged and the server crashed.
+    """
+
+    version: int
+    seed: int
+    tickets: int
+    loaded: int
+    unlogged: bool
+    done: tuple[str, ...]
+    size_bytes: int
+    emptied: bool = False
+
+    @property
+    def foreign_keys(self) -> bool:
+        """Whether they were made."""
+        return "foreign keys" in self.done
+
+    @property
+    def incomplete(self) -> str:
+        """What is missing; "" when it can be used."""
+        if self.emptied:
+            return "the tickets are gone (truncated, or unlogged and the server crashed)"
+        missing = [step for step in _BUS_STEPS if step not in self.done]
+        if not missing:
+            return ""
+        return f"{count(self.loaded)} of {count(self.tickets)} tickets made, {missing[0]} not done"
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is lost with it."""
+        return self.loaded == 0 or self.emptied
+
+    def is_of(self, plan: BusPlan) -> bool:
+        """Whether it was, or is being, made from this plan."""
+        mine = (VERSION, plan.seed, plan.tickets, plan.unlogged)
+        return (self.version, self.seed, self.tickets, self.unlogged) == mine and not self.emptied
+
+    def fulfils(self, plan: BusPlan) -> bool:
+        """Whether there is nothing left to do."""
+        return self.is_of(plan) and not self.incomplete and (self.foreign_keys or not plan.foreign_keys)
+
+    def variables(self) -> dict[str, str]:
+        """For -D."""
+        return {name: str(number) for name, number in rows_of(self.tickets).items()}
+
+    def describe(self) -> str:
+        """In one line."""
+        parts = [f"{count(self.tickets)} tickets", f"seed {self.seed}", size(self.size_bytes)]
+        parts += ["foreign keys"] if self.foreign_keys else []
+        parts += ["unlogged: not representative, no WAL"] if self.unlogged else []
+        parts += [f"incomplete: {self.incomplete}"] if self.incomplete else []
+        return ", ".join(parts)
+
+
+async def recognise_pgbench(hand: SqlHand) -> PgbenchFacts | None:
+    """pgbench's tables where search_path finds them; None when there are none.
+
+    Raises:
+        LoadProblem: Tables of these names are something else.
+        ServerProblem: This role may not read them.
+    """
+    found = {str(row[0]): row for row in await hand.rows(_TABLES, [list(PGBENCH_COLUMNS)])}
+    for name, row in found.items():
+        if row[1] not in ("r", "p") or tuple(_words(row[4])) != PGBENCH_COLUMNS[name]:
+            raise _in_the_way(f"{row[3]}.{name}", _words(row[4]), "pgbench's")
+    if not found:
+        return None
+    scale = await _number(hand, "SELECT count(*) FROM pgbench_branches") if "pgbench_branches" in found else 0
+    accounts = found.get("pgbench_accounts")
+    if accounts is None:
+        schema = str(next(iter(found.values()))[3])
+        return PgbenchFacts(schema, scale, 0, 100, 0, "", False, False, False, 0, "no pgbench_accounts")
+    [row] = await hand.rows(_ACCOUNTS, ["pgbench_accounts"])
+    strategy, partitions, estimate, total_bytes, heap_bytes, fillfactor, unlogged = row
+    keyed = bool(accounts[5])
+    rows = int(str(estimate))
+    if keyed:
+        rows = await _number(hand, "SELECT coalesce(max(aid), 0) FROM pgbench_accounts")
+    return PgbenchFacts(
+        schema=str(accounts[3]),
+        scale=scale,
+        rows=rows,
+        fillfactor=int(str(fillfactor or 100)),
+        partitions=int(str(partitions)),
+        partition_method=_STRATEGIES.get(str(strategy), ""),
+        primary_keys=keyed,
+        foreign_keys=any(row[6] for row in found.values()),
+        unlogged=bool(unlogged),
+        size_bytes=int(str(total_bytes)),
+        incomplete=_missing_of_pgbench(found, scale, rows, keyed, bool(heap_bytes)),
+    )
+
+
+def _missing_of_pgbench(
+    found: Mapping[str, tuple[object, ...]], scale: int, rows: int, keyed: bool, has_pages: bool
+) -> str:
+    absent = [name for name in PGBENCH_COLUMNS if name not in found]
+    if absent:
+        return f"no {', '.join(absent)}"
+    if scale == 0 or not has_pages:
+        return "the tables are empty (a run of pgbench -i that was cut off leaves them so)"
+    if not keyed:
+        return "no primary keys (step p of pgbench -i)"
+    if rows < scale * ACCOUNTS_PER_SCALE:
+        return f"{count(rows)} of {count(scale * ACCOUNTS_PER_SCALE)} accounts"
+    return ""
+
+
+async def recognise_bus(hand: SqlHand) -> BusFacts | None:
+    """The bus data set; None when there is none.
+
+    Raises:
+        LoadProblem: Tables of these names are something else.
+        ServerProblem: This role may not read them.
+    """
+    names = [f"bus.{name}" for name in (*OWN_TABLES, *TABLES)]
+    found = {str(row[0]): row for row in await hand.rows(_TABLES, [names])}
+    if not found:
+        return None
+    note = found.get("dataset")
+    if note is None or tuple(_words(note[4])) != _BUS_NOTE:
+        name, row = ("dataset", note) if note is not None else next(iter(found.items()))
+        raise _in_the_way(f"bus.{name}", _words(row[4]), "the bus data set's")
+    [row] = await hand.rows(
+        "SELECT version, seed, tickets, unlogged, done, (SELECT count(*) FROM bus.chunks),"
+        " (SELECT sum(pg_total_relation_size(to_regclass(name)))::bigint FROM unnest(%s::text[]) AS name),"
+        " EXISTS (SELECT FROM bus.tickets)"
+        " FROM bus.dataset",
+        [names],
+    )
+    version, seed, tickets, unlogged, done, chunks, size_bytes, has_tickets = row
+    total = int(str(tickets))
+    return BusFacts(
+        version=int(str(version)),
+        seed=int(str(seed)),
+        tickets=total,
+        loaded=min(total, int(str(chunks)) * CHUNK_TICKETS),
+        unlogged=bool(unlogged),
+        done=tuple(_words(done)),
+        size_bytes=int(str(size_bytes or 0)),
+        emptied=bool(chunks) and not has_tickets,
+    )
+
+
+async def found_variables(hand: SqlHand, dataset: str) -> dict[str, str]:
+    """What the data set a profile needs says of itself, for the variables of its scripts.
+
+    Args:
+        dataset: One of profiles.DATASETS, or "" for none.
+
+    Raises:
+        LoadProblem: It is not there or not complete, or something else has its names.
+    """
+    if not dataset:
+        return {}
+    facts = await (recognise_bus(hand) if dataset == "bus" else recognise_pgbench(hand))
+    make = f"make it: pgtop-tune bench init --dataset {dataset}"
+    if facts is None:
+        raise LoadProblem(f"the {dataset} data set is not in this database", make)
+    if facts.empty or (dataset == "bus" and facts.incomplete):
+        raise LoadProblem(f"the {dataset} data set is incomplete: {facts.incomplete}", make)
+    return facts.variables()
+
+
+async def _number(hand: SqlHand, sql: str) -> int:
+    [(value,)] = await hand.rows(sql)
+    return int(str(value))
+
+
+def _words(value: object) -> list[str]:
+    return [str(each) for each in value] if isinstance(value, list) else []
+
+
+def _in_the_way(name: str, columns: list[str], whose: str) -> LoadProblem:
+    shown = ", ".join(columns[:8])
+    return LoadProblem(
+        f"the database has a table {name} that is not {whose} (its columns: {shown})",
+        "use another database, or move that table away",
+    )

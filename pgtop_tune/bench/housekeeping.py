@@ -1,0 +1,138 @@
+"""What is done before a run so that each one begins from the same state; pgbench itself never does it (-n)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pgtop_tune.bench.datasets.recognise import PGBENCH_COLUMNS
+from pgtop_tune.bench.ports import SqlHand
+from pgtop_tune.errors import ServerProblem, UsageProblem
+from pgtop_tune.model.run_result import HousekeepingStep
+
+TRUNCATE: Final = "truncate-history"
+VACUUM: Final = "vacuum"
+CHECKPOINT: Final = "checkpoint"
+QUIET: Final = "quiet"
+STEPS: Final = (TRUNCATE, VACUUM, CHECKPOINT, QUIET)
+"""In the order in which they are done; the last one by whoever sees the frames."""
+NONE: Final = "none"
+
+DATASET_TABLES: Final = {"pgbench": tuple(PGBENCH_COLUMNS)}
+"""By data set; those of a schema of their own are found by `FOUND_IN`."""
+FOUND_IN: Final = {"bus": "bus"}
+"""Schema of a data set that has one."""
+HISTORY: Final = "pgbench_history"
+
+_TABLES: Final = """
+SELECT format('%%I.%%I', n.nspname, c.relname), c.relname::text, c.relpersistence = 'u',
+       pg_has_role(c.relowner, 'USAGE'),
+       ARRAY(SELECT a.attname::text FROM pg_attribute a
+              WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum)
+  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.relkind IN ('r', 'p')
+   AND CASE WHEN %s::text IS NULL THEN c.relname = ANY (%s) AND pg_table_is_visible(c.oid)
+            ELSE n.nspname = %s END
+ ORDER BY 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetTable:
+    """One table of a data set.
+
+    Attributes:
+        sql: Schema and name, quoted by the server.
+        unlogged: Writes no WAL.
+        owned: This role may vacuum it.
+        columns: In order.
+    """
+
+    sql: str
+    name: str
+    unlogged: bool
+    owned: bool
+    columns: tuple[str, ...]
+
+    @property
+    def is_history(self) -> bool:
+        """Whether it is pgbench's own history and nobody else's table of that name."""
+        return self.name == HISTORY and self.columns == PGBENCH_COLUMNS[HISTORY]
+
+
+def parse_housekeeping(text: str) -> tuple[str, ...]:
+    """The steps of "vacuum,quiet" in their order; none for "none".
+
+    Raises:
+        UsageProblem: A word that is no step.
+    """
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if words == [NONE]:
+        return ()
+    for word in words:
+        if word not in STEPS:
+            raise UsageProblem(f"{word!r} is no housekeeping", f"choose from {', '.join(STEPS)}, or none")
+    return tuple(step for step in STEPS if step in words)
+
+
+async def find_tables(hand: SqlHand, dataset: str) -> tuple[DatasetTable, ...]:
+    """Tables of a data set that are there; none for a load that has no data set of ours.
+
+    Source: pg_class, pg_attribute.
+
+    Raises:
+        ServerProblem: Refused.
+        ConnectionProblem: The connection is gone.
+    """
+    schema, names = FOUND_IN.get(dataset), DATASET_TABLES.get(dataset)
+    if schema is None and names is None:
+        return ()
+    found: list[tuple[object, ...]] = await hand.rows(_TABLES, (schema, list(names or ()), schema))
+    return tuple(
+        DatasetTable(str(sql), str(name), bool(unlogged), bool(owned), tuple(columns))  # type: ignore[arg-type]
+        for sql, name, unlogged, owned, columns in found
+    )
+
+
+async def tidy(
+    hand: SqlHand, steps: Sequence[str], tables: Sequence[DatasetTable], told: Callable[[str], None]
+) -> tuple[HousekeepingStep, ...]:
+    """Does the steps but the last, in order; one that is refused is in the result with the server's words.
+
+    Args:
+        tables: Of the data set.
+        told: Takes the name of the step that begins.
+
+    Raises:
+        ConnectionProblem: The connection is gone.
+    """
+    done = []
+    for name, statements in _statements(tables).items():
+        if name not in steps:
+            continue
+        told(name)
+        started_s = time.monotonic()
+        problem = _not_owned(tables) if name == VACUUM else ""
+        for statement in statements:
+            try:
+                await hand.execute(statement)
+            except ServerProblem as refused:
+                problem = refused.message
+        done.append(HousekeepingStep(name, time.monotonic() - started_s, problem))
+    return tuple(done)
+
+
+def _statements(tables: Sequence[DatasetTable]) -> dict[str, list[str]]:
+    return {
+        TRUNCATE: [f"TRUNCATE {table.sql}" for table in tables if table.is_history],
+        VACUUM: [f"VACUUM (ANALYZE) {table.sql}" for table in tables],
+        CHECKPOINT: ["CHECKPOINT"],
+    }
+
+
+def _not_owned(tables: Sequence[DatasetTable]) -> str:
+    """VACUUM passes over tables of others with no more than a warning."""
+    others = [table.name for table in tables if not table.owned]
+    return f"not the owner of {', '.join(others)}" if others else ""

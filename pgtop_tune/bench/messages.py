@@ -1,0 +1,61 @@
+"""What pgbench says when it fails: its own words, and a hint of ours for what is common."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pgtop_tune.bench.progress import PREFIX
+
+_CONSEQUENCE: Final = re.compile(r"could not create connection for (?:setup|client \d+)$|Run was aborted; ", re.I)
+"""Said as well, but never the reason."""
+_MOST_LINES: Final = 6
+
+HINTS: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
+    (re.compile(pattern, re.I), hint)
+    for pattern, hint in (
+        (r'relation "pgbench_\w+" does not exist|pgbench -i',
+         "make its tables first: pgtop-tune bench init -s 10 -d DATABASE (or pgbench -i)"),
+        (r'relation "bus\.\w+" does not exist|undefined variable "(?:tickets|rides|seats|days)"',
+         "make the bus company's tables first: pgtop-tune bench init --dataset bus -d DATABASE"),
+        (r"too many clients already|too many connections for|remaining connection slots",
+         "fewer clients, or a higher max_connections (needs a restart)"),
+        (r"need at least \d+ open files|too many open files",
+         "fewer clients, or a higher limit of open files: ulimit -n"),
+        (r"permission denied for",
+         "run as the owner of pgbench's tables, or GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public"),
+        (r'role ".*" does not exist', "choose another role with -U, or create it"),
+        (r'database ".*" does not exist', "choose another database with -d, or create it: createdb"),
+        (r"connection refused|No such file or directory|could not connect",
+         "the server is not running there, or it listens elsewhere"),
+        (r"could not translate host name|Name or service not known", "check the host name"),
+        (r"password authentication failed|no password supplied", "check the password in ~/.pgpass or PGPASSWORD"),
+        (r"no pg_hba.conf entry", "the server's pg_hba.conf lets this user in from elsewhere only"),
+        (r"terminating connection|server closed the connection|perhaps the backend died",
+         "the server ended the sessions (restart, crash, or pg_terminate_backend); start the load again"),
+        (r'prepared statement ".*" does not exist',
+         "a pooler in transaction mode without prepared statements: protocol simple or extended"),
+        (r"read-only transaction", "the server is a standby or read-only: profile select-only"),
+    )
+)  # fmt: skip
+"""The first row that fits pgbench's words."""
+
+
+def last_words(stderr: str) -> str:
+    """The lines in which pgbench says why it ended, without progress and repetition; "" when it said nothing.
+
+    The first lines count: what follows a failure are its consequences, one per client.
+    """
+    kept: dict[str, None] = {}
+    behind: dict[str, None] = {}
+    for line in stderr.splitlines():
+        text = line.rstrip()
+        if not text or text.startswith(PREFIX):
+            continue
+        (behind if _CONSEQUENCE.search(text) else kept).setdefault(text)
+    return "\n".join(list(kept or behind)[:_MOST_LINES])
+
+
+def hint_for(words: str) -> str:
+    """What to do about it; "" when it is none of the common failures."""
+    return next((hint for pattern, hint in HINTS if pattern.search(words)), "")

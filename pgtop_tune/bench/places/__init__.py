@@ -1,0 +1,1 @@
+"""Where pgbench runs: beside us, or on another machine through ssh."""

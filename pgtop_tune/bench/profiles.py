@@ -1,0 +1,290 @@
+"""Load profiles: what pgbench runs, as TOML files; ours come with the package, the user's lie in his configuration.
+
+The name of a profile is the name of its file. Keys are the rows of `KEYS`; a `[[script]]` table has `file` (relative
+to the profile) and `weight`; `[variables]` holds values for -D.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from pgtop_tune import paths
+from pgtop_tune.errors import LoadProblem
+from pgtop_tune.model.load import LoadSpec, ProfileSummary
+
+BUILTIN_SCRIPTS: Final = ("tpcb-like", "select-only", "simple-update")
+"""pgbench's own."""
+DATASETS: Final = ("pgbench", "bus")
+"""What a profile may need; made by `bench init`."""
+PROTOCOLS: Final = ("simple", "extended", "prepared")
+
+LOG_CLASSES: Final = {"commits": 10_000.0, "mixed": 40_000.0, "lookups": 100_000.0}
+"""Transactions per second to be prepared for, by kind of load."""
+LOGGED_PER_S: Final = 10_000.0
+"""Log lines per second to aim at: 3 ms of our CPU (0.3 µs per line, tests/benchmarks/transaction_log_cost.py)."""
+
+SHIPPED: Final = Path(__file__).parent / "profiles"
+
+_ORDER: Final = (
+    *BUILTIN_SCRIPTS,
+    "ticket-read",
+    "ticket-insert",
+    "read90-insert9-update1",
+    "range-report",
+    "hot-row",
+    "write-heavy",
+)
+"""Of the load screen: ours first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script file of pgbench and how often it is chosen."""
+
+    file: Path
+    weight: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A kind of load.
+
+    Attributes:
+        builtin: Name of pgbench's own script; "" where `scripts` are given.
+        clients_per_core: Sensible clients, times the cores of this machine.
+        log_class: Key of LOG_CLASSES.
+        dataset: One of DATASETS; "" where the scripts have tables of their own.
+        from_dataset: Variables of the scripts that the data set found says: its numbers of tickets, rides, …
+        variables: (name, value) for -D, as the profile has them.
+        allow_shell: Whether its scripts may start programs.
+    """
+
+    name: str
+    title: str
+    description: str
+    builtin: str = ""
+    scripts: tuple[Script, ...] = ()
+    protocol: str = "prepared"
+    clients_per_core: int = 4
+    log_class: str = "mixed"
+    dataset: str = ""
+    from_dataset: tuple[str, ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
+    allow_shell: bool = False
+
+    def clients(self) -> int:
+        """Sensible number of clients on this machine."""
+        return max(1, self.clients_per_core * (os.cpu_count() or 1))
+
+    def sampling_rate(self, rate_per_s: float | None = None) -> float:
+        """Share of transactions to log, 0 to 1, so that about LOGGED_PER_S lines come at most.
+
+        Args:
+            rate_per_s: Transactions per second, where the operator sets them.
+        """
+        expected = LOG_CLASSES[self.log_class]
+        if rate_per_s is not None:
+            expected = min(expected, rate_per_s)
+        return min(1.0, LOGGED_PER_S / max(expected, 1.0))
+
+    def summary(self) -> ProfileSummary:
+        """As the load screen lists it."""
+        dataset = self.dataset or ("pgbench" if self.builtin else "")
+        return ProfileSummary(self.name, self.title, self.description, self.clients(), self.protocol, dataset)
+
+
+@dataclass(frozen=True, slots=True)
+class Profiles:
+    """What was found.
+
+    Attributes:
+        known: By name, ours first; a profile of the user with the name of one of ours takes its place.
+        problems: What was wrong with files that were left out, one sentence each.
+    """
+
+    known: dict[str, Profile]
+    problems: tuple[str, ...] = ()
+
+    def get(self, name: str) -> Profile:
+        """The profile of that name.
+
+        Raises:
+            LoadProblem: There is none.
+        """
+        if name not in self.known:
+            raise LoadProblem(f"there is no load profile named {name!r}", f"there are: {', '.join(self.known)}")
+        return self.known[name]
+
+
+def user_profiles_dir() -> Path:
+    """Where the user's own profiles lie."""
+    return paths.config_dir() / "profiles"
+
+
+def profile_directories(further: Path | None = None) -> tuple[Path, ...]:
+    """Where profiles are looked for: ours, the user's, and a directory he names.
+
+    Raises:
+        LoadProblem: The directory named is none.
+    """
+    if further is not None and not further.is_dir():
+        raise LoadProblem(f"{further} is no directory of profiles", "name one that holds *.toml files")
+    return (SHIPPED, user_profiles_dir(), *([] if further is None else [further]))
+
+
+def load_profiles(directories: Sequence[Path] | None = None) -> Profiles:
+    """Reads all profiles; a broken one is left out and named, the others are there.
+
+    Args:
+        directories: Later ones win; None means ours and the user's.
+    """
+    known: dict[str, Profile] = {}
+    problems: list[str] = []
+    for directory in profile_directories() if directories is None else directories:
+        for path in sorted(directory.glob("*.toml")):
+            try:
+                profile = read_profile(path)
+            except LoadProblem as problem:
+                problems.append(problem.message)
+            else:
+                known[profile.name] = profile
+    return Profiles(dict(sorted(known.items(), key=_place)), tuple(problems))
+
+
+def _place(named: tuple[str, Profile]) -> tuple[int, str]:
+    """Ours in their own order, the user's by name behind them."""
+    name = named[0]
+    return (_ORDER.index(name) if name in _ORDER else len(_ORDER), name)
+
+
+def read_profile(path: Path) -> Profile:
+    """One profile.
+
+    Raises:
+        LoadProblem: Unreadable, not TOML, or a key that is unknown, missing or out of range; names file and key.
+    """
+    try:
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+        raise LoadProblem(f"{path}: {problem}") from problem
+    where = str(path)
+    _check(where, given, KEYS)
+    if not _NAME.fullmatch(path.stem):
+        raise LoadProblem(f"{where}: a profile's file name is letters, digits, '.', '_' and '-'")
+    if ("builtin" in given) == ("script" in given):
+        raise LoadProblem(f"{where}: either 'builtin' or [[script]] tables must be given, and not both")
+    tables = given.pop("script", [])
+    for number, table in enumerate(tables, 1):
+        _check(f"{where}, script {number}", table, _SCRIPT_KEYS)
+    scripts = tuple(Script(path.parent / table["file"], table.get("weight", 1)) for table in tables)
+    if scripts and not any(script.weight for script in scripts):
+        raise LoadProblem(f"{where}: at least one script needs a weight above 0")
+    variables = tuple((name, str(value)) for name, value in given.pop("variables", {}).items())
+    from_dataset = tuple(given.pop("from_dataset", ()))
+    if from_dataset and not given.get("dataset"):
+        raise LoadProblem(f"{where}: from_dataset needs a dataset", f"dataset is one of {', '.join(DATASETS)}")
+    return Profile(name=path.stem, scripts=scripts, variables=variables, from_dataset=from_dataset, **given)
+
+
+def with_variables(spec: LoadSpec, profile: Profile, found: Mapping[str, str]) -> LoadSpec:
+    """The load with everything its scripts need: what the data set says, what the profile sets, what was given.
+
+    Args:
+        found: Variable → value of the data set that is there (`bench.datasets.recognise`).
+
+    Returns:
+        Variables in this order of strength: given with the load, set by the profile, found. Scripts in place of the
+        profile's need nothing of it.
+
+    Raises:
+        LoadProblem: The profile needs one that none of them has.
+    """
+    if spec.scripts:
+        return spec
+    given = dict(spec.variables)
+    missing = [name for name in profile.from_dataset if name not in found and name not in given]
+    if missing:
+        raise LoadProblem(
+            f"the profile {profile.name} needs {', '.join(missing)} from the {profile.dataset} data set",
+            f"make it: pgtop-tune bench init --dataset {profile.dataset}; or give -D {missing[0]}=NUMBER",
+        )
+    wanted = {name: found[name] for name in profile.from_dataset if name in found} | dict(profile.variables) | given
+    return replace(spec, variables=tuple(wanted.items()))
+
+
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,40}")
+_VARIABLE: Final = re.compile(r"[A-Za-z0-9_]{1,60}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """What a key may hold: a predicate, and how to say it."""
+
+    fits: Callable[[Any], bool]
+    wanted: str
+    required: bool = False
+
+
+def _text(limit: int) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and 0 < len(value) <= limit
+
+
+def _whole(low: int, high: int) -> Callable[[Any], bool]:
+    return lambda value: type(value) is int and low <= value <= high
+
+
+def _one_of(*words: str) -> _Key:
+    return _Key(lambda value: isinstance(value, str) and value in words, f"one of {', '.join(words)}")
+
+
+def _tables(value: Any) -> bool:
+    return isinstance(value, list) and 0 < len(value) <= 128 and all(isinstance(table, dict) for table in value)
+
+
+def _named(name: object) -> bool:
+    return isinstance(name, str) and _VARIABLE.fullmatch(name) is not None
+
+
+def _values(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        _named(name) and type(each) in (int, float, str) and "\0" not in str(each) for name, each in value.items()
+    )
+
+
+KEYS: Final = {
+    "title": _Key(_text(40), "text of up to 40 characters", required=True),
+    "description": _Key(_text(300), "text of up to 300 characters", required=True),
+    "builtin": _one_of(*BUILTIN_SCRIPTS),
+    "script": _Key(_tables, "one to 128 [[script]] tables"),
+    "protocol": _one_of(*PROTOCOLS),
+    "clients_per_core": _Key(_whole(1, 1000), "a whole number from 1 to 1000"),
+    "log_class": _one_of(*LOG_CLASSES),
+    "dataset": _one_of(*DATASETS),
+    "from_dataset": _Key(
+        lambda value: isinstance(value, list) and all(map(_named, value)), "a list of names of variables"
+    ),
+    "variables": _Key(_values, "a table of variables, each a number or text"),
+    "allow_shell": _Key(lambda value: type(value) is bool, "true or false"),
+}
+_SCRIPT_KEYS: Final = {
+    "file": _Key(_text(1000), "the name of a file", required=True),
+    "weight": _Key(_whole(0, 1_000_000), "a whole number from 0 to 1000000"),
+}
+
+
+def _check(where: str, given: dict[str, Any], keys: dict[str, _Key]) -> None:
+    """Raises a LoadProblem for the first key that is unknown, missing or does not fit."""
+    for name, value in given.items():
+        if name not in keys:
+            raise LoadProblem(f"{where}: unknown key {name!r}", f"known are: {', '.join(keys)}")
+        if not keys[name].fits(value):
+            raise LoadProblem(f"{where}: {name} must be {keys[name].wanted}")
+    for name, key in keys.items():
+        if key.required and name not in given:
+            raise LoadProblem(f"{where}: {name} is missing")

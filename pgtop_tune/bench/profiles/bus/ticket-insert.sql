@@ -1,0 +1,9 @@
+-- A ticket sold: a ride, a seat, a made-up name and phone.
+\set ride random(1, :rides)
+\set seat random(1, :seats)
+\set name random(1, 1000000)
+\set phone random(0, 9999999)
+\set price random(500, 9900)
+INSERT INTO bus.tickets (ride_id, seat, price_cents, passenger, contact)
+VALUES (:ride, :seat, :price, 'Passenger ' || (:name)::int,
+        jsonb_build_object('phone', '+1555' || lpad((:phone)::int::text, 7, '0')));

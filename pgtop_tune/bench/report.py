@@ -1,0 +1,162 @@
+"""pgbench's final report (stdout), versions 13 to 18, read line by line.
+
+Figures of the run come first; "SQL script N: …" begins a section whose figures are indented with " - "; "statement
+latencies in milliseconds…" begins a table. Up to 14 a script's transactions have the skipped ones among them, from 15
+to 17 they are those that ended well, and from 18 on a line of its own tells these. pgbench counts for scripts and
+statements without locks: with several threads their sums fall short of the run's by a few.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pgtop_tune.model.bench_report import BenchReport, ScriptReport, StatementReport
+
+_FLOAT: Final = r"(-?(?:\d{1,18}(?:\.\d{1,18})?|nan|inf))"
+_COUNT: Final = r"(\d{1,18})"
+
+_Rows = tuple[tuple[re.Pattern[str], tuple[tuple[str, Callable[[str], Any]], ...]], ...]
+
+
+def _figure(text: str) -> float | None:
+    """None for nan and inf: nothing was processed."""
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def _rows(*rows: tuple[str, tuple[tuple[str, Callable[[str], Any]], ...]]) -> _Rows:
+    return tuple((re.compile(pattern, re.I), fields) for pattern, fields in rows)
+
+
+_SHARED: Final = (
+    (rf"number of failed transactions: {_COUNT}", (("failed", int),)),
+    (rf"number of serialization failures: {_COUNT}", (("serialization_failures", int),)),
+    (rf"number of deadlock failures: {_COUNT}", (("deadlock_failures", int),)),
+    (rf"number of transactions retried: {_COUNT}", (("retried", int),)),
+    (rf"total number of retries: {_COUNT}", (("retries", int),)),
+    (rf"number of transactions skipped: {_COUNT}", (("skipped", int),)),
+    (rf"latency average = {_FLOAT} ms", (("latency_average_ms", _figure),)),
+    (rf"latency stddev = {_FLOAT} ms", (("latency_stddev_ms", _figure),)),
+)
+_RUN: Final = _rows(
+    *_SHARED,
+    (r"pgbench \((.+), server (.+)\)$", (("version", str), ("server_version", str))),
+    (r"pgbench \((.+)\)$", (("version", str),)),
+    (r"transaction type: (.+)", (("transaction_type", str),)),
+    (r"query mode: (\w+)", (("query_mode", str),)),
+    (rf"scaling factor: {_COUNT}", (("scale", int),)),
+    (rf"number of clients: {_COUNT}", (("clients", int),)),
+    (rf"number of threads: {_COUNT}", (("threads", int),)),
+    (rf"maximum number of tries: {_COUNT}", (("max_tries", int),)),
+    (rf"duration: {_COUNT} s", (("duration_s", int),)),
+    (rf"number of transactions per client: {_COUNT}", (("transactions_per_client", int),)),
+    (rf"number of transactions actually processed: {_COUNT}/{_COUNT}", (("processed", int), ("asked", int))),
+    (rf"number of transactions actually processed: {_COUNT}", (("processed", int),)),
+    (rf"number of transactions above the .* latency limit: {_COUNT}", (("latency_limit_exceeded", int),)),
+    (
+        rf"rate limit schedule lag: avg {_FLOAT} \(max {_FLOAT}\)",
+        (("schedule_lag_ms", _figure), ("schedule_lag_max_ms", _figure)),
+    ),
+    (rf"initial connection time = {_FLOAT} ms", (("initial_connection_ms", _figure),)),
+    (rf"average connection time = {_FLOAT} ms", (("average_connection_ms", _figure),)),
+    (rf"tps = {_FLOAT} \((?:without initial connection time|including reconnection times)\)", (("tps", _figure),)),
+    # 13 has two lines; this one compares with what later versions print.
+    (rf"tps = {_FLOAT} \(excluding connections establishing\)", (("tps", _figure),)),
+)
+_SCRIPT: Final = _rows(
+    *_SHARED,
+    (rf"weight: {_COUNT} \(targets {_FLOAT}% of total\)", (("weight", int), ("target_percent", _figure))),
+    (rf"{_COUNT} transactions \([^,]*, tps = {_FLOAT}\)", (("transactions", int), ("tps", _figure))),
+    (rf"{_COUNT} transactions \([^,]*\)$", (("transactions_begun", int),)),
+    (
+        rf"number of transactions actually processed: {_COUNT} \(tps = {_FLOAT}\)",
+        (("processed", int), ("tps", _figure)),
+    ),
+)
+_SECTION: Final = re.compile(rf"SQL script {_COUNT}: (.*)")
+_TABLE: Final = re.compile(r"(?: - )?statement latencies in milliseconds(,? (?:and )?failures)?( and retries)?:$")
+_CELLS: Final = tuple(
+    # One blank before the text in 18, two before that; further ones are the script's own.
+    re.compile(rf" +{_FLOAT}" + rf" +{_COUNT}" * counts + r"(?:  ?(\S.*|.*))?", re.I)
+    for counts in range(3)
+)
+
+
+@dataclass(slots=True)
+class _Section:
+    """Figures that were found so far, of the run (number 0) or of a script."""
+
+    number: int = 0
+    name: str = ""
+    found: dict[str, Any] = field(default_factory=dict)
+    statements: list[StatementReport] = field(default_factory=list)
+
+    def read(self, line: str, rows: _Rows) -> None:
+        """The first figure of a kind counts."""
+        for pattern, fields in rows:
+            match = pattern.match(line)
+            if match is None:
+                continue
+            for (name, convert), text in zip(fields, match.groups(), strict=True):
+                value = convert(text)
+                if value is not None:
+                    self.found.setdefault(name, value)
+            return
+
+    def script(self) -> ScriptReport:
+        found = dict(self.found)
+        transactions = found.pop("transactions", None)
+        if found.pop("transactions_begun", None) == 0:
+            # 18 says no more of a script that was never chosen.
+            found.setdefault("processed", 0)
+        if transactions is not None and "processed" not in found:
+            # Before 15 there is no line about failures, and the skipped ones are counted in.
+            found["processed"] = transactions - (found.get("skipped", 0) if "failed" not in found else 0)
+        return ScriptReport(self.number, self.name, **found, statements=tuple(self.statements))
+
+
+def parse_report(stdout: str) -> BenchReport | None:
+    """Reads the report; None when there is none in it (the run never began).
+
+    What is printed as nan or inf (nothing was processed) is None.
+    """
+    sections = [_Section()]
+    counts: int | None = None
+    for line in stdout.splitlines():
+        section, table = _SECTION.match(line), _TABLE.match(line)
+        if section:
+            sections.append(_Section(int(section[1]), section[2]))
+            counts = None
+        elif table:
+            counts = sum(column is not None for column in table.groups())
+        elif counts is not None:
+            statement = _statement(line, counts)
+            if statement is not None:
+                sections[-1].statements.append(statement)
+        elif len(sections) == 1:
+            sections[0].read(line, _RUN)
+        elif line.startswith(" - "):
+            sections[-1].read(line[3:], _SCRIPT)
+    run, *scripts = sections
+    if "processed" not in run.found:
+        return None
+    return BenchReport(
+        **run.found,
+        scripts=tuple(script.script() for script in scripts),
+        statements=tuple(run.statements),
+        raw=stdout,
+    )
+
+
+def _statement(line: str, counts: int) -> StatementReport | None:
+    match = _CELLS[counts].fullmatch(line)
+    latency_ms = _figure(match[1]) if match else None
+    if match is None or latency_ms is None:
+        return None
+    failures = int(match[2]) if counts > 0 else None
+    retries = int(match[3]) if counts > 1 else None
+    return StatementReport(match[counts + 2] or "", latency_ms, failures, retries)

@@ -1,0 +1,211 @@
+"""One run of pgbench from its start to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from pgtop_tune.bench.argv import LOG_NAME, run_argv, scripts_of, shell_quoted, threads_for
+from pgtop_tune.bench.bounded_text import BoundedText
+from pgtop_tune.bench.endpoint import Endpoint
+from pgtop_tune.bench.locate import Pgbench
+from pgtop_tune.bench.log_lines import Layout
+from pgtop_tune.bench.messages import hint_for, last_words
+from pgtop_tune.bench.places.place import Order, Place, Running
+from pgtop_tune.bench.profiles import Profile
+from pgtop_tune.bench.progress import parse_progress
+from pgtop_tune.bench.report import parse_report
+from pgtop_tune.bench.transaction_log import LogStatistics, TransactionLog
+from pgtop_tune.model.bench import BenchProgress, BenchRun, LatencySecond, RunState
+from pgtop_tune.model.bench_report import BenchReport
+from pgtop_tune.model.load import LoadSpec, ScriptChoice
+
+STOP_GRACE_S: Final = 3.0
+"""For pgbench to end in order: transactions under way are finished, log and report are written."""
+_KEPT: Final = 3600
+"""Progress lines and seconds kept for a sampler that does not come."""
+_UNWATCHED_READ_S: Final = 5.0
+_SIGNALLED: Final = 128
+
+OVER: Final = (RunState.STOPPED, RunState.FINISHED, RunState.FAILED)
+
+
+class Run:
+    """pgbench, running or ended. Made by `start_run`.
+
+    Attributes:
+        facts: As a frame has it; replaced as the state changes.
+        report: pgbench's final report, None while it runs and where there was none.
+        stdout: What it printed there, bounded. Foreign text.
+        stderr: The same, without progress lines.
+    """
+
+    def __init__(self, facts: BenchRun, running: Running, log: TransactionLog) -> None:
+        self.facts = facts
+        self.report: BenchReport | None = None
+        self.stdout = BoundedText()
+        self.stderr = BoundedText()
+        self._running = running
+        self._log = log
+        # Seconds of the log are those of the machine pgbench runs on.
+        self._ahead_s = round((running.clock.ahead_ms if running.clock else 0.0) / 1000.0)
+        self._progress: deque[BenchProgress] = deque(maxlen=_KEPT)
+        self._latencies: deque[LatencySecond] = deque(maxlen=_KEPT)
+        self._taken_s = time.monotonic()
+        self._stopping = False
+        self._life = asyncio.create_task(self._live())
+
+    @property
+    def over(self) -> bool:
+        """Whether pgbench is gone and everything it left was read."""
+        return self.facts.state in OVER
+
+    def take(self) -> tuple[tuple[BenchProgress, ...], tuple[LatencySecond, ...]]:
+        """What came since the last call: progress lines, and seconds of the log; a few milliseconds at most."""
+        self._taken_s = time.monotonic()
+        self._read_log()
+        progress, latencies = tuple(self._progress), tuple(self._latencies)
+        self._progress.clear()
+        self._latencies.clear()
+        return progress, latencies
+
+    def statistics(self) -> LogStatistics:
+        """How reading the log went."""
+        return self._log.statistics()
+
+    async def stop(self) -> None:
+        """Ends pgbench: in order if it can be had within 3 s, else by force. Returns when it is gone.
+
+        A run by transactions has no such end: it prints no report, and the last lines of its log are lost.
+        """
+        if not self.over:
+            self._stopping = True
+            # What ends a run with -T when its time is over; it then writes its log and its report.
+            self._running.signal("ALRM")
+            done, _ = await asyncio.wait((self._life,), timeout=STOP_GRACE_S)
+            if not done:
+                await self._running.stop()
+        await self.ended()
+
+    async def ended(self) -> None:
+        """Waits for the end of the run."""
+        await asyncio.shield(self._life)
+
+    async def _live(self) -> None:
+        drain = asyncio.create_task(self._drain_when_nobody_looks())
+        status: int | None = None
+        try:
+            status = await self._running.follow(self.stdout.add, self._hear)
+        finally:
+            drain.cancel()
+            if status is None:
+                # Only a cancelled event loop comes here.
+                self._running.kill()
+            self._finish(status)
+
+    def _hear(self, line: str) -> None:
+        progress = parse_progress(line, self.facts.started_ms / 1000.0)
+        if progress is None:
+            self.stderr.add(line)
+            return
+        self._progress.append(progress)
+        self._is_at_work()
+
+    def _read_log(self, *, final: bool = False) -> None:
+        if not self.over:
+            seconds = self._log.read(final=final)
+            self._latencies.extend(replace(each, second=each.second - self._ahead_s) for each in seconds)
+            if self._latencies:
+                self._is_at_work()
+
+    def _is_at_work(self) -> None:
+        if self.facts.state is RunState.STARTING:
+            self.facts = replace(self.facts, state=RunState.RUNNING)
+
+    async def _drain_when_nobody_looks(self) -> None:
+        """Keeps the log's disk bounded while no sampler comes."""
+        while True:
+            await asyncio.sleep(_UNWATCHED_READ_S)
+            if time.monotonic() - self._taken_s > _UNWATCHED_READ_S:
+                self._read_log()
+
+    def _finish(self, status: int | None) -> None:
+        try:
+            self._read_log(final=True)
+        finally:
+            self._log.close()
+            self._running.remove()
+            self.report = parse_report(self.stdout.text())
+            exit_status = status if status is None or status <= _SIGNALLED else _SIGNALLED - status
+            state = RunState.STOPPED if self._stopping else RunState.FAILED if exit_status else RunState.FINISHED
+            message = "" if state is not RunState.FAILED else _failure(self.stderr.text(), exit_status)
+            self.facts = replace(self.facts, state=state, exit_status=exit_status, message=message)
+
+
+def _failure(stderr: str, exit_status: int | None) -> str:
+    words = last_words(stderr) or f"pgbench said nothing; exit status {exit_status}"
+    hint = hint_for(words)
+    return f"{words}\nhint: {hint}" if hint else words
+
+
+def planned_argv(
+    spec: LoadSpec, profile: Profile, pgbench: Pgbench, endpoint: Endpoint, place: Place, directory: Path
+) -> list[str]:
+    """The exact command line of a run, with paths as they are in that place.
+
+    Args:
+        directory: Of the run, on this machine.
+
+    Raises:
+        LoadProblem: A spec pgbench would refuse.
+    """
+    there = place.scripts(scripts_of(spec, profile), directory)
+    choices = tuple(ScriptChoice(str(script.file), script.weight) for script in there)
+    return run_argv(replace(spec, scripts=choices), profile, pgbench, endpoint, place.directory(directory))
+
+
+async def start_run(
+    number: int, spec: LoadSpec, profile: Profile, pgbench: Pgbench, endpoint: Endpoint, place: Place, directory: Path
+) -> Run:
+    """Starts pgbench.
+
+    Args:
+        number: Of the run in this session.
+        directory: A directory of this machine that does not exist yet, for the log.
+
+    Raises:
+        LoadProblem: A spec pgbench would refuse, no directory, or pgbench cannot be started.
+    """
+    argv = planned_argv(spec, profile, pgbench, endpoint, place, directory)
+    threads, scripts = threads_for(spec), scripts_of(spec, profile)
+    started_ms = time.time_ns() // 1_000_000
+    running = await place.start(Order(tuple(argv), pgbench, endpoint, directory, scripts))
+    facts = BenchRun(
+        run=number,
+        profile=profile.name,
+        command=shell_quoted(argv),
+        pgbench_version=pgbench.version,
+        pid=running.pid,
+        started_ms=started_ms,
+        state=RunState.STARTING,
+        clients=spec.clients,
+        threads=threads,
+        duration_s=spec.duration_s,
+        rate_per_s=spec.rate_per_s,
+        protocol=spec.protocol,
+        sampling_rate=profile.sampling_rate(spec.rate_per_s),
+        transactions=spec.transactions,
+        latency_limit_ms=spec.latency_limit_ms,
+        max_tries=spec.max_tries,
+        connect_per_transaction=spec.connect_per_transaction,
+        scripts=tuple(script.file.name for script in scripts) or (profile.builtin,),
+        machine=place.name,
+        clock_ahead_ms=running.clock.ahead_ms if running.clock else None,
+        clock_uncertain_ms=running.clock.uncertain_ms if running.clock else None,
+    )
+    layout = Layout(lag=spec.rate_per_s is not None, by_script=len(scripts) > 1)
+    return Run(facts, running, TransactionLog(running.directory, LOG_NAME, threads, layout=layout))

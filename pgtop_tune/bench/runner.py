@@ -1,0 +1,160 @@
+"""pgbench in the operator's hand (`LoadControl`), and what the sampler sees of it.
+
+All calls come from one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from pgtop_tune.bench.argv import shell_quoted
+from pgtop_tune.bench.endpoint import Endpoint
+from pgtop_tune.bench.environment import with_settings
+from pgtop_tune.bench.locate import Pgbench
+from pgtop_tune.bench.places.local import LocalPlace
+from pgtop_tune.bench.places.place import Place
+from pgtop_tune.bench.preparation import Prepare
+from pgtop_tune.bench.profiles import Profile, Profiles, load_profiles
+from pgtop_tune.bench.run import Run, planned_argv, start_run
+from pgtop_tune.bench.run_directory import base_directory, sweep, unused_name
+from pgtop_tune.bench.transaction_log import LogStatistics
+from pgtop_tune.errors import LoadProblem
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.bench import BenchSample
+from pgtop_tune.model.bench_report import BenchReport
+from pgtop_tune.model.load import LoadSpec, ProfileSummary
+
+
+class PgbenchRunner:
+    """Runs one pgbench at a time against one server.
+
+    Args:
+        endpoint: The server.
+        pgbench: Binary or its directory; None finds the newest.
+        place: Where it runs; None is this machine.
+        base: Where a run's private directory is made; None: /dev/shm, else TMPDIR.
+
+    Attributes:
+        endpoint: May be changed between two runs.
+        directories: Where profiles are looked for; None is ours and the user's.
+        prepare: Completes a load before it is started; None where it comes complete.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        pgbench: Path | None = None,
+        place: Place | None = None,
+        base: Path | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        self.directories: Sequence[Path] | None = None
+        self.prepare: Prepare | None = None
+        self._asked_for = pgbench
+        self._place: Place = place or LocalPlace()
+        self._base = base or base_directory()
+        self._next_directory = unused_name(self._base)
+        self._found: Pgbench | None = None
+        self._run: Run | None = None
+        self._runs = 0
+        self._starting = asyncio.Lock()
+
+    async def profiles(self) -> tuple[ProfileSummary, ...]:
+        """Profiles that can be run, ours first."""
+        loaded = await self._profiles()
+        return tuple(profile.summary() for profile in loaded.known.values())
+
+    async def preview(self, spec: LoadSpec) -> str:
+        """The exact command line `start` would run next, shell-quoted; holds no password.
+
+        Raises:
+            LoadProblem: No pgbench, no such profile, a spec pgbench would refuse, or its data set is not there.
+        """
+        spec, profile = await self._complete(spec)
+        pgbench = await self.pgbench()
+        argv = planned_argv(spec, profile, pgbench, self.endpoint, self._place, self._next_directory)
+        settings = with_settings(self.endpoint, spec.settings).env.get("PGOPTIONS", "") if spec.settings else ""
+        return f"PGOPTIONS={shell_quoted([settings])} {shell_quoted(argv)}" if settings else shell_quoted(argv)
+
+    async def start(self, spec: LoadSpec) -> None:
+        """Starts pgbench. That it is connected, or failed to, shows in the samples.
+
+        Raises:
+            LoadProblem: As `preview`, or a run is under way, or pgbench cannot be started.
+        """
+        async with self._starting:
+            if self._run is not None and not self._run.over:
+                raise LoadProblem("a load is running already", "stop it first")
+            spec, profile = await self._complete(spec)
+            pgbench = await self.pgbench()
+            await asyncio.to_thread(sweep, self._base)
+            endpoint = with_settings(self.endpoint, spec.settings)
+            self._run = await start_run(
+                self._runs + 1, spec, profile, pgbench, endpoint, self._place, self._next_directory
+            )
+            self._runs += 1
+            self._next_directory = unused_name(self._base)
+
+    async def stop(self) -> None:
+        """Ends the run, if there is one: in order within 3 s, else by force; returns when pgbench is gone."""
+        async with self._starting:
+            if self._run is not None:
+                await self._run.stop()
+
+    async def ended(self) -> None:
+        """Waits for the run under way, if there is one, to end by itself."""
+        if self._run is not None:
+            await self._run.ended()
+
+    async def aclose(self) -> None:
+        """Leaves nothing running and nothing behind."""
+        await self.stop()
+
+    def sample(self, at_s: float) -> BenchSample | Unavailable:
+        """What pgbench said since the last call. Takes some milliseconds at most, never waits.
+
+        Args:
+            at_s: Now, on the session's clock.
+
+        Returns:
+            After the end of a run still that run, until the next begins; before the first, Unavailable(NO_LOAD).
+        """
+        if self._run is None:
+            return Unavailable(Reason.NO_LOAD)
+        progress, latencies = self._run.take()
+        return BenchSample(at_s=at_s, run=self._run.facts, progress=progress, latencies=latencies)
+
+    @property
+    def report(self) -> BenchReport | None:
+        """pgbench's final report of the last run; None while it runs, and where it printed none."""
+        return self._run.report if self._run is not None else None
+
+    @property
+    def output(self) -> tuple[str, str]:
+        """stdout and stderr of the last run (without progress lines), bounded. Foreign text."""
+        return (self._run.stdout.text(), self._run.stderr.text()) if self._run is not None else ("", "")
+
+    @property
+    def log_statistics(self) -> LogStatistics:
+        """How reading the transaction log of the last run went."""
+        return self._run.statistics() if self._run is not None else LogStatistics()
+
+    async def pgbench(self) -> Pgbench:
+        """The pgbench that is used; looked for once.
+
+        Raises:
+            LoadProblem: There is none.
+        """
+        if self._found is None:
+            self._found = await self._place.find(self._asked_for)
+        return self._found
+
+    async def _complete(self, spec: LoadSpec) -> tuple[LoadSpec, Profile]:
+        profile = (await self._profiles()).get(spec.profile)
+        return (spec if self.prepare is None else await self.prepare(spec, profile)), profile
+
+    async def _profiles(self) -> Profiles:
+        return await asyncio.to_thread(load_profiles, self.directories)

@@ -1,0 +1,83 @@
+"""Script files of pgbench: read, hashed, and looked through for commands that would start programs."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pgtop_tune.errors import LoadProblem
+from pgtop_tune.model.load import ScriptChoice
+
+LONGEST_BYTES: Final = 1_000_000
+
+_SHELL: Final = re.compile(r"\\(?:\s|\\\r?\n)*(?:set)?shell\b", re.IGNORECASE)
+"""pgbench takes meta commands in any case, also behind SQL in a line, and folds `\\` and a line break to nothing.
+Wherever the word stands, a comment included, it counts: better one refusal too many."""
+_WEIGHT: Final = re.compile(r"\d{1,10}")
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptText:
+    """What a script file holds.
+
+    Attributes:
+        text: As it is run. Foreign text.
+        sha256: Of the bytes, in hexadecimal.
+        shell_line: Line of the first `\\shell` or `\\setshell`, from 1; None when there is none.
+    """
+
+    file: Path
+    text: str
+    sha256: str
+    shell_line: int | None
+
+
+def read_script(file: Path) -> ScriptText:
+    """Reads a script file.
+
+    Raises:
+        LoadProblem: It is not there, cannot be read, or holds more than a megabyte.
+    """
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(LONGEST_BYTES + 1)
+    except OSError as problem:
+        raise LoadProblem(f"the script {file} cannot be read: {problem.strerror}", "check its name") from None
+    if len(data) > LONGEST_BYTES:
+        raise LoadProblem(f"the script {file} holds more than {LONGEST_BYTES} bytes", "is it a script of pgbench?")
+    text = data.decode("utf-8", "replace")
+    found = _SHELL.search(text)
+    line = None if found is None else text.count("\n", 0, found.start()) + 1
+    return ScriptText(file, text, hashlib.sha256(data).hexdigest(), line)
+
+
+def check_script(script: ScriptText, *, allow_shell: bool) -> None:
+    r"""Refuses a script that would run programs with the operator's rights.
+
+    Raises:
+        LoadProblem: It has \shell or \setshell, and that was not allowed.
+    """
+    if script.shell_line is not None and not allow_shell:
+        raise LoadProblem(
+            f"{script.file}, line {script.shell_line}: \\shell and \\setshell run programs on this machine",
+            "when that is meant: --allow-shell, or allow_shell = true in a profile of your own",
+        )
+
+
+def parse_choice(text: str) -> ScriptChoice:
+    """FILE or FILE@WEIGHT, as pgbench's -f has it.
+
+    Raises:
+        LoadProblem: No file, or a weight that is not a whole number.
+    """
+    file, at, weight = text.rpartition("@")
+    if not at:
+        file, weight = text, "1"
+    if not file:
+        raise LoadProblem(f"{text!r} names no script file", "write -f FILE or -f FILE@WEIGHT")
+    if not _WEIGHT.fullmatch(weight):
+        raise LoadProblem(f"{weight!r} is no weight of a script", "a weight is a whole number: -f my.sql@3")
+    return ScriptChoice(file, int(weight))

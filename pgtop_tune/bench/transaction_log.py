@@ -1,0 +1,262 @@
+"""pgbench's transaction log, read while it grows, as one histogram per second.
+
+pgbench has one file per thread and hands a file to the kernel 4096 bytes at a time, some 110 lines. So the lines of a
+second come in pieces, with few transactions many seconds late. A second is complete when every file has gone past it;
+for a file that stays behind we wait as long as its own habit lets us expect (`_WAITS` times its longest recent
+silence), not longer. A second is reported once; what comes after that is counted as late and dropped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pgtop_tune.bench.growing_file import GrowingFile
+from pgtop_tune.bench.log_lines import PLAIN, Layout, Part, parse_lines
+from pgtop_tune.metrics.percentiles import ascending, bucket_counts
+from pgtop_tune.model.bench import LatencySecond, ScriptLatencies
+
+MOST_LINES: Final = 20_000
+"""Parsed per call; beyond that whole blocks are passed over. 6 ms of CPU."""
+
+_WAITS: Final = 3.0
+_SHORTEST_WAIT_S: Final = 3.0
+_LONGEST_WAIT_S: Final = 120.0
+"""Twice what a thread with one transaction per second needs to fill its buffer."""
+_REMEMBERED: Final = 3600
+"""Seconds that are known to have been reported: an hour, far beyond any delay."""
+_SILENCE_DECAY: Final = 0.7
+_FIRST_GUESS_LINE_BYTES: Final = 36.0
+
+
+@dataclass(frozen=True, slots=True)
+class LogStatistics:
+    """How the reading went.
+
+    Attributes:
+        lines: Transactions with a latency that were read.
+        failed: Failed transactions in the log.
+        skipped: Transactions the log says were skipped.
+        late: Transactions that came after their second had been reported, and were dropped.
+        unreadable: Lines that are no transactions.
+        passed_over_bytes: Not read, to keep reading cheap.
+        punches: Whether the space of what was read is given back at once (else now and then, with small losses).
+    """
+
+    lines: int = 0
+    failed: int = 0
+    skipped: int = 0
+    late: int = 0
+    unreadable: int = 0
+    passed_over_bytes: int = 0
+    punches: bool = True
+
+
+@dataclass(slots=True)
+class _File:
+    """One thread's file, and how often it says something."""
+
+    file: GrowingFile
+    grew_at_s: float
+    newest: int = -1
+    silence_s: float | None = None
+
+    def grew(self, now_s: float, newest: int) -> None:
+        self.newest = max(self.newest, newest)
+        self.silence_s = max(now_s - self.grew_at_s, _SILENCE_DECAY * (self.silence_s or 0.0))
+        self.grew_at_s = now_s
+
+
+@dataclass(slots=True)
+class _Latencies:
+    """A histogram that grows."""
+
+    logged: int = 0
+    sum_us: int = 0
+    max_us: int = 0
+    counts: Counter[int] = field(default_factory=Counter)
+    words: Counter[str] = field(default_factory=Counter)
+    failed: int = 0
+    skipped: int = 0
+
+    def add(self, part: Part, counts: Counter[int]) -> None:
+        if part.latencies:
+            self.logged += len(part.latencies)
+            self.sum_us += sum(part.latencies)
+            self.max_us = max(self.max_us, max(part.latencies))
+            self.counts.update(counts)
+        if part.words:
+            self.words.update(part.words)
+            self.failed += part.failed
+            self.skipped += part.skipped
+
+
+@dataclass(slots=True)
+class _Second:
+    """A second that is not complete yet."""
+
+    arrived_s: float
+    all: _Latencies = field(default_factory=_Latencies)
+    scripts: dict[int, _Latencies] = field(default_factory=dict)
+    lag_sum_us: int = 0
+    lag_max_us: int = 0
+
+    def add(self, part: Part, layout: Layout) -> None:
+        counts = bucket_counts(part.latencies)
+        self.all.add(part, counts)
+        if layout.by_script:
+            self.scripts.setdefault(part.script, _Latencies()).add(part, counts)
+        if part.lags:
+            self.lag_sum_us += sum(part.lags)
+            self.lag_max_us = max(self.lag_max_us, max(part.lags))
+
+    def done(self, second: int, layout: Layout) -> LatencySecond:
+        whole = self.all
+        return LatencySecond(
+            second=second,
+            logged=whole.logged,
+            sum_us=whole.sum_us,
+            max_us=whole.max_us,
+            buckets=ascending(whole.counts),
+            failed=whole.failed,
+            serialization_failures=whole.words["serialization"],
+            deadlock_failures=whole.words["deadlock"],
+            skipped=whole.skipped,
+            lag_sum_us=self.lag_sum_us if layout.lag else None,
+            lag_max_us=self.lag_max_us if layout.lag else None,
+            scripts=tuple(
+                ScriptLatencies(
+                    script, each.logged, each.sum_us, each.max_us, ascending(each.counts), each.failed, each.skipped
+                )
+                for script, each in sorted(self.scripts.items())
+            ),
+        )
+
+
+class TransactionLog:
+    """The log of one run.
+
+    Args:
+        directory: Where the files are.
+        name: What their names begin with (--log-prefix); pgbench adds ".PID" and, from the second thread on, ".N".
+        threads: How many files there will be.
+        layout: What its lines have, and what is wanted of them.
+        clock: Seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        name: str,
+        threads: int,
+        *,
+        layout: Layout = PLAIN,
+        clock: Callable[[], float] = time.monotonic,
+        most_lines: int = MOST_LINES,
+    ) -> None:
+        self._directory = directory
+        self._prefix = f"{name}."
+        self._threads = threads
+        self._layout = layout
+        self._clock = clock
+        self._most_lines = most_lines
+        self._started_s = clock()
+        self._files: dict[str, _File] = {}
+        self._open: dict[int, _Second] = {}
+        self._reported: set[int] = set()
+        self._line_bytes = _FIRST_GUESS_LINE_BYTES
+        self._lines = self._failed = self._skipped = self._late = self._unreadable = 0
+
+    def read(self, *, final: bool = False) -> tuple[LatencySecond, ...]:
+        """Reads what was appended; bounded work, whatever was appended.
+
+        Args:
+            final: pgbench has ended: all seconds are complete.
+
+        Returns:
+            Seconds that became complete, ascending.
+        """
+        self._find_files()
+        now_s = self._clock()
+        waiting = sum(each.file.waiting_bytes() for each in self._files.values())
+        if waiting:
+            keep = self._most_lines * self._line_bytes / waiting
+            for each in self._files.values():
+                self._read_file(each, keep, now_s)
+        return self._complete_seconds(now_s, final)
+
+    def statistics(self) -> LogStatistics:
+        """How the reading went so far."""
+        files = [each.file for each in self._files.values()]
+        return LogStatistics(
+            lines=self._lines,
+            failed=self._failed,
+            skipped=self._skipped,
+            late=self._late,
+            unreadable=self._unreadable,
+            passed_over_bytes=sum(file.passed_over_bytes for file in files),
+            punches=all(file.punches for file in files),
+        )
+
+    def close(self) -> None:
+        """Lets go of the files; statistics stay."""
+        for each in self._files.values():
+            each.file.close()
+
+    def _find_files(self) -> None:
+        if len(self._files) >= self._threads:
+            return
+        for path in self._directory.glob(f"{self._prefix}*"):
+            if path.name not in self._files:
+                try:
+                    self._files[path.name] = _File(GrowingFile(path), self._started_s)
+                except FileNotFoundError:
+                    # The guard removes the directory when it is told to stop.
+                    return
+
+    def _read_file(self, each: _File, keep: float, now_s: float) -> None:
+        chunk = each.file.read(keep)
+        if not chunk:
+            return
+        parsed = parse_lines(chunk, self._layout)
+        self._line_bytes = len(chunk) / max(chunk.count(b"\n"), 1)
+        self._unreadable += parsed.unreadable
+        for part in parsed.parts:
+            self._lines += len(part.latencies)
+            self._failed += part.failed
+            self._skipped += part.skipped
+            if part.second in self._reported:
+                self._late += len(part.latencies)
+                continue
+            if part.second not in self._open:
+                self._open[part.second] = _Second(now_s)
+            self._open[part.second].add(part, self._layout)
+        if parsed.newest is not None:
+            each.grew(now_s, parsed.newest)
+
+    def _complete_seconds(self, now_s: float, final: bool) -> tuple[LatencySecond, ...]:
+        complete = [
+            second for second in sorted(self._open) if final or self._is_complete(second, self._open[second], now_s)
+        ]
+        done = tuple(self._open.pop(second).done(second, self._layout) for second in complete)
+        self._reported.update(complete)
+        if len(self._reported) > 2 * _REMEMBERED:
+            self._reported = set(sorted(self._reported)[-_REMEMBERED:])
+        return done
+
+    def _is_complete(self, second: int, data: _Second, now_s: float) -> bool:
+        waited_s = now_s - data.arrived_s
+        if len(self._files) < self._threads and waited_s <= _SHORTEST_WAIT_S:
+            return False
+        return all(each.newest > second or waited_s > self._patience_s(each) for each in self._files.values())
+
+    def _patience_s(self, each: _File) -> float:
+        """How long a second with data waits for this file: files that never said anything are like the slowest."""
+        silence_s = each.silence_s
+        if silence_s is None:
+            silence_s = max(other.silence_s or 0.0 for other in self._files.values())
+        return min(max(_WAITS * silence_s, _SHORTEST_WAIT_S), _LONGEST_WAIT_S)

@@ -1,0 +1,1 @@
+"""A throwaway server for the demo and for tests."""

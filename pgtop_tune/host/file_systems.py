@@ -1,0 +1,125 @@
+"""Space on the file systems PostgreSQL uses. Source: statvfs(3), proc_pid_mountinfo(5)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pgtop_tune.host.background import Background
+from pgtop_tune.host.mounts import NETWORK_KINDS, Mount, mount_of
+from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
+from pgtop_tune.model.filesystems import FileSystem, FileSystemSample
+
+EVERY_S: Final = 5.0
+_PATIENCE_S: Final = 2.0
+"""A statvfs that takes longer is told as no answer; it is a matter of microseconds."""
+_FIRST_WAIT_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A mount that holds something of the server's."""
+
+    mount: Mount
+    roles: tuple[str, ...]
+
+
+def places_of(directories: Mapping[str, str], mounts: Sequence[Mount]) -> tuple[Place, ...]:
+    """The mounts of the server's directories, in the order of the roles. Call it off the event loop.
+
+    A directory we may not look at is left out: whether a symbolic link leads it elsewhere cannot be known.
+
+    Args:
+        directories: Role → absolute path.
+        mounts: Of /proc/self/mountinfo.
+    """
+    roles: dict[Mount, tuple[str, ...]] = {}
+    for role, directory in directories.items():
+        mount = _mount(directory, mounts)
+        if mount is not None:
+            roles[mount] = (*roles.get(mount, ()), role)
+    return tuple(Place(mount, names) for mount, names in roles.items())
+
+
+def _mount(directory: str, mounts: Sequence[Mount]) -> Mount | None:
+    mount = mount_of(directory, mounts)
+    if mount is None or mount.kind in NETWORK_KINDS:
+        return mount
+    real = os.path.realpath(directory)
+    mount = mount_of(real, mounts)
+    if mount is None or mount.kind in NETWORK_KINDS:
+        return mount
+    try:
+        os.stat(real)
+    except OSError:
+        return None
+    return mount
+
+
+class FileSystems:
+    """Asks every few seconds how full they are, each mount in a thread of its own.
+
+    Args:
+        clock: Seconds on the session's monotonic clock.
+        statvfs: As os.statvfs.
+    """
+
+    def __init__(self, clock: Callable[[], float], statvfs: Callable[[str], os.statvfs_result] = os.statvfs) -> None:
+        self._clock = clock
+        self._statvfs = statvfs
+        self._watched: tuple[tuple[Place, Background[FileSystem | str]], ...] = ()
+        self._latest: FileSystemSample | None = None
+        self._due_s = 0.0
+
+    def watch(self, places: Sequence[Place]) -> None:
+        """Says which; waits a little for the first answers, so call it off the event loop."""
+        self._watched = tuple((place, Background(self._asking(place), EVERY_S, self._clock)) for place in places)
+        for _, background in self._watched:
+            background.latest(_FIRST_WAIT_S)
+        self._due_s = 0.0
+
+    def sample(self) -> FileSystemSample | Unavailable:
+        """The latest answers; the same object until there are newer ones."""
+        if not self._watched:
+            return Unavailable(Reason.NO_PERMISSION, "where the server keeps its files is not known")
+        now_s = self._clock()
+        asked = [(place, background.latest(), background.waiting_s) for place, background in self._watched]
+        if self._latest is None or now_s >= self._due_s:
+            self._due_s = now_s + EVERY_S
+            self._latest = FileSystemSample(
+                now_s,
+                tuple(found for _, found, late_s in asked if isinstance(found, FileSystem) and late_s < _PATIENCE_S),
+                tuple(why for asking in asked if (why := _silence(*asking))),
+            )
+        return self._latest if self._latest.file_systems or self._latest.unanswered else NOT_YET
+
+    def _asking(self, place: Place) -> Callable[[], FileSystem | str]:
+        mount = place.mount
+
+        def ask() -> FileSystem | str:
+            try:
+                found = self._statvfs(mount.point)
+            except OSError as problem:
+                return problem.strerror or str(problem)
+            return FileSystem(
+                mount=mount.point,
+                kind=mount.kind,
+                source=mount.source,
+                roles=place.roles,
+                total_bytes=found.f_blocks * found.f_frsize,
+                free_bytes=found.f_bfree * found.f_frsize,
+                available_bytes=found.f_bavail * found.f_frsize,
+                inodes=found.f_files,
+                inodes_free=found.f_favail,
+            )
+
+        return ask
+
+
+def _silence(place: Place, found: FileSystem | str | None, waiting_s: float) -> str:
+    """Why a mount has no row; "" when it has one."""
+    if waiting_s >= _PATIENCE_S:
+        return f"{place.mount.point} ({place.mount.kind}): no answer for {waiting_s:.0f} s"
+    return f"{place.mount.point}: {found}" if isinstance(found, str) else ""

@@ -1,0 +1,295 @@
+"""This machine's numbers, read from /proc and /sys by ourselves."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from pgtop_tune.host.absences import (
+    NO_DISKSTATS,
+    NO_LIMITS,
+    NO_NETWORK,
+    NO_NUMA,
+    NO_PROC,
+    NO_PSI,
+    NO_SYSFS,
+    or_why,
+)
+from pgtop_tune.host.background import Background
+from pgtop_tune.host.block_devices import ROOT, BlockDevices, Roles, block_devices, roles_of, server_directories
+from pgtop_tune.host.cgroup_files import ServerGroup, parse_membership
+from pgtop_tune.host.disk_caps import DiskCap, with_cap
+from pgtop_tune.host.disk_files import choose_disks, parse_diskstats
+from pgtop_tune.host.file_systems import FileSystems, places_of
+from pgtop_tune.host.frequencies import read_frequencies
+from pgtop_tune.host.huge_pages import HugePagePools
+from pgtop_tune.host.kernel_sections import (
+    NODES_PATH,
+    cpu_section,
+    memory_section,
+    network_section,
+    numa_section,
+    pressure_section,
+)
+from pgtop_tune.host.mounts import Mount, parse_mountinfo
+from pgtop_tune.host.numa_files import parse_id_list
+from pgtop_tune.host.proc_files import KeptFile, ProcessFiles, kept_descriptors, read_once
+from pgtop_tune.host.process_files import parse_pid_io, parse_pid_stat, parse_schedstat, parse_thread
+from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
+from pgtop_tune.model.cgroup import CgroupSample
+from pgtop_tune.model.host import (
+    DiskSample,
+    HostFacts,
+    HostSample,
+    MemorySample,
+    ProcessCounters,
+    ProcessSample,
+    ThreadCounters,
+)
+from pgtop_tune.model.numa import NumaSample
+from pgtop_tune.model.places import NOWHERE_ELSE, ServerPlaces
+
+_SLOWLY_S: Final = 5.0
+"""Apart are looks at what changes slowly or is asked in a thread of its own: NUMA nodes, frequencies."""
+_THREADS_MOST: Final = 128
+_RESTING_EVERY: Final = 16
+"""Processes that do nothing are looked at in turns, each once in so many looks."""
+_GONE: Final = (FileNotFoundError, ProcessLookupError)
+_Seen = tuple[tuple[bytes, tuple[int, int] | None, int | None], ProcessCounters]
+"""What was read of a process, and what was made of it: the same object as long as nothing changes."""
+
+
+class LocalHost:
+    """Samples the machine we run on. Every section fails on its own and says why.
+
+    Args:
+        clock: Seconds on the session's monotonic clock.
+        root: Where /proc and /sys are found.
+        caps: What the operator says of disks.
+    """
+
+    def __init__(self, clock: Callable[[], float], root: Path = ROOT, caps: Sequence[DiskCap] = ()) -> None:
+        self._clock = clock
+        self._root = root
+        self._caps = {cap.device: cap for cap in caps}
+        self._files: dict[str, KeptFile] = {}
+        most = kept_descriptors() // 3
+        self._delays = ProcessFiles(root / "proc", "schedstat", most)
+        self._file_systems = FileSystems(clock)
+        self._frequencies = Background(lambda: read_frequencies(root, clock()), _SLOWLY_S, clock)
+        self._group: ServerGroup | None = None
+        self._nodes: tuple[int, ...] | None = None
+        self._numa: NumaSample | Unavailable = NOT_YET
+        self._numa_due_s = 0.0
+        self._stats = ProcessFiles(root / "proc", "stat", most)
+        self._ios = ProcessFiles(root / "proc", "io", most)
+        self._pools = HugePagePools(root)
+        self._page_bytes = os.sysconf("SC_PAGESIZE")
+        self._facts: HostFacts | None = None
+        self._roles = Roles({})
+        self._devices = BlockDevices(frozenset(), frozenset())
+        self._device_names: tuple[str, ...] = ()
+        self._seen: dict[int, _Seen] = {}
+        self._looks = 0
+
+    def facts(self) -> HostFacts | Unavailable:
+        """What does not change while we look; read once."""
+        if self._facts is None:
+            found = or_why(self._read_facts, NO_PROC)
+            if isinstance(found, Unavailable):
+                return found
+            self._facts = found
+        return self._facts
+
+    def set_directories(self, data_directory: str | None, places: ServerPlaces = NOWHERE_ELSE) -> None:
+        """Says what the server keeps where, so that disks and file systems can be shown with their roles.
+
+        Looks at the directories, which can hang on a dead network mount: call it off the event loop.
+
+        Args:
+            data_directory: The server's; None or "" when it is unknown or elsewhere, which takes all roles away.
+            places: What it keeps elsewhere.
+        """
+        directories = server_directories(data_directory, places) if data_directory else {}
+        self._roles = roles_of(directories, self._root)
+        self._file_systems.watch(places_of(directories, self._mounts()))
+
+    def set_server(self, postmaster_pid: int) -> None:
+        """Says whose control group counts. Reads two small files."""
+        membership = self._read_if_there(f"proc/{postmaster_pid}/cgroup")
+        self._group = ServerGroup(parse_membership(membership), self._mounts())
+
+    def sample(
+        self,
+        pids: Sequence[int],
+        io_pids: Collection[int] = (),
+        thread_pids: Collection[int] = (),
+        resting: Collection[int] = (),
+    ) -> HostSample:
+        """One look at the machine.
+
+        Args:
+            pids: Processes to look at; those that are gone are left out of the sample.
+            io_pids: Those among them whose bytes read and written and run-queue delay are wanted this time.
+            thread_pids: Those whose threads are wanted one by one.
+            resting: Those that have done nothing since the last look, as far as the server knows: what was seen of
+                them then is good for some looks more.
+        """
+        return HostSample(
+            facts=self.facts(),
+            cpu=or_why(lambda: cpu_section(self._clock(), self._read), NO_PROC),
+            memory=or_why(self._memory, NO_PROC),
+            pressure=or_why(lambda: pressure_section(self._clock(), self._read), NO_PSI),
+            disks=or_why(self._disks, NO_DISKSTATS),
+            processes=or_why(lambda: self._processes(pids, io_pids, thread_pids, resting), NO_PROC),
+            network=or_why(lambda: network_section(self._clock(), self._read), NO_NETWORK),
+            file_systems=self._file_systems.sample(),
+            numa=self._numa_nodes(),
+            frequency=self._frequencies.latest() or NOT_YET,
+            cgroup=or_why(self._cgroup, NO_LIMITS),
+        )
+
+    def threads(self, pids: Iterable[int]) -> tuple[ThreadCounters, ...]:
+        """Every thread of these processes."""
+        return tuple(thread for pid in pids for thread in self._threads(pid))
+
+    def close(self) -> None:
+        """Closes every file kept open; a later sample opens them again."""
+        for file in self._files.values():
+            file.close()
+        self._stats.close()
+        self._ios.close()
+        self._delays.close()
+        self._pools.close()
+
+    def _read(self, path: str) -> bytes:
+        file = self._files.get(path)
+        if file is None:
+            file = self._files[path] = KeptFile(self._root / path)
+        return file.read()
+
+    def _read_if_there(self, path: str) -> bytes:
+        try:
+            return read_once(self._root / path)
+        except OSError:
+            return b""
+
+    def _mounts(self) -> tuple[Mount, ...]:
+        return parse_mountinfo(self._read_if_there("proc/self/mountinfo"))
+
+    def _read_facts(self) -> HostFacts:
+        def word(name: str) -> str:
+            return read_once(self._root / "proc/sys/kernel" / name).decode("utf-8", "replace").strip()
+
+        return HostFacts(
+            hostname=word("hostname"),
+            kernel=word("osrelease"),
+            source="local",
+            boot_id=word("random/boot_id"),
+            cpu_count=len(cpu_section(self._clock(), self._read).cores),
+            ticks_per_s=os.sysconf("SC_CLK_TCK"),
+            page_size_bytes=self._page_bytes,
+            memory_bytes=memory_section(self._clock(), self._read).total_bytes,
+        )
+
+    def _memory(self) -> MemorySample:
+        sample = memory_section(self._clock(), self._read)
+        pools = self._pools.read(sample.huge_pages)
+        return sample if pools == sample.huge_pages else replace(sample, huge_pages=pools)
+
+    def _numa_nodes(self) -> NumaSample | Unavailable:
+        """The same object until the next look is due."""
+        now_s = self._clock()
+        if now_s >= self._numa_due_s or self._numa is NOT_YET:
+            self._numa_due_s = now_s + _SLOWLY_S
+            if self._nodes is None:
+                self._nodes = parse_id_list(self._read_if_there(NODES_PATH))
+            nodes = self._nodes
+            self._numa = (
+                or_why(lambda: numa_section(now_s, self._read, nodes), NO_NUMA)
+                if nodes
+                else Unavailable(Reason.NOT_SUPPORTED, NO_NUMA)
+            )
+        return self._numa
+
+    def _cgroup(self) -> CgroupSample | Unavailable:
+        if self._group is None:
+            return Unavailable(Reason.NOT_YET, "the server's processes have not been found yet")
+        return self._group.sample(self._clock(), self._read)
+
+    def _disks(self) -> DiskSample | Unavailable:
+        at_s = self._clock()
+        found = parse_diskstats(self._read("proc/diskstats"))
+        names = tuple(disk.name for disk in found)
+        if names != self._device_names:
+            self._devices, self._device_names = block_devices(self._root), names
+        if names and not self._devices.whole:
+            return Unavailable(Reason.NOT_SUPPORTED, NO_SYSFS)
+        roles = self._roles
+        disks = choose_disks(found, self._devices.whole, self._devices.stacked, roles.devices)
+        if self._caps:
+            disks = tuple(with_cap(disk, self._caps) for disk in disks)
+        return DiskSample(at_s, disks, roles.unplaced)
+
+    def _processes(
+        self, pids: Sequence[int], io_pids: Collection[int], thread_pids: Collection[int], resting: Collection[int]
+    ) -> ProcessSample:
+        at_s = self._clock()
+        wanted = frozenset(io_pids)
+        refused = 0
+        seen: dict[int, _Seen] = {}
+        self._looks += 1
+        for pid in dict.fromkeys(pids):
+            before = self._seen.get(pid)
+            if before is not None and pid in resting and (pid + self._looks) % _RESTING_EVERY:
+                seen[pid] = before
+                continue
+            try:
+                stat = self._stats.read(pid)
+            except (*_GONE, PermissionError):
+                continue
+            io = delay_ms = None
+            if pid in wanted:
+                try:
+                    # First, because everybody may read it: a refusal of the other takes nothing away.
+                    delay_ms = self._delay(pid)
+                    io = parse_pid_io(self._ios.read(pid))
+                except PermissionError:
+                    refused += 1
+                except _GONE:
+                    pass  # gone since its stat was read, or a kernel without I/O accounting
+            read = (stat, io, delay_ms)
+            if before is None or before[0] != read:
+                before = (read, parse_pid_stat(stat, self._page_bytes, io, delay_ms))
+            seen[pid] = before
+        self._seen = seen
+        for files in (self._stats, self._ios, self._delays):
+            files.keep_only(pids)
+        if pids and not seen and not (self._root / "proc/self").exists():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._root / "proc"))
+        found = tuple(counters for _, counters in seen.values())
+        return ProcessSample(at_s, found, refused, self.threads(thread_pids))
+
+    def _delay(self, pid: int) -> int | None:
+        try:
+            return parse_schedstat(self._delays.read(pid))
+        except OSError:
+            return None
+
+    def _threads(self, pid: int) -> list[ThreadCounters]:
+        """Of a program that has not ended meanwhile; at most 128, none of those that have."""
+        tasks = self._root / f"proc/{pid}/task"
+        found: list[ThreadCounters] = []
+        try:
+            names = sorted(os.listdir(tasks), key=int)[:_THREADS_MOST]
+        except (OSError, ValueError):
+            return found
+        for name in names:
+            stat = self._read_if_there(f"proc/{pid}/task/{name}/stat")
+            if stat:
+                found.append(parse_thread(pid, stat, self._read_if_there(f"proc/{pid}/task/{name}/schedstat")))
+        return found

@@ -1,0 +1,138 @@
+"""Who listens on a port of this machine, and how many files it may have open: each connection is one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+
+from pgtop_tune.host.block_devices import ROOT
+from pgtop_tune.host.proc_files import read_once
+from pgtop_tune.model.absence import Reason, Unavailable
+
+_LISTENING: Final = "0A"
+"""TCP_LISTEN of include/net/tcp_states.h, as /proc/net/tcp writes it."""
+_LIMIT: Final = "Max open files"
+_SOCKET_NAME: Final = ".s.PGSQL."
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFiles:
+    """A process and its files.
+
+    Attributes:
+        name: Of the program, at most 15 characters.
+        soft, hard: How many it may have open, and how many it may allow itself; None is no limit.
+        now: How many it has open.
+    """
+
+    pid: int
+    name: str
+    soft: int | None
+    hard: int | None
+    now: int
+
+
+def parse_limit(content: str) -> tuple[int | None, int | None]:
+    """Soft and hard limit on open files of /proc/PID/limits; None is unlimited.
+
+    Raises:
+        ValueError: There is no such line, or no numbers in it.
+    """
+    for line in content.splitlines():
+        if line.startswith(_LIMIT):
+            words = line[len(_LIMIT) :].split()
+            if len(words) < 2:
+                break
+            return _number(words[0]), _number(words[1])
+    raise ValueError("no limit on open files")
+
+
+def _number(word: str) -> int | None:
+    return None if word == "unlimited" else int(word)
+
+
+def listeners(host: str, port: int, root: Path = ROOT) -> tuple[OpenFiles, ...] | Unavailable:
+    """The processes that accept connections there, usually one.
+
+    Args:
+        host: A socket directory, a name or an address.
+        port: TCP port, or the number in the name of the socket.
+        root: Where /proc is found.
+
+    Returns:
+        What was found; Unavailable(NOT_LOCAL) where the host is not surely this machine or nobody here listens,
+        Unavailable(NO_PERMISSION) where the process is not ours to look at.
+
+    Source: /proc/net/tcp, tcp6, unix; /proc/PID/fd, limits, comm.
+    """
+    if not _is_here(host):
+        return Unavailable(Reason.NOT_LOCAL, f"{host} is not this machine")
+    inodes = set(
+        _unix_inodes(root, f"{host}/{_SOCKET_NAME}{port}") if host.startswith("/") else _tcp_inodes(root, port)
+    )
+    if not inodes:
+        return Unavailable(Reason.NOT_LOCAL, f"nobody listens on port {port} here")
+    found = tuple(_looked_at(root, _holders(root, inodes)))
+    return found or Unavailable(
+        Reason.NO_PERMISSION, f"who listens on port {port} is seen by root and by that user only"
+    )
+
+
+def _is_here(host: str) -> bool:
+    if host.startswith("/") or host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _tcp_inodes(root: Path, port: int) -> Iterator[str]:
+    for name in ("tcp", "tcp6"):
+        for words in _lines(root / "proc/net" / name):
+            if len(words) > 9 and words[3] == _LISTENING and words[1].endswith(f":{port:04X}"):
+                yield words[9]
+
+
+def _unix_inodes(root: Path, path: str) -> Iterator[str]:
+    for words in _lines(root / "proc/net/unix"):
+        if len(words) > 7 and words[7] == path:
+            yield words[6]
+
+
+def _lines(path: Path) -> Iterator[list[str]]:
+    try:
+        content = read_once(path).decode(errors="replace")
+    except OSError:
+        return
+    for line in content.splitlines()[1:]:
+        yield line.split()
+
+
+def _holders(root: Path, inodes: set[str]) -> Iterator[int]:
+    """Processes with one of these sockets among their files, as far as we may look."""
+    wanted = {f"socket:[{inode}]" for inode in inodes}
+    for directory in os.scandir(root / "proc"):
+        if not directory.name.isdigit():
+            continue
+        try:
+            files = os.listdir(f"{directory.path}/fd")
+            if any(os.readlink(f"{directory.path}/fd/{name}") in wanted for name in files):
+                yield int(directory.name)
+        except OSError:
+            continue
+
+
+def _looked_at(root: Path, pids: Iterable[int]) -> Iterator[OpenFiles]:
+    for pid in pids:
+        home = root / f"proc/{pid}"
+        try:
+            soft, hard = parse_limit(read_once(home / "limits").decode(errors="replace"))
+            name = read_once(home / "comm").decode(errors="replace").strip()
+            yield OpenFiles(pid, name, soft, hard, len(os.listdir(home / "fd")))
+        except (OSError, ValueError):
+            continue

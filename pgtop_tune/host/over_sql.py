@@ -1,0 +1,311 @@
+"""The server's own /proc through pg_read_binary_file: numbers of a machine we are not on, without an agent.
+
+One statement a tick brings every file; the parsers are those of the local files.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from pgtop_tune.host.absences import NO_DISKSTATS, NO_LIMITS, NO_NETWORK, NO_NUMA, NO_PROC, NO_PSI, or_why
+from pgtop_tune.host.block_devices import BlockDevices, Roles, server_directories
+from pgtop_tune.host.cgroup_files import ServerGroup, parse_membership
+from pgtop_tune.host.disk_caps import DiskCap, with_cap
+from pgtop_tune.host.disk_files import choose_disks, parse_diskstats
+from pgtop_tune.host.huge_pages import USUAL_PAGE_BYTES, pool_paths, with_pools
+from pgtop_tune.host.kernel_sections import (
+    CPU_PATHS,
+    MEMORY_PATHS,
+    NETWORK_PATH,
+    NODES_PATH,
+    PRESSURE_PATHS,
+    cpu_section,
+    memory_section,
+    network_section,
+    node_paths,
+    numa_section,
+    pressure_section,
+    speed_path,
+)
+from pgtop_tune.host.mounts import parse_mountinfo
+from pgtop_tune.host.numa_files import parse_id_list
+from pgtop_tune.host.process_files import parse_lineage, parse_pid_io, parse_pid_stat, parse_schedstat
+from pgtop_tune.host.sql_devices import Layout, layout_of
+from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
+from pgtop_tune.model.cgroup import CgroupSample
+from pgtop_tune.model.host import (
+    DiskSample,
+    HostFacts,
+    HostSample,
+    MemorySample,
+    ProcessCounters,
+    ProcessSample,
+    ThreadCounters,
+)
+from pgtop_tune.model.network import NetworkSample
+from pgtop_tune.model.numa import NumaSample
+from pgtop_tune.model.places import ServerPlaces
+
+SOURCE: Final = "server's /proc over SQL"
+ReadFiles = Callable[[Sequence[str]], Awaitable[list[bytes | None] | Unavailable]]
+"""Contents of absolute paths on the server's machine in their order; None for what is not there."""
+
+_SLOWLY_S: Final = 5.0
+_SEARCH_EVERY_S: Final = 60.0
+_DISKSTATS: Final = "proc/diskstats"
+_FAST: Final = (*CPU_PATHS, *MEMORY_PATHS[:2], *PRESSURE_PATHS, _DISKSTATS, NETWORK_PATH)
+_KERNEL: Final = "proc/sys/kernel"
+_FACTS: Final = (f"{_KERNEL}/hostname", f"{_KERNEL}/osrelease", f"{_KERNEL}/random/boot_id")
+_OWN: Final = ("proc/self/stat", "proc/self/auxv", "proc/self/cgroup", "proc/self/mountinfo")
+_OWN_IO: Final = "proc/self/io"
+_PAGE_SIZE, _TICKS = 6, 17
+"""AT_PAGESZ and AT_CLKTCK of the auxiliary vector, getauxval(3)."""
+_USUAL: Final = {_PAGE_SIZE: 4096, _TICKS: 100}
+_NO_SPACE: Final = Unavailable(
+    Reason.NOT_LOCAL, "PostgreSQL has no function for the space on a file system: only seen on the server's own machine"
+)
+_NO_FREQUENCY: Final = Unavailable(Reason.NOT_LOCAL, "not read over SQL: it would be a file for every core")
+
+
+def grants(user: str) -> str:
+    """What opens the server's /proc to a role that is no superuser."""
+    return (
+        f"GRANT pg_read_server_files TO {user}; GRANT EXECUTE ON FUNCTION "
+        f"pg_read_binary_file(text, bigint, bigint, boolean) TO {user} shows the server's machine"
+    )
+
+
+class SqlHost:
+    """Samples the machine of a server over its own connection.
+
+    Args:
+        clock: Seconds on the session's monotonic clock.
+        read_files: See `ReadFiles`.
+        caps: What the operator says of disks.
+    """
+
+    def __init__(self, clock: Callable[[], float], read_files: ReadFiles, caps: Sequence[DiskCap] = ()) -> None:
+        self._clock = clock
+        self._read_files = read_files
+        self._caps = {cap.device: cap for cap in caps}
+        self._facts: HostFacts | None = None
+        self._refused: set[str] = set()
+        self._search_due_s = 0.0
+        self._layout = Layout(BlockDevices(frozenset(), frozenset()), Roles({}))
+        self._group: ServerGroup | None = None
+        self._nodes: tuple[int, ...] = ()
+        self._slow: dict[str, bytes] = {}
+        self._slow_sections: tuple[NumaSample | Unavailable, CgroupSample | Unavailable] = (NOT_YET, NOT_YET)
+        self._slow_due_s = 0.0
+        self._reads_io = False
+        self._interfaces: tuple[str, ...] = ()
+        self.postmaster_pid: int | None = None
+
+    async def open(self, data_directory: str, places: ServerPlaces) -> HostFacts | Unavailable:
+        """Finds out whether the files can be read and what machine it is. Again after every connect.
+
+        Returns:
+            The facts, or the server's no: NO_PERMISSION when the role may not, else its words.
+        """
+        first = await self._read_files([f"/{path}" for path in (*_FACTS, *_OWN)])
+        if isinstance(first, Unavailable):
+            return first
+        contents = {path: content for path, content in zip((*_FACTS, *_OWN), first, strict=True) if content}
+        if not {*_FACTS, "proc/self/stat"} <= contents.keys():
+            return Unavailable(Reason.NOT_SUPPORTED, "the server's machine has no /proc: host numbers need Linux")
+        self._reads_io = not isinstance(await self._read_files([f"/{_OWN_IO}"]), Unavailable)
+        basics = [*_FAST, *MEMORY_PATHS, NODES_PATH]
+        found = await self._read_many(basics)
+        if isinstance(found, Unavailable):
+            await self._find_refusals(basics, found)
+            found = await self._read_many(basics)
+        if isinstance(found, Unavailable):
+            return found
+        try:
+            return await self._take_in(contents, found, data_directory, places)
+        except (OSError, ValueError) as problem:
+            return Unavailable(Reason.FAILED, f"the server's /proc: {problem}")
+
+    async def sample(
+        self, pids: Sequence[int], io_pids: Collection[int], threads: Sequence[ThreadCounters] = ()
+    ) -> HostSample | Unavailable:
+        """One look, by one statement.
+
+        Args:
+            pids: The server's processes to look at, as it numbers them.
+            io_pids: Those among them whose I/O and run-queue delay are wanted.
+            threads: Of pgbench, which runs here: passed on.
+        """
+        if self._facts is None:
+            return NOT_YET
+        at_s = self._clock()
+        slowly = at_s >= self._slow_due_s
+        asked = dict.fromkeys(pids if self.postmaster_pid is None else (self.postmaster_pid, *pids))
+        wanted = frozenset(io_pids)
+        fixed = (*_FAST, *self._slow_paths()) if slowly else _FAST
+        moving = [path for pid in asked for path in self._process_paths(pid, pid in wanted)]
+        contents = await self._read_many([*fixed, *moving])
+        if isinstance(contents, Unavailable):
+            # A process that ended between open and read fails the whole statement; the next one does not find it.
+            contents = await self._read_many([*fixed, *moving])
+        if isinstance(contents, Unavailable):
+            await self._find_refusals(fixed, contents)
+            contents = await self._read_many([*fixed, *moving])
+        if isinstance(contents, Unavailable):
+            return contents
+        if slowly:
+            self._slow_due_s = at_s + _SLOWLY_S
+            self._slow = {path: contents[path] for path in self._slow_paths() if path in contents}
+        return self._sections(at_s, {**self._slow, **contents}, slowly, tuple(asked), tuple(threads))
+
+    def _sections(
+        self,
+        at_s: float,
+        contents: Mapping[str, bytes],
+        slowly: bool,
+        pids: Sequence[int],
+        threads: tuple[ThreadCounters, ...],
+    ) -> HostSample:
+        def read(path: str) -> bytes:
+            if path not in contents:
+                raise FileNotFoundError(path)
+            return contents[path]
+
+        if slowly:
+            group = self._group
+            self._slow_sections = (
+                or_why(lambda: numa_section(at_s, read, self._nodes), NO_NUMA),
+                or_why(lambda: group.sample(at_s, read), NO_LIMITS) if group else NOT_YET,
+            )
+        return HostSample(
+            facts=self._facts or NOT_YET,
+            cpu=or_why(lambda: cpu_section(at_s, read), NO_PROC),
+            memory=or_why(lambda: _memory(at_s, read), NO_PROC),
+            pressure=or_why(lambda: pressure_section(at_s, read), NO_PSI),
+            disks=or_why(lambda: self._disks(at_s, read), NO_DISKSTATS),
+            processes=or_why(lambda: self._processes(at_s, contents, pids, threads), NO_PROC),
+            network=or_why(lambda: self._network(at_s, read), NO_NETWORK),
+            file_systems=_NO_SPACE,
+            numa=self._slow_sections[0],
+            frequency=_NO_FREQUENCY,
+            cgroup=self._slow_sections[1],
+        )
+
+    async def _find_refusals(self, paths: Sequence[str], why: Unavailable) -> None:
+        """Asks for each file by itself, once a minute at most; those that refuse are not asked for again.
+
+        One that is there and cannot be read fails a whole statement: PSI compiled in and switched off, the speed of an
+        interface that has none. When it is none of these, it is the I/O of a process.
+        """
+        if why.reason is not Reason.FAILED or self._clock() < self._search_due_s:
+            return
+        self._search_due_s = self._clock() + _SEARCH_EVERY_S
+        asked = [path for path in paths if path not in self._refused]
+        answers = {path: await self._read_files([f"/{path}"]) for path in asked}
+        refused = {path for path, answer in answers.items() if isinstance(answer, Unavailable)}
+        if len(refused) < len(asked):
+            self._refused |= refused
+            self._reads_io = self._reads_io and bool(refused)
+
+    async def _read_many(self, paths: Sequence[str]) -> dict[str, bytes] | Unavailable:
+        """What is there of the files that do not refuse, by path."""
+        asked = [path for path in paths if path not in self._refused]
+        found = await self._read_files([f"/{path}" for path in asked])
+        if isinstance(found, Unavailable):
+            return found
+        return {path: content for path, content in zip(asked, found, strict=True) if content is not None}
+
+    async def _there(self, paths: Sequence[str]) -> dict[str, bytes]:
+        found = await self._read_many(paths)
+        return {} if isinstance(found, Unavailable) else found
+
+    async def _take_in(
+        self, own: Mapping[str, bytes], found: Mapping[str, bytes], data_directory: str, places: ServerPlaces
+    ) -> HostFacts:
+        def read(path: str) -> bytes:
+            if path not in found:
+                raise FileNotFoundError(f"/{path} is not there")
+            return found[path]
+
+        def word(path: str) -> str:
+            return own[path].decode("utf-8", "replace").strip()
+
+        mounts = parse_mountinfo(own.get("proc/self/mountinfo", b""))
+        vector = parse_auxv(own.get("proc/self/auxv", b""))
+        self._facts = HostFacts(
+            hostname=word(_FACTS[0]),
+            kernel=word(_FACTS[1]),
+            source=SOURCE,
+            boot_id=word(_FACTS[2]),
+            cpu_count=len(cpu_section(0.0, read).cores),
+            ticks_per_s=vector.get(_TICKS, _USUAL[_TICKS]),
+            page_size_bytes=vector.get(_PAGE_SIZE, _USUAL[_PAGE_SIZE]),
+            memory_bytes=memory_section(0.0, read).total_bytes,
+        )
+        self.postmaster_pid = parse_lineage(own["proc/self/stat"]).parent_pid
+        self._nodes = parse_id_list(found.get(NODES_PATH, b""))
+        self._group = ServerGroup(parse_membership(own.get("proc/self/cgroup", b"")), mounts)
+        self._slow_due_s = self._search_due_s = 0.0
+        directories = server_directories(data_directory, places) if data_directory else {}
+        self._layout = await layout_of(self._there, found.get(_DISKSTATS, b""), mounts, directories)
+        return self._facts
+
+    def _slow_paths(self) -> list[str]:
+        nodes = [path for node in self._nodes for path in node_paths(node)]
+        group = self._group.paths if self._group else ()
+        pools = [path for page_bytes in USUAL_PAGE_BYTES for path in pool_paths(page_bytes)]
+        return [*MEMORY_PATHS[2:], *pools, *nodes, *group, *map(speed_path, self._interfaces)]
+
+    def _process_paths(self, pid: int, with_io: bool) -> tuple[str, ...]:
+        names = ("stat",) if not with_io else ("stat", "schedstat", "io") if self._reads_io else ("stat", "schedstat")
+        return tuple(f"proc/{pid}/{name}" for name in names)
+
+    def _network(self, at_s: float, read: Callable[[str], bytes]) -> NetworkSample:
+        sample = network_section(at_s, read)
+        # The loopback's speed is there and refuses to be read.
+        self._interfaces = tuple(interface.name for interface in sample.interfaces if interface.name != "lo")
+        return sample
+
+    def _disks(self, at_s: float, read: Callable[[str], bytes]) -> DiskSample:
+        roles, devices = self._layout.roles, self._layout.devices
+        chosen = choose_disks(parse_diskstats(read(_DISKSTATS)), devices.whole, devices.stacked, roles.devices)
+        return DiskSample(at_s, tuple(with_cap(disk, self._caps) for disk in chosen), roles.unplaced)
+
+    def _processes(
+        self, at_s: float, contents: Mapping[str, bytes], pids: Sequence[int], threads: tuple[ThreadCounters, ...]
+    ) -> ProcessSample:
+        assert self._facts is not None
+        found: list[ProcessCounters] = []
+        for pid in pids:
+            stat = contents.get(f"proc/{pid}/stat")
+            if stat is None:
+                continue
+            io, delay = contents.get(f"proc/{pid}/io"), contents.get(f"proc/{pid}/schedstat")
+            found.append(
+                parse_pid_stat(
+                    stat,
+                    self._facts.page_size_bytes,
+                    parse_pid_io(io) if io else None,
+                    parse_schedstat(delay) if delay else None,
+                )
+            )
+        return ProcessSample(at_s, tuple(found), 0, threads)
+
+
+def _memory(at_s: float, read: Callable[[str], bytes]) -> MemorySample:
+    sample = memory_section(at_s, read)
+    return replace(sample, huge_pages=with_pools(sample.huge_pages, USUAL_PAGE_BYTES, read))
+
+
+def parse_auxv(auxv: bytes) -> dict[int, int]:
+    """Type → value of an auxiliary vector of a 64-bit little-endian process (x86-64, arm64, ppc64le, riscv64).
+
+    Another kind of machine gives numbers out of bounds, which are left out.
+    """
+    whole = auxv[: len(auxv) // 16 * 16]
+    found = dict(struct.iter_unpack("<QQ", whole))
+    bounds = {_PAGE_SIZE: (1 << 10, 1 << 20), _TICKS: (10, 10_000)}
+    return {kind: found[kind] for kind, (low, high) in bounds.items() if low <= found.get(kind, 0) <= high}

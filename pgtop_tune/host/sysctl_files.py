@@ -1,0 +1,121 @@
+"""What the files that are read at boot set: the directories of sysctl.d and /etc/sysctl.conf.
+
+Sources: sysctl.d(5), sysctl(8) "--system" of procps 4, sysctl.conf(5). Files are sorted by name, whatever their
+directory; of two with the same name the directory named first wins, and a link to /dev/null hides what comes later.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+from pgtop_tune.host.proc_files import read_once
+from pgtop_tune.model.system_setting import Assignment
+
+DIRECTORIES: Final = ("etc/sysctl.d", "run/sysctl.d", "usr/local/lib/sysctl.d", "usr/lib/sysctl.d", "lib/sysctl.d")
+"""By rank, for files of the same name."""
+LAST: Final = "etc/sysctl.conf"
+"""Read after all others by sysctl --system; systemd, where it runs, reads it only where a link in sysctl.d leads."""
+
+_SYSTEMD: Final = "run/systemd/system"
+_LARGEST_LINE: Final = 4096
+_WILD: Final = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    key: str
+    value: str | None
+    file: str
+    number: int
+
+    @property
+    def is_pattern(self) -> bool:
+        return _WILD.search(self.key) is not None
+
+
+class SysctlFiles:
+    """The files as they are now, read once.
+
+    Args:
+        root: Where /etc, /run, /usr and /lib are found.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._lines = tuple(line for path in _files(root) for line in _lines(path, "/" + str(path.relative_to(root))))
+
+    def of(self, name: str, zeroed_by: Collection[str] = ()) -> tuple[Assignment, ...]:
+        """Every line that sets a name ("vm.swappiness"), in the order read; the last one wins.
+
+        A line with the name itself beats patterns ("vm.*"), wherever they stand; a line "-name" without a value keeps
+        patterns away from it.
+
+        Args:
+            name: With dots.
+            zeroed_by: Names whose lines make the kernel set this one to 0: the other half of a pair.
+        """
+        own = self._about(name)
+        zero = [line for other in zeroed_by for line in self._about(other) if line not in own]
+        return tuple(
+            Assignment("0" if line in zero else line.value or "", line.file, line.number)
+            for line in self._lines
+            if line in own or line in zero
+        )
+
+    def _about(self, name: str) -> list[_Line]:
+        named = [line for line in self._lines if line.key == name]
+        lines = named or [line for line in self._lines if line.is_pattern and fnmatchcase(name, line.key)]
+        return [line for line in lines if line.value is not None]
+
+
+def _files(root: Path) -> Iterator[Path]:
+    """The files in the order in which they are read."""
+    by_name: dict[str, Path] = {}
+    for directory in DIRECTORIES:
+        for path in _configurations(root / directory):
+            by_name.setdefault(path.name, path)
+    last = root / LAST
+    ordered = [by_name[name] for name in sorted(by_name)]
+    if (root / _SYSTEMD).is_dir():
+        yield from ordered
+        return
+    yield from (path for path in ordered if path.resolve() != last.resolve())
+    yield last
+
+
+def _configurations(directory: Path) -> list[Path]:
+    try:
+        return [path for path in directory.iterdir() if path.name.endswith(".conf")]
+    except OSError:
+        return []
+
+
+def _lines(path: Path, shown: str) -> Iterator[_Line]:
+    """Assignments of a file; a file that cannot be read has none, as for the programs that read it at boot."""
+    try:
+        # A link to /dev/null, a pipe, a directory: nothing to read, and nothing to wait for.
+        text = read_once(path).decode("utf-8", "surrogateescape") if path.is_file() else ""
+    except OSError:
+        return
+    for number, line in enumerate(text.split("\n"), 1):
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#;" or len(line) > _LARGEST_LINE:
+            continue
+        key, equals, value = stripped.partition("=")
+        key = key.strip()
+        if equals:
+            yield _Line(dotted(key.removeprefix("-").strip()), value.strip(), shown, number)
+        elif key.startswith("-"):
+            yield _Line(dotted(key[1:].strip()), None, shown, number)
+
+
+def dotted(key: str) -> str:
+    """A name with dots: in files the first separator says which one is meant, and both may be written."""
+    slash, dot = key.find("/"), key.find(".")
+    if slash >= 0 and (dot < 0 or slash < dot):
+        return key.replace(".", "\0").replace("/", ".").replace("\0", "/")
+    return key

@@ -1,0 +1,170 @@
+"""The settings of the operating system that matter to a database server: where they are, live and after a reboot.
+
+Sources: Documentation/admin-guide/sysctl/{vm,kernel}.rst, mm/transhuge.rst, mm/hugetlbpage.rst,
+Documentation/ABI/stable/sysfs-block.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from pgtop_tune.host import cmdline
+from pgtop_tune.host.absences import or_why
+from pgtop_tune.host.block_queue import QUEUE_SETTINGS, queue
+from pgtop_tune.host.proc_files import read_once
+from pgtop_tune.host.sysctl_files import SysctlFiles
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.system_setting import AfterReboot, Assignment, SystemSetting
+
+SYSCTLS: Final = (
+    "vm.nr_hugepages",
+    "vm.swappiness",
+    "vm.dirty_background_bytes",
+    "vm.dirty_background_ratio",
+    "vm.dirty_bytes",
+    "vm.dirty_ratio",
+    "vm.dirty_expire_centisecs",
+    "vm.dirty_writeback_centisecs",
+    "vm.overcommit_memory",
+    "vm.overcommit_ratio",
+    "vm.overcommit_kbytes",
+    "vm.min_free_kbytes",
+    "vm.zone_reclaim_mode",
+    "kernel.numa_balancing",
+    "kernel.sched_autogroup_enabled",
+)
+TRANSPARENT: Final = (
+    "transparent_hugepage/enabled",
+    "transparent_hugepage/defrag",
+    "transparent_hugepage/khugepaged/defrag",
+)
+ALONG: Final[Mapping[str, tuple[str, ...]]] = {
+    "vm.dirty_background_bytes": ("vm.dirty_background_ratio",),
+    "vm.dirty_background_ratio": ("vm.dirty_background_bytes",),
+    "vm.dirty_bytes": ("vm.dirty_ratio",),
+    "vm.dirty_ratio": ("vm.dirty_bytes",),
+    "vm.overcommit_kbytes": ("vm.overcommit_ratio",),
+    "vm.overcommit_ratio": ("vm.overcommit_kbytes",),
+    "transparent_hugepage/enabled": ("vm.min_free_kbytes",),
+}
+"""Settings that the kernel changes along with one: of a pair the other becomes 0; khugepaged wants more memory free."""
+
+_MM: Final = "sys/kernel/mm"
+_POOL: Final = re.compile(r"hugepages-(\d+)kB")
+_CHOSEN: Final = re.compile(r"\[([^\]\s]+)\]")
+_DEFAULT_SIZE: Final = re.compile(r"^Hugepagesize:\s+(\d+) kB$", re.MULTILINE)
+_TUNED: Final = "etc/tuned/active_profile"
+_NOT_READ: Final[Mapping[str, str]] = {"sys/kernel": "tmpfiles.d and units", "sys/block": "udev rules"}
+
+
+def path_of(name: str) -> str:
+    """The kernel's file of a setting, without the leading slash."""
+    if name.startswith("transparent_hugepage/"):
+        return f"{_MM}/{name}"
+    if name.startswith("hugepages-"):
+        return f"{_MM}/hugepages/{name}"
+    if "/" in name:
+        device, _, setting = name.rpartition("/")
+        return f"{queue(device, Path())}/{setting}"
+    return f"proc/sys/{name.replace('.', '/')}"
+
+
+def is_sysctl(name: str) -> bool:
+    """Whether files of sysctl.d can set it."""
+    return "/" not in name
+
+
+def names(root: Path, devices: Iterable[str] = ()) -> tuple[str, ...]:
+    """The settings there are to look at: those of every kernel, pools of this one, queues of the named devices."""
+    default = default_page_bytes(root)
+    sizes = sorted(int(match[1]) * 1024 for pool in _listed(root / _MM / "hugepages") if (match := _POOL.match(pool)))
+    pools = tuple(cmdline.pool_name(size, default) for size in sizes if size != default)
+    queues = tuple(f"{device}/{setting}" for device in devices for setting in QUEUE_SETTINGS)
+    return (*SYSCTLS[:1], *pools, *SYSCTLS[1:], *TRANSPARENT, *queues)
+
+
+def settings(root: Path, devices: Iterable[str] = ()) -> tuple[SystemSetting, ...]:
+    """All of them, as they are now.
+
+    Args:
+        root: Where /proc, /sys, /etc, /run, /usr and /lib are found.
+        devices: Disks of the server's directories, as in /proc/diskstats.
+    """
+    boot = BootSettings(root)
+    return tuple(setting(name, root, boot) for name in names(root, devices))
+
+
+def setting(name: str, root: Path, boot: BootSettings) -> SystemSetting:
+    """One of them."""
+    path = root / path_of(name)
+    text = or_why(lambda: read_once(path).decode("utf-8", "replace").strip(), f"this kernel has no /{path_of(name)}")
+    chosen = _CHOSEN.search(text) if isinstance(text, str) else None
+    return SystemSetting(
+        name=name,
+        path=f"/{path_of(name)}",
+        live=chosen[1] if chosen else text,
+        choices=tuple(text.replace("[", "").replace("]", "").split()) if chosen and isinstance(text, str) else (),
+        after_reboot=boot.of(name),
+        writable=not isinstance(text, Unavailable) and os.access(path, os.W_OK, effective_ids=True),
+    )
+
+
+def live_value(path: str, root: Path) -> str:
+    """What a file of the kernel has now; of the words it offers, the one in brackets.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    text = read_once(root / path.lstrip("/")).decode("utf-8", "replace").strip()
+    chosen = _CHOSEN.search(text)
+    return chosen[1] if chosen else text
+
+
+def default_page_bytes(root: Path) -> int | None:
+    """Hugepagesize of /proc/meminfo; None in a kernel without huge pages."""
+    try:
+        found = _DEFAULT_SIZE.search(read_once(root / "proc/meminfo").decode("ascii", "replace"))
+    except OSError:
+        return None
+    return int(found[1]) * 1024 if found else None
+
+
+class BootSettings:
+    """What sets values at boot: files of sysctl.d and the kernel's command line, read once.
+
+    Args:
+        root: Where /proc, /etc, /run, /usr and /lib are found.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._files = SysctlFiles(root)
+        self._command_line = cmdline.settings_of(_text(root / "proc/cmdline"), default_page_bytes(root))
+        self._tuned = _text(root / _TUNED)
+
+    def of(self, name: str) -> AfterReboot:
+        """What a setting starts with."""
+        first = self._command_line.get(name)
+        fixed = () if first is None else (Assignment(first, cmdline.FILE, 1),)
+        others = [words for where, words in _NOT_READ.items() if path_of(name).startswith(where)]
+        if self._tuned:
+            others.append(f"tuned (profile {self._tuned})")
+        pair = [other for other in ALONG.get(name, ()) if name in ALONG.get(other, ())]
+        return AfterReboot((*fixed, *(self._files.of(name, pair) if is_sysctl(name) else ())), tuple(others))
+
+
+def _listed(directory: Path) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_once(path).decode("utf-8", "replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,1 @@
+"""Admin consoles of connection poolers: PgBouncer and PgCat."""

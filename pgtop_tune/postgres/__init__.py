@@ -1,0 +1,1 @@
+"""Talking to the server: the only package that imports asyncpg or psycopg."""

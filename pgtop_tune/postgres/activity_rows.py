@@ -1,0 +1,75 @@
+"""Rows of pg_stat_activity → Backends, sharing what has not changed since the look before.
+
+Three hundred rows a second are the bulk of our decoding and of a session's memory: an idle backend stays the
+same object from frame to frame, and equal texts are one string.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from pgtop_tune.model.postgres import Activity, Backend
+from pgtop_tune.postgres.conninfo import APPLICATION_NAME
+from pgtop_tune.postgres.own_sessions import OwnSessions
+
+QUERY_CHARACTERS: Final = 500
+
+
+_NAMES_SHARED: Final = 5_000
+"""Distinct texts kept for sharing; beyond it they are forgotten and collected anew."""
+
+
+class ActivityRows:
+    """Builds Activity after Activity; remembers the look before."""
+
+    def __init__(self, own: OwnSessions) -> None:
+        self._own = own
+        self._before: dict[int, tuple[Any, Backend]] = {}
+        self._names: dict[str, str] = {}
+        self._queries: dict[bytes, str] = {}
+
+    def activity(self, at_s: float, rows: Iterable[Any]) -> Activity:
+        """Rows of activity.14.sql: the fields of Backend up to `query` (as bytes), then now_ms and configured_ms in our
+        own row."""
+        before, now = self._before, {}
+        own_pids, pooled = self._own.pids, self._own.pooled
+        backends = []
+        own = 0
+        now_ms, configured_ms = 0, None
+        for row in rows:
+            pid = row[0]
+            if (pooled or pid in own_pids) and (row[6] or "").startswith(APPLICATION_NAME):
+                own += 1
+                now_ms, configured_ms = row[17] or now_ms, row[18] or configured_ms
+                continue
+            known = before.get(pid)
+            if known is None or known[0] != row:
+                known = (row, self._backend(row))
+            now[pid] = known
+            backends.append(known[1])
+        self._before = now
+        return Activity(at_s, now_ms, tuple(backends), own, configured_ms)
+
+    def _backend(self, row: Any) -> Backend:
+        names, queries = self._names, self._queries
+        if len(names) + len(queries) > _NAMES_SHARED:
+            names.clear()
+            queries.clear()
+        shared: list[Any] = [names.setdefault(value, value) if type(value) is str else value for value in row[1:16]]
+        raw = row[16]
+        query = queries.get(raw)
+        if query is None and raw is not None:
+            query = queries[raw] = raw.decode("utf-8", "replace")[:QUERY_CHARACTERS]
+        fields: tuple[Any, ...] = (row[0], *shared, query)
+        return Backend(*fields)
+
+    @staticmethod
+    def blocked(activity: Activity, blockers: Mapping[int, tuple[int, ...]]) -> Activity:
+        """The same look, knowing who is blocked by whom."""
+        backends = tuple(
+            replace(backend, blocked_by=blockers[backend.pid]) if backend.pid in blockers else backend
+            for backend in activity.backends
+        )
+        return replace(activity, backends=backends)

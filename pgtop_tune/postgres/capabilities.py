@@ -1,0 +1,133 @@
+"""What this role may do on this server, and what the server counts: asked once per connection.
+
+Every question that can be answered with no comes with the sentence that says what would turn it into a yes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from psycopg import sql
+
+from pgtop_tune.model.absence import Reason, Unavailable, grant
+from pgtop_tune.model.postgres import ServerFacts
+from pgtop_tune.postgres.queries import OLDEST_MAJOR
+
+_STATEMENTS_SINCE: Final = (1, 9)
+"""First pg_stat_statements with `toplevel` and pg_stat_statements_info."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """Answers of capabilities.14.sql, about the session that asked.
+
+    Attributes:
+        backend_pid: Of our session.
+        backend_start_ms: When it began, milliseconds since the epoch on the server's clock.
+        server_encoding: pg_encoding of the database: "UTF8", "SQL_ASCII".
+        read_all_settings: Member of pg_read_all_settings (superuser, pg_monitor).
+        read_all_stats: Member of pg_read_all_stats: sees what other users' sessions do.
+        read_server_files: Member of pg_read_server_files.
+        read_file_settings: May call pg_show_all_file_settings().
+        compute_query_id: off, on, auto or regress.
+        statements_track: pg_stat_statements.track; None when the library is not loaded.
+        statements_schema: Where the extension's functions are in this database; None when it was not created.
+        statements_version: Version of the extension's SQL objects.
+        statements_permitted: Whether the role may use that schema.
+        wait_sampling_schema: Where pg_wait_sampling is in this database; None when it is not, or not for this role.
+        wait_sampling_period_ms: How often its profile looks; None when not loaded or not kept per backend.
+    """
+
+    backend_pid: int
+    backend_start_ms: int
+    server_encoding: str
+    read_all_settings: bool
+    read_all_stats: bool
+    read_server_files: bool
+    read_file_settings: bool
+    track_activities: bool
+    track_counts: bool
+    track_io_timing: bool
+    track_wal_io_timing: bool
+    compute_query_id: str
+    statements_track: str | None
+    statements_schema: str | None
+    statements_version: str | None
+    statements_permitted: bool | None
+    wait_sampling_schema: str | None = None
+    wait_sampling_period_ms: int | None = None
+
+    @property
+    def own_statements_counted(self) -> bool:
+        """Whether pg_stat_statements counts what we send."""
+        return self.statements_track in {"top", "all"}
+
+    def statements(self, facts: ServerFacts) -> Unavailable | None:
+        """Why pg_stat_statements cannot be read; None when it can."""
+        if self.statements_track is None:
+            return Unavailable(
+                Reason.NO_EXTENSION,
+                "pg_stat_statements is not loaded: add it to shared_preload_libraries and restart the server",
+            )
+        if self.statements_schema is None or self.statements_version is None:
+            return Unavailable(
+                Reason.NO_EXTENSION,
+                "pg_stat_statements is loaded but not created in this database: "
+                f"CREATE EXTENSION pg_stat_statements in {facts.database}",
+            )
+        if not self.statements_permitted:
+            schema = sql.Identifier(self.statements_schema).as_string(None)
+            return Unavailable(
+                Reason.NO_PERMISSION,
+                f"{grant(f'USAGE ON SCHEMA {schema}', facts.user)} opens pg_stat_statements",
+            )
+        if tuple(int(part) for part in self.statements_version.split(".")[:2]) < _STATEMENTS_SINCE:
+            return Unavailable(
+                Reason.NOT_SUPPORTED,
+                f"pg_stat_statements {self.statements_version} is older than 1.9: "
+                "ALTER EXTENSION pg_stat_statements UPDATE",
+            )
+        if self.compute_query_id == "off":
+            return Unavailable(
+                Reason.SWITCHED_OFF,
+                "compute_query_id is off, so pg_stat_statements counts nothing: set it to auto",
+            )
+        if self.statements_track == "none":
+            return Unavailable(Reason.SWITCHED_OFF, "pg_stat_statements.track is none")
+        return None
+
+    def exact_waits(self) -> Unavailable | None:
+        """Why there is no profile of every wait; None when there is."""
+        if self.wait_sampling_schema is None or not self.wait_sampling_period_ms:
+            return Unavailable(
+                Reason.NO_EXTENSION,
+                "pg_wait_sampling is not there: shared_preload_libraries, a restart, and CREATE EXTENSION bring it",
+            )
+        return None
+
+    def activity(self) -> Unavailable | None:
+        """Why sessions cannot be watched at all; None when they can."""
+        if not self.track_activities:
+            return Unavailable(Reason.SWITCHED_OFF, "track_activities is off: the server keeps no session states")
+        return None
+
+    def counters(self) -> Unavailable | None:
+        """Why pg_stat_database stands still; None when it counts."""
+        if not self.track_counts:
+            return Unavailable(Reason.SWITCHED_OFF, "track_counts is off: the server does not count")
+        return None
+
+    def limits(self, facts: ServerFacts) -> tuple[str, ...]:
+        """What this role does not see although numbers come, one sentence each; empty for a full view."""
+        sentences = (
+            (self.read_all_stats, f"other users' sessions are hidden: {grant('pg_monitor', facts.user)} shows them"),
+            (self.read_all_settings, f"some parameters are hidden: {grant('pg_monitor', facts.user)} shows them"),
+        )
+        return tuple(sentence for permitted, sentence in sentences if not permitted)
+
+
+def too_old(version_num: int) -> str:
+    """A sentence when the server is older than we can read; "" otherwise."""
+    major = version_num // 10_000
+    return f"PostgreSQL {major} is older than {OLDEST_MAJOR}" if major < OLDEST_MAJOR else ""

@@ -1,0 +1,192 @@
+"""One read-only asyncpg connection that costs the server little and cannot hang us."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import asyncpg
+
+from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.model.statements import OWN_MARK
+from pgtop_tune.postgres.conninfo import ConnInfo, Endpoint
+from pgtop_tune.postgres.failures import connection_problem
+from pgtop_tune.postgres.own_sessions import OwnSessions
+
+ANSWER_TIMEOUT_S: Final = 4.0
+"""Longer than the server's own statement_timeout: whoever misses this one is hung or cut off."""
+
+SESSION_SETTINGS: Final[Mapping[str, str]] = {
+    "default_transaction_read_only": "on",
+    "statement_timeout": "1s",
+    "lock_timeout": "50ms",
+    "idle_in_transaction_session_timeout": "10s",
+    "idle_session_timeout": "0",
+    "jit": "off",
+}
+"""Made with SET after connecting, not at the start: so RESET shows what the server would have given us."""
+
+_LOST: Final[tuple[type[BaseException], ...]] = (
+    OSError,
+    TimeoutError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.IdleSessionTimeoutError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+)
+_STALE: Final[tuple[type[BaseException], ...]] = (
+    asyncpg.InvalidCachedStatementError,
+    asyncpg.OutdatedSchemaCacheError,
+    asyncpg.InvalidSQLStatementNameError,
+)
+
+Rows = Sequence[Any]
+
+
+class ReadConnection:
+    """Prepared statements over one connection, one at a time.
+
+    Attributes:
+        endpoint: Where the connection was made.
+        backend_pid: Of the session, as the server said when we connected; behind a pooler nobody's.
+        pooled: Behind a pooler: every statement may be served by another backend.
+    """
+
+    pooled = False
+
+    def __init__(self, raw: Any, endpoint: Endpoint, conninfo: ConnInfo, own: OwnSessions) -> None:
+        self._raw = raw
+        self._conninfo = conninfo
+        self._own = own
+        self._prepared: dict[str, Any] = {}
+        self._names = 0
+        self._busy = asyncio.Lock()
+        self.endpoint = endpoint
+        self.backend_pid: int = raw.get_server_pid()
+        own.pooled = self.pooled
+        if not self.pooled:
+            own.pids.add(self.backend_pid)
+
+    async def settle(self) -> None:
+        """Makes the session one that cannot write and does not wait. Raises as `execute` does."""
+        await self.execute("; ".join(f"SET {name} = '{value}'" for name, value in SESSION_SETTINGS.items()))
+
+    async def read_bytes_as_they_are(self) -> None:
+        """Decodes text leniently from now on: what is not UTF-8 becomes U+FFFD instead of an error.
+
+        A SQL_ASCII database holds bytes of any encoding; with client_encoding SQL_ASCII the server neither converts
+        nor checks them.
+        """
+        await self.execute("SET client_encoding = 'SQL_ASCII'")
+        for type_name in ("text", "name"):
+            await self._raw.set_type_codec(
+                type_name, schema="pg_catalog", encoder=str.encode, decoder=_lenient, format="binary"
+            )
+        self._prepared.clear()
+
+    async def fetch(self, text: str, *arguments: object) -> Rows:
+        """Rows of a prepared statement.
+
+        Raises:
+            ConnectionProblem: The connection is gone (and closed).
+            asyncpg.PostgresError: The server refused the statement; the connection is fine.
+        """
+        async with self._busy:
+            try:
+                return await self._fetch(text, arguments)
+            except _STALE:
+                self._prepared.pop(text, None)
+                await self._raw.reload_schema_state()
+                return await self._fetch(text, arguments)
+            except UnicodeDecodeError:
+                pass
+            except _LOST as error:
+                raise self._lost(error) from None
+        await self.read_bytes_as_they_are()
+        return await self.fetch(text, *arguments)
+
+    async def execute(self, text: str) -> None:
+        """Runs statements without parameters, as one simple query. Raises as `fetch` does."""
+        async with self._busy:
+            try:
+                await self._timed(self._raw.execute(text), calls=text.count(";") + 1)
+            except _LOST as error:
+                raise self._lost(error) from None
+
+    async def fetch_without_own_settings(self, text: str) -> Rows:
+        """Rows as a session sees them that has none of `SESSION_SETTINGS`. Raises as `fetch` does."""
+        async with self._busy:
+            try:
+                return await self._timed(self._inside_reset(text), calls=len(SESSION_SETTINGS) + 3)  # type: ignore[no-any-return]
+            except _LOST as error:
+                raise self._lost(error) from None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection is known to be gone."""
+        return bool(self._raw.is_closed())
+
+    def terminate(self) -> None:
+        """Drops the connection at once."""
+        self._own.pids.discard(self.backend_pid)
+        self._raw.terminate()
+
+    async def aclose(self) -> None:
+        """Says goodbye to the server, or drops the connection when it does not answer."""
+        self._own.pids.discard(self.backend_pid)
+        try:
+            await self._raw.close(timeout=1.0)
+        except (*_LOST, asyncpg.PostgresError):
+            self._raw.terminate()
+
+    async def _fetch(self, text: str, arguments: Sequence[object]) -> Rows:
+        statement = self._prepared.get(text)
+        if statement is None:
+            # Named: an unnamed statement would be parsed and planned anew by the server at every look.
+            self._names += 1
+            prepared = self._raw.prepare(marked(text), name=f"pgtop_{self._names}")
+            statement = await self._timed(prepared, calls=0, transactions=0)
+            self._prepared[text] = statement
+        return await self._timed(statement.fetch(*arguments))  # type: ignore[no-any-return]
+
+    async def _inside_reset(self, text: str) -> Rows:
+        transaction = self._raw.transaction(readonly=True)
+        await transaction.start()
+        try:
+            await self._raw.execute("; ".join(f"RESET {name}" for name in SESSION_SETTINGS))
+            return await self._raw.fetch(marked(text))  # type: ignore[no-any-return]
+        finally:
+            await transaction.rollback()
+
+    async def _timed(self, answer: Any, *, calls: int = 1, transactions: int = 1) -> Any:
+        started = time.perf_counter()
+        try:
+            return await answer
+        finally:
+            self._own.statement_ms += (time.perf_counter() - started) * 1000
+            self._own.statements += 1
+            self._own.transactions += transactions
+            self._own.calls += calls
+
+    def _lost(self, error: BaseException) -> ConnectionProblem:
+        self.terminate()
+        return connection_problem(error, self._conninfo)
+
+
+def marked(text: str) -> str:
+    """A statement that pg_stat_statements will show to be ours.
+
+    The mark stands behind the first word: what stands before it pg_stat_statements drops, what stands last may be cut.
+    """
+    verb, rest = text.split(maxsplit=1)
+    return f"{verb} {OWN_MARK} {rest}"
+
+
+def _lenient(value: bytes) -> str:
+    return value.decode("utf-8", "replace")

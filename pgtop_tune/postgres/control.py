@@ -1,0 +1,335 @@
+"""The door to the server's parameters (session.ports.ParameterControl)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, TypeVar
+
+from pgtop_tune.errors import ConnectionProblem, JournalProblem, PgtopError, ServerProblem, UnsafeChange
+from pgtop_tune.journal import Journal, JournalText, path_for, read
+from pgtop_tune.model.change import SYSTEM, ChangeState, ParameterChange, Scope, ScopeKind, Terms, Wanted
+from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.model.proof import Proof
+from pgtop_tune.postgres import change_set
+from pgtop_tune.postgres.changes import Seen, now_ms, who
+from pgtop_tune.postgres.conninfo import ConnInfo
+from pgtop_tune.postgres.failures import PlainWords
+from pgtop_tune.postgres.operator_session import OperatorSession
+from pgtop_tune.postgres.own_sessions import OwnSessions
+from pgtop_tune.postgres.proof import prove
+from pgtop_tune.postgres.revert_guard import guard_set
+from pgtop_tune.postgres.reverting import Choice, everything, last, of_set, overdue
+from pgtop_tune.postgres.scopes import statement
+from pgtop_tune.watchman import Watchman
+
+_ANSWER_DEADLINE_S: Final = 15.0
+_AGAIN_S: Final = 2.0
+_RELOAD: Final = "SELECT pg_reload_conf()"
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What tuning knows about parameters and this door holds to.
+
+    Attributes:
+        loss: What a value can lose, "" for nothing: of name, value, and the server's own default.
+        in_order: The changes of a set in the order they are made, given the parameters as they are.
+        allow_unsafe: Whether values that can lose data may be unlocked at all.
+    """
+
+    loss: Callable[[str, str | None, str | None], str] = lambda name, value, default: ""
+    in_order: Callable[[Sequence[Wanted], Mapping[str, Parameter]], tuple[Wanted, ...]] = lambda wanted, now: tuple(
+        wanted
+    )
+    allow_unsafe: bool = False
+
+
+class PostgresControl:
+    """Changes with a journal; fits ParameterControl. Connects when first used, and again after a loss."""
+
+    def __init__(
+        self,
+        conninfo: ConnInfo,
+        *,
+        own: OwnSessions | None = None,
+        directory: Path | None = None,
+        rules: Rules = Rules(),
+    ) -> None:
+        """Args:
+        conninfo: The server.
+        own: Where the cost of these statements is counted, shared with the reader.
+        directory: Of the journals; paths.journal_dir() by default.
+        rules: The fence and the order of changes.
+        """
+        self.conninfo = conninfo
+        self._own = own if own is not None else OwnSessions()
+        self._directory = directory
+        self._rules = rules
+        self._session: OperatorSession | None = None
+        self._seen: dict[str, Seen] = {}
+        self._undone: list[tuple[Wanted, ...]] = []
+        self._deadlines: dict[str, asyncio.Task[None]] = {}
+        self._watchmen: dict[str, Watchman] = {}
+        self._one_at_a_time = asyncio.Lock()
+
+    async def list(self, names: tuple[str, ...]) -> tuple[Parameter, ...]:
+        """The named rows of pg_settings that this server has, in the order asked for.
+
+        A later change holds against these values: it is refused when one is different by then.
+        """
+        found = await self._call(lambda session: session.parameters(names))
+        at_ms = now_ms()
+        self._seen.update({parameter.name: Seen(parameter.shown, at_ms) for parameter in found})
+        return found
+
+    def statement(self, name: str, value: str | None, scope: Scope = SYSTEM) -> str:
+        """The exact SQL `apply` would run, for the screen."""
+        reload = f" {_RELOAD};" if scope.kind is ScopeKind.SYSTEM else ""
+        return f"{statement(name, value, scope).as_string(None)};{reload}"
+
+    async def apply(self, name: str, value: str | None) -> ParameterChange:
+        """A set of one; `message` says plainly when the value is written but not what sessions have."""
+        return (await self.apply_set((Wanted(name, value),), Terms()))[0]
+
+    async def apply_set(self, wanted: Sequence[Wanted], terms: Terms) -> tuple[ParameterChange, ...]:
+        """See `change_set.make`; in the right order, and on trial where the terms say so.
+
+        What is on trial is taken back when its time is over, when we end without keeping it, and by a process of its
+        own when we are killed. So is what can lose data.
+
+        Raises:
+            UnsafeChange: A value can lose data and was not unlocked; nothing was changed.
+        """
+        made = await self._make(wanted, terms)
+        self._undone.clear()
+        return made
+
+    async def keep(self, set_id: str) -> tuple[ParameterChange, ...]:
+        """A set on trial stays; empty when it is not in force (any more)."""
+
+        def kept(session: OperatorSession) -> tuple[ParameterChange, ...]:
+            with Journal(session.server, self._directory) as journal:
+                chosen = of_set(set_id)(journal.text().in_force)
+                staying = tuple(replace(change, kept=True, until_ms=None) for change in chosen)
+                for change in staying:
+                    journal.write(change)
+                return staying
+
+        staying = await self._call(kept)
+        if not any(change.loss for change in staying):
+            self._forget(set_id)
+        return staying
+
+    async def revert_set(self, set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
+        """Takes a set back; empty when it is not in force (any more)."""
+        return await self._take_back(of_set(set_id), why)
+
+    async def revert_overdue(self) -> tuple[ParameterChange, ...]:
+        """Takes back what nobody kept in time, also of processes that are gone."""
+        return await self._take_back(overdue(now_ms()), "nobody kept it in time")
+
+    async def undo(self) -> ParameterChange | None:
+        """Reverts the last change that is still in force, with its set; None when there is none."""
+        undone = await self._take_back(last)
+        self._remember(undone)
+        return undone[0] if undone else None
+
+    async def undo_all(self) -> tuple[ParameterChange, ...]:
+        """Reverts all changes still in force, last first."""
+        undone = await self._take_back(everything)
+        self._remember(undone)
+        return undone
+
+    async def redo(self) -> tuple[ParameterChange, ...]:
+        """Makes again what `undo` or `undo_all` took back last; empty when there is nothing."""
+        if not self._undone:
+            return ()
+        made = await self._make(self._undone[-1], Terms())
+        self._undone.pop()
+        return made
+
+    async def prove(self, changes: Sequence[ParameterChange], conninfo: ConnInfo | None = None) -> tuple[Proof, ...]:
+        """What running and new sessions have after changes, and what wins over them.
+
+        Args:
+            changes: In force.
+            conninfo: Role and database of the sessions it is about; ours by default.
+        """
+        where = self.conninfo if conninfo is None else conninfo
+        return await self._call(lambda session: prove(session, where, changes, self._own))
+
+    async def in_force(self) -> tuple[ParameterChange, ...]:
+        """Changes that the journal holds as made and not reverted, oldest first."""
+        return await self._call(lambda session: self._read(session).in_force)
+
+    async def aclose(self) -> None:
+        """Takes back what is on trial or can lose data, and closes the connection; other changes stay in force."""
+        for set_id in tuple(self._watchmen):
+            try:
+                await self.revert_set(set_id, "the program ended before it was kept")
+            except PgtopError:
+                # Its watchman tries on when we are gone.
+                continue
+        async with self._one_at_a_time:
+            self._let_go()
+
+    async def _make(self, wanted: Sequence[Wanted], terms: Terms) -> tuple[ParameterChange, ...]:
+        made = await self._call(lambda session: self._made(session, wanted, terms))
+        self._look_again(made)
+        set_id = made[0].set_id or made[0].id
+        if set_id in self._watchmen and terms.keep_within_s is not None:
+            self._deadlines[set_id] = asyncio.create_task(self._expire(set_id, terms.keep_within_s))
+        return made
+
+    def _made(self, session: OperatorSession, wanted: Sequence[Wanted], terms: Terms) -> tuple[ParameterChange, ...]:
+        current = {parameter.name.lower(): parameter for parameter in session.parameters([w.name for w in wanted])}
+        losses = self._fenced(wanted, terms, current)
+        ordered = self._rules.in_order(wanted, current)
+        with Journal(session.server, self._directory) as journal:
+            watchmen = self._watchmen
+
+            def watched(changes: Sequence[ParameterChange]) -> None:
+                set_id, until_ms = changes[0].set_id or changes[0].id, changes[0].until_ms
+                if until_ms is not None or losses:
+                    watchmen[set_id] = guard_set(self.conninfo, set_id, until_ms, self._directory)
+
+            known = set(watchmen)
+            try:
+                return change_set.make(
+                    session, journal, ordered, terms, losses=losses, seen=self._seen, watched=watched
+                )
+            except (ServerProblem, JournalProblem):
+                # Nothing is changed. After a lost connection that is not known, and it stays.
+                for set_id in set(watchmen) - known:
+                    self._forget(set_id)
+                raise
+
+    def _fenced(self, wanted: Sequence[Wanted], terms: Terms, current: Mapping[str, Parameter]) -> dict[str, str]:
+        """What each value can lose, by name.
+
+        Raises:
+            UnsafeChange: Not unlocked.
+        """
+        losses: dict[str, str] = {}
+        for each in wanted:
+            known = current.get(each.name.lower())
+            loss = self._rules.loss(each.name, each.value, known.boot_val if known is not None else None)
+            if not loss:
+                continue
+            if not self._rules.allow_unsafe:
+                raise UnsafeChange(
+                    f"{each.name} = {each.value} can lose {loss}",
+                    "--allow-unsafe lets it be unlocked; nothing was changed",
+                )
+            if each.name not in terms.confirmed:
+                raise UnsafeChange(
+                    f"{each.name} = {each.value} can lose {loss}", f"type {each.name} to unlock it; nothing was changed"
+                )
+            losses[known.name if known is not None else each.name] = loss
+        return losses
+
+    async def _take_back(self, choice: Choice, why: str = "") -> tuple[ParameterChange, ...]:
+        def back(session: OperatorSession) -> tuple[ParameterChange, ...]:
+            if not choice(self._read(session).in_force):
+                return ()
+            with Journal(session.server, self._directory) as journal:
+                return change_set.take_back(session, journal, choice(journal.text().in_force), why)
+
+        undone = await self._call(back)
+        self._look_again(undone)
+        for set_id in {change.set_id or change.id for change in undone}:
+            self._forget(set_id)
+        return undone
+
+    async def _expire(self, set_id: str, within_s: float) -> None:
+        """Time is over: taken back, also when the server is away for a while."""
+        await asyncio.sleep(within_s)
+        while set_id in self._watchmen:
+            try:
+                await self.revert_set(set_id, "nobody kept it in time")
+                return
+            except PgtopError:
+                await asyncio.sleep(_AGAIN_S)
+
+    def _forget(self, set_id: str) -> None:
+        """A set is no longer on trial."""
+        deadline = self._deadlines.pop(set_id, None)
+        if deadline is not None and deadline is not asyncio.current_task():
+            deadline.cancel()
+        watchman = self._watchmen.pop(set_id, None)
+        if watchman is not None:
+            watchman.dismiss()
+
+    def _look_again(self, changes: Sequence[ParameterChange]) -> None:
+        """What our operator is shown now is what our own change brought."""
+        at_ms = now_ms()
+        for change in changes:
+            if change.scope.kind is ScopeKind.SYSTEM and change.name in self._seen:
+                self._seen[change.name] = Seen(change.shown_after, at_ms)
+
+    def _remember(self, undone: Sequence[ParameterChange]) -> None:
+        if undone:
+            self._undone.append(tuple(Wanted(each.name, each.value, each.scope) for each in reversed(undone)))
+
+    def _read(self, session: OperatorSession) -> JournalText:
+        return read(path_for(session.server.key, self._directory))
+
+    async def _call(self, act: Callable[[OperatorSession], _T]) -> _T:
+        """Runs a blocking act in a thread, one at a time, within a deadline."""
+        async with self._one_at_a_time:
+            given_up = threading.Event()
+            work = asyncio.create_task(asyncio.to_thread(self._run, act, given_up))
+            done, _ = await asyncio.wait({work}, timeout=_ANSWER_DEADLINE_S)
+            if not done:
+                given_up.set()
+                if self._session is not None:
+                    self._session.abort()
+                await asyncio.wait({work}, timeout=1.0)
+            if not work.done():
+                raise ConnectionProblem(f"{self.conninfo.describe()}: no answer within {_ANSWER_DEADLINE_S:.0f} s")
+            return work.result()
+
+    def _run(self, act: Callable[[OperatorSession], _T], given_up: threading.Event) -> _T:
+        if self._session is not None and not self._session.answers():
+            self._let_go()
+        with PlainWords(self.conninfo):
+            if self._session is None:
+                self._session = OperatorSession(self.conninfo, self._own)
+                self._try_to_settle(self._session)
+            if given_up.is_set():
+                # Whoever asked was told that it did not happen.
+                raise ConnectionProblem(f"{self.conninfo.describe()}: no answer within {_ANSWER_DEADLINE_S:.0f} s")
+            return act(self._session)
+
+    def _try_to_settle(self, session: OperatorSession) -> None:
+        """Where that ends the session, what was begun stays unknown, and can be taken back."""
+        try:
+            with PlainWords(self.conninfo):
+                self._settle(session)
+        except PgtopError:
+            if not session.answers():
+                self._let_go()
+                self._session = OperatorSession(self.conninfo, self._own)
+
+    def _settle(self, session: OperatorSession) -> None:
+        """What we had begun when the connection was lost is found out."""
+        if not self._begun(self._read(session)):
+            return
+        with Journal(session.server, self._directory) as journal:
+            for set_id in dict.fromkeys(each.set_id or each.id for each in self._begun(journal.text())):
+                change_set.settle(session, journal, of_set(set_id)(journal.text().in_force))
+
+    def _begun(self, text: JournalText) -> tuple[ParameterChange, ...]:
+        ours = who()
+        return tuple(each for each in text.in_force if each.state is ChangeState.INTENDED and each.by == ours)
+
+    def _let_go(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None

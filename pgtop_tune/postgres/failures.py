@@ -1,0 +1,143 @@
+"""From a driver's exception to the sentence a user can act on."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Mapping
+from typing import Final
+
+import psycopg
+
+from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded, ServerProblem
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.postgres.conninfo import ConnInfo
+
+_PASSWORD_FAILED: Final = "28P01"
+
+_FINAL: Final = frozenset({"3D000", "42501", "42704"})
+"""Besides class 28: answers that trying again does not change."""
+
+_CONNECT_HINTS: Final[Mapping[str, str]] = {
+    _PASSWORD_FAILED: "check the user and the password (PGPASSWORD, .pgpass, or type it)",
+    "28000": "pg_hba.conf of the server decides who may connect from where, and the role must be allowed to log in",
+    "3D000": "name a database with -d; `psql -l` lists them",
+    "53300": "the server has no free connection; raise max_connections or close some",
+    "57P03": "it is starting, stopping or recovering; trying again",
+    "57P01": "it was shut down by an administrator; trying again",
+    "42501": "the role may not connect to this database",
+    "42704": "a setting in PGOPTIONS or options= does not exist on this server",
+    "08P01": "a pooler takes no PGOPTIONS or options=, unless its ignore_startup_parameters has `options`",
+}
+"""sqlstate → what to do, PostgreSQL appendix A."""
+
+_REASONS: Final[Mapping[str, Reason]] = {
+    "42501": Reason.NO_PERMISSION,
+    "42883": Reason.NOT_SUPPORTED,
+    "42P01": Reason.NOT_SUPPORTED,
+    "42703": Reason.NOT_SUPPORTED,
+    "57014": Reason.TOO_SLOW,
+    "55P03": Reason.TOO_SLOW,
+    "57P03": Reason.NO_ANSWER,
+}
+"""sqlstate → why a section is missing."""
+
+_ENDED: Final = frozenset({"25P03", "25P04", "57P05"})
+"""The server has ended the session: a time limit for idling in a transaction, for a transaction, for idling."""
+
+_TOO_SLOW: Final = "took longer than we let it"
+
+
+def sqlstate_of(error: BaseException) -> str:
+    """The server's five characters (asyncpg and psycopg both call them `sqlstate`); "" when there are none."""
+    return getattr(error, "sqlstate", None) or ""
+
+
+def server_words(error: BaseException) -> str:
+    """The server's message in one line, with its detail and hint. Foreign text."""
+    diagnosis = getattr(error, "diag", None)
+    if diagnosis is not None and diagnosis.message_primary:
+        parts = (diagnosis.message_primary, diagnosis.message_detail, diagnosis.message_hint)
+    else:
+        parts = (str(error).split("\n", 1)[0], getattr(error, "detail", None), getattr(error, "hint", None))
+    return "; ".join(part for part in parts if isinstance(part, str) and part)
+
+
+def connection_problem(error: BaseException, conninfo: ConnInfo) -> ConnectionProblem:
+    """Why there is no connection, in one sentence that names where we tried, and what to do about it."""
+    where = conninfo.describe()
+    state = sqlstate_of(error)
+    if state:
+        kind = NotLetIn if state.startswith("28") or state in _FINAL else ConnectionProblem
+        if state == _PASSWORD_FAILED and conninfo.password is None:
+            kind = PasswordNeeded
+        words = server_words(error)
+        return kind(f"{where}: {words}", _CONNECT_HINTS.get(state, ""))
+    for class_, words, hint in _NETWORK:
+        if isinstance(error, class_):
+            return ConnectionProblem(f"{where}: {words}", hint)
+    return ConnectionProblem(f"{where}: {server_words(error) or type(error).__name__}")
+
+
+def libpq_problem(error: psycopg.OperationalError, conninfo: ConnInfo) -> ConnectionProblem:
+    """Why libpq has no connection: as `connection_problem`, in libpq's words.
+
+    libpq tells no sqlstate of a connection that failed; the server's own words do, where they are English.
+    """
+    words = " ".join(str(error).removeprefix("connection failed: ").removeprefix("connection is bad: ").split())
+    message = f"{conninfo.describe()}: {words}"
+    if error.pgconn is not None and error.pgconn.needs_password:
+        return PasswordNeeded(message, _CONNECT_HINTS[_PASSWORD_FAILED])
+    state = next((state for pattern, state in _REFUSALS if pattern.search(words)), "")
+    kind = NotLetIn if state.startswith("28") or state in _FINAL else ConnectionProblem
+    return kind(message, _CONNECT_HINTS.get(state, ""))
+
+
+_REFUSALS: Final = (
+    (re.compile(r"FATAL: .*(password|\w+) authentication failed for user"), _PASSWORD_FAILED),
+    (re.compile(r"FATAL: .*role \".*\" (does not exist|is not permitted to log in)"), "28000"),
+    (re.compile(r"FATAL: .*pg_hba\.conf"), "28000"),
+    (re.compile(r"FATAL: .*database \".*\" does not exist"), "3D000"),
+    (re.compile(r"FATAL: .*permission denied for database"), "42501"),
+    (re.compile(r"FATAL: .*unrecognized configuration parameter"), "42704"),
+    (re.compile(r"FATAL: .*unsupported startup parameter"), "08P01"),
+    (re.compile(r"FATAL: .*(too many (clients|connections)|remaining connection slots)"), "53300"),
+    (re.compile(r"FATAL: .*the database system is "), "57P03"),
+)
+"""What the server's sources say when they let nobody in, and the sqlstate that goes with it."""
+
+_NETWORK: Final[tuple[tuple[type[BaseException], str, str], ...]] = (
+    (socket.gaierror, "the host name is not known", "check -h / PGHOST and the name service"),
+    (UnicodeError, "this cannot be a host name", "check -h / PGHOST"),
+    (FileNotFoundError, "no server has a socket there", "is it running? `-h` names another socket directory or host"),
+    (ConnectionRefusedError, "nothing listens there", "is the server running, and is the port right?"),
+    (PermissionError, "this user may not use the socket", "run as a user who may enter its directory"),
+    (TimeoutError, "no answer in time", "is the address right, and does a firewall drop the packets?"),
+    (ConnectionResetError, "the connection was cut", "the server may be restarting; trying again"),
+    (BrokenPipeError, "the connection was cut", "the server may be restarting; trying again"),
+)
+
+
+def absence(error: BaseException) -> Unavailable:
+    """Why a section is missing after the server refused its query."""
+    reason = _REASONS.get(sqlstate_of(error), Reason.FAILED)
+    words = server_words(error)
+    return Unavailable(reason, f"{words} ({_TOO_SLOW})" if reason is Reason.TOO_SLOW else words)
+
+
+class PlainWords:
+    """Turns psycopg's exceptions into ours on the way out."""
+
+    def __init__(self, conninfo: ConnInfo) -> None:
+        self._conninfo = conninfo
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        state = sqlstate_of(error) if error is not None else ""
+        lost = isinstance(error, psycopg.OperationalError) and not state.startswith(("22", "42", "55"))
+        if error is not None and (lost or state in _ENDED):
+            raise ConnectionProblem(f"{self._conninfo.describe()}: {server_words(error)}") from None
+        if isinstance(error, psycopg.Error):
+            raise ServerProblem(server_words(error), sqlstate=sqlstate_of(error)) from None

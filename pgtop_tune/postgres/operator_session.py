@@ -1,0 +1,299 @@
+"""The operator's hand on the server: ALTER SYSTEM and its like, reload and reading back, over one psycopg connection.
+
+Blocking; `control` calls it from a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any, Final
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import dict_row
+
+from pgtop_tune.errors import ConnectionProblem, ServerProblem
+from pgtop_tune.journal import ServerName
+from pgtop_tune.model.change import SYSTEM, Scope, ScopeKind
+from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.postgres import queries
+from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo
+from pgtop_tune.postgres.failures import PlainWords, connection_problem, libpq_problem, server_words, sqlstate_of
+from pgtop_tune.postgres.own_sessions import OwnSessions
+from pgtop_tune.postgres.scopes import STORED, statement
+
+CONTROL_NAME: Final = f"{APPLICATION_NAME} control"
+_CONNECT_TIMEOUT_S: Final = 5
+_RELOAD_DEADLINE_S: Final = 3.0
+_POLL_S: Final = 0.01
+_LIMITS: Final = {
+    "statement_timeout": 14,
+    "lock_timeout": 14,
+    "idle_in_transaction_session_timeout": 14,
+    "idle_session_timeout": 14,
+    "transaction_timeout": 17,
+}
+"""Parameters that end a statement or a session after a while, and the major that brought them."""
+_IN_TRANSACTION: Final = psycopg.pq.TransactionStatus.INTRANS
+_INSUFFICIENT_PRIVILEGE: Final = "42501"
+
+
+class OperatorSession:
+    """A psycopg connection in autocommit.
+
+    Attributes:
+        server: What the change journal is named after.
+        endpoint: host:port as connected.
+    """
+
+    def __init__(self, conninfo: ConnInfo, own: OwnSessions) -> None:
+        """Connects.
+
+        Raises:
+            ConnectionProblem: Not there; in libpq's words.
+            NotLetIn: There, and says no.
+            PasswordNeeded: It wants a password.
+        """
+        self._own = own
+        self._conninfo = conninfo
+        try:
+            self._connection = psycopg.connect(
+                autocommit=True,
+                # Behind a pooler a statement prepared in one session is asked of another.
+                prepare_threshold=None,
+                row_factory=dict_row,
+                **{  # type: ignore[arg-type]
+                    "connect_timeout": _CONNECT_TIMEOUT_S,
+                    **conninfo.as_psycopg(),
+                    "application_name": CONTROL_NAME,
+                },
+            )
+        except psycopg.OperationalError as error:
+            raise libpq_problem(error, conninfo) from None
+        except (OSError, UnicodeError) as error:
+            # psycopg looks host names up by itself, before libpq has a say.
+            raise connection_problem(error, conninfo) from None
+        self._pid = self._connection.info.backend_pid
+        own.pids.add(self._pid)
+        self._major = self._connection.info.server_version // 10_000
+        # A pooler tells a number of its own, or that of another session.
+        self._direct = self._value("SELECT pg_backend_pid()") == self._pid
+        self._limits = [name for name, since in _LIMITS.items() if self._major >= since]
+        if self._direct:
+            self._lift_limits()
+        self.endpoint = f"{self._connection.info.host}:{self._connection.info.port}"
+        self.server = self._name()
+
+    def answers(self) -> bool:
+        """Whether the connection still leads to the server; a restart cuts it without a word to us."""
+        try:
+            return bool(self._value("SELECT true"))
+        except psycopg.OperationalError:
+            return False
+
+    def parameters(self, names: Sequence[str]) -> tuple[Parameter, ...]:
+        """The named rows of pg_settings that this server has, in the order asked for."""
+        text = f"SELECT * FROM ({queries.sql('parameters', self._major)}) p WHERE lower(name) = ANY(%s)"
+        wanted = [name.lower() for name in names]
+        with self._limits_as_set() if self._direct and not _LIMITS.keys().isdisjoint(wanted) else nullcontext():
+            rows = self._rows(text.encode(), wanted)
+        found = {row["name"].lower(): Parameter(**{**row, "enumvals": tuple(row["enumvals"])}) for row in rows}
+        return tuple(found[name.lower()] for name in names if name.lower() in found)
+
+    def parameter(self, name: str) -> Parameter:
+        """One row of pg_settings.
+
+        Raises:
+            ServerProblem: The server does not have it, or this role may not see it.
+        """
+        found = self.parameters([name])
+        if not found:
+            raise ServerProblem(f'unrecognized configuration parameter "{name}"', sqlstate="42704")
+        return found[0]
+
+    def check_permitted(self) -> None:
+        """Makes sure that a change could be undone and would take effect, before any is made.
+
+        Raises:
+            ServerProblem: This role may not look into the files or not reload; the hint has the GRANTs.
+        """
+        rows = self._rows(
+            b"SELECT has_function_privilege('pg_show_all_file_settings()', 'execute')"
+            b" AND has_table_privilege('pg_file_settings', 'select')"
+            b" AND has_function_privilege('pg_reload_conf()', 'execute')"
+            b" AND pg_has_role('pg_read_all_settings', 'usage') AS permitted"
+        )
+        if not rows[0]["permitted"]:
+            user = sql.Identifier(self._conninfo.user).as_string(None)
+            raise ServerProblem(
+                "this role may not reload the configuration or not look into it, so a change could not be undone",
+                "connect as a superuser, or: GRANT SELECT ON pg_file_settings, EXECUTE ON FUNCTION "
+                f"pg_show_all_file_settings(), pg_reload_conf(), and the role pg_read_all_settings, to {user}",
+                _INSUFFICIENT_PRIVILEGE,
+            )
+
+    def check_alter_system(self) -> None:
+        """Makes sure that ALTER SYSTEM is possible at all.
+
+        Raises:
+            ServerProblem: allow_alter_system is off (PostgreSQL 17).
+        """
+        found = self.parameters(["allow_alter_system"])
+        if found and found[0].setting == "off":
+            raise ServerProblem(
+                "ALTER SYSTEM is switched off on this server (allow_alter_system)",
+                "whoever manages its configuration changes it there; a role or a database can still have its own value",
+            )
+
+    def auto_conf(self) -> dict[str, str]:
+        """What postgresql.auto.conf sets, in the order of its lines."""
+        rows = self._rows(queries.sql("auto_conf", self._major).encode())
+        return {row["name"]: row["setting"] for row in rows}
+
+    def stored(self, name: str, scope: Scope) -> str | None:
+        """What a scope has for a parameter, None when it has no entry for it.
+
+        For the system the line of postgresql.auto.conf, else of pg_db_role_setting.
+        """
+        if scope.kind is ScopeKind.SYSTEM:
+            return next((value for key, value in self.auto_conf().items() if key.lower() == name.lower()), None)
+        rows = self._rows(STORED.encode(), scope.database or None, scope.role or None, name)
+        return rows[0]["value"] if rows else None
+
+    def alter(self, name: str, value: str | None, scope: Scope = SYSTEM) -> None:
+        """Sets or resets a parameter in its scope; for the system nothing takes effect before `reload`.
+
+        Raises:
+            ServerProblem: Refused, in the server's words; the hint names what it would take.
+            ConnectionProblem: The connection went away; whether it was written is not known.
+        """
+        try:
+            self._run(statement(name, value, scope))
+        except psycopg.OperationalError as error:
+            if self._connection.broken or self._connection.closed:
+                raise ConnectionProblem(f"{self._conninfo.describe()}: {server_words(error)}") from None
+            raise self._refused(error, name, scope) from None
+        except psycopg.Error as error:
+            raise self._refused(error, name, scope) from None
+
+    def reload(self, names: Sequence[str]) -> tuple[str, tuple[Parameter, ...]]:
+        """pg_reload_conf(), waits until this session has read the files again, and reads parameters in it.
+
+        Behind a pooler in one transaction: the next one may be in a session that has not read the files yet.
+
+        Returns:
+            "" when it has; else why not, for instance the line of a file that has an error. And the parameters.
+
+        Raises:
+            ServerProblem: As `parameter` does.
+        """
+        if self._direct:
+            return self._read_again(), tuple(self.parameter(name) for name in names)
+        with self._connection.transaction():
+            self._own.calls += 2
+            self._own.transactions += 1
+            return self._read_again(), tuple(self.parameter(name) for name in names)
+
+    def plain_words(self) -> PlainWords:
+        """psycopg's exceptions become ours on the way out."""
+        return PlainWords(self._conninfo)
+
+    def rows(self, text: str, *arguments: object) -> list[dict[str, Any]]:
+        """The rows of a query of ours."""
+        return self._rows(text.encode(), *arguments)
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """Role and database of this connection."""
+        return self._connection.info.user, self._connection.info.dbname
+
+    @contextmanager
+    def _limits_as_set(self) -> Iterator[None]:
+        """The server's own time limits are in force, to be looked at."""
+        self._run("; ".join(f"RESET {name}" for name in self._limits).encode())
+        try:
+            yield
+        finally:
+            if not self._connection.broken:
+                self._lift_limits()
+
+    def _lift_limits(self) -> None:
+        """No time limit of the server ends this session: one that is set too low could not be taken back else."""
+        self._run("; ".join(f"SET {name} = 0" for name in self._limits).encode())
+
+    def _read_again(self) -> str:
+        before = self._value("SELECT pg_conf_load_time()")
+        self._value("SELECT pg_reload_conf()")
+        deadline = time.monotonic() + _RELOAD_DEADLINE_S
+        while time.monotonic() < deadline:
+            if self._value("SELECT pg_conf_load_time()") != before:
+                return ""
+            time.sleep(_POLL_S)
+        rows = self._rows(b"SELECT sourcefile, sourceline, error FROM pg_file_settings WHERE error IS NOT NULL")
+        faults = [f"{row['sourcefile']}:{row['sourceline']}: {row['error']}" for row in rows]
+        return "; ".join(faults) or f"the server has not read its files again within {_RELOAD_DEADLINE_S:.0f} s"
+
+    def abort(self) -> None:
+        """Makes a call that hangs in another thread fail at once."""
+        try:
+            with socket.socket(fileno=os.dup(self._connection.fileno())) as line:
+                line.shutdown(socket.SHUT_RDWR)
+        except (OSError, psycopg.Error):
+            pass
+
+    def close(self) -> None:
+        """Says goodbye."""
+        self._own.pids.discard(self._pid)
+        self._connection.close()
+
+    def _name(self) -> ServerName:
+        """The system identifier, and a mark of the data directory: copies of a cluster share the identifier."""
+        facts = self._rows(queries.sql("facts", self._major).encode())[0]
+        identifier, directory = facts["system_identifier"], facts["data_directory"]
+        key = f"{identifier}-{zlib.crc32(directory.encode()):08x}" if identifier else self.endpoint
+        return ServerName(key, self._conninfo.describe())
+
+    def _refused(self, error: psycopg.Error, name: str, scope: Scope) -> ServerProblem:
+        words = "; ".join(filter(None, (error.diag.message_primary, error.diag.message_detail))) or str(error)
+        state = sqlstate_of(error)
+        if state == _INSUFFICIENT_PRIVILEGE:
+            names = sql.Identifier(name).as_string(None), sql.Identifier(self._conninfo.user).as_string(None)
+            act = "ALTER SYSTEM" if scope.kind is ScopeKind.SYSTEM else "SET"
+            hint = "a superuser lets you with: GRANT {} ON PARAMETER {} TO {}  (PostgreSQL 15+)".format(act, *names)
+        else:
+            found = self.parameters([name])
+            hint = error.diag.message_hint or (allowed(found[0]) if found else "")
+        return ServerProblem(words, hint, state)
+
+    def _value(self, text: str) -> Any:
+        return next(iter(self._rows(text.encode())[0].values()))
+
+    def _rows(self, text: bytes, *arguments: object) -> list[dict[str, Any]]:
+        return self._run(text, *arguments).fetchall()
+
+    def _run(self, text: bytes | sql.Composed, *arguments: object) -> psycopg.Cursor[dict[str, Any]]:
+        started = time.perf_counter()
+        try:
+            return self._connection.execute(text, arguments or None)
+        finally:
+            self._own.statements += 1
+            self._own.calls += 1
+            self._own.transactions += self._connection.info.transaction_status != _IN_TRANSACTION
+            self._own.statement_ms += (time.perf_counter() - started) * 1000
+
+
+def allowed(parameter: Parameter) -> str:
+    """What values a parameter takes, as a hint: "from 2 to 2147483647 MB, now 1GB"."""
+    if parameter.vartype == "bool":
+        return f"on or off, now {parameter.shown}"
+    if parameter.enumvals:
+        return f"one of {', '.join(parameter.enumvals)}, now {parameter.shown}"
+    if parameter.min_val and parameter.max_val:
+        unit = f" in units of {parameter.unit}" if parameter.unit else ""
+        return f"from {parameter.min_val} to {parameter.max_val}{unit}, now {parameter.shown}"
+    return f"now {parameter.shown}"

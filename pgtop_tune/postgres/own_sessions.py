@@ -1,0 +1,26 @@
+"""What our own sessions did on the server, so that it can be left out of what the others did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class OwnSessions:
+    """Shared by the reader and the control of one process.
+
+    Attributes:
+        pids: Backends of ours that are connected now.
+        pooled: A pooler lends us other people's backends; they are known by our name while they bear it.
+        statements: Statements sent since the start, failed ones included.
+        calls: Those of them that pg_stat_statements counted.
+        transactions: Transactions finished since the start.
+        statement_ms: Wall time spent waiting for them.
+    """
+
+    pids: set[int] = field(default_factory=set)
+    statements: int = 0
+    calls: int = 0
+    transactions: int = 0
+    pooled: bool = False
+    statement_ms: float = 0.0

@@ -1,0 +1,1 @@
+"""One module per topic that the reader asks about."""

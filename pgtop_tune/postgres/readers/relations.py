@@ -1,0 +1,168 @@
+"""Readings of tables and indexes of this database, and of what all databases share: ages, limits, temporary files.
+
+Two statements a look: the first tells for every table how much it was used so far, the second everything of those
+worth a row. So a database of ten thousand tables costs one pass over pg_class, and its frames stay small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from heapq import nlargest
+from operator import attrgetter
+from typing import Final, TypeVar
+
+from pgtop_tune.model.absence import Reason, Unavailable, grant
+from pgtop_tune.model.postgres import ServerFacts
+from pgtop_tune.model.relations import (
+    FIRST_USER_OID,
+    DatabaseFacts,
+    DatabaseLimits,
+    IndexCounters,
+    RelationSample,
+    RelationSizes,
+    RoleLimit,
+    TableCounters,
+    TempFiles,
+    TempFileSample,
+)
+from pgtop_tune.postgres.connection import ReadConnection
+from pgtop_tune.postgres.queries import sql
+
+ALL_UP_TO: Final = 200
+"""A database with no more tables than this is shown whole."""
+USED_LATELY: Final = 100
+FIRST_BY_EACH: Final = 40
+"""Of dead tuples, age, pages and use in all."""
+SYSTEM_TABLES: Final = 5
+INDEXES_AT_MOST: Final = 400
+
+_Row = TypeVar("_Row", TableCounters, IndexCounters)
+
+
+@dataclass(frozen=True, slots=True)
+class TableLook:
+    """One row of relation_activity.14.sql.
+
+    Attributes:
+        used: Grows whenever the table or one of its indexes is read or written.
+        dead: n_dead_tup.
+        xid_age: age(relfrozenxid).
+        pages: relpages.
+    """
+
+    oid: int
+    used: int
+    dead: int
+    xid_age: int
+    pages: int
+
+
+class Choice:
+    """Which tables get a row; remembers when each was last used, so that rows do not come and go."""
+
+    def __init__(self) -> None:
+        self._used: dict[int, int] = {}
+        self._last_used: dict[int, int] = {}
+        self._looks = 0
+
+    def choose(self, looks: Sequence[TableLook]) -> list[int]:
+        """Oids of the tables worth a row, ascending.
+
+        Args:
+            looks: All tables of the database now.
+        """
+        self._looks += 1
+        before, self._used = self._used, {look.oid: look.used for look in looks}
+        for oid, used in self._used.items():
+            if self._looks > 1 and before.get(oid) != used:
+                self._last_used[oid] = self._looks
+        self._last_used = {oid: when for oid, when in self._last_used.items() if oid in self._used}
+        users = [look for look in looks if look.oid >= FIRST_USER_OID]
+        system = [look for look in looks if look.oid < FIRST_USER_OID]
+        chosen = {look.oid for look in nlargest(SYSTEM_TABLES, system, key=lambda look: look.dead) if look.dead}
+        chosen |= {look.oid for look in nlargest(SYSTEM_TABLES, system, key=lambda look: look.xid_age)}
+        if len(users) <= ALL_UP_TO:
+            return sorted(chosen | {look.oid for look in users})
+        lately = [look for look in users if look.oid in self._last_used]
+        chosen |= {look.oid for look in nlargest(USED_LATELY, lately, key=lambda look: self._last_used[look.oid])}
+        for by in ("dead", "xid_age", "pages", "used"):
+            largest = nlargest(FIRST_BY_EACH, users, key=attrgetter(by))
+            chosen |= {look.oid for look in largest if getattr(look, by)}
+        return sorted(chosen)
+
+
+class RelationReader:
+    """Reads RelationSamples over one connection after the other."""
+
+    def __init__(self) -> None:
+        self._choice = Choice()
+
+    def forget(self) -> None:
+        """Starts anew: another connection may be to another database."""
+        self._choice = Choice()
+
+    async def read(self, connection: ReadConnection, major: int, at_s: float) -> RelationSample:
+        """Tables worth a row, with their indexes."""
+        rows = await connection.fetch(sql("relation_activity", major))
+        looks = [TableLook(row[0], row[1], row[2] or 0, row[3] or 0, row[4] or 0) for row in rows]
+        chosen = self._choice.choose(looks)
+        tables = await connection.fetch(sql("relation_tables", major), chosen)
+        indexes = await connection.fetch(sql("relation_indexes", major), chosen)
+        clock = (await connection.fetch(sql("relation_clock", major)))[0]
+        return RelationSample(
+            at_s,
+            **clock,
+            n_tables=sum(1 for look in looks if look.oid >= FIRST_USER_OID),
+            n_indexes=len(indexes),
+            tables=_by_oid(TableCounters(**{**row, "options": tuple(row["options"])}) for row in tables),
+            indexes=_by_oid(_most_used(IndexCounters(**row) for row in indexes)),
+        )
+
+
+def _most_used(indexes: Iterable[IndexCounters]) -> list[IndexCounters]:
+    """The unused ones are what one looks for; of the used ones those that are used most."""
+    found = list(indexes)
+    if len(found) <= INDEXES_AT_MOST:
+        return found
+    largest = nlargest(INDEXES_AT_MOST // 2, found, key=lambda index: (index.idx_scan == 0, index.pages))
+    kept = {index.oid for index in largest}
+    rest = [index for index in found if index.oid not in kept]
+    return largest + nlargest(INDEXES_AT_MOST // 2, rest, key=lambda index: index.idx_scan)
+
+
+def _by_oid(rows: Iterable[_Row]) -> tuple[_Row, ...]:
+    return tuple(sorted(rows, key=lambda row: row.oid))
+
+
+async def read_sizes(connection: ReadConnection, major: int, oid: int) -> RelationSizes | Unavailable:
+    """Exact sizes of one table, on demand."""
+    rows = await connection.fetch(sql("relation_sizes", major), oid)
+    if not rows or rows[0]["heap_bytes"] is None:
+        return Unavailable(Reason.FAILED, "the table is gone")
+    fields = dict(rows[0])
+    names, sizes = fields.pop("index_names"), fields.pop("index_bytes")
+    indexes = sorted(zip(names, (size or 0 for size in sizes), strict=True), key=lambda index: -index[1])
+    return RelationSizes(**fields, indexes=tuple(indexes))
+
+
+async def read_database_limits(connection: ReadConnection, major: int, at_s: float) -> DatabaseLimits:
+    """pg_database, and the roles with a limit."""
+    rows = [dict(row) for row in await connection.fetch(sql("database_limits", major))]
+    clocks = [(row.pop("next_xid"), row.pop("next_multixact")) for row in rows]
+    roles = await connection.fetch(sql("role_limits", major))
+    return DatabaseLimits(
+        at_s, *clocks[0], tuple(DatabaseFacts(**row) for row in rows), tuple(RoleLimit(**row) for row in roles)
+    )
+
+
+async def read_temp_files(connection: ReadConnection, major: int, at_s: float) -> TempFileSample:
+    """pg_ls_tmpdir() of every tablespace, by process."""
+    return TempFileSample(at_s, tuple(TempFiles(**row) for row in await connection.fetch(sql("temp_files", major))))
+
+
+def temp_files_refused(why: Unavailable, facts: ServerFacts | None) -> Unavailable:
+    """The server's no to pg_ls_tmpdir(), with what would open it."""
+    if why.reason is not Reason.NO_PERMISSION or facts is None:
+        return why
+    return Unavailable(why.reason, f"temporary files are closed to us: {grant('pg_monitor', facts.user)} opens them")

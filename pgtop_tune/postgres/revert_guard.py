@@ -1,0 +1,32 @@
+"""A change that is not kept is taken back also when we are killed: by `pgtop-tune revert` in a process that waits."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from pgtop_tune.postgres.conninfo import ConnInfo
+from pgtop_tune.watchman import Watchman
+
+LATER_S: Final = 5.0
+"""After the deadline: while we live we take it back ourselves."""
+
+
+def guard_set(conninfo: ConnInfo, set_id: str, until_ms: int | None, directory: Path | None) -> Watchman:
+    """Starts the process that reverts a set when we are gone, or when its time is over.
+
+    The server and the password go along in the environment, which only this user and root can read.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    argv = [sys.executable, "-P", "-m", "pgtop_tune", "revert", "--set", set_id, "--no-password"]
+    if directory is not None:
+        argv += ["--journal", str(directory.absolute())]
+    env = {**os.environ, **conninfo.for_pgbench()}
+    if conninfo.password is not None:
+        env["PGPASSWORD"] = conninfo.password.reveal()
+    until_s = float("inf") if until_ms is None else until_ms / 1000 + LATER_S
+    return Watchman(argv, env, until_s)

@@ -1,0 +1,17 @@
+-- Who the server is. pg_settings hides what the role may not see, current_setting() would raise an error.
+SELECT current_setting('server_version_num')::int AS version_num,
+       current_setting('server_version') AS version,
+       (date_part('epoch', pg_postmaster_start_time()) * 1000)::bigint AS started_ms,
+       pg_is_in_recovery() AS in_recovery,
+       current_database()::text AS database,
+       current_user::text AS "user",
+       current_setting('cluster_name') AS cluster_name,
+       coalesce((SELECT setting FROM pg_settings WHERE name = 'data_directory'), '') AS data_directory,
+       CASE WHEN has_function_privilege('pg_control_system()', 'execute')
+            THEN (SELECT system_identifier::text FROM pg_control_system()) ELSE '' END AS system_identifier,
+       current_setting('max_connections')::int AS max_connections,
+       current_setting('block_size')::int AS block_bytes,
+       pg_size_bytes(current_setting('wal_segment_size'))::int AS wal_segment_bytes,
+       current_setting('hot_standby')::bool AS hot_standby,
+       (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS superuser,
+       pg_has_role(current_user, 'pg_monitor', 'usage') AS monitor_role

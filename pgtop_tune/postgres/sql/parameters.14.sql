@@ -1,0 +1,18 @@
+-- Parameters this role may see; those it may not are not in pg_settings at all.
+SELECT name,
+       setting,
+       current_setting(name) AS shown,
+       coalesce(unit, '') AS unit,
+       category,
+       short_desc,
+       context,
+       vartype,
+       source,
+       coalesce(min_val, '') AS min_val,
+       coalesce(max_val, '') AS max_val,
+       coalesce(enumvals, '{}') AS enumvals,
+       coalesce(boot_val, '') AS boot_val,
+       coalesce(reset_val, '') AS reset_val,
+       coalesce(sourcefile || ':' || sourceline, '') AS sourcefile,
+       pending_restart
+  FROM pg_settings

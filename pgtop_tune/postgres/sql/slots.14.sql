@@ -1,0 +1,29 @@
+-- To 15. One row with nulls when there is no slot.
+SELECT (date_part('epoch', clock_timestamp()) * 1000)::bigint AS now_ms,
+       (CASE WHEN pg_is_in_recovery() THEN greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) ELSE pg_current_wal_insert_lsn() END - '0/0'::pg_lsn)::bigint AS lsn_bytes,
+       ((age('3'::xid)::bigint + 3) & 4294967295) AS next_xid,
+       s.slot_name::text AS slot_name,
+       s.slot_type,
+       s.plugin::text AS plugin,
+       s.database::text AS database,
+       s.temporary,
+       s.active_pid,
+       s.xmin,
+       s.catalog_xmin,
+       (s.restart_lsn - '0/0'::pg_lsn)::bigint AS restart_lsn_bytes,
+       (s.confirmed_flush_lsn - '0/0'::pg_lsn)::bigint AS confirmed_lsn_bytes,
+       s.wal_status,
+       s.safe_wal_size AS safe_wal_bytes,
+       NULL::bigint AS inactive_since_ms,
+       '' AS invalid,
+       NULL::bool AS failover,
+       t.spill_txns,
+       t.spill_bytes,
+       t.stream_txns,
+       t.stream_bytes,
+       t.total_txns,
+       t.total_bytes,
+       (date_part('epoch', t.stats_reset) * 1000)::bigint AS stats_reset_ms
+  FROM (SELECT 1) one
+  LEFT JOIN pg_replication_slots s ON true
+  LEFT JOIN LATERAL pg_stat_get_replication_slot(s.slot_name::text) t ON s.slot_type = 'logical'

@@ -1,0 +1,19 @@
+-- 14. One row with nulls when there is no subscription.
+-- A subscription is of one database; what it synchronises has a name here when that is ours.
+SELECT (date_part('epoch', clock_timestamp()) * 1000)::bigint AS now_ms,
+       u.oid || ':' || coalesce(w.pid::text, '') AS id,
+       u.subname::text AS name,
+       CASE WHEN NOT u.subenabled THEN 'disabled' WHEN w.pid IS NULL THEN 'none' WHEN w.relid IS NOT NULL THEN 'table synchronization'
+            ELSE 'apply' END AS kind,
+       w.pid,
+       CASE WHEN w.relid IS NULL THEN ''
+            WHEN u.subdbid = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+            THEN w.relid::regclass::text ELSE w.relid::text END AS relation,
+       (w.received_lsn - '0/0'::pg_lsn)::bigint AS received_lsn_bytes,
+       (w.latest_end_lsn - '0/0'::pg_lsn)::bigint AS latest_end_lsn_bytes,
+       (date_part('epoch', w.last_msg_receipt_time) * 1000)::bigint AS message_ms,
+       NULL::bigint AS apply_errors,
+       NULL::bigint AS sync_errors
+  FROM (SELECT 1) one
+  LEFT JOIN pg_subscription u ON true
+  LEFT JOIN pg_stat_get_subscription(NULL) w ON w.subid = u.oid

@@ -1,0 +1,1 @@
+"""Measurements: one run with its record, a series of runs, and what they say."""

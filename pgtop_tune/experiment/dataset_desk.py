@@ -1,0 +1,221 @@
+"""Data sets for whoever sits at a screen: what is there, what making one would mean, and making it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from pgtop_tune.bench.datasets.bus import BusPlan, parse_size
+from pgtop_tune.bench.datasets.bus_make import make_bus
+from pgtop_tune.bench.datasets.pace import PaceMeter
+from pgtop_tune.bench.datasets.pgbench_tables import PgbenchShape, check_scale, estimated_bytes
+from pgtop_tune.bench.datasets.progress import InitialiseProgress, Tell
+from pgtop_tune.bench.datasets.recognise import recognise_bus, recognise_pgbench
+from pgtop_tune.bench.datasets.room import look_for_room
+from pgtop_tune.bench.endpoint import Endpoint
+from pgtop_tune.bench.initialise import Initialised, initialise
+from pgtop_tune.bench.locate import find_pgbench
+from pgtop_tune.bench.ports import SqlHand
+from pgtop_tune.errors import LoadProblem, ServerProblem
+from pgtop_tune.session.load_control import DatasetFound, Made, MakingPlan, MakingPreview, MakingProgress
+from pgtop_tune.units import count, size
+
+FreeBytes = Callable[[SqlHand], Awaitable[Callable[[str], int | str]]]
+"""What says the bytes available at a directory of the server's machine, or why they cannot be known."""
+
+_MOST_JOBS: Final = 4
+_UNLIKELY: Final = "make it smaller, or free some"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a look at one data set found.
+
+    Attributes:
+        title: What would be made.
+        estimated_bytes: Of it; 0 where nothing is to be made.
+        freed_bytes: Of what is there.
+        dropped, note: As `MakingPreview`.
+    """
+
+    title: str
+    estimated_bytes: int
+    freed_bytes: int = 0
+    dropped: str = ""
+    note: str = ""
+    nothing_to_do: bool = False
+
+
+class _Dataset(Protocol):
+    async def found(self, hand: SqlHand) -> DatasetFound: ...
+
+    async def look(self, hand: SqlHand, size: str) -> Seen: ...
+
+    async def make(self, size: str, seen: Seen, tell: Tell) -> Initialised: ...
+
+
+class _Pgbench:
+    """pgbench's own tables, made by pgbench -i as it is without options."""
+
+    _SHAPE: Final = PgbenchShape()
+
+    def __init__(self, desk: DatasetDesk) -> None:
+        self._desk = desk
+
+    async def found(self, hand: SqlHand) -> DatasetFound:
+        facts = await recognise_pgbench(hand)
+        return (
+            DatasetFound("pgbench")
+            if facts is None
+            else DatasetFound("pgbench", f"scale {facts.scale}", facts.incomplete)
+        )
+
+    async def look(self, hand: SqlHand, size: str) -> Seen:
+        scale, facts = _scale(size), await recognise_pgbench(hand)
+        freed = 0 if facts is None else facts.size_bytes
+        dropped = "" if facts is None or facts.empty else facts.describe()
+        return Seen(f"scale {scale}", estimated_bytes(scale, self._SHAPE), freed, dropped)
+
+    async def make(self, size: str, seen: Seen, tell: Tell) -> Initialised:
+        desk = self._desk
+        pgbench = await asyncio.to_thread(find_pgbench, desk.pgbench)
+        hand = await desk.open_hand()
+        try:
+            return await initialise(desk.endpoint(), _scale(size), pgbench, tell, self._SHAPE, hand)
+        finally:
+            await asyncio.shield(hand.aclose())
+
+
+class _Bus:
+    """The bus company's tables; what an earlier making left is gone on with."""
+
+    def __init__(self, desk: DatasetDesk) -> None:
+        self._desk = desk
+
+    async def found(self, hand: SqlHand) -> DatasetFound:
+        facts = await recognise_bus(hand)
+        return (
+            DatasetFound("bus")
+            if facts is None
+            else DatasetFound("bus", f"{count(facts.tickets)} tickets", facts.incomplete)
+        )
+
+    async def look(self, hand: SqlHand, size: str) -> Seen:
+        plan, facts = BusPlan(tickets=parse_size(size)), await recognise_bus(hand)
+        title = f"{count(plan.tickets)} tickets"
+        if facts is None:
+            return Seen(title, plan.estimated_bytes)
+        if facts.fulfils(plan):
+            return Seen(title, 0, note="it is there already: nothing is to be done", nothing_to_do=True)
+        if facts.is_of(plan):
+            note = f"goes on with what is there: {facts.describe()}"
+            return Seen(title, plan.estimated_bytes, facts.size_bytes, note=note)
+        return Seen(title, plan.estimated_bytes, facts.size_bytes, "" if facts.empty else facts.describe())
+
+    async def make(self, size: str, seen: Seen, tell: Tell) -> Initialised:
+        jobs = min(_MOST_JOBS, os.cpu_count() or 1)
+        plan = BusPlan(tickets=parse_size(size))
+        return await make_bus(self._desk.open_hand, plan, anew=bool(seen.dropped), jobs=jobs, tell=tell)
+
+
+class DatasetDesk:
+    """Data sets on the server that is watched.
+
+    Args:
+        endpoint: The server in pgbench's words, as it is when asked.
+        open_hand: Opens a session on it.
+        free_bytes: Of the disk of its data.
+        pgbench: The one to use; None finds the newest.
+    """
+
+    def __init__(
+        self,
+        endpoint: Callable[[], Endpoint],
+        open_hand: Callable[[], Awaitable[SqlHand]],
+        free_bytes: FreeBytes,
+        pgbench: Path | None,
+    ) -> None:
+        self.endpoint = endpoint
+        self.open_hand = open_hand
+        self.pgbench = pgbench
+        self._free_bytes = free_bytes
+        self._known: dict[str, _Dataset] = {"pgbench": _Pgbench(self), "bus": _Bus(self)}
+
+    async def found(self) -> tuple[DatasetFound, ...]:
+        """Every data set, there or not.
+
+        Raises:
+            ConnectionProblem: The server is not there.
+        """
+        found = []
+        hand = await self.open_hand()
+        try:
+            for name, dataset in self._known.items():
+                try:
+                    found.append(await dataset.found(hand))
+                except (LoadProblem, ServerProblem) as problem:
+                    found.append(DatasetFound(name, problem=problem.message))
+        finally:
+            await asyncio.shield(hand.aclose())
+        return tuple(found)
+
+    async def look(self, plan: MakingPlan) -> MakingPreview:
+        """See `LoadControl.look`."""
+        return (await self._look(plan))[0]
+
+    async def make(self, plan: MakingPlan, *, replace: bool, tell: Callable[[MakingProgress], None]) -> Made:
+        """Makes a data set; when the task is cancelled, nothing of it runs any more when this returns.
+
+        Raises:
+            LoadProblem: Something would be lost and `replace` is not set; the disk is too small; the maker's words.
+            ConnectionProblem: The server is not there.
+        """
+        preview, seen = await self._look(plan)
+        if seen.dropped and not replace:
+            raise LoadProblem(f"{preview.database} holds {seen.dropped}", "agree that it goes, or use another database")
+        if seen.nothing_to_do:
+            return Made(seen.title, (), 0.0)
+        meter = PaceMeter()
+
+        def told(progress: InitialiseProgress) -> None:
+            pace = meter.after(progress, time.monotonic())
+            tell(
+                MakingProgress(
+                    progress.step, progress.done, progress.total, progress.unit, progress.estimated, pace.per_s,
+                    pace.remaining_s,
+                )
+            )  # fmt: skip
+
+        done = await self._known[plan.dataset].make(plan.size, seen, told)
+        return Made(seen.title, done.steps_s, done.total_s)
+
+    async def _look(self, plan: MakingPlan) -> tuple[MakingPreview, Seen]:
+        """Raises a LoadProblem when the disk is too small."""
+        hand = await self.open_hand()
+        try:
+            seen = await self._known[plan.dataset].look(hand, plan.size)
+            free = await self._free_bytes(hand)
+            room = await look_for_room(hand, seen.estimated_bytes, seen.freed_bytes, free)
+        except ServerProblem as refusal:
+            raise LoadProblem(refusal.message, refusal.hint) from None
+        finally:
+            await asyncio.shield(hand.aclose())
+        needed, there = room.needed_bytes, room.available_bytes
+        if there is not None and there < needed:
+            raise LoadProblem(f"about {size(needed)} of disk will be needed, and {size(there)} are free", _UNLIKELY)
+        database = self.endpoint().dbname
+        return MakingPreview(seen.title, needed, there, room.why, seen.dropped, seen.note, database), seen
+
+
+def _scale(text: str) -> int:
+    try:
+        scale = int(text)
+    except ValueError:
+        raise LoadProblem(f"{text!r} is no scale", "write a whole number: 100,000 accounts and 16 MB each") from None
+    check_scale(scale)
+    return scale

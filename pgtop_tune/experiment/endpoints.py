@@ -1,0 +1,63 @@
+"""Where a load is sent: the server itself, or what stands in front of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from pgtop_tune.bench.endpoint import Endpoint
+from pgtop_tune.errors import UsageProblem
+
+_WORDS: Final = re.compile(
+    r"(?P<host>\[[^\]]+\]|/[^:]*|[^:/@]*)(?::(?P<port>\d{1,5}))?(?:/(?P<database>[^/]+))?", re.ASCII
+)
+_HINT: Final = "write --endpoint NAME=HOST:PORT/DATABASE, or NAME=postgresql://…"
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointWords:
+    """An endpoint as typed.
+
+    Attributes:
+        uri: Given in place of the others; "" without.
+        host, port, database: "" where nothing was said, and the connection options count.
+    """
+
+    name: str
+    host: str = ""
+    port: str = ""
+    database: str = ""
+    uri: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An endpoint, resolved.
+
+    Attributes:
+        name: In tables and records.
+        direct: It is the very server that is watched.
+    """
+
+    name: str
+    endpoint: Endpoint
+    direct: bool = True
+
+
+def parse_endpoint(text: str) -> EndpointWords:
+    """NAME=host:port/database, each part of it optional but one; a socket directory may stand for the host.
+
+    Raises:
+        UsageProblem: It is not of that form.
+    """
+    name, equals, rest = text.partition("=")
+    name, rest = name.strip(), rest.strip()
+    if not equals or not name or not rest:
+        raise UsageProblem(f"{text!r} is no endpoint", _HINT)
+    if "://" in rest:
+        return EndpointWords(name, uri=rest)
+    found = _WORDS.fullmatch(rest)
+    if found is None or (found["port"] and not 1 <= int(found["port"]) <= 65_535):
+        raise UsageProblem(f"{rest!r} is no host, port and database", _HINT)
+    return EndpointWords(name, (found["host"] or "").strip("[]"), found["port"] or "", found["database"] or "")

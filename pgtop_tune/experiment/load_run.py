@@ -1,0 +1,319 @@
+"""One run: housekeeping, quiet, start, watch, record."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import resource
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pgtop_tune.bench.datasets.recognise import found_variables
+from pgtop_tune.bench.housekeeping import QUIET, DatasetTable, find_tables, tidy
+from pgtop_tune.bench.ports import SqlHand
+from pgtop_tune.bench.profiles import Profile, with_variables
+from pgtop_tune.bench.runner import PgbenchRunner
+from pgtop_tune.errors import ConnectionProblem, LoadProblem, PgtopError
+from pgtop_tune.experiment.endpoints import Target
+from pgtop_tune.experiment.frame_keeper import FrameKeeper
+from pgtop_tune.experiment.limits import limits
+from pgtop_tune.experiment.path import path_facts, poolers_looked_at
+from pgtop_tune.experiment.preflight import connection_room, file_room
+from pgtop_tune.experiment.record import Asked, record_of, record_of_nothing
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.quiet import unrest
+from pgtop_tune.metrics.run_evidence import evidence_of
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.bench import RunState
+from pgtop_tune.model.bench_report import BenchReport
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.model.run_result import HousekeepingStep, RunFacts, RunResult, ScriptFile
+
+QUIET_DEADLINE_S: Final = 60.0
+_FRAME_DEADLINE_S: Final = 20.0
+_OVER: Final = (RunState.STOPPED, RunState.FINISHED, RunState.FAILED)
+
+OpenHand = Callable[[], Awaitable[SqlHand]]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One run to be made.
+
+    Attributes:
+        profile: What runs, where the spec has no scripts of its own.
+        spec: With everything the profile leaves open filled in.
+        scripts: For the record.
+    """
+
+    target: Target
+    profile: Profile
+    spec: LoadSpec
+    scripts: tuple[ScriptFile, ...] = ()
+
+    @property
+    def profile_name(self) -> str:
+        """ "" for scripts that the operator gave."""
+        return "" if self.spec.scripts else self.profile.name
+
+    @property
+    def dataset(self) -> str:
+        """The data set the scripts run on; "" when nobody knows."""
+        return "" if self.spec.scripts else self.profile.dataset or ("pgbench" if self.profile.builtin else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What precedes each run.
+
+    Attributes:
+        housekeeping: Steps, see `bench.housekeeping`.
+        warm_up_s: The same load for so long, thrown away; 0 for none.
+        quiet_deadline_s: How long quiet is waited for.
+    """
+
+    housekeeping: tuple[str, ...] = ()
+    warm_up_s: int = 0
+    quiet_deadline_s: float = QUIET_DEADLINE_S
+
+
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """A run that was started.
+
+    Attributes:
+        number: Of the run, as frames have it.
+        asked, facts: For its record.
+    """
+
+    number: int
+    asked: Asked
+    facts: RunFacts
+
+
+class LoadRun:
+    """Makes runs against a server that is watched, one at a time, in the engine's loop.
+
+    Args:
+        runner: pgbench, not used before; a part of the source whose frames the keeper gets.
+        keeper: The frames.
+        open_hand: SQL on the server that is watched.
+        told: Takes what is going on, one line.
+    """
+
+    def __init__(
+        self, runner: PgbenchRunner, keeper: FrameKeeper, open_hand: OpenHand, told: Callable[[str], None]
+    ) -> None:
+        self._runner = runner
+        self._keeper = keeper
+        self._open_hand = open_hand
+        self._told = told
+        self._runs = 0
+
+    async def measure(self, cell: Cell, before: Before) -> RunResult:
+        """Makes the run. One that fails, or cannot begin, is a result with its reason.
+
+        Raises:
+            Cancelled: A run under way was stopped; `partial` of it is its record.
+            asyncio.CancelledError: Nothing was under way yet.
+        """
+        asked, facts = _asked(cell), _facts(cell)
+        try:
+            facts, spec = await self._prepare(cell, before, facts)
+            asked = replace(asked, spec=spec)
+            asked = await self._complete(asked, cell)
+            if before.warm_up_s:
+                await self._warm_up(spec, before.warm_up_s)
+            await self._keeper.fresh(_FRAME_DEADLINE_S)
+            self._keeper.begin()
+            number = await self._start(spec)
+        except PgtopError as problem:
+            return record_of_nothing(asked, facts, problem.message, problem.hint, _now_ms())
+        except asyncio.CancelledError:
+            await asyncio.shield(self._runner.stop())
+            raise
+        try:
+            await self._runner.ended()
+        except asyncio.CancelledError:
+            raise Cancelled(await asyncio.shield(self._stopped(number, asked, facts))) from None
+        return await self._record(number, asked, facts)
+
+    async def start(self, cell: Cell) -> UnderWay:
+        """Starts a run at once, as it stands: nothing is tidied up before, and quiet is not waited for.
+
+        Raises:
+            LoadProblem: It cannot be started, or would surely die of a limit; with the numbers.
+        """
+        if words := self._will_not_fit(cell):
+            raise LoadProblem("; ".join(words), "fewer clients, or raise the limit")
+        facts, spec = await self._prepare(cell, Before(), _facts(cell))
+        asked = await self._complete(replace(_asked(cell), spec=spec), cell)
+        self._keeper.begin()
+        return UnderWay(await self._start(spec), asked, facts)
+
+    async def finish(self, run: UnderWay) -> RunResult:
+        """Waits for a run to end, by itself or stopped, and gives its record."""
+        await self._runner.ended()
+        return await self._record(run.number, run.asked, run.facts)
+
+    async def _complete(self, asked: Asked, cell: Cell) -> Asked:
+        self._runner.endpoint = cell.target.endpoint
+        version = (await self._runner.pgbench()).version
+        return replace(asked, pgbench_version=version, command=await self._runner.preview(asked.spec))
+
+    async def _start(self, spec: LoadSpec) -> int:
+        """Starts pgbench; the number of the run."""
+        await self._runner.start(spec)
+        self._runs += 1
+        return self._runs
+
+    async def _stopped(self, number: int, asked: Asked, facts: RunFacts) -> RunResult:
+        await self._runner.stop()
+        return await self._record(number, asked, facts)
+
+    async def _record(self, number: int, asked: Asked, facts: RunFacts) -> RunResult:
+        """What was seen, once a frame has shown the end of the run."""
+        ended_ms = _now_ms()
+        shown = await self._keeper.until(_shows_the_end(number), _FRAME_DEADLINE_S)
+        report = self._runner.report
+        facts = _with_report(facts, report)
+        frames = self._keeper.frames
+        evidence = evidence_of(frames if shown else self._with_the_rest(frames), number, facts)
+        if evidence is None:
+            return record_of_nothing(asked, facts, "no frame shows the run: the session ended before it", "", ended_ms)
+        return record_of(asked, evidence, report, self._runner.output, ended_ms)
+
+    def _with_the_rest(self, frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+        """No frame will show the end, the session has ended before: what pgbench said since is taken from itself."""
+        if not frames:
+            return ()
+        sample = self._runner.sample(frames[-1].elapsed_s)
+        return frames if isinstance(sample, Unavailable) else (*frames, replace(frames[-1], bench=sample))
+
+    async def _prepare(self, cell: Cell, before: Before, facts: RunFacts) -> tuple[RunFacts, LoadSpec]:
+        """Housekeeping; the facts with what it found, and the load with the numbers that its data set gives."""
+        warnings = [*self._say_what_will_not_fit(cell), *await self._check_the_way(cell)]
+        tables: tuple[DatasetTable, ...] = ()
+        found: dict[str, str] = {}
+        try:
+            hand = await self._open_hand()
+        except ConnectionProblem as problem:
+            steps = tuple(HousekeepingStep(step, 0.0, problem.message) for step in before.housekeeping)
+        else:
+            try:
+                tables = await find_tables(hand, cell.dataset)
+                _must_be_there(cell, tables)
+                if cell.profile.from_dataset and not cell.spec.scripts:
+                    found = await found_variables(hand, cell.dataset)
+                steps = await tidy(hand, before.housekeeping, tables, lambda step: self._told(f"housekeeping: {step}"))
+            finally:
+                await hand.aclose()
+        if QUIET in before.housekeeping:
+            steps = (*steps, await self._wait_for_quiet(before.quiet_deadline_s))
+        names = tuple(table.name for table in tables)
+        unlogged = tuple(table.name for table in tables if table.unlogged)
+        facts = replace(facts, tables=names, unlogged=unlogged, housekeeping=steps, warnings=tuple(warnings))
+        return facts, cell.spec if cell.spec.scripts else with_variables(cell.spec, cell.profile, found)
+
+    def _say_what_will_not_fit(self, cell: Cell) -> list[str]:
+        said = self._will_not_fit(cell)
+        for each in said:
+            self._told(f"warning: {each}")
+        return said
+
+    def _will_not_fit(self, cell: Cell) -> list[str]:
+        interval = self._keeper.interval
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        words = [file_room(files, cell.spec.clients)]
+        if interval is not None and cell.target.direct:
+            words.append(connection_room(interval, cell.spec.clients))
+        return [each for each in words if each]
+
+    async def _check_the_way(self, cell: Cell) -> list[str]:
+        """Says what stands in the way to the target.
+
+        Raises:
+            LoadProblem: The run would surely die of it.
+        """
+        await self._keeper.until(poolers_looked_at, _FRAME_DEADLINE_S)
+        interval = self._keeper.interval
+        if interval is None:
+            return []
+        found = limits(await path_facts(cell.target, cell.spec, interval))
+        for limit in found:
+            if limit.refuses:
+                raise LoadProblem(limit.reason, limit.advice)
+            self._told(f"warning: {limit.reason} -> {limit.advice}")
+        return [limit.reason for limit in found]
+
+    async def _wait_for_quiet(self, deadline_s: float) -> HousekeepingStep:
+        started_s = time.monotonic()
+        await self._keeper.fresh(_FRAME_DEADLINE_S)
+        seen: tuple[str, ...] = ()
+
+        def is_quiet(interval: Interval) -> bool:
+            nonlocal seen
+            now = unrest(interval)
+            if now and now != seen:
+                self._told(f"housekeeping: waiting for quiet: {'; '.join(now)}")
+            seen = now
+            return not now
+
+        quiet = await self._keeper.until(is_quiet, deadline_s)
+        took_s = time.monotonic() - started_s
+        return HousekeepingStep(QUIET, took_s, "" if quiet else f"after {took_s:.0f} s still {'; '.join(seen)}")
+
+    async def _warm_up(self, spec: LoadSpec, seconds: int) -> None:
+        self._told(f"warming up for {seconds} s")
+        number = await self._start(replace(spec, duration_s=seconds, transactions=None))
+        await self._runner.ended()
+        await self._keeper.until(_shows_the_end(number), _FRAME_DEADLINE_S)
+
+
+class Cancelled(asyncio.CancelledError):
+    """A run under way was stopped.
+
+    Attributes:
+        partial: Its record, as far as it went.
+    """
+
+    def __init__(self, partial: RunResult) -> None:
+        super().__init__("stopped")
+        self.partial = partial
+
+
+def _asked(cell: Cell) -> Asked:
+    return Asked(cell.target.name, cell.profile_name, cell.spec, cell.scripts)
+
+
+def _facts(cell: Cell) -> RunFacts:
+    return RunFacts(builtin="" if cell.spec.scripts else cell.profile.builtin, direct=cell.target.direct)
+
+
+def _with_report(facts: RunFacts, report: BenchReport | None) -> RunFacts:
+    if report is None:
+        return facts
+    return replace(facts, processed=report.processed, failed=report.failed, skipped=report.skipped, scale=report.scale)
+
+
+def _must_be_there(cell: Cell, tables: Sequence[DatasetTable]) -> None:
+    if cell.dataset and cell.target.direct and not tables:
+        raise LoadProblem(
+            f"there are no tables of the {cell.dataset} data set in {cell.target.endpoint.dbname}",
+            f"make them first: pgtop-tune bench init --dataset {cell.dataset}",
+        )
+
+
+def _shows_the_end(number: int) -> Callable[[Interval], bool]:
+    def shows(interval: Interval) -> bool:
+        bench = interval.newest.bench
+        return not isinstance(bench, Unavailable) and bench.run.run == number and bench.run.state in _OVER
+
+    return shows
+
+
+def _now_ms() -> int:
+    return math.floor(time.time() * 1000)

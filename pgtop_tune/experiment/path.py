@@ -1,0 +1,62 @@
+"""The facts about the way of a load to its server: the pooler in between, and the processes that listen on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from pgtop_tune.bench.endpoint import Endpoint
+from pgtop_tune.experiment.endpoints import Target
+from pgtop_tune.experiment.limits import PathFacts, pooler_at
+from pgtop_tune.host.open_files import OpenFiles, listeners
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.pooler import unreserved_connections
+from pgtop_tune.model.absence import NOT_YET, Unavailable
+from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.model.pooler import ConsoleSample, Pooler
+
+
+def poolers_looked_at(interval: Interval) -> bool:
+    """Whether every pooler that was named has been asked once, whatever came of it."""
+    sample = interval.newest.pooler
+    return isinstance(sample, Unavailable) or all(pooler.console != NOT_YET for pooler in sample.poolers)
+
+
+async def path_facts(target: Target, spec: LoadSpec, interval: Interval) -> PathFacts:
+    """What is known of the way to the target.
+
+    Args:
+        target: Where the load is sent.
+        spec: The load.
+        interval: The newest frames, with the poolers and the server's parameters.
+    """
+    endpoint = target.endpoint
+    pooler = pooler_at(interval.newest.pooler, target.name, endpoint.host, endpoint.port)
+    console = None if pooler is None or isinstance(pooler.console, Unavailable) else pooler.console
+    return PathFacts(
+        clients=spec.clients,
+        protocol=spec.protocol,
+        database=endpoint.dbname,
+        user=endpoint.user,
+        console=console,
+        unreserved=unreserved_connections(interval),
+        processes=await asyncio.to_thread(_processes, _places(endpoint, pooler, console)),
+    )
+
+
+def _places(endpoint: Endpoint, pooler: Pooler | None, console: ConsoleSample | None) -> list[tuple[str, int]]:
+    """Where the load goes, where its pooler listens, and where that pooler leads to."""
+    places = [(endpoint.host, endpoint.port)]
+    if pooler is not None and pooler.port is not None:
+        places.append((pooler.host, pooler.port))
+    rows = () if console is None else console.databases
+    return [*places, *((row.host, row.port) for row in rows if row.port is not None)]
+
+
+def _processes(places: Iterable[tuple[str, int]]) -> tuple[OpenFiles, ...]:
+    found: dict[int, OpenFiles] = {}
+    for host, port in dict.fromkeys(places):
+        seen = listeners(host, port)
+        if not isinstance(seen, Unavailable):
+            found |= {process.pid: process for process in seen}
+    return tuple(found.values())

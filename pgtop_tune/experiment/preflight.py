@@ -1,0 +1,48 @@
+"""What can be known before a run starts: whether its clients will find room."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.server import client_backends
+from pgtop_tune.metrics.settings import number
+from pgtop_tune.model.absence import Unavailable
+
+PGBENCH_FILES: Final = 3
+"""stdin, stdout, stderr: pgbench wants clients + 3 open files (its own check)."""
+
+
+def connection_room(interval: Interval, clients: int) -> str:
+    """Why the clients will not all get a connection of this server, with numbers; "" when they will, or who knows.
+
+    Source: max_connections less superuser_reserved_connections and reserved_connections (16), neither of which binds
+    a superuser, less the sessions that are there.
+    """
+    server, activity = sections.server(interval.newest), interval.now(sections.activity)
+    if isinstance(server, Unavailable) or activity is None:
+        return ""
+    names = ("superuser_reserved_connections", "reserved_connections")
+    reserved = 0 if server.superuser else int(sum(number(interval, name) or 0 for name in names))
+    there = len(client_backends(activity)) + activity.own_backends
+    room = server.max_connections - reserved - there
+    if clients <= room:
+        return ""
+    words = f", {reserved} of them reserved" if reserved else ""
+    return (
+        f"{clients} clients will not fit: max_connections is {server.max_connections}{words}, and {there} sessions are"
+        f" there already, which leaves {max(room, 0)}"
+    )
+
+
+def file_room(limit: int, clients: int) -> str:
+    """Why pgbench cannot open so many connections, with numbers; "" when it can.
+
+    Args:
+        limit: RLIMIT_NOFILE (ulimit -n), the soft one; negative is no limit.
+    """
+    needed = clients + PGBENCH_FILES
+    if limit < 0 or needed <= limit:
+        return ""
+    return f"{clients} clients need {needed} open files and pgbench may have {limit}: raise the limit with ulimit -n"

@@ -1,0 +1,185 @@
+"""From what was seen of a run to its record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean
+from typing import Any, Final
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.percentiles import STANDARD, Histogram, merge, merge_scripts, percentiles
+from pgtop_tune.metrics.run_evidence import Evidence
+from pgtop_tune.metrics.run_validity import doubts
+from pgtop_tune.metrics.steady_state import spread, steady_state
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.bench import RunState
+from pgtop_tune.model.bench_report import BenchReport
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.model.run_result import (
+    Doubt,
+    GeneratorLoad,
+    Latencies,
+    LatencyOf,
+    RunFacts,
+    RunResult,
+    ScriptFile,
+    Verdict,
+)
+
+_AS_SHIPPED: Final = ("default", "override", "client", "session")
+"""pg_settings.source of what nobody has set for the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a run was asked for.
+
+    Attributes:
+        endpoint: Name.
+        profile: Name; "" where the operator gave scripts.
+        command: As it would run; the record of a run that never began has it too.
+    """
+
+    endpoint: str
+    profile: str
+    spec: LoadSpec
+    scripts: tuple[ScriptFile, ...]
+    pgbench_version: str = ""
+    command: str = ""
+
+
+def record_of(
+    asked: Asked, evidence: Evidence, report: BenchReport | None, output: tuple[str, str], ended_ms: int
+) -> RunResult:
+    """The record of a run that began.
+
+    Args:
+        report: pgbench's own, None where it printed none.
+        output: stdout and stderr, bounded. Foreign text.
+    """
+    run = evidence.run
+    seconds = [line.tps for line in evidence.progress]
+    ended_well = run.state is RunState.FINISHED
+    figures = report or BenchReport()
+    partial_tps = fmean(seconds) if seconds else None
+    return RunResult(
+        endpoint=asked.endpoint,
+        profile=asked.profile,
+        spec=asked.spec,
+        command=run.command,
+        pgbench_version=run.pgbench_version,
+        server_version=_server_version(evidence.frames),
+        state=run.state,
+        exit_status=run.exit_status,
+        message=run.message,
+        started_ms=run.started_ms,
+        ended_ms=ended_ms,
+        open_loop=run.open_loop,
+        sampling_rate=run.sampling_rate,
+        tps=figures.tps if ended_well else partial_tps,
+        latency_average_ms=figures.latency_average_ms,
+        latency_stddev_ms=figures.latency_stddev_ms,
+        connection_ms=figures.initial_connection_ms if not asked.spec.connect_per_transaction
+        else figures.average_connection_ms,
+        processed=figures.processed,
+        failed=figures.failed,
+        failures=_failures(figures),
+        scripts=asked.scripts,
+        report=report,
+        latencies=_latencies(evidence.latencies),
+        by_second=_by_second(evidence),
+        by_script=_by_script(evidence),
+        progress=evidence.progress,
+        steady=evidence.steady,
+        spread=spread(seconds),
+        generator=_generator(evidence),
+        doubts=doubts(evidence),
+        facts=evidence.facts,
+        host=_host(evidence.frames),
+        server=_server(evidence),
+        stdout=output[0],
+        stderr=output[1],
+        machine=run.machine,
+    )  # fmt: skip
+
+
+def record_of_nothing(asked: Asked, facts: RunFacts, problem: str, hint: str, at_ms: int) -> RunResult:
+    """The record of a run that could not begin, with the reason: a result as well."""
+    doubt = Doubt("RUN-FAILED", Verdict.INVALID, problem.splitlines()[0] if problem else "it did not begin", hint)
+    return RunResult(
+        endpoint=asked.endpoint, profile=asked.profile, spec=asked.spec, command=asked.command,
+        pgbench_version=asked.pgbench_version, server_version="", state=RunState.FAILED, exit_status=None,
+        message=f"{problem}\nhint: {hint}" if hint else problem, started_ms=at_ms, ended_ms=at_ms,
+        open_loop=asked.spec.rate_per_s is not None, sampling_rate=0.0, tps=None, latency_average_ms=None,
+        latency_stddev_ms=None, connection_ms=None, processed=None, failed=None, failures={}, scripts=asked.scripts,
+        report=None, latencies=None, by_second=(), by_script=(), progress=(), steady=steady_state(()), spread=None,
+        generator=None, doubts=(doubt,), facts=facts,
+    )  # fmt: skip
+
+
+def _latencies(histograms: Sequence[Histogram]) -> Latencies | None:
+    merged = merge(histograms)
+    values = percentiles(merged.buckets, STANDARD, merged.max_us)
+    if not values:
+        return None
+    in_ms = tuple((quantile, value / 1000.0) for quantile, value in zip(STANDARD, values, strict=True))
+    return Latencies(merged.logged, merged.sum_us / merged.logged / 1000.0, merged.max_us / 1000.0, in_ms)
+
+
+def _by_second(evidence: Evidence) -> tuple[LatencyOf, ...]:
+    found = ((second.second, _latencies((second,))) for second in evidence.latencies)
+    return tuple(
+        LatencyOf(str(second), latencies) for second, latencies in sorted(found, key=lambda row: row[0]) if latencies
+    )
+
+
+def _by_script(evidence: Evidence) -> tuple[LatencyOf, ...]:
+    """Of each of several scripts, by its name."""
+    names = evidence.run.scripts
+    found = ((number, _latencies((merged,))) for number, merged in merge_scripts(evidence.latencies).items())
+    return tuple(
+        LatencyOf(names[number] if number < len(names) else f"script {number + 1}", latencies)
+        for number, latencies in found
+        if latencies is not None
+    )
+
+
+def _failures(report: BenchReport) -> Mapping[str, int]:
+    kinds = {"serialization": report.serialization_failures, "deadlock": report.deadlock_failures}
+    return {kind: count for kind, count in kinds.items() if count is not None}
+
+
+def _generator(evidence: Evidence) -> GeneratorLoad | None:
+    return evidence.generator if evidence.progress else None
+
+
+def _server_version(frames: Sequence[Frame]) -> str:
+    found = [facts for frame in frames if not isinstance(facts := sections.server(frame), Unavailable)]
+    return found[-1].version if found else ""
+
+
+def _host(frames: Sequence[Frame]) -> Mapping[str, Any]:
+    hosts = [frame.host for frame in frames if not isinstance(frame.host, Unavailable)]
+    facts = [host.facts for host in hosts if not isinstance(host.facts, Unavailable)]
+    return asdict(facts[-1]) if facts else {}
+
+
+def _server(evidence: Evidence) -> Mapping[str, Any]:
+    """Facts of the server and everything that was set for it, as SHOW prints it."""
+    found = [facts for frame in evidence.frames if not isinstance(facts := sections.server(frame), Unavailable)]
+    if not found:
+        return {}
+    looks = evidence.readings(sections.parameters)
+    rows = looks[-1].parameters if looks else ()
+    facts = found[-1]
+    return {
+        "version": facts.version,
+        "endpoint": facts.endpoint,
+        "database": facts.database,
+        "started_ms": facts.started_ms,
+        "system_identifier": facts.system_identifier,
+        "local": facts.local,
+        "settings": {row.name: row.shown for row in rows if row.source not in _AS_SHIPPED},
+    }

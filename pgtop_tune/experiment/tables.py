@@ -1,0 +1,150 @@
+"""Results as tables: one column per profile, or one row per endpoint and step, in plain text or Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pgtop_tune import units
+from pgtop_tune.metrics.run_validity import short_words
+from pgtop_tune.model.run_result import RunResult
+from pgtop_tune.safe_text import one_line
+
+MISSING: Final = "-"
+_CLIENT: Final = re.compile(r"could not create connection for client (\d+)")
+_WORDS: Final = 100
+"""Of a reason in a cell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Cells as text.
+
+    Attributes:
+        right: Columns whose cells are numbers, by index.
+    """
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    right: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure of a result.
+
+    Attributes:
+        text: The figure in words.
+    """
+
+    title: str
+    text: Callable[[RunResult], str]
+
+
+def _number(value: float | None, digits: int) -> str:
+    return MISSING if value is None else f"{value:.{digits}f}"
+
+
+def _tps(result: RunResult) -> str:
+    if result.state == "failed":
+        return f"failed: {_reason(result)}"
+    return _number(result.tps, 2) + (" (partial)" if result.partial else "")
+
+
+def _reason(result: RunResult) -> str:
+    """pgbench's own words, and which client they were said to."""
+    client = _CLIENT.search(result.stderr)
+    words = one_line(short_words(result.message), _WORDS) or "no reason given"
+    return words + (f" (client {client[1]})" if client else "")
+
+
+def _of_success(text: Callable[[RunResult], str]) -> Callable[[RunResult], str]:
+    """A failed run has no figures, whatever pgbench printed."""
+    return lambda result: MISSING if result.state == "failed" else text(result)
+
+
+FIGURES: Final = (
+    Figure("transactions", _of_success(lambda result: _number(result.processed, 0))),
+    Figure("failed", _of_success(lambda result: _number(result.failed, 0))),
+    Figure("latency avg, ms", _of_success(lambda result: _number(result.latency_average_ms, 3))),
+    Figure("p99, ms", _of_success(lambda result: _number(result.percentile(99.0), 3))),
+    Figure("connect, ms", _of_success(lambda result: _number(result.connection_ms, 3))),
+    Figure("tps", _tps),
+)
+_NAMES: Final = (
+    Figure("endpoint", lambda result: one_line(result.endpoint, 40)),
+    Figure("profile", lambda result: one_line(load_name(result), 40)),
+    Figure("clients", lambda result: str(result.spec.clients)),
+    Figure("rate", lambda result: "" if result.spec.rate_per_s is None else f"{result.spec.rate_per_s:g}"),
+)
+
+
+def load_name(result: RunResult) -> str:
+    """The profile, or the scripts."""
+    return result.profile or " ".join(script.name for script in result.scripts) or "scripts"
+
+
+def table_of(results: Sequence[RunResult]) -> Table:
+    """Profiles side by side where nothing but the profile differs, else a row for each run.
+
+    The row names what differs between runs, and the clients always.
+    """
+    different = [name for name in _NAMES if len({name.text(result) for result in results}) > 1]
+    if [name.title for name in different] == ["profile"]:
+        return _side_by_side(results)
+    named = [name for name in _NAMES if name in different or name.title == "clients"]
+    columns = [*named, *FIGURES]
+    rows = tuple(tuple(column.text(result) for column in columns) for result in results)
+    words = {index for index, column in enumerate(columns) if column.title in ("endpoint", "profile")}
+    return Table(tuple(column.title for column in columns), rows, frozenset(range(len(columns))) - words)
+
+
+def _side_by_side(results: Sequence[RunResult]) -> Table:
+    heads = ("", *(one_line(load_name(result), 40) for result in results))
+    rows = tuple((figure.title, *(figure.text(result) for result in results)) for figure in FIGURES)
+    return Table(heads, rows, frozenset(range(1, len(heads))))
+
+
+def as_markdown(table: Table) -> str:
+    """A Markdown table; what would end a cell is escaped."""
+    rule = ["---:" if index in table.right else "---" for index in range(len(table.heads))]
+    lines = [[_cell(text) for text in table.heads], rule, *([_cell(text) for text in row] for row in table.rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def as_text(table: Table) -> str:
+    """Columns aligned by spaces; a reason that is longer than its column's figures does not widen it."""
+    last = len(table.heads) - 1
+    widths = [
+        max(len(row[index]) for row in (table.heads, *table.rows) if not _is_reason(row[index]))
+        for index in range(len(table.heads))
+    ]
+    lines = []
+    for row in (table.heads, *table.rows):
+        cells = [
+            text if _is_reason(text) and index == last
+            else text.rjust(widths[index]) if index in table.right
+            else text.ljust(widths[index])
+            for index, text in enumerate(row)
+        ]  # fmt: skip
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def _is_reason(text: str) -> bool:
+    return text.startswith("failed: ")
+
+
+def _cell(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+
+
+def percentile_words(result: RunResult) -> str:
+    """p50 to p99.99 and the maximum on one line; "" when nothing was logged."""
+    latencies = result.latencies
+    if latencies is None:
+        return ""
+    words = [f"p{quantile:g} {units.ms(value)}" for quantile, value in latencies.quantiles]
+    return f"latency, ms: {'  '.join(words)}  max {units.ms(latencies.max_ms)}  ({latencies.logged} logged)"

@@ -1,0 +1,1 @@
+"""JSON on disk: format, writer, reader, and the replayed source of frames."""

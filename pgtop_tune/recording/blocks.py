@@ -1,0 +1,210 @@
+"""Where a recording can be entered: its key frames, found without reading what stands between them.
+
+A gzipped recording has a member of its own for every key frame (see `members`). Their headers are found by their
+bytes, so a day of frames opens without being unpacked, and a jump unpacks one minute of it.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final, Protocol
+
+from pgtop_tune.recording.format import MAX_LINE_BYTES
+from pgtop_tune.recording.members import find_marks, inflated
+
+_KEY_START: Final = b'{"key":'
+_NEXT_KEY: Final = b"\n" + _KEY_START
+_ELAPSED: Final = re.compile(rb'"elapsed_s":\s*(-?\d+(?:\.\d*)?(?:e-?\d+)?)')
+_LINE_START: Final = 400
+"""Bytes of a line looked at for its moment; it stands right at the front."""
+_CHUNK: Final = 1 << 22
+_GZIP: Final = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A key frame and the frames up to the next one.
+
+    Attributes:
+        offset, end: Where it stands in the file.
+        first: Number of its first frame.
+        elapsed_s: Moment of its first frame; in a gzipped recording to the tenth of a millisecond below.
+    """
+
+    offset: int
+    end: int
+    first: int
+    elapsed_s: float
+
+
+class Blocks(Protocol):
+    """An open recording, block by block.
+
+    Attributes:
+        header: Its first line.
+        blocks: In the order of the frames.
+        problem: What is wrong with its end; "" when nothing is.
+    """
+
+    header: bytes
+    blocks: list[Block]
+    problem: str
+
+    def lines(self, block: Block) -> list[bytes]:
+        """Whole lines of a block, fewer than it has where it is damaged."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        ...
+
+
+def open_blocks(path: Path) -> Blocks:
+    """The recording, whichever way it is stored.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    file = path.open("rb")
+    try:
+        if file.read(len(_GZIP)) != _GZIP:
+            return PlainBlocks(file)
+        marks = list(find_marks(file))
+        if marks:
+            return PackedBlocks(file, marks)
+        whole = tempfile.TemporaryFile()  # noqa: SIM115
+        torn = not _unpack(file, whole)
+        file.close()
+        return PlainBlocks(whole, _TORN if torn else "")
+    except BaseException:
+        file.close()
+        raise
+
+
+_TORN: Final = "the compressed file ends early (still being written, or torn); read up to there"
+
+
+class PlainBlocks:
+    """Lines of a file. See `Blocks`."""
+
+    def __init__(self, file: IO[bytes], problem: str = "") -> None:
+        self._file = file
+        self.problem = problem
+        file.seek(0)
+        self.header = file.readline(MAX_LINE_BYTES)
+        begin = file.tell()
+        starts: list[tuple[int, int]] = [(begin, 0)]
+        frames = 0
+        for offset, count in _keys_and_lines(file, begin):
+            frames += count
+            if offset is not None:
+                starts.append((offset, frames))
+        size = file.seek(0, 2)
+        whole_end = self._last_line_end(begin, size)
+        if whole_end < size:
+            self.problem = self.problem or "the last line is torn and was skipped"
+        starts = [start for start in starts if start[0] < whole_end]
+        ends = [*[offset for offset, _ in starts][1:], whole_end]
+        elapsed_s = 0.0
+        self.blocks = []
+        for (offset, first), stop in zip(starts, ends):  # noqa: B905
+            file.seek(offset)
+            elapsed_s = moment(file.readline(_LINE_START), elapsed_s)
+            self.blocks.append(Block(offset, stop, first, elapsed_s))
+
+    def _last_line_end(self, begin: int, size: int) -> int:
+        end = size
+        while end > begin:
+            start = max(begin, end - _CHUNK)
+            self._file.seek(start)
+            found = self._file.read(end - start).rfind(b"\n")
+            if found >= 0:
+                return start + found + 1
+            end = start
+        return begin
+
+    def lines(self, block: Block) -> list[bytes]:
+        """See `Blocks.lines`."""
+        self._file.seek(block.offset)
+        left, found = block.end - block.offset, []
+        while left > 0 and (line := self._file.readline(min(left, MAX_LINE_BYTES))):
+            left -= len(line)
+            found.append(line)
+        return found
+
+    def close(self) -> None:
+        """See `Blocks.close`."""
+        self._file.close()
+
+
+def _keys_and_lines(file: IO[bytes], begin: int) -> Iterator[tuple[int | None, int]]:
+    """Key lines, each with the number of lines between the one before and it; at the end, none and the rest."""
+    file.seek(begin)
+    base, kept, count = begin, b"", 0
+    while chunk := file.read(_CHUNK):
+        data = kept + chunk
+        place = 0
+        while (found := data.find(_NEXT_KEY, place)) >= 0:
+            yield base + found + 1, count + data.count(b"\n", place, found + 1)
+            place, count = found + 1, 0
+        # What may be the beginning of a key line is looked at again with the next chunk.
+        rest = max(place, len(data) - len(_NEXT_KEY) + 1)
+        count += data.count(b"\n", place, rest)
+        base, kept = base + rest, data[rest:]
+    yield None, count + kept.count(b"\n")
+
+
+class PackedBlocks:
+    """Members of a gzipped file. See `Blocks`."""
+
+    def __init__(self, file: IO[bytes], marks: list[tuple[int, int, float]]) -> None:
+        self._file = file
+        file.seek(0)
+        header, _ = inflated(file.read(marks[0][0]), MAX_LINE_BYTES)
+        self.header = header.partition(b"\n")[0] + b"\n"
+        ends = [offset for offset, _, _ in marks[1:]] + [file.seek(0, 2)]
+        self.blocks = [
+            Block(offset, end, first, elapsed_s) for (offset, first, elapsed_s), end in zip(marks, ends, strict=True)
+        ]
+        _, whole = self._text(self.blocks[-1])
+        self.problem = "" if whole else _TORN
+
+    def _text(self, block: Block) -> tuple[bytes, bool]:
+        self._file.seek(block.offset)
+        return inflated(self._file.read(block.end - block.offset), MAX_LINE_BYTES)
+
+    def lines(self, block: Block) -> list[bytes]:
+        """See `Blocks.lines`."""
+        text, _ = self._text(block)
+        return text[: text.rfind(b"\n") + 1].splitlines(keepends=True)
+
+    def close(self) -> None:
+        """See `Blocks.close`."""
+        self._file.close()
+
+
+def moment(line: bytes, otherwise: float) -> float:
+    """`elapsed_s` of a line."""
+    found = _ELAPSED.search(line[:_LINE_START])
+    return float(found[1]) if found else otherwise
+
+
+def _unpack(packed: IO[bytes], unpacked: IO[bytes]) -> bool:
+    """A recording of one member, as older versions wrote it; False when it is torn.
+
+    The gzip module would give up the whole block before a tear.
+    """
+    stream = zlib.decompressobj(31)
+    packed.seek(0)
+    try:
+        while block := packed.read(1 << 16):
+            unpacked.write(stream.decompress(block))
+    except zlib.error:
+        return False
+    unpacked.write(stream.flush())
+    return stream.eof

@@ -1,0 +1,351 @@
+"""Frames to JSON values and back: full values, and deltas between two frames.
+
+Built from the type hints of the dataclasses, so that a field added to the model is recorded without a line here.
+
+Full value                                  Delta (only what changed is there)
+int, float, str, bool, null   itself        int: difference to before, when it was an int before; else itself
+dataclass                     object        object of changed fields; {"=": object} replaces it whole
+tuple                         array         array, whole
+tuple with a key field        [key, columns]; few   object of "gone": keys, "new": whole rows, "columns": changes of few
+                              rows: object by key   rows, by field an object of key and delta, "packed": of many rows,
+                                                    [distances between their places, columns], "order": all keys where
+                                                    new rows are not simply last
+Unavailable                   {"unavailable": reason, "detail": text}     {"=": …}
+
+`columns` are by field name, each packed as in `columns`; `key` is the name of the field that is the key, or an array
+of the keys where it is none. A tuple that had no key in an older recording stands there as an array of objects; it
+reads as a table. Older recordings have no packed columns, and arrays of differences in "columns". Unknown fields are
+ignored and missing ones take the dataclass's default, so that older and newer recordings read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Callable, Sequence
+from functools import cache
+from operator import attrgetter
+from typing import Any, Final, Union, get_args, get_origin, get_type_hints
+
+from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.recording.columns import Near, column_length, depends, gaps, packed, places, unpacked
+from pgtop_tune.recording.values import (
+    SAME,
+    Codec,
+    Json,
+    List,
+    Optional,
+    Pair,
+    Scalar,
+    WideInt,
+    as_array,
+    as_object,
+    refuse,
+)
+
+WHOLE: Final = "="
+GONE: Final = "gone"
+NEW: Final = "new"
+ORDER: Final = "order"
+COLUMNS: Final = "columns"
+PACKED: Final = "packed"
+MANY: Final = 4
+"""So many rows are packed column by column; fewer are written one by one, for whoever reads a recording by eye."""
+ABSENT: Final = "unavailable"
+
+
+class _Table(Codec):
+    """A tuple of dataclasses with a key field, compared column by column: what did not change costs nothing."""
+
+    def __init__(self, row: _Dataclass, key: str) -> None:
+        self._row = row
+        self._name = key
+        self._key = attrgetter(key)
+
+    def full(self, value: Any) -> Json:
+        key = self._key
+        if len(value) < MANY:
+            return {str(key(row)): self._row.full(row) for row in value}
+        names = self._name if self._row.has(self._name) else [str(key(row)) for row in value]
+        return [names, self._row.columns_full(value)]
+
+    def delta(self, old: Any, new: Any) -> Json:
+        if old is new or old == new:
+            return SAME
+        key = self._key
+        names = [key(row) for row in old]
+        if names == [key(row) for row in new]:
+            return self._row.columns_delta(names, old, new) or SAME
+        after = {key(row): row for row in new}
+        staying = [row for name, row in zip(names, old, strict=True) if name in after]
+        changed: dict[str, Json] = {}
+        if gone := [str(name) for name in names if name not in after]:
+            changed[GONE] = gone
+        before = set(names)
+        names = [name for name in names if name in after]
+        if coming := [name for name in after if name not in before]:
+            changed[NEW] = self.full([after[name] for name in coming])
+        if names + coming != list(after):
+            changed[ORDER] = [str(name) for name in after]
+        changed |= self._row.columns_delta(names, staying, [after[name] for name in names])
+        return changed or SAME
+
+    def read(self, json: Json) -> Any:
+        if type(json) is list and json and type(json[0]) in (str, list):
+            if len(json) != 2:
+                raise refuse("key and columns", json)
+            return self._row.columns_read(as_object(json[1]))
+        rows = json if type(json) is list else as_object(json).values()
+        return tuple(self._row.read(row) for row in rows)
+
+    def apply(self, old: Any, json: Json) -> Any:
+        if type(json) is list:
+            return self.read(json)
+        changed = as_object(json)
+        if changed.keys() == {PACKED}:
+            return tuple(self._row.packed_applied(old, as_array(changed[PACKED])))
+        key = self._key
+        rows = {str(key(row)): row for row in old}
+        for name in as_array(changed.get(GONE, [])):
+            rows.pop(name, None)
+        rows = self._row.columns_applied(rows, as_object(changed.get(COLUMNS, {})))
+        if PACKED in changed:
+            rows = dict(zip(rows, self._row.packed_applied([*rows.values()], as_array(changed[PACKED])), strict=True))
+        rows |= {str(key(row)): row for row in self.read(changed.get(NEW, {}))}
+        order = as_array(changed.get(ORDER, []))
+        if order and len(order) == len(rows) and all(type(name) is str and name in rows for name in order):
+            return tuple(rows[name] for name in order)
+        return tuple(rows.values())
+
+
+class _Dataclass(Codec):
+    """An object with the fields of a dataclass."""
+
+    def __init__(self, kind: type) -> None:
+        self._kind = kind
+        hints = get_type_hints(kind)
+        fields = dataclasses.fields(kind)
+        self._codecs: dict[str, Codec] = {field.name: _codec_of_field(hints[field.name], field) for field in fields}
+        self._items = tuple(self._codecs.items())
+        self._near = {
+            field.name: (field.metadata["near"], [other.name for other in fields].index(field.metadata["near"]))
+            for field in fields
+            if "near" in field.metadata
+        }
+        self._names = tuple(self._codecs)
+        names = self._names
+        self._values: Callable[[Any], tuple[Any, ...]] = (
+            attrgetter(*names) if len(names) > 1 else lambda value: (getattr(value, names[0]),)
+        )
+        self._required = {
+            field.name
+            for field in fields
+            if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        }
+
+    def full(self, value: Any) -> Json:
+        return {name: codec.full(item) for (name, codec), item in zip(self._items, self._values(value), strict=True)}
+
+    def delta(self, old: Any, new: Any) -> Json:
+        if old is new:
+            return SAME
+        before, after = self._values(old), self._values(new)
+        if before == after:
+            return SAME
+        changed = {}
+        for (name, codec), was, now in zip(self._items, before, after, strict=True):
+            if was is not now:
+                difference = codec.delta(was, now)
+                if difference is not SAME:
+                    changed[name] = difference
+        return changed or SAME
+
+    def has(self, name: str) -> bool:
+        """Whether the dataclass has a field of this name."""
+        return name in self._codecs
+
+    def columns_full(self, rows: Sequence[Any]) -> dict[str, Json]:
+        """Whole rows, by field."""
+        columns = list(zip(*map(self._values, rows), strict=True))
+        return {
+            name: packed(codec, column, None, self._near_of(name, columns))
+            for (name, codec), column in zip(self._items, columns, strict=True)
+        }
+
+    def _near_of(self, name: str, columns: Sequence[Sequence[Any]]) -> Near | None:
+        if name not in self._near:
+            return None
+        other, place = self._near[name]
+        return Near(other, columns[place])
+
+    def columns_read(self, columns: dict[str, Json]) -> tuple[Any, ...]:
+        """The rows that `columns_full` was given."""
+        known = [(name, codec) for name, codec in self._items if name in columns]
+        missing = self._required - columns.keys()
+        if missing or not known:
+            raise RecordingProblem(f"{self._kind.__name__} without {', '.join(sorted(missing)) or 'fields'}")
+        count = column_length(columns[known[0][0]])
+        values: dict[str, list[Any]] = {}
+        for name, codec in sorted(known, key=lambda item: depends(columns[item[0]])):
+            values[name] = unpacked(codec, columns[name], count, None, values)
+        return tuple(self._kind(**dict(zip(values, row, strict=True))) for row in zip(*values.values(), strict=True))
+
+    def columns_delta(self, names: list[Any], old: Sequence[Any], new: Sequence[Any]) -> dict[str, Json]:
+        """What changed in rows that stand in both lists at the same place: `COLUMNS`, `PACKED` or nothing."""
+        values = self._values
+        rows = [
+            (place, before, after)
+            for place, (was, now) in enumerate(zip(old, new, strict=True))
+            if was is not now and (before := values(was)) != (after := values(now))
+        ]
+        if not rows:
+            return {}
+        changed: dict[str, Json] = {}
+        before_columns = zip(*(before for _, before, _ in rows), strict=True)
+        after_columns = list(zip(*(after for _, _, after in rows), strict=True))
+        for (field, codec), was, now in zip(self._items, before_columns, after_columns, strict=True):
+            if was == now:
+                continue
+            if len(rows) < MANY:
+                changed[field] = {
+                    str(names[place]): codec.delta(one, other)
+                    for (place, _, _), one, other in zip(rows, was, now, strict=True)
+                    if one != other
+                }
+            else:
+                changed[field] = packed(codec, now, was, self._near_of(field, after_columns))
+        return {COLUMNS: changed} if len(rows) < MANY else {PACKED: [gaps([place for place, _, _ in rows]), changed]}
+
+    def packed_applied(self, rows: Sequence[Any], change: list[Json]) -> list[Any]:
+        """The rows after what stands in `PACKED`."""
+        if len(change) != 2:
+            raise refuse("distances and columns", change)
+        at = places(change[0], len(rows))
+        before = list(zip(*(self._values(rows[place]) for place in at), strict=True)) or [()] * len(self._items)
+        columns = as_object(change[1])
+        values: dict[str, Sequence[Any]] = {
+            name: before[index] for index, name in enumerate(self._names) if name not in columns
+        }
+        changed = [(index, *item) for index, item in enumerate(self._items) if item[0] in columns]
+        for index, name, codec in sorted(changed, key=lambda item: depends(columns[item[1]])):
+            values[name] = unpacked(codec, columns[name], len(at), before[index], values)
+        found = list(rows)
+        for place, row in zip(at, zip(*(values[name] for name in self._names), strict=True), strict=True):
+            found[place] = self._kind(*row)
+        return found
+
+    def columns_applied(self, rows: dict[str, Any], columns: dict[str, Json]) -> dict[str, Any]:
+        """The rows after what `columns_delta` said."""
+        values = {name: list(self._values(row)) for name, row in rows.items()}
+        for place, (field, codec) in enumerate(self._items):
+            differences = columns.get(field)
+            if type(differences) is list:
+                if len(differences) != len(values):
+                    raise RecordingProblem(f"{len(differences)} values for {len(values)} rows")
+                for row, difference in zip(values.values(), differences, strict=True):
+                    row[place] = codec.apply(row[place], difference)
+            elif differences is not None:
+                for name, difference in as_object(differences).items():
+                    if name not in values:
+                        raise RecordingProblem(f"change of row {name[:40]!r}, which was not there")
+                    values[name][place] = codec.apply(values[name][place], difference)
+        return {name: self._kind(*row) for name, row in values.items()} if columns else rows
+
+    def read(self, json: Json) -> Any:
+        if type(json) is not dict:
+            raise refuse("object", json)
+        missing = self._required - json.keys()
+        if missing:
+            raise RecordingProblem(f"{self._kind.__name__} without {', '.join(sorted(missing))}")
+        return self._kind(**{name: codec.read(json[name]) for name, codec in self._items if name in json})
+
+    def apply(self, old: Any, json: Json) -> Any:
+        if type(json) is not dict:
+            raise refuse("object", json)
+        if WHOLE in json:
+            return self.read(json[WHOLE])
+        values = dict(zip(self._names, self._values(old), strict=True))
+        for name, difference in json.items():
+            codec = self._codecs.get(name)
+            if codec is not None:
+                values[name] = codec.apply(values[name], difference)
+        return self._kind(**values)
+
+
+class _Section(Codec):
+    """A dataclass, or why it is unavailable."""
+
+    def __init__(self, present: _Dataclass) -> None:
+        self._present = present
+
+    def full(self, value: Any) -> Json:
+        if isinstance(value, Unavailable):
+            return {ABSENT: value.reason, "detail": value.detail}
+        return self._present.full(value)
+
+    def delta(self, old: Any, new: Any) -> Json:
+        if isinstance(old, Unavailable) or isinstance(new, Unavailable):
+            return SAME if old == new else {WHOLE: self.full(new)}
+        return self._present.delta(old, new)
+
+    def read(self, json: Json) -> Any:
+        if type(json) is dict and ABSENT in json:
+            reason, detail = json[ABSENT], json.get("detail", "")
+            if type(reason) is not str or type(detail) is not str:
+                raise refuse("words of an absence", json)
+            return Unavailable(Reason(reason) if reason in _REASONS else Reason.FAILED, detail)
+        return self._present.read(json)
+
+    def apply(self, old: Any, json: Json) -> Any:
+        if type(json) is dict and WHOLE in json:
+            return self.read(json[WHOLE])
+        if isinstance(old, Unavailable):
+            raise RecordingProblem("change of a section that was not there")
+        return self._present.apply(old, json)
+
+
+_REASONS: Final = frozenset(Reason)
+
+
+def _codec_of_field(hint: Any, field: dataclasses.Field[Any]) -> Codec:
+    key = field.metadata.get("key")
+    if key is not None:
+        return _Table(_dataclass(get_args(hint)[0]), key)
+    if field.metadata.get("wide"):
+        return Optional(WideInt())
+    return _codec(hint)
+
+
+@cache
+def _dataclass(kind: type) -> _Dataclass:
+    return _Dataclass(kind)
+
+
+def _codec(hint: Any) -> Codec:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        rest = [argument for argument in arguments if argument not in (type(None), Unavailable)]
+        if len(rest) == 1 and Unavailable in arguments:
+            return _Section(_dataclass(rest[0]))
+        if len(rest) == 1:
+            return Optional(_codec(rest[0]))
+    elif origin is tuple:
+        if len(arguments) == 2 and arguments[1] is Ellipsis:
+            return List(_codec(arguments[0]))
+        return Pair(tuple(_codec(argument) for argument in arguments))
+    elif isinstance(hint, type):
+        if dataclasses.is_dataclass(hint):
+            return _dataclass(hint)
+        if issubclass(hint, str | int | float):
+            return Scalar(hint)
+    raise TypeError(f"no way to record {hint!r}")
+
+
+def codec_for(kind: type) -> Codec:
+    """The codec of a dataclass.
+
+    Raises:
+        TypeError: A field has a type that cannot be recorded (found when the program starts, not on a user's night).
+    """
+    return _dataclass(kind)

@@ -1,0 +1,108 @@
+"""The lines of a recording, `pgtop-tune/1`.
+
+JSON Lines. The first line is the header. Every further line is an object with one of
+
+    {"key": frame}      a whole frame
+    {"delta": frame}    what changed since the frame of the line before (see `codec`)
+
+Both begin with `sequence`, `taken_at_ms` and `elapsed_s`, absolute in keys and (but for `elapsed_s`) as differences in
+deltas. Any prefix of a recording is a recording. A reader skips what it cannot read up to the next key frame.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from pgtop_tune.errors import RecordingProblem
+
+FORMAT: Final = "pgtop-tune/1"
+MAJOR: Final = 1
+KEY: Final = "key"
+DELTA: Final = "delta"
+KEY_EVERY: Final = 60
+"""Frames from one key frame to the next: what a seek must read, and what one torn line can cost."""
+MAX_LINE_BYTES: Final = 64 * 1024 * 1024
+"""A longer line was not written by us; reading stops there instead of filling the memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """First line of a recording.
+
+    Attributes:
+        format: "pgtop-tune/1".
+        tool: Version of the program that wrote it.
+        created_ms: Wall clock when the recording began, milliseconds since the epoch.
+        timezone: UTC offset of the machine that recorded, "+02:00", for reading times as its operator knew them.
+        interval_s: Interval the session was set to when it began.
+        target: Whom it watches, "bench@/run/postgresql:5432/bench"; no password in it.
+    """
+
+    format: str
+    tool: str
+    created_ms: int
+    timezone: str
+    interval_s: float
+    target: str
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+def header_line(header: Header) -> str:
+    """The header as a line without its line break."""
+    fields = asdict(header)
+    extra = fields.pop("extra")
+    return json.dumps({**fields, **extra}, separators=(",", ":"))
+
+
+def parse_line(line: bytes) -> Any:
+    """JSON of one line.
+
+    Raises:
+        RecordingProblem: Not JSON, or JSON no recorder writes (NaN, endless nesting).
+    """
+    try:
+        return json.loads(line, parse_constant=_refuse_constant)
+    except RecordingProblem:
+        raise
+    except RecursionError:
+        raise RecordingProblem("JSON nested without end") from None
+    except ValueError as problem:
+        raise RecordingProblem(f"not JSON ({problem})") from None
+
+
+def _refuse_constant(word: str) -> None:
+    raise RecordingProblem(f"{word} is no number of a recording")
+
+
+def read_header(line: bytes) -> Header:
+    """The header of a recording.
+
+    Raises:
+        RecordingProblem: The line is from another program, or from a newer major version of the format.
+    """
+    try:
+        parsed = parse_line(line)
+    except RecordingProblem:
+        parsed = None
+    name = parsed.get("format") if type(parsed) is dict else None
+    if type(name) is not str or not name.startswith("pgtop-tune/"):
+        raise RecordingProblem("this is not a recording of pgtop-tune", 'its first line would have a "format"')
+    try:
+        major = int(name.removeprefix("pgtop-tune/").split(".")[0])
+    except ValueError:
+        raise RecordingProblem(f"unknown format {name[:40]!r}") from None
+    if major > MAJOR:
+        raise RecordingProblem(
+            f"the recording has format {name[:40]}, this version reads up to {FORMAT}", "use a newer pgtop-tune"
+        )
+    known = {"tool": "", "created_ms": 0, "timezone": "+00:00", "interval_s": 1.0, "target": ""}
+    values: dict[str, Any] = {"format": name}
+    for key, default in known.items():
+        value = parsed.get(key, default)
+        if isinstance(default, float) and type(value) is int:
+            value = float(value)
+        values[key] = value if type(value) is type(default) else default
+    extra = {key: value for key, value in parsed.items() if key not in values}
+    return Header(**values, extra=extra)

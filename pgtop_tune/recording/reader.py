@@ -1,0 +1,142 @@
+"""Reads a recording frame by frame, from any moment, whatever state its end is in."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.recording.blocks import Block, moment, open_blocks
+from pgtop_tune.recording.codec import codec_for
+from pgtop_tune.recording.format import DELTA, KEY, Header, parse_line, read_header
+
+_FRAME: Final = codec_for(Frame)
+
+
+class RecordingReader:
+    """An open recording. Its length costs neither time nor memory worth mentioning: see `blocks`.
+
+    Args:
+        path: Plain or gzipped, complete or torn.
+
+    Attributes:
+        header: Its first line.
+        problems: What could not be read, one sentence each; grows while frames are read.
+        frame_count: Lines with frames.
+
+    Raises:
+        RecordingProblem: Not there, not readable, not a recording, from a newer major version.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path: Final = path
+        try:
+            self._store: Final = open_blocks(path)
+        except OSError as problem:
+            raise RecordingProblem(f"cannot read {path}: {problem.strerror}", "check name and permission") from None
+        try:
+            self.header: Final[Header] = read_header(self._store.header)
+        except RecordingProblem:
+            self._store.close()
+            raise
+        self.problems: Final[list[str]] = [self._store.problem] if self._store.problem else []
+        self._blocks = self._store.blocks
+        self._firsts = [block.first for block in self._blocks]
+        self._moments: dict[int, list[float]] = {}
+        last = self._blocks[-1] if self._blocks else None
+        self._count = 0 if last is None else last.first + len(self._moments_of(last))
+
+    @property
+    def frame_count(self) -> int:
+        """Lines that hold frames."""
+        return self._count
+
+    @property
+    def length_s(self) -> float:
+        """Elapsed seconds of the last frame."""
+        return self.elapsed_s(self._count - 1) if self._count else 0.0
+
+    def elapsed_s(self, index: int) -> float:
+        """Moment of a frame."""
+        block = self._blocks[self._block_of(index)]
+        moments = self._moments_of(block)
+        # A damaged block has fewer lines than frames.
+        return moments[min(index - block.first, len(moments) - 1)] if moments else block.elapsed_s
+
+    def index_at(self, elapsed_s: float) -> int:
+        """The last frame at or before a moment; the first when there is none."""
+        place = bisect_right(self._blocks, elapsed_s, key=lambda block: block.elapsed_s) - 1
+        if place < 0:
+            return 0
+        block = self._blocks[place]
+        return max(block.first + bisect_right(self._moments_of(block), elapsed_s) - 1, 0)
+
+    def frames(self, first: int = 0) -> Iterator[tuple[int, Frame]]:
+        """Frames from an index on, each with its index.
+
+        Reading starts at the key frame before. A line that cannot be read costs the frames up to the next key frame;
+        `problems` says so.
+        """
+        begin = self._block_of(first)
+        for place in range(begin, len(self._blocks)):
+            for index, frame in self._frames_of(place):
+                if index >= first:
+                    yield index, frame
+
+    def _frames_of(self, place: int) -> Iterator[tuple[int, Frame]]:
+        block = self._blocks[place]
+        following = self._firsts[place + 1] if place + 1 < len(self._blocks) else self._count
+        lines = self._store.lines(block)
+        before: Frame | None = None
+        broken = False
+        for index, line in enumerate(lines, block.first):
+            try:
+                before = _frame(line, before)
+            except RecordingProblem as problem:
+                before = None
+                if not broken:
+                    broken = True
+                    self._skipped(index, problem.message)
+            if before is not None:
+                yield index, before
+        if len(lines) < following - block.first and not broken:
+            self._skipped(block.first + len(lines), "the compressed data are damaged")
+
+    def _skipped(self, index: int, why: str) -> None:
+        self.problems.append(f"line {index + 2}: {why}; skipped up to the next key frame")
+
+    def _block_of(self, index: int) -> int:
+        return max(bisect_right(self._firsts, index) - 1, 0)
+
+    def _moments_of(self, block: Block) -> list[float]:
+        """Moments of its frames; numbers are kept, lines are not."""
+        known = self._moments.get(block.first)
+        if known is None:
+            known, elapsed_s = [], block.elapsed_s
+            for line in self._store.lines(block):
+                elapsed_s = moment(line, elapsed_s)
+                known.append(elapsed_s)
+            self._moments[block.first] = known
+        return known
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        self._store.close()
+
+
+def _frame(line: bytes, before: Frame | None) -> Frame:
+    parsed = parse_line(line)
+    if type(parsed) is not dict:
+        raise RecordingProblem("a line that is no object")
+    if KEY in parsed:
+        read: Frame = _FRAME.read(parsed[KEY])
+        return read
+    if DELTA not in parsed:
+        raise RecordingProblem("neither a key nor a delta")
+    if before is None:
+        raise RecordingProblem("a delta without the frame before it")
+    applied: Frame = _FRAME.apply(before, parsed[DELTA])
+    return applied

@@ -1,0 +1,1 @@
+"""Who looks, and how often: the live source of frames."""

@@ -1,0 +1,115 @@
+"""Events read off two frames: what the server and the host did, as ticks for the tape. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.server import checkpoints_between
+from pgtop_tune.model.bench import BenchRun, RunState
+from pgtop_tune.model.events import Event, EventKind
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.postgres import Activity, Backend
+
+_AUTOVACUUM: Final = "autovacuum worker"
+
+
+def events_between(older: Frame, newer: Frame) -> tuple[Event, ...]:
+    """What happened between two frames, in the order of the rules.
+
+    Args:
+        older: The frame before.
+        newer: The frame now; its own `events` are not looked at.
+    """
+    interval = Interval((older, newer))
+    found = [(kind, text, detail) for rule in RULES for kind, text, detail in rule(older, newer, interval)]
+    return tuple(Event(newer.taken_at_ms, kind, text, detail) for kind, text, detail in found)
+
+
+Found = Iterator[tuple[EventKind, str, str]]
+
+
+_RESETTABLE: Final[tuple[tuple[Callable[[Frame], Any], str], ...]] = (
+    (sections.database, "pg_stat_database"),
+    (sections.wal, "pg_stat_wal"),
+    (sections.checkpoints, "checkpoints"),
+    (sections.io, "pg_stat_io"),
+    (sections.archiver, "pg_stat_archiver"),
+    (sections.statements, "pg_stat_statements"),
+)
+"""Sections with a moment of their last reset, and what the operator calls them."""
+
+
+def _reset(older: Frame, newer: Frame, interval: Interval) -> Found:
+    pairs = [(interval.pair(section), name) for section, name in _RESETTABLE]
+    # Later only: the newest of all databases is an older one when that database is dropped.
+    names = [name for pair, name in pairs if pair and (pair[1].stats_reset_ms or 0) > (pair[0].stats_reset_ms or 0)]
+    if names:
+        yield EventKind.RESET, "statistics reset", f"counted from zero again: {', '.join(names)}"
+
+
+def _checkpoint(older: Frame, newer: Frame, interval: Interval) -> Found:
+    pair = interval.pair(sections.checkpoints)
+    between = checkpoints_between(*pair) if pair else None
+    if between is None:
+        return
+    timed, requested = between
+    if requested:
+        yield EventKind.CHECKPOINT, "ckpt(req)", "requested: WAL reached max_wal_size, or somebody asked for it"
+    if timed:
+        yield EventKind.CHECKPOINT, "ckpt(time)", "checkpoint_timeout"
+
+
+def _deadlock(older: Frame, newer: Frame, interval: Interval) -> Found:
+    pair = interval.pair(sections.database)
+    if pair is not None and pair[1].deadlocks > pair[0].deadlocks:
+        count = pair[1].deadlocks - pair[0].deadlocks
+        yield EventKind.DEADLOCK, f"{count} deadlock{'s' if count > 1 else ''}", "pg_stat_database.deadlocks"
+
+
+def _autovacuum(older: Frame, newer: Frame, interval: Interval) -> Found:
+    pair = interval.pair(sections.activity)
+    if pair is None:
+        return
+    known = {_identity(worker) for worker in _workers(pair[0])}
+    for worker in _workers(pair[1]):
+        if _identity(worker) not in known:
+            words = (worker.query or "").removeprefix("autovacuum: ").split()
+            table = words[-1].rsplit(".", 1)[-1] if len(words) > 1 else ""
+            yield EventKind.AUTOVACUUM, f"{words[0].lower()} {table}" if table else "autovacuum", worker.query or ""
+
+
+def _workers(activity: Activity) -> list[Backend]:
+    return [backend for backend in activity.backends if backend.backend_type == _AUTOVACUUM and backend.query]
+
+
+def _identity(backend: Backend) -> tuple[int, int | None, str | None]:
+    return backend.pid, backend.backend_start_ms, backend.query
+
+
+def _load(older: Frame, newer: Frame, interval: Interval) -> Found:
+    before, now = _run(older), _run(newer)
+    if now is None:
+        return
+    if before is None or before.run != now.run:
+        yield EventKind.LOAD, f"{now.profile} ×{now.clients}", now.command
+        before = None
+    if now.state not in (RunState.STARTING, RunState.RUNNING) and (before is None or before.state is not now.state):
+        text = f"load {now.state}" + (f" ({now.exit_status})" if now.state is RunState.FAILED else "")
+        yield EventKind.LOAD, text, now.message
+
+
+def _run(frame: Frame) -> BenchRun | None:
+    bench = Interval((frame,)).now(sections.bench)
+    return None if bench is None else bench.run
+
+
+RULES: Final[tuple[Callable[[Frame, Frame, Interval], Found], ...]] = (
+    _reset,
+    _checkpoint,
+    _deadlock,
+    _autovacuum,
+    _load,
+)

@@ -1,0 +1,195 @@
+"""Looks at the machine the server runs on, and at no other: here, or through the server's own /proc over SQL."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import Final, Protocol, TypeVar
+
+from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.host.disk_caps import DiskCap
+from pgtop_tune.host.local import LocalHost
+from pgtop_tune.host.locality import local_postmaster, working_directory
+from pgtop_tune.host.over_sql import SqlHost, grants
+from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
+from pgtop_tune.model.host import HostSample
+from pgtop_tune.model.places import NOWHERE_ELSE, ServerPlaces
+from pgtop_tune.model.postgres import Backend, PostgresSample, ServerFacts
+
+_T = TypeVar("_T")
+
+_ALL_IO_BELOW: Final = 100
+"""Up to so many processes everybody's I/O is read each tick; above, only of those that are not idle."""
+_PLACES_EVERY_S: Final = 60.0
+_SQL_COST: Final = 20.0
+"""Over SQL the machine is looked at no more than a twentieth of the time, like every section of the server."""
+_STALE_S: Final = 5.0
+
+
+class ServerEye(Protocol):
+    """What the machine's side asks the server; fits `postgres.reader.PostgresReader`."""
+
+    async def places(self) -> ServerPlaces | Unavailable: ...
+
+    async def server_files(self, paths: Sequence[str]) -> list[bytes | None] | Unavailable: ...
+
+
+class HostSampler:
+    """Decides where the server's machine can be seen, and which processes belong to the server.
+
+    Args:
+        host: This machine.
+        surely_local: The endpoint is a Unix socket, so the server can only be here: host numbers before it answers.
+        backend: Gives pid and start (epoch ms) of the backend that serves our connection.
+        server: For directories, and for the files of a server that is not here.
+        clock: Seconds on the session's monotonic clock.
+        caps: What the operator says of disks.
+    """
+
+    def __init__(
+        self,
+        host: LocalHost,
+        surely_local: bool,
+        backend: Callable[[], tuple[int, int]],
+        server: ServerEye,
+        clock: Callable[[], float],
+        caps: Sequence[DiskCap] = (),
+    ) -> None:
+        self._host = host
+        self._backend = backend
+        self._server = server
+        self._clock = clock
+        self._over_sql = SqlHost(clock, server.server_files, caps)
+        self._idle: dict[int, Backend] = {}
+        self._sql_task: asyncio.Task[HostSample | Unavailable] | None = None
+        self._sql_seen: HostSample | Unavailable = NOT_YET
+        self._sql_seen_s = self._sql_due_s = 0.0
+        self._remote = False
+        self._absent: Unavailable | None = None if surely_local else NOT_YET
+        self._postmaster_pid: int | None = None
+        self._directory: str | None = None
+        self._places: ServerPlaces = NOWHERE_ELSE
+        self._places_due_s = 0.0
+        self._places_task: asyncio.Task[None] | None = None
+
+    async def localise(self, facts: ServerFacts) -> ServerFacts:
+        """The facts with `local` and `postmaster_pid` filled in; remembers the answer for the next samples."""
+        pid, start_ms = self._backend()
+        places = await self._server.places()
+        self._places = NOWHERE_ELSE if isinstance(places, Unavailable) else places
+        self._places_due_s = self._clock() + _PLACES_EVERY_S
+        postmaster = local_postmaster(pid, start_ms)
+        if isinstance(postmaster, Unavailable):
+            await self._go_over_sql(facts, postmaster)
+            return replace(facts, local=False, postmaster_pid=None)
+        self._remote, self._absent, self._postmaster_pid = False, None, postmaster
+        self._directory = facts.data_directory or working_directory(postmaster)
+        await asyncio.to_thread(self._host.set_directories, self._directory, self._places)
+        self._host.set_server(postmaster)
+        return replace(facts, local=True, postmaster_pid=postmaster)
+
+    async def _go_over_sql(self, facts: ServerFacts, elsewhere: Unavailable) -> None:
+        self._postmaster_pid, self._sql_seen = None, NOT_YET
+        found = await self._over_sql.open(facts.data_directory, self._places)
+        self._remote = not isinstance(found, Unavailable)
+        self._absent = None
+        if isinstance(found, Unavailable):
+            way = grants(facts.user) if found.reason is Reason.NO_PERMISSION else str(found)
+            self._absent = Unavailable(elsewhere.reason, f"{way}. {elsewhere}")
+
+    async def look(
+        self, postgres: PostgresSample | Unavailable, pgbench: Iterable[int], patience_s: float
+    ) -> HostSample | Unavailable:
+        """The machine now.
+
+        Args:
+            postgres: The server of the same tick, for the pids of its processes.
+            pgbench: Pids of pgbench, which runs here wherever the server does.
+            patience_s: How long a look over SQL is waited for.
+        """
+        if self._absent is not None:
+            return self._absent
+        self._keep_places()
+        loads = tuple(pgbench)
+        backends = _backends(postgres)
+        everybody = len(backends) <= _ALL_IO_BELOW
+        io_pids = {backend.pid for backend in backends if everybody or _may_do_io(backend)}
+        if self._remote:
+            if isinstance(postgres, Unavailable):
+                return postgres
+            pids = [backend.pid for backend in backends if backend.pid in io_pids]
+            return await self._look_over_sql(pids, io_pids, loads, patience_s)
+        pids = [os.getpid(), *loads, *(backend.pid for backend in backends)]
+        if self._postmaster_pid is not None:
+            pids.append(self._postmaster_pid)
+        return self._host.sample(pids, {*io_pids, *loads, os.getpid()}, loads, self._resting(backends))
+
+    def _resting(self, backends: tuple[Backend, ...]) -> set[int]:
+        """Sessions that were idle at the look before and have been since: the reader hands over the same object."""
+        idle, self._idle = self._idle, {id(backend): backend for backend in backends if backend.state == "idle"}
+        return {backend.pid for key, backend in self._idle.items() if key in idle}
+
+    def close(self) -> None:
+        """Ends what is under way and closes the files kept open."""
+        for task in (self._sql_task, self._places_task):
+            if task is not None:
+                task.cancel()
+        self._host.close()
+
+    async def _look_over_sql(
+        self, pids: Sequence[int], io_pids: Collection[int], loads: Sequence[int], patience_s: float
+    ) -> HostSample | Unavailable:
+        """The newest look; one that takes longer than the patience is shown a tick later, with its own time."""
+        if self._sql_task is None and self._clock() >= self._sql_due_s:
+            self._sql_task = asyncio.create_task(self._one_look(pids, io_pids, loads))
+        if self._sql_task is not None:
+            done, _ = await asyncio.wait((self._sql_task,), timeout=patience_s)
+            if done:
+                self._sql_seen, self._sql_task = self._sql_task.result(), None
+                self._sql_seen_s = self._clock()
+        late_s = self._clock() - self._sql_seen_s
+        if self._sql_task is not None and late_s > _STALE_S:
+            return Unavailable(Reason.NO_ANSWER, f"the server has not handed out its /proc for {late_s:.0f} s")
+        return self._sql_seen
+
+    async def _one_look(
+        self, pids: Sequence[int], io_pids: Collection[int], loads: Sequence[int]
+    ) -> HostSample | Unavailable:
+        started_s = self._clock()
+        threads = self._host.threads(loads)
+        found = await _unless_gone(self._over_sql.sample(pids, io_pids, threads))
+        self._sql_due_s = started_s + (self._clock() - started_s) * _SQL_COST
+        return found
+
+    def _keep_places(self) -> None:
+        """Tablespaces come and go: asked once a minute, and looked at when they changed."""
+        if self._clock() >= self._places_due_s and (self._places_task is None or self._places_task.done()):
+            self._places_due_s = self._clock() + _PLACES_EVERY_S
+            self._places_task = asyncio.create_task(self._renew_places())
+
+    async def _renew_places(self) -> None:
+        places = await _unless_gone(self._server.places())
+        if not isinstance(places, Unavailable) and places != self._places:
+            self._places = places
+            if not self._remote:
+                await asyncio.to_thread(self._host.set_directories, self._directory, places)
+
+
+async def _unless_gone(answer: Awaitable[_T | Unavailable]) -> _T | Unavailable:
+    """The answer; a lost connection is the server sampler's to tell."""
+    try:
+        return await answer
+    except ConnectionProblem as problem:
+        return Unavailable(Reason.NO_ANSWER, problem.message)
+
+
+def _backends(postgres: PostgresSample | Unavailable) -> tuple[Backend, ...]:
+    if isinstance(postgres, Unavailable) or isinstance(postgres.activity, Unavailable):
+        return ()
+    return postgres.activity.backends
+
+
+def _may_do_io(backend: Backend) -> bool:
+    return backend.state != "idle"

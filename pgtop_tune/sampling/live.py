@@ -1,0 +1,149 @@
+"""The live source: one frame a tick of host, server, load and ourselves."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import Final, Protocol
+
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.bench import BenchSample
+from pgtop_tune.model.events import Event
+from pgtop_tune.model.frame import Footprint, Frame
+from pgtop_tune.sampling.clock import SessionClock
+from pgtop_tune.sampling.happenings import events_between
+from pgtop_tune.sampling.host_sampler import HostSampler
+from pgtop_tune.sampling.parameter_watch import ParameterWatch
+from pgtop_tune.sampling.pooler_sampler import PoolerSampler
+from pgtop_tune.sampling.postgres_sampler import PostgresSampler
+from pgtop_tune.session.ports import Step
+
+SHORTEST_S: Final = 0.2
+LONGEST_S: Final = 60.0
+_SECOND_LOOK_S: Final = 0.3
+"""The second frame comes sooner: rates need two, and nobody wants to wait for the first figures."""
+_PATIENCE: Final = 0.8
+"""Share of the interval a tick waits for the server before it goes on without."""
+
+
+class Load(Protocol):
+    """pgbench, as far as sampling cares."""
+
+    def sample(self, at_s: float) -> BenchSample | Unavailable: ...
+
+    async def aclose(self) -> None: ...
+
+
+class LiveSource:
+    """Implements `FrameSource`.
+
+    Args:
+        clock: The session's clock.
+        host: The machine.
+        server: Makes the server's sampler in the engine's loop, given where its events go.
+        load: pgbench.
+        footprint: Our own cost now.
+        interval_s: Seconds from tick to tick.
+        poolers: Their admin consoles; None where the operator named none.
+    """
+
+    def __init__(
+        self,
+        clock: SessionClock,
+        host: HostSampler,
+        server: Callable[[Callable[[Event], None]], PostgresSampler],
+        load: Load,
+        footprint: Callable[[], Footprint],
+        interval_s: float,
+        poolers: PoolerSampler | None = None,
+    ) -> None:
+        self._clock = clock
+        self._host = host
+        self._make_server = server
+        self._load = load
+        self._footprint = footprint
+        self._interval_s = interval_s
+        self._poolers = poolers or PoolerSampler((), clock)
+        self._notes: deque[Event] = deque()
+        self._lock = threading.Lock()
+        self._server: PostgresSampler | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._before: Frame | None = None
+        self._parameters = ParameterWatch()
+        self._sequence = 0
+
+    @property
+    def server(self) -> PostgresSampler | None:
+        """The server's sampler, once the source runs."""
+        return self._server
+
+    @property
+    def interval_s(self) -> float:
+        """Seconds from tick to tick."""
+        return self._interval_s
+
+    def set_interval(self, interval_s: float) -> None:
+        """Changes the interval from the next tick on, bounded to 0.2 … 60 s. Thread-safe."""
+        self._interval_s = min(max(interval_s, SHORTEST_S), LONGEST_S)
+
+    def note(self, event: Event) -> None:
+        """See `FrameSource.note`."""
+        with self._lock:
+            self._notes.append(event)
+
+    async def steps(self) -> AsyncIterator[Step]:
+        """See `FrameSource.steps`. A tick that comes late is skipped, not made up for."""
+        loop = asyncio.get_running_loop()
+        self._server = self._make_server(self.note)
+        self._task = loop.create_task(self._server.run())
+        self._poolers.start()
+        due = loop.time()
+        while True:
+            if self._task.done():
+                self._task.result()
+            yield Step((await self._frame(self._server),))
+            first = self._sequence == 1
+            due += min(self._interval_s, _SECOND_LOOK_S) if first else self._interval_s
+            if (late_s := loop.time() - due) > 0:
+                skipped = int(late_s / self._interval_s) + 1
+                self._sequence += skipped
+                due += skipped * self._interval_s
+            await asyncio.sleep(max(due - loop.time(), 0.0))
+
+    async def _frame(self, server: PostgresSampler) -> Frame:
+        postgres = await server.look(self._interval_s * _PATIENCE)
+        bench = self._load.sample(self._clock())
+        pgbench = () if isinstance(bench, Unavailable) or bench.run.pid is None else (bench.run.pid,)
+        host = await self._host.look(postgres, pgbench, self._interval_s * _PATIENCE)
+        frame = Frame(
+            self._sequence,
+            SessionClock.wall_ms(),
+            self._clock(),
+            host,
+            postgres,
+            bench,
+            self._footprint(),
+            pooler=self._poolers.sample(),
+        )
+        with self._lock:
+            notes = tuple(self._notes)
+            self._notes.clear()
+        # A load may have begun before the first frame: that, too, has happened.
+        happened = events_between(self._before or Frame(-1, frame.taken_at_ms, 0.0), frame)
+        frame = replace(frame, events=notes + happened + self._parameters.events(frame))
+        self._before = frame
+        self._sequence += 1
+        return frame
+
+    async def aclose(self) -> None:
+        """See `FrameSource.aclose`."""
+        if self._task is not None:
+            self._task.cancel()
+            # Its failure, if it had one, has been raised by `steps` already.
+            await asyncio.wait((self._task,))
+        await self._poolers.aclose()
+        await self._load.aclose()
+        self._host.close()

@@ -1,0 +1,106 @@
+"""Looks at admin consoles beside the ticks: a pooler that is slow or gone delays no frame and no other pooler."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from pgtop_tune.errors import ConnectionProblem, NotLetIn, PgtopError
+from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
+from pgtop_tune.model.pooler import ConsoleSample, Pooler, PoolerSample
+
+EVERY_S: Final = 1.0
+_COST: Final = 20.0
+"""A console is looked at no more than a twentieth of the time: it is served by the thread that serves the clients."""
+_RETRY_S: Final = (1.0, 2.0, 5.0, 10.0)
+_STALE_S: Final = 5.0
+_NONE_NAMED: Final = Unavailable(
+    Reason.NO_POOLER, "no pooler was named: --pooler bouncer=postgresql://stats@127.0.0.1:6432/pgbouncer"
+)
+
+
+class Console(Protocol):
+    """What is looked at; fits `pooler.console.PoolerConsole`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def place(self) -> tuple[str, int]: ...
+
+    async def look(self) -> ConsoleSample: ...
+
+    def close(self) -> None: ...
+
+
+class PoolerSampler:
+    """The newest look at every console, taken once a second at most.
+
+    Args:
+        consoles: Those the operator named; none is fine.
+        clock: Seconds on the session's monotonic clock.
+    """
+
+    def __init__(self, consoles: Sequence[Console], clock: Callable[[], float]) -> None:
+        self._consoles = consoles
+        self._clock = clock
+        self._seen: list[ConsoleSample | Unavailable] = [NOT_YET] * len(consoles)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begins to look. In the engine's loop."""
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._watch(place, console)) for place, console in enumerate(self._consoles)]
+
+    def sample(self) -> PoolerSample | Unavailable:
+        """What was seen last; never waits. A look that failed by a fault of ours raises it here."""
+        for task in self._tasks:
+            if task.done():
+                task.result()
+        if not self._consoles:
+            return _NONE_NAMED
+        now_s = self._clock()
+        found = [
+            Pooler(console.name, console.address, self._fresh(seen, now_s), *console.place)
+            for console, seen in zip(self._consoles, self._seen, strict=True)
+        ]
+        return PoolerSample(now_s, tuple(found))
+
+    async def aclose(self) -> None:
+        """Ends all looks and closes their connections."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        for console in self._consoles:
+            console.close()
+
+    def _fresh(self, seen: ConsoleSample | Unavailable, now_s: float) -> ConsoleSample | Unavailable:
+        late_s = 0.0 if isinstance(seen, Unavailable) else now_s - seen.at_s
+        return Unavailable(Reason.NO_ANSWER, f"no answer for {late_s:.0f} s") if late_s > _STALE_S else seen
+
+    async def _watch(self, place: int, console: Console) -> None:
+        failures = 0
+        while True:
+            started_s = self._clock()
+            try:
+                self._seen[place] = await console.look()
+                failures = 0
+                cost_s = self._clock() - started_s
+                wait_s = max(EVERY_S - cost_s, cost_s * (_COST - 1))
+            except PgtopError as problem:
+                wait_s = _RETRY_S[min(failures, len(_RETRY_S) - 1)]
+                failures += 1
+                self._seen[place] = _absence(problem)
+            await asyncio.sleep(wait_s)
+
+
+def _absence(problem: PgtopError) -> Unavailable:
+    words = f"{problem.message} ({problem.hint})" if problem.hint else problem.message
+    if isinstance(problem, NotLetIn):
+        return Unavailable(Reason.NO_PERMISSION, words)
+    return Unavailable(Reason.NO_ANSWER if isinstance(problem, ConnectionProblem) else Reason.FAILED, words)

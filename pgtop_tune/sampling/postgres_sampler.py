@@ -1,0 +1,301 @@
+"""Looks at the server: sections once a tick, wait events ten times a second, over one connection.
+
+Runs as a task of its own, so that a server that hangs stops nothing but its own numbers. Whatever costs the server
+much is asked less often: no section takes more than a twentieth of the time, wait sampling no more than a tenth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, Final
+
+from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded
+from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
+from pgtop_tune.model.events import Event, EventKind
+from pgtop_tune.model.postgres import Activity, PostgresSample, ServerFacts
+from pgtop_tune.model.waits import PROFILE_SOURCE, WaitSample
+from pgtop_tune.sampling.checkpoint_cycles import CheckpointCycles
+from pgtop_tune.sampling.clock import SessionClock
+from pgtop_tune.sampling.server_reader import ServerReader
+from pgtop_tune.sampling.wait_counts import WaitCounts
+
+WAITS_EVERY_S: Final = 0.1
+_WAITS_COST: Final = 10.0
+_SECTION_COST: Final = 20.0
+_RETRY_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
+"""Waits between attempts to connect: a restart is seen within a second, a server that is gone costs little."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cadence:
+    """How often a section is read.
+
+    Attributes:
+        section: Field of `PostgresSample` and method of the reader.
+        every_s: At least so many seconds apart; 0 means every tick.
+    """
+
+    section: str
+    every_s: float
+
+
+CADENCES: Final = (
+    Cadence("activity", 0.0),
+    Cadence("locks", 0.0),
+    Cadence("database", 0.0),
+    Cadence("wal", 0.0),
+    Cadence("checkpoints", 0.0),
+    Cadence("statements", 0.0),
+    Cadence("parameters", 60.0),
+    Cadence("statement_counters", 1.9),
+    Cadence("statement_texts", 1.9),
+    Cadence("databases", 1.9),
+    Cadence("io", 1.9),
+    Cadence("slru", 4.9),
+    Cadence("archiver", 4.9),
+    Cadence("wal_files", 14.9),
+    Cadence("progress", 0.9),
+    Cadence("replication", 0.9),
+    Cadence("slots", 4.9),
+    Cadence("subscriptions", 4.9),
+    Cadence("horizon", 4.9),
+    Cadence("server_log", 4.9),
+    Cadence("relations", 14.9),
+    Cadence("database_limits", 29.9),
+    Cadence("temp_files", 14.9),
+)
+
+
+class PostgresSampler:
+    """Keeps a connection, samples, reconnects for ever.
+
+    Args:
+        reader: The connection.
+        clock: The session's clock.
+        note: Takes events: the server gone, back, restarted.
+        localise: Completes the facts with whether the server runs on this machine.
+        waits_for_password: Somebody can be asked for a password; without, a server that wants one ends the session.
+    """
+
+    def __init__(
+        self,
+        reader: ServerReader,
+        clock: SessionClock,
+        note: Callable[[Event], None],
+        localise: Callable[[ServerFacts], Awaitable[ServerFacts]],
+        waits_for_password: bool = False,
+    ) -> None:
+        self._reader = reader
+        self._clock = clock
+        self._note = note
+        self._localise = localise
+        self._waits_for_password = waits_for_password
+        self._facts: ServerFacts | None = None
+        self._sections: dict[str, Any] = {}
+        self._due_s: dict[str, float] = {}
+        self._waits = WaitCounts()
+        self._cycles = CheckpointCycles()
+        self._waits_absent: Unavailable | None = None
+        self._exact = False
+        self._connected = False
+        self._answered_s = clock()
+        self._problem: ConnectionProblem | None = None
+        self._retry_at_s = 0.0
+        self._asked = asyncio.Event()
+        self._configured_ms = 0
+        self._answers: list[asyncio.Future[PostgresSample]] = []
+        self._wake = asyncio.Event()
+        self._tried = asyncio.Event()
+
+    @property
+    def facts(self) -> ServerFacts | None:
+        """Of the last connection, also while the server is away; None before the first."""
+        return self._facts
+
+    @property
+    def why(self) -> str:
+        """What kept us from connecting at the last attempt; "" while connected or before the first."""
+        return "" if self._problem is None else self._problem.message
+
+    @property
+    def password_needed(self) -> bool:
+        """Whether the server waits for a password, and we for somebody to type it."""
+        return isinstance(self._problem, PasswordNeeded)
+
+    def refresh(self, section: str) -> None:
+        """Reads a slow section with the next tick."""
+        self._due_s.pop(section, None)
+
+    def retry_now(self) -> None:
+        """Ends the wait before the next attempt to connect. In the engine's loop."""
+        self._wake.set()
+
+    async def look(self, patience_s: float) -> PostgresSample | Unavailable:
+        """What the server says now.
+
+        Args:
+            patience_s: How long a tick may wait for it.
+        """
+        if not self._tried.is_set():
+            # The first picture waits a moment for the first answer instead of showing none for a whole interval.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._tried.wait(), patience_s)
+        if not self._connected:
+            return self._away()
+        answer: asyncio.Future[PostgresSample] = asyncio.get_running_loop().create_future()
+        self._answers.append(answer)
+        self._asked.set()
+        done, _ = await asyncio.wait((answer,), timeout=patience_s)
+        if done and not answer.cancelled():
+            return answer.result()
+        return self._away()
+
+    def _away(self) -> Unavailable:
+        if self._facts is None and self._problem is None:
+            return NOT_YET
+        now_s = self._clock()
+        words = [] if self._facts is None else [f"no answer for {now_s - self._answered_s:.0f} s"]
+        if self._problem is not None:
+            left_s = self._retry_at_s - now_s
+            again = f"; trying again in {ceil(left_s)} s" if left_s > 0 else "; trying again"
+            words.append(self._problem.message + ("" if self.password_needed else again))
+        return Unavailable(Reason.NO_ANSWER, ": ".join(words))
+
+    async def run(self) -> None:
+        """Connects, samples, reconnects until it is cancelled.
+
+        Raises:
+            NotLetIn: The very first answer of the server was no; it would be no again.
+        """
+        attempt = 0
+        try:
+            while True:
+                try:
+                    await self._connect()
+                    attempt = 0
+                    await self._sample()
+                except ConnectionProblem as problem:
+                    if self._is_final(problem):
+                        raise
+                    self._lost(problem)
+                await self._pause(attempt)
+                attempt += 1
+        finally:
+            self._give_up_answers()
+            await self._reader.aclose()
+
+    def _is_final(self, problem: ConnectionProblem) -> bool:
+        """An operator who was let in once is not thrown out of the screen by a later no."""
+        asked_for = isinstance(problem, PasswordNeeded) and self._waits_for_password
+        return isinstance(problem, NotLetIn) and self._facts is None and not asked_for
+
+    async def _pause(self, attempt: int) -> None:
+        wait_s = None if self.password_needed else _RETRY_S[min(attempt, len(_RETRY_S) - 1)]
+        self._retry_at_s = self._clock() + (wait_s or 0.0)
+        self._wake.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), wait_s)
+
+    async def _connect(self) -> None:
+        before = self._facts
+        self._facts = await self._localise(await self._reader.connect())
+        self._problem = None
+        self._answered_s = self._clock()
+        self._sections.clear()
+        self._due_s.clear()
+        self._waits.clear()
+        self._cycles.clear()
+        self._connected = True
+        self._tried.set()
+        if before is not None:
+            restarted = before.started_ms != self._facts.started_ms
+            kind = EventKind.RESTART if restarted else EventKind.CONNECTION
+            self._event(kind, "server restarted" if restarted else "reconnected")
+
+    def _lost(self, problem: ConnectionProblem) -> None:
+        if self._connected:
+            self._event(EventKind.CONNECTION, "server gone", problem.message)
+        self._connected = False
+        self._problem = problem
+        self._tried.set()
+        self._give_up_answers()
+
+    def _give_up_answers(self) -> None:
+        for answer in self._answers:
+            answer.cancel()
+        self._answers.clear()
+
+    def _event(self, kind: EventKind, text: str, detail: str = "") -> None:
+        self._note(Event(SessionClock.wall_ms(), kind, text, detail))
+
+    async def _sample(self) -> None:
+        loop = asyncio.get_running_loop()
+        waits_due = loop.time()
+        while True:
+            pause_s = waits_due - loop.time()
+            if pause_s > 0 and not self._asked.is_set():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._asked.wait(), pause_s)
+            if self._asked.is_set():
+                self._asked.clear()
+                await self._answer()
+            if loop.time() >= waits_due:
+                cost_s = await self._watch_waits()
+                waits_due = max(waits_due + WAITS_EVERY_S, loop.time() + cost_s * (_WAITS_COST - 1))
+
+    async def _watch_waits(self) -> float:
+        if self._exact:
+            return 0.0
+        started_s = self._clock()
+        seen = await self._reader.waits()
+        self._answered_s = self._clock()
+        if isinstance(seen, Unavailable):
+            self._waits_absent = seen
+        else:
+            self._waits_absent = None
+            self._waits.add(seen)
+        return self._answered_s - started_s
+
+    def _look_at_configuration(self, activity: Activity) -> None:
+        """Parameters are read again at once when the server has read its files again, whoever asked it to."""
+        configured_ms = activity.configured_ms or 0
+        # Behind a pooler each look may come from another session; only a later moment is news.
+        if configured_ms > self._configured_ms:
+            self._configured_ms = configured_ms
+            self.refresh("parameters")
+
+    async def _answer(self) -> None:
+        assert self._facts is not None
+        for cadence in CADENCES:
+            now_s = self._clock()
+            if now_s < self._due_s.get(cadence.section, 0.0):
+                continue
+            reading = await getattr(self._reader, cadence.section)()
+            cost_s = self._clock() - now_s
+            self._due_s[cadence.section] = now_s + max(cadence.every_s, cost_s * _SECTION_COST)
+            self._sections[cadence.section] = reading
+            if isinstance(reading, Activity):
+                self._look_at_configuration(reading)
+        self._answered_s = self._clock()
+        self._sections["checkpoint_cycle"] = self._cycles.seen(self._sections["checkpoints"], self._sections["wal"])
+        sample = PostgresSample(server=self._facts, waits=await self._waits_since(), **self._sections)
+        answers, self._answers = self._answers, []
+        for answer in answers:
+            if not answer.done():
+                answer.set_result(sample)
+
+    async def _waits_since(self) -> WaitSample | Unavailable:
+        """What pg_wait_sampling has counted where it is loaded, else what our own looks found."""
+        exact = await self._reader.exact_waits()
+        counted = not isinstance(exact, Unavailable)
+        if counted != self._exact:
+            self._exact = counted
+            self._waits.clear()
+        if isinstance(exact, Unavailable):
+            return self._waits_absent or self._waits.drain(self._clock())
+        self._waits.add(exact.counts, exact.samples)
+        return self._waits.drain(self._clock(), PROFILE_SOURCE)

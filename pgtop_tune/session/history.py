@@ -1,0 +1,153 @@
+"""Series for charts: metric values kept per frame, so that an hour is drawn without keeping an hour of frames.
+
+A cache, nothing more: every value was computed by a metric from the frames when they arrived.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.percentiles import percentiles
+from pgtop_tune.model.bench import LatencySecond
+
+CAPACITY: Final = 18_000
+"""Points kept per series: five hours at 1 Hz, one at 5 Hz; 144 kB each."""
+QUANTILES: Final = (50.0, 95.0, 99.0, 99.9)
+
+
+class Charted(Protocol):
+    """Anything with an id that gives a number for an interval: `Metric`, `ProgressMetric`."""
+
+    @property
+    def id(self) -> str: ...
+
+    def __call__(self, interval: Interval) -> float | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One value of a series; `None` is a gap."""
+
+    at_s: float
+    value: float | None
+
+
+class History:
+    """Values of some metrics over the session's time.
+
+    Args:
+        metrics: Which ones are kept.
+    """
+
+    def __init__(self, metrics: Sequence[Charted]) -> None:
+        self._metrics = tuple(metrics)
+        self._at_s = array("d")
+        self._values = {metric.id: array("d") for metric in self._metrics}
+
+    def append(self, interval: Interval) -> None:
+        """Computes every metric for the newest frame and keeps the values."""
+        if len(self._at_s) >= CAPACITY + CAPACITY // 8:
+            surplus = len(self._at_s) - CAPACITY
+            for column in (self._at_s, *self._values.values()):
+                del column[:surplus]
+        self._at_s.append(interval.newest.elapsed_s)
+        for metric in self._metrics:
+            value = metric(interval)
+            self._values[metric.id].append(math.nan if value is None else value)
+
+    def adopt(self, other: History) -> None:
+        """Takes over the values of another history of the same metrics."""
+        self._at_s = other._at_s[:]
+        self._values = {name: column[:] for name, column in other._values.items()}
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        for column in (self._at_s, *self._values.values()):
+            del column[:]
+
+    def series(self, metric: Charted, since_s: float = 0.0) -> list[Point]:
+        """Values from that moment of the session on, oldest first.
+
+        Raises:
+            KeyError: The metric is not kept.
+        """
+        column = self._values[metric.id]
+        first = bisect_left(self._at_s, since_s)
+        return [
+            Point(at_s, None if math.isnan(value) else value)
+            for at_s, value in zip(self._at_s[first:], column[first:], strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyPoint:
+    """Percentiles of one second of the transaction log, milliseconds.
+
+    Attributes:
+        at_s: The end of that second on the session's clock.
+        logged: Transactions they are from.
+        quantiles_ms: As `QUANTILES`.
+        max_ms: The slowest.
+        mean_ms: Their mean.
+    """
+
+    at_s: float
+    second: int
+    logged: int
+    quantiles_ms: tuple[float, ...]
+    max_ms: float
+    mean_ms: float
+
+
+class LatencyHistory:
+    """Percentiles per second, in the order of the seconds, whenever they arrived."""
+
+    def __init__(self) -> None:
+        self._points: list[LatencyPoint] = []
+
+    def add(self, latencies: Sequence[LatencySecond], wall_minus_elapsed_s: float) -> None:
+        """Takes the seconds that a frame brought.
+
+        Args:
+            latencies: As in `BenchSample.latencies`.
+            wall_minus_elapsed_s: Offset between the wall clock and the session's clock when the frame was made.
+        """
+        for latency in latencies:
+            if not latency.logged:
+                continue
+            values = percentiles(latency.buckets, QUANTILES, latency.max_us)
+            point = LatencyPoint(
+                at_s=latency.second + 1 - wall_minus_elapsed_s,
+                second=latency.second,
+                logged=latency.logged,
+                quantiles_ms=tuple(value / 1000.0 for value in values),
+                max_ms=latency.max_us / 1000.0,
+                mean_ms=latency.sum_us / latency.logged / 1000.0,
+            )
+            self._points.append(point)
+        self._points.sort(key=lambda point: point.at_s)
+        if len(self._points) > CAPACITY:
+            del self._points[: len(self._points) - CAPACITY]
+
+    def adopt(self, other: LatencyHistory) -> None:
+        """Takes over the seconds of another."""
+        self._points = list(other._points)
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        self._points.clear()
+
+    def newest(self) -> LatencyPoint | None:
+        """The last complete second."""
+        return self._points[-1] if self._points else None
+
+    def series(self, since_s: float = 0.0) -> list[LatencyPoint]:
+        """Seconds from that moment of the session on, oldest first."""
+        first = bisect_left(self._points, since_s, key=lambda point: point.at_s)
+        return self._points[first:]

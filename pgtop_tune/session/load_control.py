@@ -1,0 +1,215 @@
+"""Load in the operator's hand: what can be asked for, and where it stands.
+
+Everything is called from the engine's thread unless it says otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from pgtop_tune.metrics.knee import Knee, LoadPoint
+from pgtop_tune.model.load import LoadSpec, ProfileSummary
+from pgtop_tune.model.run_result import RunResult
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetFound:
+    """A data set that profiles need, as the database has it.
+
+    Attributes:
+        name: pgbench or bus.
+        found: What is there, in a few words: "scale 100"; "" when nothing is. May hold foreign text.
+        problem: Why it cannot be used; "" when it can.
+    """
+
+    name: str
+    found: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MakingPlan:
+    """A data set to be made.
+
+    Attributes:
+        dataset: pgbench or bus.
+        size: As typed: the scale of pgbench's tables; tickets (6M) or room on disk (0.6GB) of the bus company.
+    """
+
+    dataset: str
+    size: str
+
+
+@dataclass(frozen=True, slots=True)
+class MakingPreview:
+    """What making it would mean.
+
+    Attributes:
+        title: What would be made: "scale 5".
+        needed_bytes: Of disk, an estimate.
+        available_bytes: None when it cannot be said; `why` says why.
+        dropped: What is there and would go; "" when nothing is lost.
+        note: What else is to be known: that it goes on with what is there, or is there already.
+        database: Where.
+    """
+
+    title: str
+    needed_bytes: int
+    available_bytes: int | None
+    why: str = ""
+    dropped: str = ""
+    note: str = ""
+    database: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MakingProgress:
+    """How far the making is.
+
+    Attributes:
+        step: In pgbench's words, or ours.
+        done, total: Of `unit`; 0 where nothing is counted.
+        estimated: `done` is read off the size of the database.
+        per_s, remaining_s: None before they can be said.
+    """
+
+    step: str
+    done: int = 0
+    total: int = 0
+    unit: str = "rows"
+    estimated: bool = False
+    per_s: float | None = None
+    remaining_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A data set that was made.
+
+    Attributes:
+        steps_s: (name, seconds) in the order done.
+    """
+
+    title: str
+    steps_s: tuple[tuple[str, float], ...]
+    total_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSeries:
+    """Runs that were started together: one, or the steps of a load.
+
+    Attributes:
+        number: Of the series in this session, from 1.
+        axis: "clients" or "rate"; "" for a single run.
+        asked: Runs there will be.
+        results: Records so far, in order.
+        points, knee: Of the steps so far.
+        over: Whether no more will come.
+    """
+
+    number: int
+    axis: str
+    asked: int
+    results: tuple[RunResult, ...] = ()
+    points: tuple[LoadPoint, ...] = ()
+    knee: Knee | None = None
+    over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LoadState:
+    """Where everything stands.
+
+    Attributes:
+        doing: "run", "steps" or "making"; "" when nothing is under way.
+        title: What is under way: "step 2 of 7: 4 clients".
+        detail: What is going on within it: "housekeeping: vacuum".
+        problem: Why the last one ended before its time, one sentence; "" otherwise. May hold foreign text.
+        making: How far a data set is.
+        made: The last data set that was made.
+        series: The last runs, also while they last.
+    """
+
+    doing: str = ""
+    title: str = ""
+    detail: str = ""
+    problem: str = ""
+    making: MakingProgress | None = None
+    made: Made | None = None
+    series: LoadSeries | None = None
+
+
+class LoadControl(Protocol):
+    """pgbench in the operator's hand; one thing at a time."""
+
+    def state(self) -> LoadState:
+        """Now. Thread-safe."""
+        ...
+
+    async def profiles(self) -> tuple[ProfileSummary, ...]:
+        """Profiles that can be run."""
+        ...
+
+    async def datasets(self) -> tuple[DatasetFound, ...]:
+        """Every data set there is a profile for, found or not.
+
+        Raises:
+            ConnectionProblem: The server is not there.
+        """
+        ...
+
+    async def preview(self, spec: LoadSpec) -> str:
+        """The exact command line `start` would run, shell-quoted.
+
+        Raises:
+            LoadProblem: No pgbench, or a spec it would refuse.
+        """
+        ...
+
+    async def start(self, spec: LoadSpec) -> None:
+        """Starts pgbench; its life shows in the frames, its record in `state` once it has ended.
+
+        Raises:
+            LoadProblem: It cannot be started, would surely die of a limit, or something else is under way.
+        """
+        ...
+
+    async def start_steps(self, spec: LoadSpec, steps: str, *, tidy: bool) -> None:
+        """Begins a series of runs, one after the other.
+
+        Args:
+            spec: What they have in common.
+            steps: clients=1,2,4 or rate=100,200.
+            tidy: Housekeeping before each, and waiting for quiet.
+
+        Raises:
+            UsageProblem: No list of steps.
+            LoadProblem: As `start`.
+        """
+        ...
+
+    async def stop(self) -> None:
+        """Ends what is under way, and waits until pgbench is gone. What was measured is kept."""
+        ...
+
+    async def look(self, plan: MakingPlan) -> MakingPreview:
+        """What making a data set would mean; changes nothing.
+
+        Raises:
+            LoadProblem: A size that cannot be made, tables that are something else, a disk that is too small.
+            ConnectionProblem: The server is not there.
+        """
+        ...
+
+    async def make(self, plan: MakingPlan, *, replace: bool) -> None:
+        """Begins to make a data set; where it is shows in `state`.
+
+        Args:
+            replace: The operator has agreed that what is there goes.
+
+        Raises:
+            LoadProblem: As `look`; something would be lost and `replace` is not set; something else is under way.
+        """
+        ...

@@ -1,0 +1,195 @@
+"""What plugs into a session: where frames come from, where they go, and what an operator may do.
+
+Protocols only: a pane or a command is handed objects that fit them and cannot tell live from replayed.
+Everything here is called from the engine's thread unless it says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, QueryPlan
+from pgtop_tune.model.change import ParameterChange
+from pgtop_tune.model.events import Event
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.postgres import Parameter
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a source hands over at once.
+
+    Attributes:
+        frames: One frame when live; after a jump the frames that lead up to the moment, oldest first.
+        restart: The frames do not follow those before: forget these and start anew.
+    """
+
+    frames: tuple[Frame, ...]
+    restart: bool = False
+
+
+class FrameSource(Protocol):
+    """Live sampling, a replayed file, or a script in a test."""
+
+    def steps(self) -> AsyncIterator[Step]:
+        """Hands over steps until the source ends or is cancelled."""
+        ...
+
+    def note(self, event: Event) -> None:
+        """Puts an event into the next frame. Thread-safe."""
+        ...
+
+    async def aclose(self) -> None:
+        """Lets go of connections, files and child processes."""
+        ...
+
+
+class FrameSink(Protocol):
+    """Shows, stores or judges frames."""
+
+    def accept(self, step: Step) -> None:
+        """Takes a step; must not block. A PgtopError detaches the sink and becomes an event."""
+        ...
+
+    def close(self) -> None:
+        """No more steps will come."""
+        ...
+
+
+class ParameterControl(Protocol):
+    """ALTER SYSTEM in the operator's hand; every call is journaled before it acts."""
+
+    async def list(self, names: tuple[str, ...]) -> tuple[Parameter, ...]:
+        """The named rows of pg_settings that this server has, in the order asked for."""
+        ...
+
+    def statement(self, name: str, value: str | None) -> str:
+        """The exact SQL `apply` would run, for the screen."""
+        ...
+
+    async def apply(self, name: str, value: str | None) -> ParameterChange:
+        """Sets (or with None resets) a parameter for the whole server, reloads, and reads it back.
+
+        Raises:
+            ServerProblem: Refused; nothing changed.
+            JournalProblem: The journal could not be written; nothing was changed.
+        """
+        ...
+
+    async def undo(self) -> ParameterChange | None:
+        """Reverts the last change that is still in force; None when there is none."""
+        ...
+
+    async def undo_all(self) -> tuple[ParameterChange, ...]:
+        """Reverts all changes still in force, last first."""
+        ...
+
+    async def in_force(self) -> tuple[ParameterChange, ...]:
+        """Changes that the journal holds as made and not reverted, oldest first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingState:
+    """Whether frames are being written.
+
+    Attributes:
+        path: The file, None when not recording.
+        since_s: Moment of its first frame on the session's clock; None before there is one.
+        frames: Written so far.
+        problem: Why it stopped by itself; "" otherwise.
+    """
+
+    path: str | None = None
+    since_s: float | None = None
+    frames: int = 0
+    problem: str = ""
+
+
+class RecordingControl(Protocol):
+    """The record key."""
+
+    def start(self, path: str | None = None) -> RecordingState:
+        """Opens a recording; without a path one is made up from server and time.
+
+        Raises:
+            RecordingProblem: The file cannot be made.
+        """
+        ...
+
+    def stop(self) -> RecordingState:
+        """Closes the recording, if there is one."""
+        ...
+
+    def state(self) -> RecordingState:
+        """Now. Thread-safe."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TransportState:
+    """Where a replay stands."""
+
+    paused: bool
+    speed: float
+    position_s: float
+    """Elapsed seconds of the frame shown."""
+    length_s: float
+    """Elapsed seconds of the last frame."""
+    at_end: bool
+
+
+class Transport(Protocol):
+    """Play, pause, step and jump: what a replayed source offers beyond a live one. Thread-safe."""
+
+    def state(self) -> TransportState:
+        """Now."""
+        ...
+
+    def pause(self, paused: bool) -> None:
+        """Stops or goes on."""
+        ...
+
+    def set_speed(self, speed: float) -> None:
+        """Plays at this multiple of the recorded pace, 0.25 to 60."""
+        ...
+
+    def step(self, frames: int) -> None:
+        """Moves by so many frames, back when negative, and pauses."""
+        ...
+
+    def jump(self, elapsed_s: float) -> None:
+        """Moves to the last frame at or before this moment of the recording."""
+        ...
+
+
+class BackendControl(Protocol):
+    """The server's sessions in the operator's hand."""
+
+    def statement(self, act: BackendAct, backend: BackendKey) -> str:
+        """The exact SQL `signal` would run for one session, for the screen."""
+        ...
+
+    async def signal(self, act: BackendAct, backends: Sequence[BackendKey]) -> tuple[BackendResult, ...]:
+        """Cancels statements or terminates sessions, each bound to pid and start; never one of our own.
+
+        Raises:
+            ConnectionProblem: The server is not there, or went away in between.
+        """
+        ...
+
+    async def explain(self, backend: BackendKey, seen: str) -> QueryPlan:
+        """The plan of a session's statement; nothing of it is executed.
+
+        Args:
+            backend: Which session.
+            seen: Its statement as the operator saw it, perhaps only the beginning.
+
+        Raises:
+            UsageProblem: It is not one complete plain query, or another one by now.
+            ServerProblem: The server refuses it.
+            ConnectionProblem: The server, or the session's database, does not let us in.
+        """
+        ...

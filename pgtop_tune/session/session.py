@@ -1,0 +1,82 @@
+"""What the screen (or a headless printer) knows: the newest frames, series for charts, events.
+
+Owned by one thread; frames reach it as steps handed over by the engine.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.events import Event
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.session.history import Charted, History, LatencyHistory
+from pgtop_tune.session.ports import Step
+
+KEEP_FRAMES: Final = 150
+"""Whole frames kept: enough for the widest window a metric looks back, small enough for 1,000 backends."""
+KEEP_EVENTS: Final = 2_000
+
+
+class Session:
+    """The newest frames and what was derived from all of them.
+
+    Args:
+        charted: Metrics whose series are kept.
+
+    Attributes:
+        history: Series of the charted metrics.
+        latency: Percentiles per second of the load.
+        events: Newest last, bounded.
+    """
+
+    def __init__(self, charted: Sequence[Charted] = ()) -> None:
+        self._charted: Final = tuple(charted)
+        self._frames: deque[Frame] = deque(maxlen=KEEP_FRAMES)
+        self.history: Final = History(charted)
+        self.latency: Final = LatencyHistory()
+        self.events: Final[deque[tuple[float, Event]]] = deque(maxlen=KEEP_EVENTS)
+        self._interval: Interval | None = None
+
+    def apply(self, step: Step) -> None:
+        """Takes a step; one with `restart` replaces everything known."""
+        if step.restart:
+            self._frames.clear()
+            self.history.clear()
+            self.latency.clear()
+            self.events.clear()
+            self._interval = None
+        for frame in step.frames:
+            self._append(frame)
+
+    def _append(self, frame: Frame) -> None:
+        self._frames.append(frame)
+        self._interval = Interval(self._frames)
+        offset_s = frame.taken_at_ms / 1000.0 - frame.elapsed_s
+        self.events.extend((event.at_ms / 1000.0 - offset_s, event) for event in frame.events)
+        self.history.append(self._interval)
+        if not isinstance(frame.bench, Unavailable) and frame.bench.latencies:
+            self.latency.add(frame.bench.latencies, offset_s)
+
+    def copy(self) -> Session:
+        """A session that knows the same and goes its own way from here on: what a frozen screen shows."""
+        twin = Session(self._charted)
+        twin._frames.extend(self._frames)
+        twin.history.adopt(self.history)
+        twin.latency.adopt(self.latency)
+        twin.events.extend(self.events)
+        twin._interval = Interval(twin._frames) if twin._frames else None
+        return twin
+
+    @property
+    def interval(self) -> Interval | None:
+        """What metrics are computed from; None before the first frame."""
+        return self._interval
+
+    @property
+    def now(self) -> Frame | None:
+        """The newest frame."""
+        return self._frames[-1] if self._frames else None

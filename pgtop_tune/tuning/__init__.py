@@ -1,0 +1,1 @@
+"""Parameters as knobs: what pg_settings does not know about them."""

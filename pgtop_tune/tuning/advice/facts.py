@@ -1,0 +1,123 @@
+"""What advice is derived from, and what it looks like. Nothing here is measured by advice itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+KB: Final = 2**10
+MB: Final = 2**20
+GB: Final = 2**30
+
+
+class DiskKind(StrEnum):
+    """What the data lie on, as far as it matters for costs and depths."""
+
+    HDD = "hdd"
+    SSD = "ssd"
+    NVME = "nvme"
+    SAN = "san"
+
+
+class Workload(StrEnum):
+    """The kinds that calculators ask for."""
+
+    WEB = "web"
+    OLTP = "oltp"
+    WAREHOUSE = "dw"
+    MIXED = "mixed"
+    DESKTOP = "desktop"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A server and its machine; None where it is not known.
+
+    Attributes:
+        major: Major version of the server.
+        ram_bytes: Memory it may use: of the machine, or the limit of its cgroup where that is less.
+        cores: Processors it may use.
+        disk: What the data directory lies on.
+        workload: What the server is for.
+        data_bytes: Size of all databases.
+        max_connections, max_worker_processes, autovacuum_max_workers: As set.
+        shared_buffers_bytes: As set.
+        hash_mem_multiplier: As set.
+        checkpoint_timeout_s: As set.
+        checkpoint_completion_target: As set.
+        wal_bytes_per_s: Measured under the load that counts.
+        wal_disk_bytes: Size of the file system of pg_wal.
+        huge_page_bytes: The kernel's default size of huge pages.
+        huge_pages_needed: shared_memory_size_in_huge_pages (15+).
+    """
+
+    major: int
+    ram_bytes: int | None = None
+    cores: int | None = None
+    disk: DiskKind | None = None
+    workload: Workload = Workload.OLTP
+    data_bytes: int | None = None
+    max_connections: int | None = None
+    max_worker_processes: int | None = None
+    autovacuum_max_workers: int | None = None
+    shared_buffers_bytes: int | None = None
+    hash_mem_multiplier: float | None = None
+    checkpoint_timeout_s: float | None = None
+    checkpoint_completion_target: float | None = None
+    wal_bytes_per_s: float | None = None
+    wal_disk_bytes: int | None = None
+    huge_page_bytes: int | None = None
+    huge_pages_needed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """What one of the known calculators says for these facts.
+
+    Attributes:
+        who: Its name.
+        value: As one types it.
+    """
+
+    who: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Where to start, and where to stop looking.
+
+    Attributes:
+        value: As one types it; None where there is nothing to start from but what is set.
+        because: The reasoning, with the numbers it stands on. One or two sentences.
+        low, high: Bounds for a search, as one types them; "" where there are none.
+        opinions: What others say; they differ up to 20-fold.
+    """
+
+    value: str | None
+    because: str
+    low: str = ""
+    high: str = ""
+    opinions: tuple[Opinion, ...] = ()
+
+
+def memory(size_bytes: float) -> str:
+    """A size as one types it, rounded down by an eighth at most, mostly far less; whole GB where it is one."""
+    kilobytes = int(size_bytes // KB)
+    if kilobytes < 1:
+        return "0"
+    step = max(1, 1 << max(kilobytes.bit_length() - 5, 0))
+    rounded = kilobytes // step * step
+    for unit, size in (("GB", GB // KB), ("MB", MB // KB)):
+        if rounded >= size and rounded % size == 0:
+            return f"{rounded // size}{unit}"
+    return f"{rounded // 1024}MB" if rounded >= 10_240 else f"{rounded}kB"
+
+
+def about(size_bytes: float) -> str:
+    """A size for a sentence: "15.6 GB"."""
+    for unit, size in (("GB", GB), ("MB", MB)):
+        if size_bytes >= size:
+            return f"{size_bytes / size:.3g} {unit}"
+    return f"{size_bytes / KB:.3g} kB"

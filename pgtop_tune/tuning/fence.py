@@ -1,0 +1,34 @@
+"""The durability fence: which values can lose data, and what is lost. Pure; the door to the server asks here."""
+
+from __future__ import annotations
+
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.tuning.knobs.catalogue import BY_NAME
+from pgtop_tune.tuning.stepping import parse_bool
+
+
+def loss_of(name: str, value: str | None, default: str | None = None) -> str:
+    """What a value can lose, one clause; "" when it loses nothing.
+
+    Args:
+        name: Parameter, in any case.
+        value: As typed; None resets it, which is never fenced.
+        default: The server's own default (pg_settings.boot_val), for parameters where any other value is a risk.
+    """
+    knob = BY_NAME.get(name.lower())
+    if knob is None or value is None:
+        return ""
+    meant = _word(value)
+    for unsafe, loss in knob.unsafe:
+        if meant == unsafe or (unsafe == "*" and meant != default):
+            return loss
+    return ""
+
+
+def _word(value: str) -> str:
+    """The server takes 0, no, false and their beginnings for off, for enums that know off as well (guc_tables.c)."""
+    text = value.strip().lower()
+    try:
+        return parse_bool(text)
+    except UsageProblem:
+        return text

@@ -1,0 +1,1 @@
+"""Parameters worth turning, as rows."""

@@ -1,0 +1,59 @@
+"""For whom a parameter can be changed, narrowest first, and what that does to sessions already connected. Pure.
+
+Source: pg_settings.context, documentation of the view and of "Setting Parameters".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Reach(StrEnum):
+    """For whom a change is made."""
+
+    LOAD = "load"
+    """Sessions of the next load, by PGOPTIONS."""
+    ROLE = "role"
+    DATABASE = "database"
+    SYSTEM = "system"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One way to change a parameter.
+
+    Attributes:
+        connected: What becomes of sessions that are connected already, one clause.
+    """
+
+    reach: Reach
+    connected: str
+
+
+_OF_SESSIONS: Final = frozenset({"user", "superuser", "backend", "superuser-backend"})
+_NARROW: Final = (
+    Choice(Reach.LOAD, "sessions already connected keep what they have; the next load begins with it"),
+    Choice(Reach.ROLE, "sessions already connected keep what they have; new ones of the role get it"),
+    Choice(Reach.DATABASE, "sessions already connected keep what they have; new ones in the database get it"),
+)
+_RELOAD: Final = "sessions already connected take it over between two statements, unless they have their own value"
+_SYSTEM: Final = {
+    "sighup": "the server's processes take it over at the reload; it is the same for all sessions",
+    "postmaster": "nothing changes before the server is restarted, which ends all sessions",
+    "backend": "sessions already connected keep what they have",
+    "superuser-backend": "sessions already connected keep what they have",
+}
+
+
+def choices(context: str) -> tuple[Choice, ...]:
+    """The ways to change a parameter, the narrowest that shows its effect first; none where it cannot be changed.
+
+    Args:
+        context: pg_settings.context.
+    """
+    if context == "internal":
+        return ()
+    system = Choice(Reach.SYSTEM, _SYSTEM.get(context, _RELOAD))
+    return (*_NARROW, system) if context in _OF_SESSIONS else (system,)

@@ -1,0 +1,107 @@
+"""The command line: names, defaults, and what becomes of a failure. Commands are imported when they run."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from typing import Annotated, Final
+
+import typer
+
+from pgtop_tune import __version__
+from pgtop_tune.cli.commands import demo, diff, parameters, record, replay, revert, top
+from pgtop_tune.cli.commands import set as changes
+from pgtop_tune.cli.commands.bench.app import bench
+from pgtop_tune.cli.exit_codes import ExitCode, exit_code
+from pgtop_tune.cli.help_text import help_of
+from pgtop_tune.cli.output import PROGRAM, complain, say
+from pgtop_tune.cli.signals import Terminated
+from pgtop_tune.errors import PgtopError
+
+DEFAULT_COMMAND: Final = "top"
+_OF_THE_PROGRAM: Final = ("--help", "--version", "--install-completion", "--show-completion")
+
+app: Final = typer.Typer(
+    name=PROGRAM,
+    help="Watch a PostgreSQL server and its host during a load test; start loads, change parameters, record, replay.",
+    epilog=(
+        "Examples:  pgtop-tune demo  ·  pgtop-tune -h /run/postgresql -d bench  ·  "
+        "pgtop-tune record --seconds 60 -o run.jsonl.gz -d bench  ·  pgtop-tune replay run.jsonl.gz"
+    ),
+    no_args_is_help=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        say(f"{PROGRAM} {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    pass
+
+
+COMMANDS: Final = (
+    ("top", top.top),
+    ("demo", demo.demo),
+    ("record", record.record),
+    ("replay", replay.replay),
+    ("parameters", parameters.parameters),
+    ("advise", parameters.advise),
+    ("set", changes.set_parameters),
+    ("reset", changes.reset_parameters),
+    ("revert", revert.revert),
+    ("diff", diff.diff),
+)
+GROUPS: Final = (("bench", bench),)
+"""Commands with commands of their own."""
+for _name, _command in COMMANDS:
+    app.command(_name, help=help_of(_command))(_command)
+for _name, _group in GROUPS:
+    app.add_typer(_group, name=_name)
+
+
+def with_default_command(arguments: list[str]) -> list[str]:
+    """The words with `top` put in front when they name no command: `pgtop-tune -h db1 bench` is `pgtop-tune top …`."""
+    names = {name for name, _ in (*COMMANDS, *GROUPS)}
+    if arguments and (arguments[0] in names or arguments[0] in _OF_THE_PROGRAM):
+        return arguments
+    return [DEFAULT_COMMAND, *arguments]
+
+
+_YOUNG_OBJECTS: Final = 20_000
+"""Objects made before garbage is looked for. Python's own 700 is reached many times in each frame, and frames have no
+cycles to be found."""
+
+
+def main() -> None:
+    """Runs the command line and leaves with its exit status; an expected failure is one sentence, never a traceback."""
+    gc.set_threshold(_YOUNG_OBJECTS, 10, 10)
+    completing = any(name.startswith("_PGTOP_TUNE_COMPLETE") for name in os.environ)
+    try:
+        app(args=sys.argv[1:] if completing else with_default_command(sys.argv[1:]), prog_name=PROGRAM)
+    except PgtopError as problem:
+        complain(problem)
+        sys.exit(exit_code(problem))
+    except KeyboardInterrupt:
+        sys.exit(ExitCode.SIGNALLED + 2)
+    except Terminated as terminated:
+        sys.exit(ExitCode.SIGNALLED + terminated.number)
+    except BrokenPipeError:
+        # Whoever read our lines is gone (`| head`); stdout must not be flushed again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(ExitCode.SIGNALLED + 13)
+
+
+if __name__ == "__main__":
+    main()

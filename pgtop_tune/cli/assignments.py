@@ -1,0 +1,123 @@
+"""NAME=VALUE words of `set`, checked before the server is asked to take them. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.model.change import SYSTEM, Scope, ScopeKind, Wanted
+from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.tuning.stepping import parse, parse_bool
+
+LOAD: Final = "load"
+"""The scope of sessions that are yet to be started by us: nothing is changed on the server."""
+SESSION_CONTEXTS: Final = frozenset({"user", "superuser", "backend", "superuser-backend"})
+"""pg_settings.context of what a session can have for itself."""
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(?:\.[A-Za-z_][A-Za-z0-9_$]*)*", re.ASCII)
+_SCOPES: Final = "system, role=NAME, database=NAME, role=NAME,database=NAME or load"
+
+
+def wanted(words: Sequence[str], scope: Scope) -> tuple[Wanted, ...]:
+    """What `set` is asked for.
+
+    Args:
+        words: "max_wal_size=4GB": all behind the first = is the value, whatever it holds.
+        scope: For whom.
+
+    Raises:
+        UsageProblem: A word without =, or something that is no name of a parameter.
+    """
+    found = []
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise UsageProblem(f"{word!r} is not NAME=VALUE", "as in max_wal_size=4GB; `reset` takes names alone")
+        found.append(Wanted(checked_name(name.strip()), value.strip(), scope))
+    return tuple(found)
+
+
+def checked_name(name: str) -> str:
+    """A name that can be one of a parameter.
+
+    Raises:
+        UsageProblem: It cannot.
+    """
+    if not _NAME.fullmatch(name):
+        raise UsageProblem(f"{name!r} is no name of a parameter", "as in max_wal_size, or pg_stat_statements.max")
+    return name
+
+
+def scope_of(text: str) -> Scope | None:
+    """What --scope means; None is the session of the next load.
+
+    Raises:
+        UsageProblem: None of the scopes.
+    """
+    if text == LOAD:
+        return None
+    if text == "system":
+        return SYSTEM
+    parts = [part.partition("=") for part in text.split(",")]
+    names = {kind.strip(): name.strip() for kind, equals, name in parts if equals and name.strip()}
+    kinds = {
+        frozenset({"role"}): ScopeKind.ROLE,
+        frozenset({"database"}): ScopeKind.DATABASE,
+        frozenset({"role", "database"}): ScopeKind.ROLE_IN_DATABASE,
+    }
+    kind = kinds.get(frozenset(names))
+    if kind is None or len(names) != len(parts):
+        raise UsageProblem(f"{text!r} is no scope", f"say {_SCOPES}")
+    return Scope(kind, names.get("role", ""), names.get("database", ""))
+
+
+def check_known(names: Iterable[str], found: Iterable[Parameter], all_names: Iterable[str]) -> None:
+    """Every name is one the server has.
+
+    Raises:
+        UsageProblem: One is not; with the nearest it has.
+    """
+    have = {parameter.name.lower() for parameter in found}
+    for name in names:
+        if name.lower() not in have:
+            raise UsageProblem(f"the server has no parameter {name}", _instead(name, list(all_names)))
+
+
+def check_value(parameter: Parameter, value: str) -> None:
+    """A value that the server may take: numbers with their unit and range, and what is on or off.
+
+    Raises:
+        UsageProblem: It would refuse it.
+    """
+    name = parameter.name
+    try:
+        if parameter.vartype == "bool":
+            parse_bool(value)
+        elif parameter.vartype in {"integer", "real"}:
+            _check_range(parameter, parse(value, parameter.unit, integer=parameter.vartype == "integer"), value)
+    except UsageProblem as problem:
+        raise UsageProblem(f"{name}: {problem.message}", problem.hint or _range(parameter)) from None
+
+
+def _check_range(parameter: Parameter, number: float, value: str) -> None:
+    low, high = parameter.min_val, parameter.max_val
+    if (low and number < float(low)) or (high and number > float(high)):
+        raise UsageProblem(f"{value!r} is out of range", _range(parameter))
+
+
+def _range(parameter: Parameter) -> str:
+    if not parameter.min_val:
+        return ""
+    unit = f" in units of {parameter.unit}" if parameter.unit else ""
+    return f"from {parameter.min_val} to {parameter.max_val}{unit}; now {parameter.shown}"
+
+
+def _instead(name: str, all_names: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name.lower(), all_names, n=3, cutoff=0.6)
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    if "." in name:
+        return "custom parameters are known once the library that has them is loaded"
+    return "`pgtop-tune parameters` lists those worth turning"

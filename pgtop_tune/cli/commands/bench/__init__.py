@@ -1,0 +1,1 @@
+"""`pgtop-tune bench`: loads prepared and run without a screen."""

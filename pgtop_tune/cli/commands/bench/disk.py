@@ -1,0 +1,34 @@
+"""Bytes free where the server keeps its data, when the server is on this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pgtop_tune.bench.ports import SqlHand
+
+_BACKEND = (
+    "SELECT pid, (date_part('epoch', backend_start) * 1000)::bigint FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+)
+
+
+async def free_bytes_for(hand: SqlHand) -> Callable[[str], int | str]:
+    """What says the bytes available at a directory of the server's machine, or why they cannot be known."""
+    from pgtop_tune.host.locality import local_postmaster
+    from pgtop_tune.model.absence import Unavailable
+
+    [(pid, started_ms)] = await hand.rows(_BACKEND)
+    postmaster = local_postmaster(int(str(pid)), int(str(started_ms)))
+
+    def free_bytes(directory: str) -> int | str:
+        if isinstance(postmaster, Unavailable):
+            return "the server runs on another machine, or in a container"
+        try:
+            found = os.statvfs(f"/proc/{postmaster}/root{directory}" if os.geteuid() == 0 else directory)
+        except OSError as problem:
+            return f"{directory}: {problem.strerror}"
+        return found.f_bavail * found.f_frsize
+
+    return free_bytes

@@ -1,0 +1,42 @@
+"""A session for the commands of `bench`: found as psql finds it, with a password typed where one is missing."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from pgtop_tune.cli.connecting import ConnectionWords
+
+if TYPE_CHECKING:
+    from pgtop_tune.postgres.conninfo import ConnInfo
+    from pgtop_tune.postgres.sql_hand import PsycopgHand
+
+
+@contextlib.asynccontextmanager
+async def opened(words: ConnectionWords) -> AsyncIterator[tuple[PsycopgHand, ConnInfo]]:
+    """A session, and the connection it was made with (a typed password included); closed on the way out.
+
+    Raises:
+        UsageProblem: Words that libpq refuses.
+        ConnectionProblem: Not there, or it does not let us in.
+        LoadProblem: A statement was refused while it was open.
+    """
+    from pgtop_tune.cli.connecting import ask_password, can_ask, resolve_words
+    from pgtop_tune.errors import LoadProblem, PasswordNeeded, ServerProblem
+    from pgtop_tune.postgres.sql_hand import open_hand
+
+    conninfo = resolve_words(words)
+    try:
+        hand = await open_hand(conninfo)
+    except PasswordNeeded:
+        if words.no_password or not can_ask():
+            raise
+        conninfo = conninfo.with_password(ask_password(conninfo.user))
+        hand = await open_hand(conninfo)
+    try:
+        yield hand, conninfo
+    except ServerProblem as refusal:
+        raise LoadProblem(refusal.message, refusal.hint) from None
+    finally:
+        await hand.aclose()

@@ -1,0 +1,188 @@
+"""What `bench init` does: looks at what is there, asks before it is replaced, checks the disk, makes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from pgtop_tune.cli.commands.bench.hand import opened
+from pgtop_tune.cli.commands.bench.init_words import InitWords
+from pgtop_tune.cli.commands.bench.step_table import Made
+from pgtop_tune.cli.connecting import ConnectionWords, can_ask
+from pgtop_tune.cli.output import tell
+from pgtop_tune.errors import LoadProblem
+
+if TYPE_CHECKING:
+    from pgtop_tune.bench.datasets.bus import BusPlan
+    from pgtop_tune.bench.datasets.pgbench_tables import PgbenchShape
+    from pgtop_tune.bench.datasets.recognise import BusFacts, PgbenchFacts
+    from pgtop_tune.bench.datasets.room import Room
+    from pgtop_tune.bench.initialise import Initialised
+    from pgtop_tune.bench.locate import Pgbench
+    from pgtop_tune.postgres.conninfo import ConnInfo
+
+_UNLOGGED: Final = "unlogged tables write no WAL: not representative of tables that survive a crash"
+_MOST_JOBS: Final = 4
+
+
+def pgbench_making(given: InitWords, words: ConnectionWords) -> Made:
+    """pgbench's own tables, by pgbench -i."""
+    from pgtop_tune.bench.argv import shell_quoted
+    from pgtop_tune.bench.datasets.pgbench_tables import DEFAULT_STEPS, PgbenchShape, estimated_bytes
+    from pgtop_tune.bench.initialise import initialise_argv
+    from pgtop_tune.bench.locate import find_pgbench
+    from pgtop_tune.cli.signals import run_until_signalled
+    from pgtop_tune.cli.wiring import endpoint_of
+
+    scale = 1 if given.scale is None else given.scale
+    shape = PgbenchShape(
+        steps=given.steps.replace(" ", "") or DEFAULT_STEPS,
+        fillfactor=given.fillfactor,
+        partitions=given.partitions or 0,
+        partition_method=given.partition_method,
+        foreign_keys=given.foreign_keys,
+        unlogged=given.unlogged,
+        tablespace=given.tablespace,
+        index_tablespace=given.index_tablespace,
+    )
+    shape.words()
+    pgbench = find_pgbench(given.pgbench)
+    conninfo, found, room = run_until_signalled(_pgbench_found(words, estimated_bytes(scale, shape), shape))
+    argv = initialise_argv(scale, pgbench, endpoint_of(conninfo), shape)
+    if found is not None and shape.destroys and not found.empty:
+        may_replace(conninfo.dbname, "pgbench's tables", found.describe(), force=given.force)
+    notes = _room_notes(room, given)
+    done = run_until_signalled(_make_pgbench(conninfo, scale, shape, pgbench))
+    facts = {
+        "scale": scale,
+        "rows": scale * 100_000 if shape.generates else 0,
+        "command": shell_quoted(argv),
+        "pgbench_version": pgbench.version,
+        "unlogged": shape.unlogged,
+    }
+    notes += (_UNLOGGED,) if shape.unlogged else ()
+    return Made("pgbench", f"scale {scale}", facts, done.steps_s, done.total_s, notes)
+
+
+def bus_making(given: InitWords, words: ConnectionWords) -> Made:
+    """The bus company's tables; what an earlier making left is gone on with."""
+    from pgtop_tune.bench.datasets.bus import VERSION, BusPlan, parse_size
+    from pgtop_tune.bench.initialise import Initialised
+    from pgtop_tune.cli.signals import run_until_signalled
+    from pgtop_tune.units import count
+
+    plan = BusPlan(
+        tickets=parse_size(given.size or "6M"),
+        seed=1 if given.seed is None else given.seed,
+        unlogged=given.unlogged,
+        foreign_keys=given.foreign_keys,
+    )
+    jobs = given.jobs or min(_MOST_JOBS, os.cpu_count() or 1)
+    conninfo, found, room = run_until_signalled(_bus_found(words, plan))
+    anew = found is not None and (given.force or not found.is_of(plan))
+    notes: tuple[str, ...] = ()
+    if found is not None and not anew and found.fulfils(plan):
+        done = Initialised(0.0, ())
+        notes += ("it was there already, and nothing was done; --force makes it anew",)
+    else:
+        if found is not None and anew and not found.empty:
+            may_replace(conninfo.dbname, "a bus data set", found.describe(), force=given.force)
+        elif found is not None and not anew:
+            tell(f"going on with what is there: {found.describe()}")
+        notes += _room_notes(room, given)
+        done = run_until_signalled(_make_bus(conninfo, plan, anew, jobs))
+    facts = {"tickets": plan.tickets, "seed": plan.seed, "version": VERSION, "unlogged": plan.unlogged}
+    notes += (_UNLOGGED,) if plan.unlogged else ()
+    return Made("bus", f"{count(plan.tickets)} tickets", facts, done.steps_s, done.total_s, notes)
+
+
+def may_replace(database: str, what: str, found: str, *, force: bool, ask: Callable[[str], str] | None = None) -> None:
+    """Asks whether what is there may go.
+
+    Args:
+        found: What it is, in one line.
+        force: The answer was given on the command line.
+        ask: Shows a question and gives the answer; None asks on the terminal.
+
+    Raises:
+        LoadProblem: It may not, or there is nobody to ask.
+    """
+    if force:
+        return
+    if ask is None and not can_ask():
+        raise LoadProblem(
+            f"the database {database} holds {what}: {found}",
+            "--force replaces them; another database (-d) leaves them alone",
+        )
+    tell(f"the database {database} holds {what}: {found}")
+    answer = (ask or _asked)(f"They will be dropped. Type the name of the database to go on [{database}]: ")
+    if answer != database:
+        raise LoadProblem("not confirmed; nothing was changed")
+
+
+def _asked(question: str) -> str:
+    from pgtop_tune.safe_text import printable
+
+    print(printable(question), end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().rstrip("\n")
+
+
+def _room_notes(room: Room | None, given: InitWords) -> tuple[str, ...]:
+    if room is None or given.skip_space_check:
+        return ()
+    note = room.check()
+    if note:
+        tell(note)
+    return (note,) if note else ()
+
+
+async def _pgbench_found(
+    words: ConnectionWords, estimated_bytes: int, shape: PgbenchShape
+) -> tuple[ConnInfo, PgbenchFacts | None, Room]:
+    from pgtop_tune.bench.datasets.recognise import recognise_pgbench
+    from pgtop_tune.bench.datasets.room import look_for_room
+    from pgtop_tune.cli.commands.bench.disk import free_bytes_for
+
+    async with opened(words) as (hand, conninfo):
+        found = await recognise_pgbench(hand)
+        freed = found.size_bytes if found is not None and "d" in shape.steps else 0
+        free_bytes = await free_bytes_for(hand)
+        return conninfo, found, await look_for_room(hand, estimated_bytes, freed, free_bytes, shape.tablespace)
+
+
+async def _bus_found(words: ConnectionWords, plan: BusPlan) -> tuple[ConnInfo, BusFacts | None, Room]:
+    from pgtop_tune.bench.datasets.recognise import recognise_bus
+    from pgtop_tune.bench.datasets.room import look_for_room
+    from pgtop_tune.cli.commands.bench.disk import free_bytes_for
+
+    async with opened(words) as (hand, conninfo):
+        found = await recognise_bus(hand)
+        there = found.size_bytes if found is not None else 0
+        free_bytes = await free_bytes_for(hand)
+        return conninfo, found, await look_for_room(hand, plan.estimated_bytes, there, free_bytes)
+
+
+async def _make_pgbench(conninfo: ConnInfo, scale: int, shape: PgbenchShape, pgbench: Pgbench) -> Initialised:
+    from pgtop_tune.bench.initialise import initialise
+    from pgtop_tune.cli.commands.bench.progress import shown
+    from pgtop_tune.cli.wiring import endpoint_of
+    from pgtop_tune.postgres.sql_hand import open_hand
+
+    hand = await open_hand(conninfo)
+
+    try:
+        with shown() as tell_progress:
+            return await initialise(endpoint_of(conninfo), scale, pgbench, tell_progress, shape, hand)
+    finally:
+        await hand.aclose()
+
+
+async def _make_bus(conninfo: ConnInfo, plan: BusPlan, anew: bool, jobs: int) -> Initialised:
+    from pgtop_tune.bench.datasets.bus_make import make_bus
+    from pgtop_tune.cli.commands.bench.progress import shown
+    from pgtop_tune.postgres.sql_hand import open_hand
+
+    with shown() as tell_progress:
+        return await make_bus(lambda: open_hand(conninfo), plan, anew=anew, jobs=jobs, tell=tell_progress)

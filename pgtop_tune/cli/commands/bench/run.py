@@ -1,0 +1,249 @@
+"""`pgtop-tune bench run`: loads measured, with a record of each."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from pgtop_tune.cli import options
+from pgtop_tune.cli.commands.bench.formats import ProfilesDirectory
+from pgtop_tune.cli.connecting import ConnectionWords
+from pgtop_tune.errors import UsageProblem
+
+_LOAD: Final = "Load (as pgbench)"
+_MEASURING: Final = "Measuring"
+_DEFAULT_S: Final = 60
+DEFAULT_HOUSEKEEPING: Final = "truncate-history,vacuum,checkpoint,quiet"
+
+
+class RunFormat(StrEnum):
+    """How results are written to stdout."""
+
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+class Protocol(StrEnum):
+    """pgbench's -M."""
+
+    SIMPLE = "simple"
+    EXTENDED = "extended"
+    PREPARED = "prepared"
+
+
+def run(
+    target: options.Target = "",
+    profile: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--profile",
+            metavar="NAME",
+            rich_help_panel=_LOAD,
+            show_default=False,
+            help="Load profile (tpcb-like); several are run one after the other.",
+        ),
+    ] = None,
+    scripts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-f",
+            "--file",
+            metavar="FILE[@WEIGHT]",
+            rich_help_panel=_LOAD,
+            show_default=False,
+            help="Script in place of a profile's; repeatable.",
+        ),
+    ] = None,
+    clients: Annotated[
+        int | None,
+        typer.Option("-c", "--clients", min=1, rich_help_panel=_LOAD, show_default=False, help="As the profile says."),
+    ] = None,
+    threads: Annotated[
+        int, typer.Option("-j", "--jobs", min=0, rich_help_panel=_LOAD, help="Threads; 0 is one per core.")
+    ] = 0,
+    seconds: Annotated[
+        int | None,
+        typer.Option("-T", "--time", min=1, rich_help_panel=_LOAD, show_default=False, help="Seconds (60)."),
+    ] = None,
+    transactions: Annotated[
+        int | None,
+        typer.Option(
+            "-t", "--transactions", min=1, rich_help_panel=_LOAD, show_default=False, help="Per client, without -T."
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option("-R", "--rate", rich_help_panel=_LOAD, show_default=False, help="Transactions per second."),
+    ] = None,
+    latency_limit: Annotated[
+        float | None,
+        typer.Option("-L", "--latency-limit", rich_help_panel=_LOAD, show_default=False, help="Milliseconds."),
+    ] = None,
+    protocol: Annotated[
+        Protocol | None,
+        typer.Option("-M", "--protocol", rich_help_panel=_LOAD, show_default=False, help="As the profile says."),
+    ] = None,
+    max_tries: Annotated[
+        int | None,
+        typer.Option(
+            "--max-tries", min=0, rich_help_panel=_LOAD, show_default=False, help="0 is no limit (pgbench 15+)."
+        ),
+    ] = None,
+    connect: Annotated[
+        bool, typer.Option("-C", "--connect", rich_help_panel=_LOAD, help="A connection per transaction.")
+    ] = False,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, rich_help_panel=_LOAD, show_default=False, help="Of random numbers.")
+    ] = None,
+    per_statement: Annotated[
+        bool, typer.Option("-r", "--report-per-command", rich_help_panel=_LOAD, help="Latency of each statement.")
+    ] = False,
+    variables: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-D",
+            "--define",
+            metavar="NAME=VALUE",
+            rich_help_panel=_LOAD,
+            show_default=False,
+            help="Variable of the scripts; repeatable.",
+        ),
+    ] = None,
+    allow_shell: Annotated[
+        bool, typer.Option("--allow-shell", rich_help_panel=_LOAD, help="Scripts may start programs (\\shell).")
+    ] = False,
+    steps: Annotated[
+        str | None,
+        typer.Option(
+            "--steps",
+            metavar="AXIS=LIST",
+            rich_help_panel=_MEASURING,
+            show_default=False,
+            help="A run per step: clients=1,2,4,8 or rate=100,200; the knee is named.",
+        ),
+    ] = None,
+    endpoint: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--endpoint",
+            metavar="NAME=HOST:PORT/DB",
+            rich_help_panel=_MEASURING,
+            show_default=False,
+            help="Where the load is sent in place of the server that is watched; repeatable.",
+        ),
+    ] = None,
+    housekeeping: Annotated[
+        str,
+        typer.Option(
+            "--housekeeping",
+            metavar="LIST",
+            rich_help_panel=_MEASURING,
+            help="Before each run, in this order; or none.",
+        ),
+    ] = DEFAULT_HOUSEKEEPING,
+    warm_up: Annotated[
+        int, typer.Option("--warmup", min=0, rich_help_panel=_MEASURING, help="Seconds of the load, thrown away.")
+    ] = 0,
+    format: Annotated[
+        RunFormat, typer.Option("--format", rich_help_panel=_MEASURING, help="Of the results on stdout.")
+    ] = RunFormat.TEXT,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            rich_help_panel=_MEASURING,
+            show_default=False,
+            help="Each run's record, stdout and stderr as files.",
+        ),
+    ] = None,
+    quiet: Annotated[
+        bool, typer.Option("-q", "--quiet", rich_help_panel=_MEASURING, help="No line per second on stderr.")
+    ] = False,
+    profiles: ProfilesDirectory = None,
+    record: options.Record = None,
+    pgbench: options.Pgbench = None,
+    load_from: options.LoadFrom = None,
+    disk_cap: options.DiskCaps = None,
+    pooler: options.Poolers = None,
+    interval: options.Interval = 1.0,
+    host: options.Host = "",
+    port: options.Port = "",
+    user: options.User = "",
+    database: options.Database = "",
+    no_password: options.NoPassword = False,
+    ask_password: options.AskPassword = False,
+) -> None:
+    """Run loads and say what came out, and how far it can be trusted.
+
+    pgbench runs with -n; housekeeping is done before each run. The server is watched meanwhile, and each reason to
+    doubt the result is named. Progress goes to stderr, results to stdout. The exit status is 0 when all runs are valid.
+
+    Examples: pgtop-tune bench run --profile select-only -c 8 -T 10 --format json  ·
+    pgtop-tune bench run --steps clients=1,2,4,8,16,32,64 -T 60 -d bench  ·
+    pgtop-tune bench run --endpoint direct=:5432 --endpoint pooler=:6432 --steps clients=500,1000 -T 60 -d bench  ·
+    pgtop-tune bench run --load-from ssh://load@generator -h db1 -c 64 -T 60 bench
+    """
+    from pgtop_tune.bench.places.ssh_address import parse_address
+    from pgtop_tune.bench.scripts import parse_choice
+    from pgtop_tune.cli.disk_caps import disk_caps
+    from pgtop_tune.cli.live_options import LiveOptions
+    from pgtop_tune.cli.measuring import Wanted, measure
+    from pgtop_tune.cli.poolers import pooler_addresses
+    from pgtop_tune.model.load import LoadSpec
+
+    if seconds is not None and transactions is not None:
+        raise UsageProblem("-T and -t contradict each other", "give one of them")
+    if profile and scripts:
+        raise UsageProblem("--profile and -f contradict each other", "give one of them")
+    spec = LoadSpec(
+        threads=threads,
+        duration_s=seconds or (_DEFAULT_S if transactions is None else None),
+        rate_per_s=rate,
+        transactions=transactions,
+        latency_limit_ms=latency_limit,
+        max_tries=max_tries,
+        connect_per_transaction=connect,
+        seed=seed,
+        per_statement=per_statement,
+        scripts=tuple(parse_choice(each) for each in scripts or ()),
+        variables=tuple(_variable(each) for each in variables or ()),
+    )
+    wanted = Wanted(
+        connection=ConnectionWords(target, host, port, user, database, no_password, ask_password),
+        profiles=tuple(profile or ("tpcb-like",)),
+        profiles_directory=profiles,
+        spec=spec,
+        clients=clients,
+        protocol=None if protocol is None else str(protocol),
+        allow_shell=allow_shell,
+        steps=steps,
+        endpoints=tuple(endpoint or ()),
+        housekeeping=housekeeping,
+        warm_up_s=warm_up,
+        format=str(format),
+        output=output,
+        record=record,
+        quiet=quiet,
+        live=LiveOptions(
+            interval_s=interval,
+            pgbench=pgbench,
+            disk_caps=disk_caps(disk_cap),
+            poolers=pooler_addresses(pooler),
+            load_from=parse_address(load_from) if load_from else None,
+        ),
+    )
+    sys.exit(asyncio.run(measure(wanted)))
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageProblem(f"{text!r} is no variable", "write -D NAME=VALUE")
+    return name, value

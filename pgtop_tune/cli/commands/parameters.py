@@ -1,0 +1,154 @@
+"""`pgtop-tune parameters` and `advise`: what is set, and where one would start."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pgtop_tune.cli import options
+from pgtop_tune.cli.commands.bench.formats import Format
+from pgtop_tune.cli.connecting import ConnectionWords
+
+if TYPE_CHECKING:
+    from pgtop_tune.cli.looking import Looked
+    from pgtop_tune.cli.parameter_rows import Row
+
+
+class AdviceFormat(StrEnum):
+    """How recommendations are written to stdout."""
+
+    TEXT = "text"
+    JSON = "json"
+    SQL = "sql"
+    CONF = "conf"
+    SYSCTL = "sysctl"
+
+
+class WorkloadWord(StrEnum):
+    """What a server is for."""
+
+    WEB = "web"
+    OLTP = "oltp"
+    WAREHOUSE = "dw"
+    MIXED = "mixed"
+    DESKTOP = "desktop"
+
+
+class DiskWord(StrEnum):
+    """What the data lie on."""
+
+    HDD = "hdd"
+    SSD = "ssd"
+    NVME = "nvme"
+    SAN = "san"
+
+
+Group = Annotated[
+    str, typer.Option("--group", metavar="NAME", show_default=False, help="Only this group, as wal or memory.")
+]
+Workload = Annotated[WorkloadWord, typer.Option("--workload", help="What the server is for.")]
+Disk = Annotated[
+    DiskWord | None,
+    typer.Option("--disk", show_default=False, help="What the data lie on, where the kernel does not say it right."),
+]
+
+
+def parameters(
+    target: options.Target = "",
+    group: Group = "",
+    changed: Annotated[bool, typer.Option("--changed", help="Only what is not the server's default.")] = False,
+    format: Annotated[Format, typer.Option("--format", help="text, or one JSON array.")] = Format.TEXT,
+    workload: Workload = WorkloadWord.OLTP,
+    disk: Disk = None,
+    host: options.Host = "",
+    port: options.Port = "",
+    user: options.User = "",
+    database: options.Database = "",
+    no_password: options.NoPassword = False,
+    ask_password: options.AskPassword = False,
+) -> None:
+    """Show the parameters worth turning that this server has: value, unit, context, source, and what is advised.
+
+    The look takes two seconds. `context` says when a change takes effect: sighup with a reload, postmaster with a
+    restart, user and superuser also for a session. `advise` gives the reasons.
+
+    Examples: pgtop-tune parameters -d bench  ·  pgtop-tune parameters --group wal --changed --format json -d bench
+    """
+    import json
+
+    from pgtop_tune.cli.output import say
+    from pgtop_tune.cli.parameter_rows import as_json, table
+
+    words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
+    rows = [row for row in _rows(words, workload, disk, group, 0.0) if row.changed or not changed]
+    if format is Format.JSON:
+        say(json.dumps([as_json(row) for row in rows], ensure_ascii=False, indent=2))
+        return
+    for line in table(rows):
+        say(line)
+
+
+def advise(
+    target: options.Target = "",
+    group: Group = "",
+    workload: Workload = WorkloadWord.OLTP,
+    disk: Disk = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also where the server has what is advised.")] = False,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0.0, help="How long to look; under load the rate of WAL counts.")
+    ] = 3.0,
+    format: Annotated[
+        AdviceFormat,
+        typer.Option("--format", help="text, json, an ALTER SYSTEM script, a conf file, or a file for sysctl.d."),
+    ] = AdviceFormat.TEXT,
+    host: options.Host = "",
+    port: options.Port = "",
+    user: options.User = "",
+    database: options.Database = "",
+    no_password: options.NoPassword = False,
+    ask_password: options.AskPassword = False,
+) -> None:
+    """Say where one would start with the parameters, why, and what known calculators say.
+
+    They differ up to 20-fold, and none has measured anything on this server: a place to start from, and bounds for a
+    search. Changes nothing.
+
+    Examples: pgtop-tune advise -d bench  ·  pgtop-tune advise --workload dw --group memory --format sql -d bench
+    """
+    from pgtop_tune.cli.advice_text import WRITERS, sysctl_lines
+    from pgtop_tune.cli.output import say
+
+    words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
+    if format is AdviceFormat.SYSCTL:
+        lines = sysctl_lines(_looked(words, workload, disk, seconds))
+    else:
+        rows = _rows(words, workload, disk, group, seconds)
+        lines = WRITERS[format.value]([row for row in rows if row.differs or (everything and row.advice is not None)])
+    for line in lines:
+        say(line)
+
+
+def _rows(
+    words: ConnectionWords, workload: WorkloadWord, disk: DiskWord | None, group: str, seconds: float
+) -> tuple[Row, ...]:
+    from pgtop_tune.cli.parameter_rows import rows_of
+    from pgtop_tune.metrics import sections
+
+    looked = _looked(words, workload, disk, seconds)
+    sample = looked.interval.now(sections.parameters)
+    return rows_of(() if sample is None else sample.parameters, looked.facts, group)
+
+
+def _looked(words: ConnectionWords, workload: WorkloadWord, disk: DiskWord | None, seconds: float) -> Looked:
+    """Frames of the server, and facts read off them.
+
+    Raises:
+        ConnectionProblem: It is not there or does not let us in.
+    """
+    from pgtop_tune.cli.looking import facts_from, look
+    from pgtop_tune.tuning.advice.facts import DiskKind, Workload
+
+    interval = look(words, seconds)
+    return facts_from(interval, Workload(workload.value), None if disk is None else DiskKind(disk.value))

@@ -1,0 +1,96 @@
+"""`pgtop-tune record`: a session into a file, without a screen."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pgtop_tune.cli import options
+from pgtop_tune.cli.connecting import ConnectionWords
+from pgtop_tune.errors import UsageProblem
+
+if TYPE_CHECKING:
+    from pgtop_tune.cli.live_options import LiveOptions
+
+
+def record(
+    target: options.Target = "",
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", show_default=False, help="The recording; .gz compresses it."),
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", min=0.2, show_default=False, help="How long; without, until Ctrl-C.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No line per second.")] = False,
+    host: options.Host = "",
+    port: options.Port = "",
+    user: options.User = "",
+    database: options.Database = "",
+    no_password: options.NoPassword = False,
+    ask_password: options.AskPassword = False,
+    interval: options.Interval = 1.0,
+    disk_cap: options.DiskCaps = None,
+    pooler: options.Poolers = None,
+) -> None:
+    """Record a server without a screen.
+
+    One line per second goes to stdout, frames to the file. Ctrl-C ends it properly. A server that is not there is
+    waited for; when it never came, the exit status is 3 and the recording holds the host alone.
+
+    Example: pgtop-tune record --seconds 300 -o before.jsonl.gz -h /run/postgresql -d bench
+
+    Disks with limits: pgtop-tune record -o run.jsonl --disk-cap vda=6000iops,90MB/s --disk-cap nvme1n1=16kiops bench
+    """
+    if output is None:
+        raise UsageProblem("no file to record into", "-o run.jsonl.gz names one")
+    from pgtop_tune.cli.disk_caps import disk_caps
+    from pgtop_tune.cli.live_options import LiveOptions
+    from pgtop_tune.cli.poolers import pooler_addresses
+
+    words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
+    session = LiveOptions(interval_s=interval, disk_caps=disk_caps(disk_cap), poolers=pooler_addresses(pooler))
+    sys.exit(asyncio.run(_record(words, output, seconds, session, quiet)))
+
+
+async def _record(
+    words: ConnectionWords, output: Path, seconds: float | None, session_options: LiveOptions, quiet: bool
+) -> int:
+    from pgtop_tune.cli.connecting import ask_password, can_ask, resolve_words
+    from pgtop_tune.cli.headless import run_engine
+    from pgtop_tune.cli.lines import LinePrinter
+    from pgtop_tune.cli.output import say, tell
+    from pgtop_tune.cli.wiring import LiveSession
+    from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded, RecordingProblem
+
+    conninfo = resolve_words(words)
+    while True:
+        session = LiveSession(conninfo, session_options)
+        session.recorder.start(str(output))
+        printer = LinePrinter(say)
+        if not quiet:
+            session.engine.attach(printer)
+        try:
+            await run_engine(session.engine, seconds)
+            break
+        except NotLetIn as problem:
+            _discard(output)
+            if not isinstance(problem, PasswordNeeded) or words.no_password or not can_ask():
+                raise
+            conninfo = conninfo.with_password(ask_password(conninfo.user))
+    if stopped := session.recorder.state().problem:
+        raise RecordingProblem(stopped, f"{output} is readable up to there")
+    tell(f"recorded {session.recorder.frames_written} frames in {output}")
+    server = session.source.server
+    if server is not None and server.facts is None:
+        raise ConnectionProblem(f"{conninfo.describe()} never answered", server.why)
+    return 0
+
+
+def _discard(output: Path) -> None:
+    """A recording that never saw its server is nothing to keep."""
+    output.unlink(missing_ok=True)

@@ -1,0 +1,176 @@
+"""`pgtop-tune revert`: takes back what earlier sessions changed and left."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pgtop_tune.cli import options
+from pgtop_tune.cli.connecting import ConnectionWords
+
+if TYPE_CHECKING:
+    from pgtop_tune.host.control import Choice as MachineChoice
+    from pgtop_tune.model.change import ParameterChange
+    from pgtop_tune.postgres.reverting import Choice
+
+
+def revert(
+    target: options.Target = "",
+    list_only: Annotated[bool, typer.Option("--list", help="Show what is in force; change nothing.")] = False,
+    last: Annotated[bool, typer.Option("--last", help="Only the last change, with its set.")] = False,
+    all_changes: Annotated[bool, typer.Option("--all", help="Everything; so without any of these words.")] = False,
+    set_id: Annotated[str, typer.Option("--set", metavar="ID", help="One set or change, as --list names it.")] = "",
+    to: Annotated[
+        str, typer.Option("--to", metavar="TIME", help="What was changed since: 14:05, or 2026-05-01T14:05.")
+    ] = "",
+    machine: Annotated[
+        bool, typer.Option("--machine", help="The settings of this machine's operating system; no server is needed.")
+    ] = False,
+    journal: Annotated[
+        Path | None, typer.Option("--journal", metavar="DIRECTORY", help="Where the change journals are.")
+    ] = None,
+    host: options.Host = "",
+    port: options.Port = "",
+    user: options.User = "",
+    database: options.Database = "",
+    no_password: options.NoPassword = False,
+    ask_password: options.AskPassword = False,
+) -> None:
+    """Restore every parameter that pgtop-tune changed on this server and did not undo, also after a crash.
+
+    Works from the change journal; the process that made the changes need not live. With --list and no connection
+    words, shows the changes of all servers this user has journals for.
+
+    Examples: pgtop-tune revert --list  ·  pgtop-tune revert -h /run/postgresql -d bench  ·  pgtop-tune revert --last
+    """
+    words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
+    if list_only:
+        sys.exit(_list(journal))
+    if machine:
+        sys.exit(_revert_machine(_chosen_of_machine(last, all_changes, set_id, to), journal))
+    sys.exit(_revert(words, _chosen(last, all_changes, set_id, to), journal))
+
+
+def _chosen(last: bool, all_changes: bool, set_id: str, to: str) -> Choice:
+    """Which changes the words mean.
+
+    Raises:
+        UsageProblem: More than one of them, or no moment.
+    """
+    from pgtop_tune.postgres import reverting
+
+    _check_one_at_most(last, all_changes, set_id, to)
+    if last:
+        return reverting.last
+    if set_id:
+        return reverting.of_set(set_id)
+    return reverting.since(_moment_ms(to)) if to else reverting.everything
+
+
+def _chosen_of_machine(last: bool, all_changes: bool, set_id: str, to: str) -> MachineChoice:
+    """The same for the operating system."""
+    from pgtop_tune.cli.machine_reverting import choice
+
+    _check_one_at_most(last, all_changes, set_id, to)
+    return choice(last, set_id, _moment_ms(to) if to else None)
+
+
+def _check_one_at_most(last: bool, all_changes: bool, set_id: str, to: str) -> None:
+    from pgtop_tune.errors import UsageProblem
+
+    if sum(map(bool, (last, all_changes, set_id, to))) > 1:
+        raise UsageProblem("--last, --all, --set and --to contradict each other", "give one of them")
+
+
+def _revert_machine(choice: MachineChoice, directory: Path | None) -> int:
+    from pgtop_tune.cli.machine_reverting import revert_machine
+
+    revert_machine(choice, directory)
+    return 0
+
+
+def _moment_ms(text: str) -> int:
+    """A moment of local time, milliseconds since the epoch; a time of the day is the last one that was.
+
+    Raises:
+        UsageProblem: Not a moment.
+    """
+    from datetime import datetime, time, timedelta
+
+    from pgtop_tune.errors import UsageProblem
+
+    now = datetime.now()
+    try:
+        moment = datetime.combine(now.date(), time.fromisoformat(text))
+        moment -= timedelta(days=moment > now)
+    except ValueError:
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise UsageProblem(f"{text!r} is no moment", "for example: 14:05  or  2026-05-01T14:05") from None
+    return int(moment.timestamp() * 1000)
+
+
+def _list(directory: Path | None) -> int:
+    from pgtop_tune.cli.machine_reverting import told as told_of_machine
+    from pgtop_tune.cli.output import say, tell
+    from pgtop_tune.journal import journals, read
+
+    found = 0
+    for path in journals(directory):
+        text = read(path)
+        for problem in text.problems:
+            tell(f"{path}: {problem}")
+        told = [*map(_told, text.in_force), *map(told_of_machine, text.host_in_force)]
+        if told:
+            say(text.server.description if text.server else path.stem)
+        for line in told:
+            found += 1
+            say(f"  {line}")
+    if not found:
+        say("no changes in force")
+    return 0
+
+
+def _told(change: ParameterChange) -> str:
+    """One change in force in a line: what, how far, since when, by whom, for whom, why, and the id to revert it by."""
+    from datetime import datetime
+
+    from pgtop_tune.model.change import SYSTEM
+
+    scope = " ".join(filter(None, (str(change.scope.kind), change.scope.role, change.scope.database)))
+    notes = (
+        str(change.state),
+        f"{datetime.fromtimestamp(change.at_ms / 1000):%Y-%m-%d %H:%M:%S}",
+        f"by {change.by}" if change.by else "",
+        "" if change.scope == SYSTEM else f"for {scope}",
+        "" if change.kept else "on trial",
+        f"can lose {change.loss}" if change.loss else "",
+        change.reason,
+        f"--set {change.set_id or change.id}",
+    )
+    return f"{change.name}: {change.shown_before} → {change.value or 'default'}  ({'; '.join(filter(None, notes))})"
+
+
+def _revert(words: ConnectionWords, choice: Choice, directory: Path | None) -> int:
+    from pgtop_tune.cli.connecting import ask_password, can_ask, resolve_words
+    from pgtop_tune.cli.output import say
+    from pgtop_tune.errors import PasswordNeeded
+    from pgtop_tune.postgres.reverting import revert as take_back
+
+    conninfo = resolve_words(words)
+    try:
+        reverted = take_back(conninfo, choice, directory=directory)
+    except PasswordNeeded:
+        if words.no_password or not can_ask():
+            raise
+        with_password = conninfo.with_password(ask_password(conninfo.user))
+        reverted = take_back(with_password, choice, directory=directory)
+    for change in reverted:
+        note = f"  ({change.message})" if change.message else ""
+        say(f"{change.name}: {change.value or 'default'} → {change.shown_after}{note}")
+    say(f"{len(reverted)} change{'' if len(reverted) == 1 else 's'} reverted" if reverted else "nothing to revert")
+    return 0

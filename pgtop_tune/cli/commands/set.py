@@ -1,0 +1,136 @@
+"""`pgtop-tune set` and `reset`: change parameters of a server, for a while or for good."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pgtop_tune.cli import options
+from pgtop_tune.cli.connecting import ConnectionWords
+
+if TYPE_CHECKING:
+    from pgtop_tune.cli.changing import Asked
+
+Reason = Annotated[str, typer.Option("--reason", metavar="WORDS", show_default=False, help="Why, for the journal.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the SQL; change nothing.")]
+ForHowLong = Annotated[
+    str,
+    typer.Option(
+        "--for", metavar="TIME", show_default=False, help="Take it back after 30s, 5m, 1h; without, it stays."
+    ),
+]
+ForWhom = Annotated[
+    str,
+    typer.Option("--scope", metavar="WHOM", help="system, role=NAME, database=NAME, role=NAME,database=NAME, or load."),
+]
+
+
+def set_parameters(
+    assignments: Annotated[
+        list[str], typer.Argument(metavar="NAME=VALUE...", show_default=False, help="What to set, and to what.")
+    ],
+    for_how_long: ForHowLong = "",
+    scope: ForWhom = "system",
+    reason: Reason = "",
+    dry_run: DryRun = False,
+    allow_unsafe: Annotated[
+        bool, typer.Option("--allow-unsafe", help="Values that can lose data may be unlocked by typing the name.")
+    ] = False,
+    confirm: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--confirm", metavar="NAME", show_default=False, help="With --allow-unsafe and no terminal: typed here."
+        ),
+    ] = None,
+    host: options.Host = "",
+    port: options.Port = "",
+    user: options.User = "",
+    database: options.Database = "",
+    no_password: options.NoPassword = False,
+    ask_password: options.AskPassword = False,
+) -> None:
+    """Set parameters of a running server: shown as SQL, written to the journal, made, read back.
+
+    Several are one set: made together in the right order, or not at all. With --for the command waits and takes them
+    back, also on Ctrl-C; killed, a process it leaves behind does. With --scope load nothing is changed: the
+    PGOPTIONS for the next load are printed.
+
+    Examples: pgtop-tune set max_wal_size=4GB --for 5m -d bench  ·
+    pgtop-tune set work_mem=64MB --scope role=reports -d bench  ·
+    pgtop-tune set max_wal_size=16GB min_wal_size=4GB --reason "fewer checkpoints" --dry-run -d bench
+    """
+    from pgtop_tune.cli.assignments import scope_of, wanted
+    from pgtop_tune.cli.changing import Asked
+    from pgtop_tune.model.change import SYSTEM
+
+    whom = scope_of(scope)
+    asked = Asked(
+        wanted(assignments, SYSTEM if whom is None else whom),
+        whom,
+        _seconds(for_how_long),
+        reason,
+        dry_run,
+        allow_unsafe,
+        frozenset(confirm or ()),
+    )
+    sys.exit(_run(ConnectionWords("", host, port, user, database, no_password, ask_password), asked))
+
+
+def reset_parameters(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", show_default=False, help="What to reset.")],
+    for_how_long: ForHowLong = "",
+    scope: ForWhom = "system",
+    reason: Reason = "",
+    dry_run: DryRun = False,
+    host: options.Host = "",
+    port: options.Port = "",
+    user: options.User = "",
+    database: options.Database = "",
+    no_password: options.NoPassword = False,
+    ask_password: options.AskPassword = False,
+) -> None:
+    """Reset parameters: their entry in postgresql.auto.conf, or that of a role or a database, goes.
+
+    What the configuration files or the server's default say is in force again. Journaled like `set`: `revert` brings
+    the entry back.
+
+    Examples: pgtop-tune reset max_wal_size -d bench  ·  pgtop-tune reset work_mem --scope role=reports --dry-run
+    """
+    from pgtop_tune.cli.assignments import checked_name, scope_of
+    from pgtop_tune.cli.changing import Asked
+    from pgtop_tune.errors import UsageProblem
+    from pgtop_tune.model.change import Wanted
+
+    whom = scope_of(scope)
+    if whom is None:
+        raise UsageProblem("a load that is yet to come has nothing to reset", "unset PGOPTIONS")
+    asked = Asked(
+        tuple(Wanted(checked_name(name), None, whom) for name in names),
+        whom,
+        _seconds(for_how_long),
+        reason,
+        dry_run,
+    )
+    sys.exit(_run(ConnectionWords("", host, port, user, database, no_password, ask_password), asked))
+
+
+def _run(words: ConnectionWords, asked: Asked) -> int:
+    from pgtop_tune.cli.changing import change
+    from pgtop_tune.cli.looking import let_in
+    from pgtop_tune.cli.signals import run_until_signalled
+
+    return let_in(words, lambda conninfo: run_until_signalled(change(conninfo, asked)))
+
+
+def _seconds(text: str) -> float | None:
+    from pgtop_tune.errors import UsageProblem
+    from pgtop_tune.session.time_words import seconds
+
+    if not text:
+        return None
+    length_s = seconds(text)
+    if length_s <= 0:
+        raise UsageProblem("--for needs a time to wait", "say 30s, 5m or 1h30m")
+    return length_s

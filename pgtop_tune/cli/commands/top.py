@@ -1,0 +1,61 @@
+"""`pgtop-tune top`: the screen on a server; what `pgtop-tune` does without a command."""
+
+from __future__ import annotations
+
+import sys
+
+from pgtop_tune.cli import options
+from pgtop_tune.cli.connecting import ConnectionWords
+from pgtop_tune.errors import UsageProblem
+
+
+def top(
+    target: options.Target = "",
+    host: options.Host = "",
+    port: options.Port = "",
+    user: options.User = "",
+    database: options.Database = "",
+    no_password: options.NoPassword = False,
+    ask_password: options.AskPassword = False,
+    interval: options.MaybeInterval = None,
+    record: options.Record = None,
+    pgbench: options.Pgbench = None,
+    load_from: options.LoadFrom = None,
+    disk_cap: options.DiskCaps = None,
+    pooler: options.Poolers = None,
+    theme: options.Theme = None,
+    plain: options.Plain = False,
+    ascii_only: options.Ascii = False,
+    mouse: options.Mouse = None,
+) -> None:
+    """Watch a server. The connection is found as psql finds it: options, URI, service=, PG* variables, .pgpass.
+
+    Examples: pgtop-tune  ·  pgtop-tune -h /run/postgresql -d bench  ·  pgtop-tune postgresql://bench@db1/bench
+
+    A disk with a limit: pgtop-tune --disk-cap vda=6000iops,90MB/s bench
+
+    A pooler beside it: pgtop-tune --pooler bouncer=postgresql://stats@127.0.0.1:6432/pgbouncer bench
+    """
+    words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageProblem(
+            "the screen needs a terminal",
+            "without one: pgtop-tune record --seconds 60 -o FILE; over ssh: ssh -t HOST pgtop-tune",
+        )
+    from pgtop_tune.bench.places.ssh_address import parse_address
+    from pgtop_tune.cli.connecting import resolve_words
+    from pgtop_tune.cli.disk_caps import disk_caps
+    from pgtop_tune.cli.poolers import pooler_addresses
+    from pgtop_tune.cli.screen import LiveWords, ScreenWords, show_live
+
+    screen = ScreenWords(theme, plain, ascii_only, mouse)
+    live = LiveWords(
+        interval,
+        record,
+        pgbench=pgbench,
+        load_from=parse_address(load_from) if load_from else None,
+        may_ask=not no_password,
+        disk_caps=disk_caps(disk_cap),
+        poolers=pooler_addresses(pooler),
+    )
+    sys.exit(show_live(resolve_words(words), live, screen))

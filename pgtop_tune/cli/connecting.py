@@ -1,0 +1,59 @@
+"""From the connection options to a resolved connection, as psql would."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.secret import Secret
+
+if TYPE_CHECKING:
+    from pgtop_tune.postgres.conninfo import ConnInfo
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionWords:
+    """The connection options as typed."""
+
+    target: str = ""
+    host: str = ""
+    port: str = ""
+    user: str = ""
+    database: str = ""
+    no_password: bool = False
+    ask_password: bool = False
+
+
+def resolve_words(words: ConnectionWords) -> ConnInfo:
+    """The connection meant by the words.
+
+    Raises:
+        UsageProblem: Words that libpq refuses, or that contradict each other.
+    """
+    from pgtop_tune.postgres.conninfo import resolve
+
+    if words.target and words.database:
+        raise UsageProblem(f"two databases: {words.database} and {words.target}", "give one, with or without -d")
+    if words.no_password and words.ask_password:
+        raise UsageProblem("-w and -W contradict each other", "give one of them")
+    password = ask_password(words.user) if words.ask_password else None
+    return resolve(words.target or words.database, host=words.host, port=words.port, user=words.user, password=password)
+
+
+def can_ask() -> bool:
+    """Whether there is somebody to type a password."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def ask_password(user: str) -> Secret:
+    """Asks on the terminal, without echo.
+
+    Raises:
+        UsageProblem: There is no terminal.
+    """
+    if not can_ask():
+        raise UsageProblem("a password cannot be typed without a terminal", "use PGPASSWORD or .pgpass, and -w")
+    return Secret(getpass.getpass(f"Password{f' for user {user}' if user else ''}: ", stream=sys.stderr))

@@ -1,0 +1,143 @@
+"""The session without a screen: one line per frame and a summary at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from pgtop_tune import units
+from pgtop_tune.metrics import host as host_metrics
+from pgtop_tune.metrics import load, percentiles, sections, server, waits
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.session.ports import Step
+from pgtop_tune.session.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One column of the lines.
+
+    Attributes:
+        title: Heading.
+        cells: Width; numbers are right-aligned in it.
+        text: The value in words.
+    """
+
+    title: str
+    cells: int
+    text: Callable[[Session, Interval], str]
+
+
+def _tps(session: Session, interval: Interval) -> str:
+    client = load.CLIENT_TPS(interval)
+    value = client if client is not None else server.TPS(interval)
+    return units.UNKNOWN if value is None else f"{value:.1f}"
+
+
+def _quantile(index: int) -> Callable[[Session, Interval], str]:
+    def text(session: Session, interval: Interval) -> str:
+        newest = session.latency.newest()
+        return (
+            units.UNKNOWN if newest is None or load.running(interval) is None else units.ms(newest.quantiles_ms[index])
+        )
+
+    return text
+
+
+def _cpu(session: Session, interval: Interval) -> str:
+    return units.percent(host_metrics.CPU_BUSY(interval))
+
+
+def _disk(session: Session, interval: Interval) -> str:
+    disks = interval.now(sections.disks)
+    if disks is None:
+        return units.UNKNOWN
+    busy = host_metrics.DISK_BUSY(interval)
+    ours = [disk.name for disk in disks.disks if disk.roles] or [disk.name for disk in disks.disks]
+    return units.percent(max((busy[name] for name in ours if name in busy), default=None))
+
+
+def _wait(session: Session, interval: Interval) -> str:
+    profile = waits.wait_profile(interval, 1.5, waits.CLIENT_BACKEND)
+    return f"{profile[0].label} {profile[0].sessions:.1f}" if profile else units.UNKNOWN
+
+
+def _moment(session: Session, interval: Interval) -> str:
+    return units.wall_clock(interval.newest.taken_at_ms)
+
+
+FIELDS: Final = (
+    Field("time", 8, _moment),
+    Field("tps", 9, _tps),
+    Field("p50 ms", 7, _quantile(0)),
+    Field("p99 ms", 7, _quantile(2)),
+    Field("cpu %", 6, _cpu),
+    Field("disk busy %", 11, _disk),
+    Field("top wait", 0, _wait),
+)
+
+
+class LinePrinter:
+    """A sink that prints a line per frame and can sum up.
+
+    Args:
+        say: Takes a line.
+        repeat_every: Lines after which the heading is printed again.
+    """
+
+    def __init__(self, say: Callable[[str], None], repeat_every: int = 40) -> None:
+        self._say = say
+        self._repeat_every = repeat_every
+        self._session = Session()
+        self._lines = 0
+        self._tps: list[float] = []
+        self._latency = percentiles.merge(())
+
+    def accept(self, step: Step) -> None:
+        """Prints a line for each frame but the first, which has nothing to compare with."""
+        for frame in step.frames:
+            self._session.apply(Step((frame,)))
+            self._collect(frame)
+            if self._session.interval is not None and frame.sequence:
+                self._print(self._session.interval)
+
+    def _collect(self, frame: Frame) -> None:
+        if isinstance(frame.bench, Unavailable):
+            return
+        if frame.bench.latencies:
+            self._latency = percentiles.merge((self._latency, *frame.bench.latencies))
+        self._tps.extend(line.tps for line in frame.bench.progress)
+
+    def _print(self, interval: Interval) -> None:
+        if self._lines % self._repeat_every == 0:
+            self._say("  ".join(_cell(field, field.title) for field in FIELDS))
+        self._say("  ".join(_cell(field, field.text(self._session, interval)) for field in FIELDS))
+        self._lines += 1
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+    def summary(self) -> str:
+        """Mean TPS and percentiles of everything seen; "" without a load."""
+        if not self._tps:
+            return ""
+        mean = sum(self._tps) / len(self._tps)
+        words = [f"{len(self._tps)} s of load", f"tps {mean:.1f} (min {min(self._tps):.1f}, max {max(self._tps):.1f})"]
+        words.extend(_latency_words(self._latency))
+        return " · ".join(words)
+
+
+def _latency_words(latency: percentiles.Merged) -> list[str]:
+    quantiles = (50.0, 95.0, 99.0, 99.9)
+    values = percentiles.percentiles(latency.buckets, quantiles, latency.max_us)
+    if not values:
+        return []
+    figures = " ".join(f"p{q:g} {units.ms(value / 1000)}" for q, value in zip(quantiles, values, strict=True))
+    return [f"latency ms {figures} max {units.ms(latency.max_us / 1000)} ({latency.logged} logged)"]
+
+
+def _cell(field: Field, text: str) -> str:
+    return text.rjust(field.cells) if field.cells else text

@@ -1,0 +1,43 @@
+"""What a command knows about the live session to make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pgtop_tune.bench.places.ssh_address import SshAddress
+    from pgtop_tune.host.disk_caps import DiskCap
+    from pgtop_tune.pooler.address import PoolerAddress
+
+
+def _no_bytes() -> int:
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class LiveOptions:
+    """What a command knows about the session to make.
+
+    Attributes:
+        pgbench: The pgbench to use; None finds the newest.
+        waits_for_password: Somebody can type a password when the server asks for one.
+        terminal_bytes: Bytes written to the terminal so far.
+        journal_directory: Where changes are written down; None for the user's own place.
+        disk_caps: What the operator says of disks.
+        poolers: Admin consoles to look at.
+        load_from: The machine pgbench runs on; None is this one.
+        allow_unsafe: Values that can lose data may be unlocked.
+    """
+
+    interval_s: float = 1.0
+    pgbench: Path | None = None
+    waits_for_password: bool = False
+    terminal_bytes: Callable[[], int] = _no_bytes
+    journal_directory: Path | None = None
+    disk_caps: tuple[DiskCap, ...] = ()
+    poolers: tuple[PoolerAddress, ...] = ()
+    load_from: SshAddress | None = None
+    allow_unsafe: bool = False

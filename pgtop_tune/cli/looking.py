@@ -1,0 +1,147 @@
+"""A short look at a server with the ordinary sampler: frames for commands that show what is, not what happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from pgtop_tune.cli.connecting import ConnectionWords, ask_password, can_ask, resolve_words
+
+if TYPE_CHECKING:
+    from pgtop_tune.host.block_queue import Disk
+    from pgtop_tune.metrics.catalogue import Interval
+    from pgtop_tune.model.frame import Frame
+    from pgtop_tune.postgres.conninfo import ConnInfo
+    from pgtop_tune.session.ports import Step
+    from pgtop_tune.tuning.advice.facts import DiskKind, Facts, Workload
+
+_T = TypeVar("_T")
+_INTERVAL_S: Final = 0.5
+_DEADLINE_S: Final = 15.0
+_FRAMES: Final = 4
+
+
+def let_in(words: ConnectionWords, act: Callable[[ConnInfo], _T]) -> _T:
+    """Acts on the server that the words mean; where it wants a password and somebody can type one, again with it."""
+    from pgtop_tune.errors import PasswordNeeded
+
+    conninfo = resolve_words(words)
+    while True:
+        try:
+            return act(conninfo)
+        except PasswordNeeded:
+            if words.no_password or not can_ask():
+                raise
+            conninfo = conninfo.with_password(ask_password(conninfo.user))
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a look has shown.
+
+    Attributes:
+        interval: The frames.
+        facts: Read off them.
+        disks: Of the data directory; empty when the server is on another machine.
+    """
+
+    interval: Interval
+    facts: Facts
+    disks: tuple[Disk, ...]
+
+
+class _Newest:
+    """A sink that keeps the last frames.
+
+    Attributes:
+        count: Frames seen.
+    """
+
+    def __init__(self) -> None:
+        self._frames: deque[Frame] = deque(maxlen=_FRAMES)
+        self.count = 0
+
+    @property
+    def interval(self) -> Interval | None:
+        """None before the first frame."""
+        from pgtop_tune.metrics.catalogue import Interval
+
+        return Interval(tuple(self._frames)) if self._frames else None
+
+    def accept(self, step: Step) -> None:
+        """See `FrameSink.accept`."""
+        self._frames.extend(step.frames)
+        self.count += len(step.frames)
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def look(words: ConnectionWords, seconds: float = 0.0) -> Interval:
+    """Frames of a server and its machine.
+
+    Args:
+        words: Which server.
+        seconds: How long at least; rates are those of its last second.
+
+    Raises:
+        ConnectionProblem: It is not there or does not let us in.
+    """
+    return let_in(words, lambda conninfo: asyncio.run(_look(conninfo, seconds)))
+
+
+def facts_from(interval: Interval, workload: Workload, disk: DiskKind | None) -> Looked:
+    """What advice stands on; the kinds of disks are asked of this machine's kernel where the server is here.
+
+    Raises:
+        ConnectionProblem: The frames do not have the server.
+    """
+    from pgtop_tune.errors import ConnectionProblem
+    from pgtop_tune.host.block_devices import ROOT
+    from pgtop_tune.host.block_queue import disks
+    from pgtop_tune.metrics import sections
+    from pgtop_tune.model.absence import Unavailable
+    from pgtop_tune.tuning.advice.gather import Beside, disks_of_data, facts_of
+
+    server = sections.server(interval.newest)
+    here = not isinstance(server, Unavailable) and server.local
+    described = disks((each.name for each in disks_of_data(interval)), ROOT) if here else ()
+    facts = facts_of(interval, Beside(workload, disk, described))
+    if facts is None:
+        raise ConnectionProblem("the server did not say what it is")
+    return Looked(interval, facts, described)
+
+
+async def _look(conninfo: ConnInfo, seconds: float) -> Interval:
+    from pgtop_tune.cli.headless import run_beside
+    from pgtop_tune.cli.live_options import LiveOptions
+    from pgtop_tune.cli.signals import Terminated
+    from pgtop_tune.cli.wiring import LiveSession
+    from pgtop_tune.errors import ConnectionProblem
+    from pgtop_tune.metrics import sections
+
+    session = LiveSession(conninfo, LiveOptions(interval_s=_INTERVAL_S))
+    keeper = _Newest()
+    session.engine.attach(keeper)
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+
+    async def enough() -> None:
+        while loop.time() < began_s + max(seconds, _DEADLINE_S):
+            interval = keeper.interval
+            complete = interval is not None and interval.now(sections.parameters) is not None
+            if complete and keeper.count >= _FRAMES and loop.time() >= began_s + seconds:
+                return
+            await asyncio.sleep(_INTERVAL_S)
+
+    number = await run_beside(session.engine, enough)
+    if number is not None:
+        raise Terminated(number)
+    interval = keeper.interval
+    if interval is None or interval.now(sections.parameters) is None:
+        server = session.source.server
+        raise ConnectionProblem(f"{conninfo.describe()} did not answer", "" if server is None else server.why)
+    return interval

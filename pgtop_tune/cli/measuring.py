@@ -1,0 +1,179 @@
+"""Puts a measurement together: the watched server, pgbench, the runs, and where the results go."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pgtop_tune.bench.housekeeping import parse_housekeeping
+from pgtop_tune.bench.profiles import load_profiles, profile_directories
+from pgtop_tune.cli.commands.bench.hand import opened
+from pgtop_tune.cli.connecting import ConnectionWords
+from pgtop_tune.cli.exit_codes import ExitCode
+from pgtop_tune.cli.headless import run_beside
+from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.output import say, tell
+from pgtop_tune.cli.run_files import check_directory, write_run
+from pgtop_tune.cli.run_words import heading, markdown, progress_words, text
+from pgtop_tune.cli.wiring import LiveSession, endpoint_of
+from pgtop_tune.errors import ConnectionProblem, RecordingProblem
+from pgtop_tune.experiment.endpoints import Target, parse_endpoint
+from pgtop_tune.experiment.frame_keeper import FrameKeeper
+from pgtop_tune.experiment.load_run import Before, Cell, LoadRun
+from pgtop_tune.experiment.plan import cells
+from pgtop_tune.experiment.series import Series, series_json
+from pgtop_tune.experiment.steps import Steps, parse_steps
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.bench import BenchProgress, BenchRun
+from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.model.run_result import RunResult
+from pgtop_tune.postgres.conninfo import ConnInfo, resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_FIRST_ANSWER_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The command line of `bench run`.
+
+    Attributes:
+        spec: What all runs have in common.
+        clients, protocol: None takes what suits the profile.
+        steps, endpoints: As typed.
+    """
+
+    connection: ConnectionWords
+    profiles: tuple[str, ...]
+    profiles_directory: Path | None
+    spec: LoadSpec
+    clients: int | None
+    protocol: str | None
+    allow_shell: bool
+    steps: str | None
+    endpoints: tuple[str, ...]
+    housekeeping: str
+    warm_up_s: int
+    format: str
+    output: Path | None
+    record: Path | None
+    quiet: bool
+    live: LiveOptions
+
+
+async def measure(wanted: Wanted) -> int:
+    """Measures, prints, and gives the exit status.
+
+    Raises:
+        PgtopError: Nothing could be measured.
+    """
+    steps = parse_steps(wanted.steps) if wanted.steps else None
+    before = Before(parse_housekeeping(wanted.housekeeping), wanted.warm_up_s)
+    directories = profile_directories(wanted.profiles_directory)
+    loaded = load_profiles(directories)
+    profiles = [loaded.get(name) for name in wanted.profiles]
+    async with opened(wanted.connection) as (_, conninfo):
+        pass
+    plan = cells(
+        _targets(wanted.endpoints, conninfo),
+        profiles,
+        wanted.spec,
+        steps,
+        clients=wanted.clients,
+        protocol=wanted.protocol,
+        allow_shell=wanted.allow_shell,
+    )
+    if wanted.output is not None:
+        check_directory(wanted.output)
+    session = LiveSession(conninfo, wanted.live)
+    session.load.directories = directories
+    # The cells of a plan come complete, and their scripts were looked through.
+    session.load.prepare = None
+    if wanted.record is not None:
+        session.recorder.start(str(wanted.record))
+
+    def progress(run: BenchRun, line: BenchProgress) -> None:
+        if not wanted.quiet:
+            tell(progress_words(run, line))
+
+    def began(number: int, cell: Cell) -> None:
+        tell(heading(number, len(plan), cell))
+
+    keeper = FrameKeeper(progress)
+    session.engine.attach(keeper)
+    run = LoadRun(session.load, keeper, session.open_hand, tell)
+    written: list[RunResult] = []
+
+    def ended(result: RunResult) -> None:
+        written.append(result)
+        if wanted.output is not None:
+            write_run(wanted.output, len(written), result)
+        for doubt in result.doubts:
+            if doubt.verdict == "invalid":
+                tell(f"{doubt.id}: {doubt.reason}")
+
+    series = Series(run, plan, before, began, ended)
+
+    async def work() -> None:
+        await _first_answer(session, keeper)
+        await series.measure()
+
+    signalled = await run_beside(session.engine, work)
+    if series.results:
+        _print(wanted.format, series.results, steps, single=len(plan) == 1)
+    if stopped := session.recorder.state().problem:
+        raise RecordingProblem(stopped, f"{wanted.record} is readable up to there")
+    if signalled:
+        return ExitCode.SIGNALLED + signalled
+    return ExitCode.OK if all(result.valid for result in series.results) else ExitCode.LOAD
+
+
+def _targets(endpoints: Sequence[str], conninfo: ConnInfo) -> tuple[Target, ...]:
+    if not endpoints:
+        return (Target(str(conninfo.endpoints[0]), endpoint_of(conninfo)),)
+    found = []
+    for typed in endpoints:
+        words = parse_endpoint(typed)
+        if words.uri:
+            meant = resolve(words.uri, user=conninfo.user)
+        else:
+            host, port = words.host or conninfo.host, words.port or str(conninfo.port)
+            meant = resolve(
+                words.database or conninfo.dbname, host=host, port=port, user=conninfo.user, password=conninfo.password
+            )
+        direct = (meant.host, meant.port) == (conninfo.host, conninfo.port)
+        found.append(Target(words.name, endpoint_of(meant), direct))
+    return tuple(found)
+
+
+async def _first_answer(session: LiveSession, keeper: FrameKeeper) -> None:
+    """Waits for the server, whose numbers the runs are judged by.
+
+    Raises:
+        ConnectionProblem: It does not answer.
+    """
+
+    def answers(interval: Interval) -> bool:
+        return not isinstance(sections.server(interval.newest), Unavailable)
+
+    if not await keeper.until(answers, _FIRST_ANSWER_S):
+        server = session.source.server
+        raise ConnectionProblem("the server does not answer", "" if server is None else server.why)
+
+
+def _print(format: str, results: Sequence[RunResult], steps: Steps | None, *, single: bool) -> None:
+    if format == "json":
+        # Not through `say`: a JSON text is printable by itself, and may be longer than what is read by people.
+        sys.stdout.write(json.dumps(series_json(results, steps, single=single), ensure_ascii=True) + "\n")
+        sys.stdout.flush()
+    elif format == "markdown":
+        say(markdown(results, steps))
+    else:
+        say(text(results, steps, "█" if (sys.stdout.encoding or "").lower().startswith("utf") else "#"))

@@ -1,0 +1,199 @@
+"""Parameters as commands list them: knobs of the catalogue with what the server has and what is advised. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.tuning.advice.advise import advise
+from pgtop_tune.tuning.advice.facts import Advice, Facts
+from pgtop_tune.tuning.knobs.catalogue import GROUPS, KNOBS
+from pgtop_tune.tuning.knobs.knob import Knob
+from pgtop_tune.tuning.stepping import parse, parse_bool
+
+NONE: Final = "-"
+_NUMBERS: Final = frozenset({"integer", "real"})
+_DERIVED: Final = "override"
+"""Source of what the server has worked out by itself, such as wal_buffers from -1."""
+_PLACES: Final = {knob.name: place for place, knob in enumerate(KNOBS)}
+_OF_THE_PLACE: Final = frozenset(
+    {
+        "cluster_name",
+        "config_file",
+        "data_directory",
+        "external_pid_file",
+        "hba_file",
+        "ident_file",
+        "listen_addresses",
+        "port",
+        "unix_socket_directories",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A knob, what the server has, and what is advised."""
+
+    knob: Knob
+    parameter: Parameter
+    advice: Advice | None
+
+    @property
+    def changed(self) -> bool:
+        """Whether it is other than the server's default, or will be after a restart."""
+        parameter = self.parameter
+        differs = parameter.setting != parameter.boot_val and parameter.source != _DERIVED
+        return differs or parameter.pending_restart
+
+    @property
+    def differs(self) -> bool:
+        """Whether a value is advised, and it is another one than the server has."""
+        return self.advice is not None and self.advice.value is not None and not same(self.parameter, self.advice.value)
+
+
+def rows_of(parameters: Sequence[Parameter], facts: Facts, group: str = "") -> tuple[Row, ...]:
+    """The knobs this server has, in the order of the catalogue.
+
+    Args:
+        parameters: Of the server.
+        facts: What advice is derived from.
+        group: Only of this group; "" is all.
+
+    Raises:
+        UsageProblem: There is no such group.
+    """
+    groups = {each.lower(): each for each in GROUPS}
+    if group and group.lower() not in groups:
+        near = difflib.get_close_matches(group.lower(), groups, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise UsageProblem(f"there is no group {group!r}", f"{hint}groups: {', '.join(GROUPS)}")
+    has = {parameter.name: parameter for parameter in parameters}
+    return tuple(
+        Row(knob, has[knob.name], _possible(has[knob.name], advise(knob.name, facts)))
+        for knob in KNOBS
+        if knob.name in has and (not group or knob.group.lower() == group.lower())
+    )
+
+
+def _possible(parameter: Parameter, advice: Advice | None) -> Advice | None:
+    """Advice without a value that this server was not built for, as lz4."""
+    if advice is None or advice.value is None or parameter.vartype != "enum" or advice.value in parameter.enumvals:
+        return advice
+    return replace(advice, value=None, because=f"{advice.because} This server was built without {advice.value}.")
+
+
+def same(parameter: Parameter, value: str) -> bool:
+    """Whether a value as typed is the one the server has: 1024MB is 1GB, yes is on."""
+    try:
+        if parameter.vartype in _NUMBERS:
+            number = parse(value, parameter.unit, integer=parameter.vartype == "integer")
+            return number == parse(parameter.setting, parameter.unit, integer=parameter.vartype == "integer")
+        if parameter.vartype == "bool":
+            return parse_bool(value) == parameter.setting
+    except UsageProblem:
+        return False
+    return value == parameter.setting
+
+
+def as_json(row: Row) -> dict[str, Any]:
+    """A row as the JSON of `parameters` and `advise` has it; what is not there is null."""
+    parameter, advice = row.parameter, row.advice
+    return {
+        "name": parameter.name,
+        "group": row.knob.group,
+        "value": parameter.shown,
+        "setting": parameter.setting,
+        "unit": parameter.unit or None,
+        "default": parameter.boot_val,
+        "changed": row.changed,
+        "context": parameter.context,
+        "source": parameter.source,
+        "source_file": parameter.sourcefile or None,
+        "pending_restart": parameter.pending_restart,
+        "why": row.knob.why,
+        "trades": row.knob.trades,
+        "moves_with": list(row.knob.moves_with),
+        "advice": None
+        if advice is None
+        else {
+            "value": advice.value,
+            "differs": row.differs,
+            "because": advice.because,
+            "low": advice.low or None,
+            "high": advice.high or None,
+            "opinions": {opinion.who: opinion.value for opinion in advice.opinions},
+        },
+    }
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    """Lines of `parameters`, group by group."""
+    cells = [
+        (
+            row.parameter.name,
+            row.parameter.shown or "''",
+            row.parameter.unit or NONE,
+            row.parameter.context,
+            "restart" if row.parameter.pending_restart else NONE,
+            (row.advice.value if row.advice is not None else None) or NONE,
+            row.parameter.sourcefile or row.parameter.source,
+        )
+        for row in rows
+    ]
+    head = ("parameter", "value", "unit", "context", "pending", "advice", "source")
+    return in_columns(head, cells)
+
+
+def in_columns(head: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
+    """A heading and rows below each other, two spaces apart."""
+    widths = [max(len(row[column]) for row in (head, *cells)) for column in range(len(head))]
+    return [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in (head, *cells)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A parameter that is not the same on two sides.
+
+    Attributes:
+        a, b: As SHOW prints them; None where a side does not have it or may not see it.
+        context: pg_settings.context.
+        of_the_place: Whether it names a directory, a file or an address, which differ between any two servers.
+    """
+
+    name: str
+    a: str | None
+    b: str | None
+    context: str
+    of_the_place: bool
+
+    @property
+    def one_sided(self) -> bool:
+        """Whether only one side has it: another major, another library, another role."""
+        return self.a is None or self.b is None
+
+
+def differing(a: Mapping[str, Parameter], b: Mapping[str, Parameter]) -> tuple[Difference, ...]:
+    """Parameters that differ, knobs of the catalogue first, then by name."""
+    found = []
+    for name in sorted({*a, *b}, key=lambda name: (_PLACES.get(name, len(_PLACES)), name)):
+        left, right = a.get(name), b.get(name)
+        either = left or right
+        if either is None or (left is not None and right is not None and left.shown == right.shown):
+            continue
+        found.append(
+            Difference(
+                name,
+                None if left is None else left.shown,
+                None if right is None else right.shown,
+                either.context,
+                name in _OF_THE_PLACE,
+            )
+        )
+    return tuple(found)

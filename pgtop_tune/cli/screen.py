@@ -1,0 +1,185 @@
+"""Opens the screen on a live session or a replay, and says the last words when it closes."""
+
+from __future__ import annotations
+
+import gc
+import locale
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pgtop_tune.cli.output import PROGRAM, say
+from pgtop_tune.config import Config, load_config
+
+if TYPE_CHECKING:
+    from pgtop_tune.bench.places.ssh_address import SshAddress
+    from pgtop_tune.host.disk_caps import DiskCap
+    from pgtop_tune.model.load import LoadSpec
+    from pgtop_tune.pooler.address import PoolerAddress
+    from pgtop_tune.postgres.conninfo import ConnInfo
+    from pgtop_tune.recording.reader import RecordingReader
+    from pgtop_tune.tui.controls import Controls, ScreenOptions, ScreenOutcome
+
+_PAINTS_PER_S: Final = "30"
+"""Textual adds up to 33 ms to a key's echo. Ticks are painted once whatever stands here. Read when it is imported."""
+_PLAIN_INTERVAL_S: Final = 2.0
+_PLAIN_THEME: Final = "ansi-dark"
+_FRAMES_JUDGED: Final = 3600
+"""Of a run, the newest: an hour at a frame a second, some 60 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenWords:
+    """The screen options as typed."""
+
+    theme: str | None = None
+    plain: bool = False
+    ascii_only: bool = False
+    mouse: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveWords:
+    """How to watch.
+
+    Attributes:
+        interval_s: As typed; None when it was not.
+        record: File to record into from the start; None for none.
+        record_always: Record even without a file name, in the usual place.
+        may_ask: Whether a password may be asked for.
+        start_load: A load to start at once.
+        journal: Directory of the change journal of a server that is thrown away; None for the user's own.
+        disk_caps: What the operator says of disks.
+        poolers: Admin consoles to look at.
+        load_from: The machine pgbench runs on; None is this one.
+    """
+
+    interval_s: float | None = None
+    record: Path | None = None
+    record_always: bool = False
+    pgbench: Path | None = None
+    may_ask: bool = True
+    start_load: LoadSpec | None = None
+    journal: Path | None = None
+    disk_caps: tuple[DiskCap, ...] = ()
+    poolers: tuple[PoolerAddress, ...] = ()
+    load_from: SshAddress | None = None
+
+
+def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
+    """The screen on a server.
+
+    Returns:
+        The exit status.
+    """
+    from pgtop_tune.cli.live_options import LiveOptions
+    from pgtop_tune.cli.starting import StartingSession
+    from pgtop_tune.experiment.frame_keeper import FrameKeeper
+    from pgtop_tune.recording.recorder import Recorder
+    from pgtop_tune.session.engine import Engine
+    from pgtop_tune.tuning.knobs.live import LIVE
+
+    os.environ.setdefault("TEXTUAL_FPS", _PAINTS_PER_S)
+    from pgtop_tune.tui.controls import Controls, TerminalTally
+
+    config = load_config()
+    tally = TerminalTally()
+    interval_s = words.interval_s or config.interval or (_PLAIN_INTERVAL_S if screen.plain else 1.0)
+    options = LiveOptions(
+        interval_s,
+        words.pgbench,
+        words.may_ask,
+        tally,
+        words.journal,
+        words.disk_caps,
+        words.poolers,
+        words.load_from,
+    )
+    keeper = FrameKeeper(most=_FRAMES_JUDGED)
+    session = StartingSession(conninfo, options, keeper)
+    recorder = Recorder(conninfo.describe(), interval_s)
+    if words.record is not None or words.record_always:
+        recorder.start(str(words.record) if words.record else None)
+    controls = Controls(
+        engine=Engine(session, (recorder, keeper)),
+        load=session.load,
+        parameters=session.parameters,
+        backends=session.backends,
+        recording=recorder,
+        interval=session,
+        knobs=LIVE,
+        on_password=session.authenticate if words.may_ask else None,
+        password_needed=session.password_needed if words.may_ask else None,
+        tally=tally,
+    )
+    looks = replace(
+        _screen_options(screen, config),
+        target=conninfo.describe(),
+        start_load=words.start_load,
+        throwaway=words.journal is not None,
+    )
+    outcome = _show(controls, looks)
+    _last_words(outcome, recorder.last_path)
+    return outcome.exit_status
+
+
+def show_replay(reader: RecordingReader, speed: float, start_s: float, screen: ScreenWords) -> int:
+    """The screen on a recording.
+
+    Returns:
+        The exit status.
+    """
+    from pgtop_tune.recording.replay import ReplaySource
+    from pgtop_tune.session.engine import Engine
+
+    os.environ.setdefault("TEXTUAL_FPS", _PAINTS_PER_S)
+    from pgtop_tune.tui.controls import Controls
+
+    source = ReplaySource(reader, speed)
+    if start_s:
+        source.jump(start_s)
+    controls = Controls(engine=Engine(source), transport=source)
+    outcome = _show(controls, replace(_screen_options(screen, load_config()), target=reader.header.target))
+    for problem in reader.problems:
+        say(f"{reader.path}: {problem}")
+    return outcome.exit_status
+
+
+def _show(controls: Controls, options: ScreenOptions) -> ScreenOutcome:
+    from pgtop_tune.tui.run import run_screen
+
+    # What was imported stays: nobody has to look through it for garbage again.
+    gc.freeze()
+    return run_screen(controls, options)
+
+
+def _screen_options(words: ScreenWords, config: Config) -> ScreenOptions:
+    from pgtop_tune.tui.controls import ScreenOptions
+
+    over_ssh = bool(os.environ.get("SSH_CONNECTION"))
+    mouse = words.mouse if words.mouse is not None else config.mouse
+    return ScreenOptions(
+        theme=words.theme or (_PLAIN_THEME if words.plain else config.theme),
+        ascii=words.ascii_only or words.plain or config.ascii or not _speaks_utf8(),
+        mouse=mouse if mouse is not None else not (over_ssh or words.plain),
+        keymap=config.keys,
+    )
+
+
+def _speaks_utf8() -> bool:
+    """Whether the locale draws more than ASCII; as the terminal's user set it, not as Python coerces it."""
+    words = os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG") or ""
+    named = words.lower().replace("-", "")
+    return "utf8" in named or (not words and locale.getpreferredencoding(False).lower().replace("-", "") == "utf8")
+
+
+def _last_words(outcome: ScreenOutcome, recording: Path | None) -> None:
+    if recording is not None:
+        say(f"recording: {recording}")
+        say(f"  {PROGRAM} replay {recording}")
+    if outcome.in_force:
+        say("still in force on the server:")
+        for change in outcome.in_force:
+            say(f"  {change.name} = {change.shown_after or change.value} (was {change.shown_before})")
+        say(f"  `{PROGRAM} revert` with the same connection options takes them back")

@@ -1,0 +1,75 @@
+"""Signals: a hang-up, a kill or Ctrl-C runs every `finally` on the way out, inside the event loop and outside."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Coroutine, Iterator
+from types import FrameType
+from typing import Any, Final, NoReturn, TypeVar
+
+T = TypeVar("T")
+
+ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Terminated(BaseException):
+    """SIGTERM or SIGHUP arrived; not an Exception, so that nothing swallows it.
+
+    Attributes:
+        number: The signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+def _raise(number: int, frame: FrameType | None) -> NoReturn:
+    raise Terminated(number)
+
+
+@contextlib.contextmanager
+def terminating() -> Iterator[None]:
+    """Within, SIGTERM and SIGHUP raise `Terminated` in the main thread; SIGINT raises KeyboardInterrupt as always."""
+    before = {number: signal.signal(number, _raise) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def run_until_signalled(work: Coroutine[Any, Any, T]) -> T:
+    """asyncio.run, in which a signal cancels the work and waits until it has cleaned up.
+
+    A second Ctrl-C does not cut the cleaning up short: it is what ends programs on this machine and on the server.
+
+    Raises:
+        Terminated: By the signal, SIGINT among them.
+    """
+    return asyncio.run(_until_signalled(work))
+
+
+async def _until_signalled(work: Coroutine[Any, Any, T]) -> T:
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(work)
+    received: list[int] = []
+
+    def stop(number: int) -> None:
+        if not received:
+            received.append(number)
+            task.cancel()
+
+    for number in ENDING:
+        loop.add_signal_handler(number, stop, number)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if received:
+            raise Terminated(received[0]) from None
+        raise
+    finally:
+        for number in ENDING:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,231 @@
+"""A live session whose drivers are imported after the first paint, in the engine's thread.
+
+Importing drivers, pgbench's runner and the host readers takes as long as Textual's start; an operator sees the screen
+before that. Whatever is asked in the meantime waits in the engine's loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING
+
+from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, QueryPlan
+from pgtop_tune.model.change import ParameterChange, Terms, Wanted
+from pgtop_tune.model.events import Event
+from pgtop_tune.model.load import LoadSpec, ProfileSummary
+from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.model.proof import Proof
+from pgtop_tune.secret import Secret
+from pgtop_tune.session.load_control import DatasetFound, LoadControl, LoadState, MakingPlan, MakingPreview
+from pgtop_tune.session.ports import Step
+
+if TYPE_CHECKING:
+    from pgtop_tune.cli.wiring import LiveParts
+    from pgtop_tune.experiment.frame_keeper import FrameKeeper
+    from pgtop_tune.experiment.load_desk import LoadDesk
+    from pgtop_tune.postgres.conninfo import ConnInfo
+
+
+class StartingSession:
+    """Implements `FrameSource` and `IntervalControl`; makes the parts when the engine begins.
+
+    Args:
+        conninfo: The server.
+        options: Of the session.
+        keeper: A sink of the same engine: what runs are judged by.
+
+    Attributes:
+        load: `LoadControl`, waiting until the parts are there.
+        parameters: `ParameterControl`, likewise.
+        backends: `BackendControl`, likewise.
+    """
+
+    def __init__(self, conninfo: ConnInfo, options: LiveOptions, keeper: FrameKeeper) -> None:
+        self._conninfo = conninfo
+        self._options = options
+        self._keeper = keeper
+        self._interval_s = options.interval_s
+        self._notes: deque[Event] = deque()
+        self._made = asyncio.Event()
+        self._parts: LiveParts | None = None
+        self._desk: LoadDesk | None = None
+        self.load = StartingLoad(self)
+        self.parameters = StartingParameters(self)
+        self.backends = StartingBackends(self)
+
+    @property
+    def made(self) -> LiveParts | None:
+        """The parts, once they are there."""
+        return self._parts
+
+    async def parts(self) -> LiveParts:
+        """Waits for the parts. In the engine's loop."""
+        await self._made.wait()
+        assert self._parts is not None
+        return self._parts
+
+    @property
+    def desk(self) -> LoadControl | None:
+        """Load, once the parts are there."""
+        return self._desk
+
+    async def load_desk(self) -> LoadControl:
+        """Waits for the parts, and gives load. In the engine's loop."""
+        await self._made.wait()
+        assert self._desk is not None
+        return self._desk
+
+    def _make(self) -> LiveParts:
+        from pgtop_tune.cli.wiring import LiveParts
+
+        parts = LiveParts(self._conninfo, self._options)
+        # The drivers have been imported by now; see `cli.screen`.
+        gc.freeze()
+        return parts
+
+    async def steps(self) -> AsyncIterator[Step]:
+        """See `FrameSource.steps`."""
+        parts = await asyncio.to_thread(self._make)
+        parts.source.set_interval(self._interval_s)
+        self._parts = parts
+        self._desk = parts.load_desk(self._keeper)
+        while self._notes:
+            parts.source.note(self._notes.popleft())
+        self._made.set()
+        async for step in parts.source.steps():
+            yield step
+
+    def note(self, event: Event) -> None:
+        """See `FrameSource.note`."""
+        if self._parts is None:
+            self._notes.append(event)
+        else:
+            self._parts.source.note(event)
+
+    async def aclose(self) -> None:
+        """See `FrameSource.aclose`."""
+        if self._desk is not None:
+            await self._desk.aclose()
+        if self._parts is not None:
+            await self._parts.source.aclose()
+            await self._parts.parameters.aclose()
+
+    @property
+    def interval_s(self) -> float:
+        """Seconds between two frames."""
+        return self._interval_s if self._parts is None else self._parts.source.interval_s
+
+    def set_interval(self, interval_s: float) -> None:
+        """Takes effect with the next tick. Thread-safe."""
+        self._interval_s = interval_s
+        if self._parts is not None:
+            self._parts.source.set_interval(interval_s)
+
+    def password_needed(self) -> bool:
+        """Whether the server waits for a password. Thread-safe."""
+        return self._parts is not None and self._parts.password_needed
+
+    def authenticate(self, password: Secret) -> None:
+        """Goes on with a password that was typed. In the engine's loop."""
+        if self._parts is not None:
+            self._parts.authenticate(password)
+
+
+class StartingLoad:
+    """See `LoadControl`."""
+
+    def __init__(self, session: StartingSession) -> None:
+        self._session = session
+
+    def state(self) -> LoadState:
+        desk = self._session.desk
+        return LoadState() if desk is None else desk.state()
+
+    async def profiles(self) -> tuple[ProfileSummary, ...]:
+        return await (await self._session.load_desk()).profiles()
+
+    async def datasets(self) -> tuple[DatasetFound, ...]:
+        return await (await self._session.load_desk()).datasets()
+
+    async def preview(self, spec: LoadSpec) -> str:
+        return await (await self._session.load_desk()).preview(spec)
+
+    async def start(self, spec: LoadSpec) -> None:
+        await (await self._session.load_desk()).start(spec)
+
+    async def start_steps(self, spec: LoadSpec, steps: str, *, tidy: bool) -> None:
+        await (await self._session.load_desk()).start_steps(spec, steps, tidy=tidy)
+
+    async def stop(self) -> None:
+        await (await self._session.load_desk()).stop()
+
+    async def look(self, plan: MakingPlan) -> MakingPreview:
+        return await (await self._session.load_desk()).look(plan)
+
+    async def make(self, plan: MakingPlan, *, replace: bool) -> None:
+        await (await self._session.load_desk()).make(plan, replace=replace)
+
+
+class StartingParameters:
+    """See `ChangeControl`."""
+
+    def __init__(self, session: StartingSession) -> None:
+        self._session = session
+
+    def statement(self, name: str, value: str | None) -> str:
+        parts = self._session.made
+        return "" if parts is None else parts.parameters.statement(name, value)
+
+    async def apply(self, name: str, value: str | None) -> ParameterChange:
+        return await (await self._session.parts()).parameters.apply(name, value)
+
+    async def undo(self) -> ParameterChange | None:
+        return await (await self._session.parts()).parameters.undo()
+
+    async def undo_all(self) -> tuple[ParameterChange, ...]:
+        return await (await self._session.parts()).parameters.undo_all()
+
+    async def in_force(self) -> tuple[ParameterChange, ...]:
+        return await (await self._session.parts()).parameters.in_force()
+
+    async def apply_set(self, wanted: Sequence[Wanted], terms: Terms) -> tuple[ParameterChange, ...]:
+        return await (await self._session.parts()).parameters.apply_set(wanted, terms)
+
+    async def keep(self, set_id: str) -> tuple[ParameterChange, ...]:
+        return await (await self._session.parts()).parameters.keep(set_id)
+
+    async def revert_set(self, set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
+        return await (await self._session.parts()).parameters.revert_set(set_id, why)
+
+    async def revert_overdue(self) -> tuple[ParameterChange, ...]:
+        return await (await self._session.parts()).parameters.revert_overdue()
+
+    async def prove(self, changes: Sequence[ParameterChange]) -> tuple[Proof, ...]:
+        return await (await self._session.parts()).parameters.prove(changes)
+
+    async def redo(self) -> tuple[ParameterChange, ...]:
+        return await (await self._session.parts()).parameters.redo()
+
+    async def list(self, names: tuple[str, ...]) -> tuple[Parameter, ...]:
+        return await (await self._session.parts()).parameters.list(names)
+
+
+class StartingBackends:
+    """See `BackendControl`."""
+
+    def __init__(self, session: StartingSession) -> None:
+        self._session = session
+
+    def statement(self, act: BackendAct, backend: BackendKey) -> str:
+        parts = self._session.made
+        return "" if parts is None else parts.backends.statement(act, backend)
+
+    async def signal(self, act: BackendAct, backends: Sequence[BackendKey]) -> tuple[BackendResult, ...]:
+        return await (await self._session.parts()).backends.signal(act, backends)
+
+    async def explain(self, backend: BackendKey, seen: str) -> QueryPlan:
+        return await (await self._session.parts()).backends.explain(backend, seen)

@@ -1,0 +1,172 @@
+"""What keys do on the dashboard and the pages, as rows: bindings, footer, help, palette and docs come from here.
+
+A row that names something in `needs` exists only where the session has it: no load keys on a replay, no transport
+keys on a live server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.tui.pages.registry import DASHBOARD_ID, DASHBOARD_KEY, PAGES
+
+
+class Need(StrEnum):
+    """What an action may depend on."""
+
+    LIVE = "live"
+    INTERVAL = "interval"
+    LOAD = "load"
+    PARAMETERS = "parameters"
+    RECORDING = "recording"
+    TRANSPORT = "transport"
+    PASSWORD = "password"
+    BACKENDS = "sessions"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing the operator can do.
+
+    Attributes:
+        id: Stable name for the configuration file.
+        keys: Default keys, Textual's names or single characters; a comma is "comma".
+        action: What runs: an action of the screen in view, or with "app." before it one of the application.
+        description: One line for help, palette and docs.
+        group: Heading in the help.
+        short: One word for the footer; "" keeps it out of there.
+        needs: What must be there for the action to exist.
+    """
+
+    id: str
+    keys: tuple[str, ...]
+    action: str
+    description: str
+    group: str
+    short: str = ""
+    needs: tuple[Need, ...] = ()
+
+
+_SCREEN: Final = "screen"
+_PAGES: Final = "pages"
+ROWS: Final = "rows of a table"
+_TUNING: Final = "load and parameters"
+_REPLAY: Final = "replay"
+
+ACTIONS: Final[tuple[Action, ...]] = (
+    Action("load", ("b",), "app.load", "start or stop a load (pgbench)", _TUNING, "load", (Need.LOAD,)),
+    Action("parameters", ("p",), "app.parameters", "change parameters, live", _TUNING, "params", (Need.PARAMETERS,)),
+    Action("undo", ("u",), "app.undo", "undo the last change of a parameter", _TUNING, "undo", (Need.PARAMETERS,)),
+    Action("password", ("P",), "app.password", "type the password the server asks for", _TUNING, "", (Need.PASSWORD,)),
+    Action("record", ("r",), "app.record", "recording on or off", _SCREEN, "rec", (Need.RECORDING,)),
+    Action("note", ("m",), "app.note", "put a note on the tape", _SCREEN, "note", (Need.LIVE,)),
+    Action("step-back", ("comma",), "app.step(-1)", "one frame back", _REPLAY, "", (Need.TRANSPORT,)),
+    Action("step-forward", ("full_stop",), "app.step(1)", "one frame forward", _REPLAY, "step", (Need.TRANSPORT,)),
+    Action("jump", ("T",), "app.jump", "jump: 3m ago, 12:40, -30s, +1m, 00:05:00", _REPLAY, "jump", (Need.TRANSPORT,)),
+    Action("slower", ("{",), "app.speed(-1)", "play at half the speed", _REPLAY, "", (Need.TRANSPORT,)),
+    Action("faster", ("}",), "app.speed(1)", "play at twice the speed", _REPLAY, "faster", (Need.TRANSPORT,)),
+    Action("details", ("enter",), "details", "everything known of the selected row", ROWS, "open"),
+    Action("filter", ("/",), "filter", "show only rows with this text", ROWS, "filter"),
+    Action("cancel", ("c",), "app.signal('cancel')", "cancel the statement of the selected session, the tagged "
+        "ones, or all that the filter shows", ROWS, "cancel", (Need.BACKENDS,)),
+    Action("terminate", ("K",), "app.signal('terminate')", "terminate the selected session, the tagged ones, "
+        "or all that the filter shows", ROWS, "kill", (Need.BACKENDS,)),
+    Action("explain", ("e",), "app.explain", "plan of the selected session's query (EXPLAIN, never ANALYZE)", ROWS,
+        "plan", (Need.BACKENDS,)),
+    Action("sort", ("s",), "sort(1)", "sort by the next column", ROWS, "sort"),
+    Action("sort-right", (">",), "sort(1)", "sort by the column to the right", ROWS),
+    Action("sort-left", ("<",), "sort(-1)", "sort by the column to the left", ROWS),
+    Action("reverse", ("R",), "reverse", "sort the other way round", ROWS),
+    Action("idle", ("i",), "idle", "hide or show idle sessions, and what else is at rest", ROWS, "idle"),
+    Action("columns", ("o",), "columns", "choose the columns of this table", ROWS, "columns"),
+    Action("copy", ("y",), "copy", "copy the query to the clipboard of your terminal (OSC 52)", ROWS, "copy"),
+    Action("tag", ("x", "insert"), "tag", "tag the selected row, or take its tag away", ROWS, "tag"),
+    Action("up", ("up", "k"), "move(-1)", "one row up", ROWS),
+    Action("down", ("down", "j"), "move(1)", "one row down", ROWS),
+    Action("page-up", ("pageup",), "page(-1)", "one page of rows up", ROWS),
+    Action("page-down", ("pagedown",), "page(1)", "one page of rows down", ROWS),
+    Action("first", ("home",), "edge(-1)", "first row", ROWS),
+    Action("last", ("end",), "edge(1)", "last row", ROWS),
+    Action("left", ("left",), "sideways(-1)", "one column to the left", ROWS),
+    Action("right", ("right",), "sideways(1)", "one column to the right", ROWS),
+    Action("unselect", ("escape",), "unselect", "no selected row, no tags, no filter", ROWS),
+    Action("dashboard", (DASHBOARD_KEY,), f"app.look_at('{DASHBOARD_ID}')", "the dashboard", _PAGES),
+    *(
+        Action(page.id, (page.key,), f"app.look_at('{page.id}')", f"page of {page.title}", _PAGES)
+        for page in PAGES
+    ),
+    Action("next-table", ("tab",), "table(1)", "next table of this page", _PAGES, "table"),
+    Action("previous-table", ("shift+tab",), "table(-1)", "previous table of this page", _PAGES),
+    Action("pause", ("space",), "app.pause", "freeze the screen, or pause a replay", _SCREEN, "pause"),
+    Action("longer", ("+",), "app.interval(1)", "sample less often", _SCREEN, "", (Need.INTERVAL,)),
+    Action("shorter", ("-",), "app.interval(-1)", "sample more often", _SCREEN, "", (Need.INTERVAL,)),
+    Action("theme", ("t",), "app.theme", "next colour theme", _SCREEN),
+    Action("palette", ("ctrl+p",), "app.command_palette", "search all actions", _SCREEN),
+    Action("redraw", ("ctrl+l",), "app.redraw", "draw the whole screen anew", _SCREEN),
+    Action("help", ("?", "f1"), "app.help", "keys, and what every number means", _SCREEN, "help"),
+    Action("quit", ("q", "ctrl+c"), "app.quit", "leave; asks when a load or changes would be left", _SCREEN, "quit"),
+)  # fmt: skip
+"""In the order of the footer, the help and the palette."""
+
+_SHOWN_KEYS: Final = {
+    "comma": ",", "full_stop": ".", "question_mark": "?", "escape": "Esc", "enter": "Enter", "space": "Space",
+    "up": "↑", "down": "↓", "left": "←", "right": "→", "tab": "Tab", "shift+tab": "Shift+Tab", "insert": "Ins",
+    "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End", "f1": "F1",
+}  # fmt: skip
+
+
+_LONG_NAMES: Final = {
+    "question_mark": "?", "plus": "+", "minus": "-", "slash": "/", "less_than_sign": "<", "greater_than_sign": ">",
+    "left_curly_bracket": "{", "right_curly_bracket": "}", ".": "full_stop",
+}  # fmt: skip
+"""The same key under another name, so that a clash is seen however it is spelled."""
+
+
+def key_name(key: str) -> str:
+    """A key as people write it: "comma" → ",", "ctrl+p" → "Ctrl+P"."""
+    if key.startswith("ctrl+"):
+        return f"Ctrl+{key[5:].upper()}"
+    return _SHOWN_KEYS.get(key, key)
+
+
+def available(has: Iterable[Need]) -> tuple[Action, ...]:
+    """The actions that exist in a session which has these things."""
+    present = frozenset(has)
+    return tuple(action for action in ACTIONS if present.issuperset(action.needs))
+
+
+def keys_of(action: Action, keymap: Mapping[str, str]) -> tuple[str, ...]:
+    """The keys of an action under a checked keymap."""
+    mapped = keymap.get(action.id)
+    return tuple(key.strip() for key in mapped.split(",")) if mapped else action.keys
+
+
+def check_keymap(keymap: Mapping[str, str]) -> None:
+    """Looks whether a keymap from the configuration file can be used.
+
+    Raises:
+        UsageProblem: It names an unknown action, leaves one without a key, or gives one key to two actions; the
+            message lists everything that is wrong.
+    """
+    known = {action.id for action in ACTIONS}
+    problems = [f'there is no action "{name}"' for name in keymap if name not in known]
+    owner: dict[str, str] = {}
+    for action in ACTIONS:
+        for spelled in keys_of(action, keymap):
+            key = _LONG_NAMES.get(spelled, spelled)
+            if not key:
+                problems.append(f'"{action.id}" has an empty key (a comma as a key is written "comma")')
+            elif key in owner and owner[key] != action.id:
+                problems.append(f'{key_name(key)} is bound to "{owner[key]}" and to "{action.id}"')
+            owner[key] = action.id
+    if problems:
+        raise UsageProblem("keys: " + "; ".join(problems), "actions are: " + ", ".join(sorted(known)))
+
+
+def footer_keys(actions: Iterable[Action], keymap: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Key and word of every action that stands in the footer, in the table's order."""
+    return tuple((key_name(keys_of(action, keymap)[0]), action.short) for action in actions if action.short)

@@ -1,0 +1,122 @@
+"""What the screen is handed: the engine, the hands of the operator, and how to look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pgtop_tune.model.change import ParameterChange
+from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.secret import Secret
+from pgtop_tune.session.engine import Engine
+from pgtop_tune.session.load_control import LoadControl
+from pgtop_tune.session.ports import BackendControl, ParameterControl, RecordingControl, Transport
+from pgtop_tune.tui.actions import Need
+from pgtop_tune.tuning.knobs.knob import Knob
+
+
+class IntervalControl(Protocol):
+    """How often a live source looks. Thread-safe."""
+
+    @property
+    def interval_s(self) -> float:
+        """Seconds between two frames."""
+        ...
+
+    def set_interval(self, interval_s: float) -> None:
+        """Takes effect with the next tick."""
+        ...
+
+
+class TerminalTally:
+    """Bytes written to the terminal so far; followed by the screen, read by the sampler in another thread."""
+
+    def __init__(self) -> None:
+        self._read: Callable[[], int] | None = None
+
+    def follow(self, read: Callable[[], int]) -> None:
+        """From now on the tally is what this says."""
+        self._read = read
+
+    def __call__(self) -> int:
+        """Bytes so far; 0 before there is a screen."""
+        return 0 if self._read is None else self._read()
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """What an operator can reach from the screen. None where the session does not have it.
+
+    Attributes:
+        engine: Not started yet; the screen starts it after its first paint.
+        knobs: Parameters offered in the parameter dialog, in this order.
+        on_password: Takes the password the operator types; called in the engine's loop.
+        password_needed: Whether the server waits for one now. Thread-safe.
+        backends: Sessions of the server: cancel, terminate, EXPLAIN.
+        tally: Where the sampler reads how many bytes the screen has written.
+    """
+
+    engine: Engine
+    load: LoadControl | None = None
+    parameters: ParameterControl | None = None
+    recording: RecordingControl | None = None
+    transport: Transport | None = None
+    interval: IntervalControl | None = None
+    knobs: Sequence[Knob] = ()
+    on_password: Callable[[Secret], None] | None = None
+    password_needed: Callable[[], bool] | None = None
+    backends: BackendControl | None = None
+    tally: TerminalTally = field(default_factory=TerminalTally)
+
+    def has(self) -> frozenset[Need]:
+        """What actions may ask for."""
+        present = {
+            Need.LIVE: self.transport is None,
+            Need.TRANSPORT: self.transport is not None,
+            Need.INTERVAL: self.interval is not None,
+            Need.LOAD: self.load is not None,
+            Need.PARAMETERS: self.parameters is not None,
+            Need.RECORDING: self.recording is not None,
+            Need.BACKENDS: self.backends is not None,
+            Need.PASSWORD: self.on_password is not None,
+        }
+        return frozenset(need for need, there in present.items() if there)
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenOptions:
+    """How the screen looks and listens.
+
+    Attributes:
+        theme: Name of a theme; "" takes the default, or "mono" where NO_COLOR is set.
+        ascii: Draw without characters beyond ASCII.
+        mouse: Let Textual capture the mouse; then the terminal's own selection needs Shift.
+        keymap: Action id → keys, separated by commas; checked by `actions.check_keymap`.
+        target: Who is watched, for the header and the password dialog: "bench@db1:5432".
+        throwaway: The server ends with the screen: nothing that was changed on it is left behind.
+        start_load: A load to start as soon as the engine runs; also what the load dialog begins with.
+    """
+
+    theme: str = ""
+    ascii: bool = False
+    mouse: bool = False
+    keymap: Mapping[str, str] = field(default_factory=dict)
+    target: str = ""
+    start_load: LoadSpec | None = None
+    throwaway: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenOutcome:
+    """What is left behind when the screen closes, for the last words on the normal screen.
+
+    Attributes:
+        recording: Path of the recording, None when nothing was recorded.
+        in_force: Changes of parameters that were made and not undone, oldest first.
+        exit_status: 0; 1 after a crash or a lost server; 128 + signal number when a signal ended it.
+    """
+
+    recording: str | None = None
+    in_force: tuple[ParameterChange, ...] = ()
+    exit_status: int = 0

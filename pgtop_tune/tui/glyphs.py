@@ -1,0 +1,125 @@
+"""The characters the screen is drawn with: one set for UTF-8 terminals, one of plain ASCII."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """A set of characters, every one of them one cell wide.
+
+    Attributes:
+        name: "unicode" or "ascii".
+        rule: Horizontal line of a pane's head.
+        upright: Vertical line: the cursor's column in a chart.
+        mark_upright: Vertical line under an event's mark, fainter than the cursor's.
+        axis: Between a chart's labels and its columns.
+        full: A full block, for bars.
+        rising: Nine blocks from empty to full that grow upwards: one-line sparks, heat strips.
+        growing: Blocks from empty to full that grow to the right: the end of a bar.
+        braille: Whether curves may be drawn with 2×4 dots per cell; else with half cells.
+        up: An event that raised or set something; also ascending order.
+        down: An event that cleared something; also descending order.
+        diamond: A checkpoint.
+        note: A note by the operator.
+        bullet: A filled mark: recording, the chosen one of several.
+        ring: The hollow mark beside bullets; a reset.
+        square: A restart.
+        cross: A deadlock, a failure.
+        warning: Something to beware of.
+        pointer: The row or word pointed at.
+        pointer_left: Points back at the words before it.
+        arrow: From one value to the next.
+        ellipsis: Something was cut here.
+        separator: Between facts on one line.
+        speck: Nothing, where it must not look like unknown: a cell of a heat map.
+        times: Multiplication, sizes.
+        minus: Before a time gone by.
+    """
+
+    name: str
+    rule: str
+    upright: str
+    mark_upright: str
+    axis: str
+    full: str
+    rising: str
+    growing: str
+    braille: bool
+    up: str
+    down: str
+    diamond: str
+    note: str
+    bullet: str
+    ring: str
+    square: str
+    cross: str
+    warning: str
+    pointer: str
+    pointer_left: str
+    arrow: str
+    ellipsis: str
+    separator: str
+    speck: str
+    times: str
+    minus: str
+
+
+UNICODE: Final = Glyphs(
+    name="unicode",
+    rule="─",
+    upright="│",
+    mark_upright="┊",
+    axis="┤",
+    full="█",
+    rising=" ▁▂▃▄▅▆▇█",
+    growing=" ▏▎▍▌▋▊▉█",
+    braille=True,
+    up="▲",
+    down="▼",
+    diamond="◆",
+    note="✎",
+    bullet="●",
+    ring="○",
+    square="■",
+    cross="✗",
+    warning="⚠",
+    pointer="▸",
+    pointer_left="◂",
+    arrow="→",
+    ellipsis="…",
+    separator="·",
+    speck="·",
+    times="×",
+    minus="−",
+)
+ASCII: Final = Glyphs(
+    name="ascii",
+    rule="-",
+    upright="|",
+    mark_upright=":",
+    axis="|",
+    full="#",
+    rising=" .,:-=+*#",
+    growing=" #",
+    braille=False,
+    up="^",
+    down="v",
+    diamond="*",
+    note="&",
+    bullet="*",
+    ring="o",
+    square="@",
+    cross="x",
+    warning="!",
+    pointer=">",
+    pointer_left="<",
+    arrow=">",
+    ellipsis="~",
+    separator="|",
+    speck="_",
+    times="x",
+    minus="-",
+)

@@ -1,0 +1,78 @@
+"""What panes return: lines of styled text, without Textual, so that tests read them as plain pictures.
+
+A line is a tuple of (text, style) spans. Styles are names of `STYLES`; a theme says how each looks. Foreign text may
+stand in a span as it is: the canvas makes every span printable before it reaches the terminal, and measures cells.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rich.cells import cell_len, set_cell_size
+
+from pgtop_tune.safe_text import printable
+
+Span = tuple[str, str]
+Line = tuple[Span, ...]
+
+PLAIN: Final = ""
+STYLES: Final = {
+    "title": "headings of panes and columns",
+    "label": "names beside numbers",
+    "dim": "what matters least: rules, units, idle rows, ghosts",
+    "strong": "the number to look at",
+    "good": "as it should be",
+    "warning": "worth a look",
+    "critical": "past its critical line",
+    "key": "keys in the footer and in dialogs",
+    "cursor": "the selected row",
+    "series-1": "first line of a chart", "series-2": "second", "series-3": "third",
+    "series-4": "fourth", "series-5": "fifth", "series-6": "sixth",
+    "cpu": "on CPU", "wait-io": "class IO", "wait-lock": "class Lock", "wait-lwlock": "class LWLock",
+    "wait-client": "class Client", "wait-ipc": "classes IPC and BufferPin", "wait-other": "every other wait class",
+    "heat-0": "0-20 % busy", "heat-1": "20-40 %", "heat-2": "40-60 %", "heat-3": "60-80 %", "heat-4": "80-100 %",
+    "event-parameter": "a changed parameter on the tape", "event-checkpoint": "a checkpoint", "event-load": "the load",
+    "event-other": "every other event",
+}  # fmt: skip
+"""Style names and what they are for; "" is plain text in the terminal's own colours."""
+
+
+def width(line: Line) -> int:
+    """Cells a line takes on screen."""
+    return sum(cell_len(text) for text, _ in line)
+
+
+def text_of(line: Line) -> str:
+    """The line without its styles."""
+    return "".join(text for text, _ in line)
+
+
+def clip(text: str, cells: int) -> str:
+    """Foreign or own text made printable and cut or padded to exactly so many cells."""
+    if not text.isascii() or not text.isprintable():
+        text = printable(text, cells * 4 + 64)
+        return set_cell_size(text, cells)
+    return text[:cells].ljust(cells)
+
+
+def fit(line: Line, cells: int) -> Line:
+    """The line cut to at most so many cells; spans keep their styles."""
+    fitted: list[Span] = []
+    left = cells
+    for text, style in line:
+        taken = cell_len(text)
+        if taken > left:
+            fitted.append((set_cell_size(text, left), style))
+            break
+        fitted.append((text, style))
+        left -= taken
+    return tuple(fitted)
+
+
+def rule(title: Line, cells: int, right: Line = ()) -> Line:
+    """A pane's head: `─ title ───── right ─`, exactly so many cells."""
+    middle = cells - width(title) - width(right) - (6 if right else 4)
+    if middle < 1:
+        return fit((("─ ", "dim"), *title, *((("  ", PLAIN), *right) if right else ())), cells)
+    closing: Line = ((" ", PLAIN), *right, (" ─", "dim")) if right else (("─", "dim"),)
+    return (("─ ", "dim"), *title, (" ", PLAIN), ("─" * middle, "dim"), *closing)

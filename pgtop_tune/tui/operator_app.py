@@ -1,0 +1,298 @@
+"""What the keys do: every action of the table that is not the session table's own."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from typing import Any, Literal
+
+from textual.app import App
+
+from pgtop_tune.errors import PgtopError, UsageProblem
+from pgtop_tune.model.backend_action import BackendAct, BackendKey
+from pgtop_tune.model.bench import BenchRun
+from pgtop_tune.model.events import EventKind
+from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.safe_text import printable_lines
+from pgtop_tune.secret import Secret
+from pgtop_tune.session.ports import RecordingState
+from pgtop_tune.session.session import Session
+from pgtop_tune.session.time_words import HINT, Timeline, moment
+from pgtop_tune.tui.actions import ACTIONS, available
+from pgtop_tune.tui.changes import Changes
+from pgtop_tune.tui.controls import Controls, ScreenOptions
+from pgtop_tune.tui.glyphs import ASCII, UNICODE
+from pgtop_tune.tui.hands import Hands
+from pgtop_tune.tui.palette import PaletteTheme
+from pgtop_tune.tui.panes.time_axis import CHARTED
+from pgtop_tune.tui.screens.help import HelpDialog
+from pgtop_tune.tui.screens.leave import Leaving, leave_question
+from pgtop_tune.tui.screens.load import LoadDialog, under_way
+from pgtop_tune.tui.screens.parameters import ParameterDialog
+from pgtop_tune.tui.screens.password import PasswordDialog
+from pgtop_tune.tui.screens.prompt import PromptDialog
+from pgtop_tune.tui.screens.scene import SceneScreen
+from pgtop_tune.tui.screens.undo import undo_asked
+from pgtop_tune.tui.session_hand import SessionHand
+from pgtop_tune.tui.terminal import ScreenDriver
+
+INTERVALS_S = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+_NOTE_LIMIT = 200
+_OWN = frozenset(row.action.partition("(")[0].removeprefix("app.") for row in ACTIONS if row.action.startswith("app."))
+
+
+Severity = Literal["information", "warning", "error"]
+
+
+class OperatorApp(App[int]):
+    """An application whose actions reach the controls.
+
+    Args:
+        controls: What the operator can reach.
+        options: How it looks and listens.
+
+    Attributes:
+        changes: Changes of parameters made from here; None where there is no door to them.
+        recording: The last file that was recorded to.
+    """
+
+    def __init__(self, controls: Controls, options: ScreenOptions) -> None:
+        super().__init__(driver_class=ScreenDriver)
+        self._controls = controls
+        self._options = options
+        self._actions = available(controls.has())
+        self._offered = frozenset(row.action.partition("(")[0].removeprefix("app.") for row in self._actions)
+        self._glyphs = ASCII if options.ascii else UNICODE
+        self._hands = Hands(controls.engine)
+        self.changes = Changes(controls.parameters, self._hands) if controls.parameters is not None else None
+        self._sessions = None
+        if controls.backends is not None:
+            self._sessions = SessionHand(self, controls.backends, self._hands, self._glyphs)
+        self._live = Session(CHARTED)
+        self._frozen: Session | None = None
+        self._themes: dict[str, PaletteTheme] = {}
+        self._load_spec = options.start_load or LoadSpec()
+        self.recording: str | None = None
+
+    def _repaint(self) -> None:
+        raise NotImplementedError
+
+    def tell(self, words: str, severity: Severity = "information") -> None:
+        """A passing message; may hold foreign text."""
+        self.notify("\n".join(printable_lines(words)), severity=severity, markup=False, timeout=8)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Actions whose need is not met do not exist."""
+        return action in self._offered if action in _OWN else super().check_action(action, parameters)
+
+    def action_load(self) -> None:
+        """Opens the load dialog."""
+        load = self._controls.load
+        if load is not None:
+            dialog = LoadDialog(load, self._hands, self._live, self._load_spec, self._glyphs)
+            self.push_screen(dialog, self._keep_load)
+
+    def _keep_load(self, spec: LoadSpec | None) -> None:
+        self._load_spec = spec or self._load_spec
+
+    def action_parameters(self) -> None:
+        """Opens the parameter dialog."""
+        if self.changes is not None:
+            self.push_screen(ParameterDialog(self.changes, tuple(self._controls.knobs), self._live, self._glyphs))
+
+    def action_undo(self) -> None:
+        """Undoes the last change, after a question."""
+        if self.changes is not None:
+            self.run_worker(self._undo(self.changes), group="undo", exclusive=True)
+
+    async def _undo(self, changes: Changes) -> None:
+        await self._told(undo_asked(self, changes, self._glyphs, everything=False))
+
+    def action_signal(self, name: str) -> None:
+        """Cancels or terminates the chosen sessions, after a question."""
+        screen = self.screen
+        if isinstance(screen, SceneScreen):
+            self._signal(name, screen.session, screen.chosen_backends(), screen.listed_backends())
+
+    def action_signal_one(self, name: str, pid: int, started_ms: int | None) -> None:
+        """Cancels or terminates one session, after a question."""
+        self._signal(name, self._frozen or self._live, ((pid, started_ms),), ())
+
+    def _signal(self, name: str, session: Session, chosen: Sequence[BackendKey], listed: Sequence[BackendKey]) -> None:
+        if self._sessions is not None:
+            work = self._sessions.signal(BackendAct(name), session, chosen, listed)
+            self.run_worker(self._told(work), group="sessions", exclusive=True)
+
+    def action_explain(self) -> None:
+        """Shows the plan of what the selected session runs."""
+        screen = self.screen
+        if isinstance(screen, SceneScreen):
+            self._explain(screen.session, screen.chosen_backends())
+
+    def action_explain_one(self, pid: int, started_ms: int | None) -> None:
+        """Shows the plan of what that session runs."""
+        self._explain(self._frozen or self._live, ((pid, started_ms),))
+
+    def _explain(self, session: Session, chosen: Sequence[BackendKey]) -> None:
+        if self._sessions is not None:
+            self.run_worker(self._told(self._sessions.explain(session, chosen)), group="sessions", exclusive=True)
+
+    async def _told(self, work: Coroutine[Any, Any, tuple[str, bool]]) -> None:
+        words, well = await work
+        if words:
+            self.tell(words, "information" if well else "error")
+
+    def action_password(self) -> None:
+        """Asks for the password the server wants."""
+        self.push_screen(PasswordDialog(self._options.target or "the server", self._glyphs), self._take_password)
+
+    def _take_password(self, password: Secret | None) -> None:
+        if password is not None:
+            self.run_worker(self._hand_over(password), group="password")
+
+    async def _hand_over(self, password: Secret) -> None:
+        take = self._controls.on_password
+        if take is None:
+            return
+
+        async def hand_over() -> None:
+            take(password)
+
+        try:
+            await self._hands.ask(hand_over())
+        except PgtopError as problem:
+            self.tell(str(problem), "error")
+
+    def action_record(self) -> None:
+        """Begins or ends a recording."""
+        self.run_worker(self._record(), group="record", exclusive=True)
+
+    async def _record(self) -> None:
+        control = self._controls.recording
+        if control is None:
+            return
+        recording = control.state().path is not None
+
+        async def turn() -> RecordingState:
+            return control.stop() if recording else control.start()
+
+        try:
+            state = await self._hands.ask(turn())
+        except PgtopError as problem:
+            self.tell(str(problem), "error")
+            return
+        self.tell(f"recorded in {self.recording}" if recording else f"recording to {state.path}")
+        self._repaint()
+
+    def action_note(self) -> None:
+        """Asks for a note and puts it on the tape."""
+        hint = "Stands on the tape at this moment, and in the recording."
+        self.push_screen(PromptDialog[str]("note", hint, str.strip, self._glyphs), self._note)
+
+    def _note(self, text: str | None) -> None:
+        if text:
+            self._hands.note(EventKind.NOTE, text[:_NOTE_LIMIT])
+
+    def action_pause(self) -> None:
+        """Freezes the screen, or lets it go on; pauses or plays a replay."""
+        transport = self._controls.transport
+        if transport is not None:
+            transport.pause(not transport.state().paused)
+        else:
+            self._frozen = self._live.copy() if self._frozen is None else None
+        self._repaint()
+
+    def action_step(self, frames: int) -> None:
+        """One frame forward or back."""
+        if self._controls.transport is not None:
+            self._controls.transport.step(frames)
+
+    def action_speed(self, direction: int) -> None:
+        """Plays at twice or half the speed."""
+        transport = self._controls.transport
+        if transport is not None:
+            transport.set_speed(transport.state().speed * (2.0 if direction > 0 else 0.5))
+            self._repaint()
+
+    def action_jump(self) -> None:
+        """Asks for a moment and shows it."""
+        self.push_screen(PromptDialog[float]("jump to", HINT, self._moment, self._glyphs), self._jump)
+
+    def _moment(self, words: str) -> float:
+        now, transport = self._live.now, self._controls.transport
+        if now is None or transport is None:
+            raise UsageProblem("there is no frame yet to jump from")
+        started_ms = now.taken_at_ms - now.elapsed_s * 1000.0
+        return moment(words, Timeline(now.elapsed_s, transport.state().length_s, started_ms))
+
+    def _jump(self, elapsed_s: float | None) -> None:
+        if elapsed_s is not None and self._controls.transport is not None:
+            self._controls.transport.jump(elapsed_s)
+
+    def action_interval(self, direction: int) -> None:
+        """Looks more or less often."""
+        control = self._controls.interval
+        if control is None:
+            return
+        now = control.interval_s
+        following = [each for each in INTERVALS_S if (each > now if direction > 0 else each < now)]
+        if following:
+            control.set_interval(following[0 if direction > 0 else -1])
+        self.tell(f"one frame every {control.interval_s:g} s")
+
+    def action_theme(self) -> None:
+        """The next theme."""
+        names = list(self._themes)
+        self.theme = names[(names.index(self.theme) + 1) % len(names)]
+        self.tell(f"theme {self.theme}: {self._themes[self.theme].description}")
+
+    def action_redraw(self) -> None:
+        """Paints every cell, whatever somebody else has written to the terminal."""
+        driver = self._driver
+        if isinstance(driver, ScreenDriver):
+            driver.forget()
+        self.screen.refresh(repaint=True, layout=True)
+
+    def action_help(self) -> None:
+        """Keys, and what the numbers mean."""
+        screen = self.screen
+        if isinstance(screen, SceneScreen):
+            self.push_screen(HelpDialog(screen.offered(), self._options.keymap, screen.explained, self._glyphs))
+
+    async def action_quit(self) -> None:
+        """Leaves; asks when a load runs or changes are in force."""
+        run, going_on = self._own_load(), self._going_on()
+        made = () if self.changes is None or self._options.throwaway else self.changes.made
+        if run is None and not going_on and not made:
+            self.exit(0)
+        else:
+            self.push_screen(leave_question(run, made, self._glyphs, going_on), self._leave_so)
+
+    def _own_load(self) -> BenchRun | None:
+        """The load under way, if it is ours to stop: a recorded one is not."""
+        return under_way(self._live.now) if self._controls.load is not None else None
+
+    def _going_on(self) -> str:
+        """Steps, or a data set in the making; "" for none."""
+        if self._controls.load is None:
+            return ""
+        state = self._controls.load.state()
+        return {"steps": state.title, "making": f"making {state.title}"}.get(state.doing, "")
+
+    def _leave_so(self, how: Leaving | None) -> None:
+        if how is not None:
+            self.run_worker(self._settle(how), group="leave", exclusive=True)
+
+    async def _settle(self, how: Leaving) -> None:
+        """Stops and undoes what was asked for; stays when that fails, so that nothing is left behind unseen."""
+        self._on_the_way_out = True
+        try:
+            if self._controls.load is not None and (self._own_load() is not None or self._going_on()):
+                await self._hands.ask(self._controls.load.stop())
+            if how is Leaving.UNDOING and self.changes is not None:
+                for _ in self.changes.made:
+                    await self.changes.undo()
+        except PgtopError as problem:
+            self._on_the_way_out = False
+            self.tell(f"{problem}\nnot left; q asks again", "error")
+            return
+        self.exit(0)

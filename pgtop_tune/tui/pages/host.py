@@ -1,0 +1,212 @@
+"""Page 7: the machine the server runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from pgtop_tune.metrics import host as metrics
+from pgtop_tune.metrics import host_details as details
+from pgtop_tune.metrics import host_limits as limits
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval, Metric
+from pgtop_tune.model.absence import NOT_YET, Unavailable
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.host import HostFacts, HostSample, MemorySample
+from pgtop_tune.safe_text import one_line
+from pgtop_tune.session.session import Session
+from pgtop_tune.tui.glyphs import Glyphs
+from pgtop_tune.tui.lines import PLAIN, Line, Span, fit
+from pgtop_tune.tui.pages.host_tables import TABLES
+from pgtop_tune.tui.pages.page import Page
+from pgtop_tune.tui.panes.explain import Described
+from pgtop_tune.tui.panes.phrase import Phrase, absence, alarm, fitting, labelled, padded
+from pgtop_tune.tui.widgets.gauges import heat_strip
+from pgtop_tune.units import UNKNOWN, count, percent, size
+
+_LABEL: Final = 7
+_GAP: Final[Span] = ("  ", PLAIN)
+Form = Callable[[float | None], str]
+_FEWEST, _MOST = 6, 14
+_SHARE: Final = 3
+"""The summary takes at most every third line."""
+
+_CPU: Final = (
+    metrics.CPU_USER, metrics.CPU_SYSTEM, metrics.CPU_IOWAIT, metrics.CPU_STEAL, metrics.CPU_IDLE, details.CPU_NICE,
+    details.CPU_GUEST, details.CPU_HARD, details.CPU_SOFT,
+)  # fmt: skip
+_WORK: Final = (
+    (metrics.RUN_QUEUE, 4, ""), (metrics.BLOCKED_TASKS, 3, ""), (metrics.LOAD_1M, 5, ""), (metrics.LOAD_5M, 5, ""),
+    (metrics.LOAD_15M, 5, ""), (metrics.CONTEXT_SWITCHES, 5, "/s"), (details.INTERRUPTS, 5, "/s"),
+)  # fmt: skip
+_MEMORY: Final = (
+    metrics.MEMORY_TOTAL, metrics.MEMORY_USED, metrics.MEMORY_CACHE, metrics.MEMORY_FREE, metrics.MEMORY_AVAILABLE,
+    metrics.MEMORY_DIRTY, metrics.MEMORY_WRITEBACK, metrics.MEMORY_SHARED, metrics.PAGE_TABLES, metrics.COMMITTED,
+    details.COMMIT_LIMIT,
+)  # fmt: skip
+_SWAP: Final = (("used", metrics.SWAP_USED), ("in", metrics.SWAP_IN), ("out", metrics.SWAP_OUT))
+_STALLS: Final = (
+    ("cpu", metrics.PSI_CPU_SOME), ("io", metrics.PSI_IO_SOME), ("io full", metrics.PSI_IO_FULL),
+    ("mem", metrics.PSI_MEMORY_SOME), ("mem full", metrics.PSI_MEMORY_FULL),
+)  # fmt: skip
+
+_TRANSPARENT: Final = (("anon", metrics.ANON_HUGE), ("shmem", details.SHMEM_HUGE), ("file", details.FILE_HUGE))
+
+
+def summary_rows(width: int, height: int) -> int:
+    """Six lines on a small screen, a third of a large one, at most fourteen."""
+    return min(max(height // _SHARE, _FEWEST), _MOST)
+
+
+def summary_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
+    """CPU by kind, a heat strip of all cores, memory, huge pages, pressure, frequency and limits; where they are from.
+
+    The most important lines first; the strip takes the lines that are left, so that 384 cores have a cell each where
+    there is room.
+    """
+    frame, interval = session.now, session.interval
+    host = NOT_YET if frame is None else frame.host
+    if frame is None or interval is None or isinstance(host, Unavailable):
+        reason = host if isinstance(host, Unavailable) else NOT_YET
+        return _filled([_line("host", absence(reason), width)], width, height)
+    cpu, memory = sections.cpu(frame), sections.memory(frame)
+    rest = [
+        _said("MEM", memory, lambda _: _numbers(_MEMORY, interval, size, 5), width),
+        _said("huge", memory, lambda found: _huge(found, interval), width),
+        _said("psi", host.pressure, lambda _: _titled(_STALLS, interval, percent, 3), width),
+        _said("swap", memory, lambda _: _titled(_SWAP, interval, size, 5), width),
+        _said("work", cpu, lambda _: [_number(row, interval, count, cells, unit) for row, cells, unit in _WORK], width),
+        _said("freq", host.frequency, lambda _: [_frequency(frame, interval)], width),
+        _said("limit", host.cgroup, lambda _: _limits(interval), width),
+    ]
+    kinds = _said("CPU", cpu, lambda _: _numbers(_CPU, interval, percent, 3), width)
+    room = max(height - 2 - len(rest), 1)
+    strips = [] if isinstance(cpu, Unavailable) else _strips(frame, interval, width, room, glyphs)
+    return _filled([_source(host, width), *_notes(host, width), kinds, *strips, *rest], width, height)
+
+
+def _filled(lines: list[Line], width: int, height: int) -> list[Line]:
+    return (lines + [padded((), width)] * (height - len(lines)))[:height]
+
+
+def _line(label: str, said: Line, width: int) -> Line:
+    return padded(((f" {label:<{_LABEL - 1}}", "title"), *said), width)
+
+
+def _said(label: str, section: object, draw: Callable[[Any], list[Phrase]], width: int) -> Line:
+    """The section's phrases, or why it is not there."""
+    phrases = [Phrase(absence(section))] if isinstance(section, Unavailable) else draw(section)
+    return _line(label, fitting(phrases, width - _LABEL, _GAP), width)
+
+
+def _numbers(rows: Sequence[Metric], interval: Interval, form: Form, cells: int) -> list[Phrase]:
+    return [_number(row, interval, form, cells) for row in rows]
+
+
+def _titled(rows: Sequence[tuple[str, Metric]], interval: Interval, form: Form, cells: int) -> list[Phrase]:
+    """Metrics under shorter titles, where the label of the line says the rest."""
+    return [
+        Phrase(labelled(title, form(value := row(interval)).rjust(cells), alarm(value, row.critical)), 1)
+        for title, row in rows
+    ]
+
+
+def _number(metric: Metric, interval: Interval, form: Form, cells: int, unit: str = "") -> Phrase:
+    value = metric(interval)
+    return Phrase(labelled(metric.title, form(value).rjust(cells), alarm(value, metric.critical), unit), 1)
+
+
+def _source(host: HostSample, width: int) -> Line:
+    facts = host.facts
+    if not isinstance(facts, HostFacts):
+        return _line("host", absence(facts), width)
+    phrases = [
+        Phrase(((one_line(facts.hostname, 40), "strong"),)),
+        Phrase(labelled("numbers from:", facts.source), 1),
+        Phrase((("Linux " + one_line(facts.kernel, 40), PLAIN),), 2),
+        Phrase(((f"{facts.cpu_count} cores", PLAIN),), 3),
+    ]
+    return _line("host", fitting(phrases, width - _LABEL, _GAP), width)
+
+
+def _notes(host: HostSample, width: int) -> list[Line]:
+    """Mounts that do not answer and directories whose disk is not known, on one line; none when all is well."""
+    silent = () if isinstance(host.file_systems, Unavailable) else host.file_systems.unanswered
+    unplaced = () if isinstance(host.disks, Unavailable) else host.disks.unplaced
+    said = "; ".join(one_line(text, 160) for text in (*silent, *unplaced))
+    return [_line("note", fit(((said, "warning"),), width - _LABEL), width)] if said else []
+
+
+def _strips(frame: Frame, interval: Interval, width: int, rows: int, glyphs: Glyphs) -> list[Line]:
+    """A cell per core on as many lines as there are, core 0 first; folded when even that is not enough."""
+    cpu = sections.cpu(frame)
+    if isinstance(cpu, Unavailable):
+        return []
+    shares = metrics.CORE_BUSY(interval)
+    busy = [shares[core.cpu] / 100.0 if core.cpu in shares else None for core in cpu.cores]
+    cells = width - _LABEL
+    needed = min(-(-len(busy) // cells), rows)
+    each = -(-len(busy) // max(needed, 1))
+    parts: Sequence[Sequence[float | None]] = [busy[start : start + each] for start in range(0, len(busy), each)]
+    return [_line("" if index else "cores", heat_strip(part, cells, glyphs), width) for index, part in enumerate(parts)]
+
+
+def _huge(memory: MemorySample, interval: Interval) -> list[Phrase]:
+    pools = [
+        Phrase(
+            (
+                *labelled(_page_size(pool.page_bytes), f"{pool.total - pool.free}/{pool.total}", PLAIN, " used"),
+                *labelled(" reserved", str(pool.reserved)),
+                *labelled(" surplus", str(pool.surplus)),
+            ),
+            index,
+        )
+        for index, pool in enumerate(memory.huge_pages)
+    ]
+    modes = "/".join(one_line(mode, 14) or UNKNOWN for mode in (memory.thp_mode, memory.thp_defrag))
+    return [
+        *pools,
+        Phrase(labelled("thp", modes), 1),
+        *(Phrase(labelled(label, size(row(interval))), 1) for label, row in _TRANSPARENT),
+    ]
+
+
+def _page_size(page_bytes: int) -> str:
+    """2M, 1G, 64K: without the decimals of amounts."""
+    return size(page_bytes).replace(".00", "").replace(".0", "")
+
+
+def _frequency(frame: Frame, interval: Interval) -> Phrase:
+    sample = sections.frequency(frame)
+    policies = () if isinstance(sample, Unavailable) else sample.policies
+    shares = details.FREQUENCY_SHARE(interval).values()
+    governors = ", ".join(sorted({one_line(policy.governor, 20) for policy in policies}))
+    mean = details.FREQUENCY(interval)
+    slowest = f"{min(shares):.0f}" if shares else UNKNOWN
+    return Phrase(
+        (
+            *labelled("mean", UNKNOWN if mean is None else f"{mean:.0f}", PLAIN, " MHz"),
+            *labelled("  slowest core at", slowest, PLAIN, " % of its highest"),
+            *labelled("  governor", governors or UNKNOWN),
+        )
+    )
+
+
+def _limits(interval: Interval) -> list[Phrase]:
+    memory, most = limits.GROUP_MEMORY(interval), limits.GROUP_MEMORY_MAX(interval)
+    throttled, kills = limits.GROUP_THROTTLED(interval), limits.GROUP_OOM_KILLS(interval)
+    return [
+        Phrase(labelled("memory", f"{size(memory)} of {'no limit' if most is None else size(most)}")),
+        Phrase(labelled("cpus", count(limits.GROUP_CPUS(interval)))),
+        Phrase(labelled("throttled", percent(throttled), alarm(throttled, limits.GROUP_THROTTLED.critical), " %")),
+        Phrase(labelled("oom kills", count(kills), alarm(kills, limits.GROUP_OOM_KILLS.critical)), 1),
+    ]
+
+
+NUMBERS: Final[tuple[Described, ...]] = (
+    *_CPU, metrics.CORE_BUSY, *_MEMORY, *metrics.HUGE_PAGE_METRICS, details.HUGE_SURPLUS,
+    *(metric for _, metric in (*_TRANSPARENT, *_STALLS, *_SWAP)), *(metric for metric, _, _ in _WORK),
+    details.FREQUENCY, details.FREQUENCY_SHARE, limits.GROUP_MEMORY, limits.GROUP_MEMORY_MAX, limits.GROUP_CPUS,
+    limits.GROUP_THROTTLED, limits.GROUP_OOM_KILLS,
+)  # fmt: skip
+PAGE: Final = Page("7", "host", "host", TABLES, summary_lines, summary_rows, NUMBERS)

@@ -1,0 +1,340 @@
+"""Tables of the host page: disks, file systems, network, NUMA nodes, limits, processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from pgtop_tune.metrics import host as metrics
+from pgtop_tune.metrics import host_details as details
+from pgtop_tune.metrics import host_limits as limits
+from pgtop_tune.metrics import host_places as places
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Keyed, Metric
+from pgtop_tune.metrics.disk_cap import disks_at_cap
+from pgtop_tune.model.absence import NOT_YET, Unavailable
+from pgtop_tune.model.backend_action import BackendKey
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.host import HostFacts, ProcessSample
+from pgtop_tune.model.postgres import Backend
+from pgtop_tune.safe_text import one_line
+from pgtop_tune.session.session import Session
+from pgtop_tune.tui.pages.numbers import number, word
+from pgtop_tune.tui.pages.page import PageColumn, PageTable
+from pgtop_tune.tui.panes.host import cap_text
+from pgtop_tune.units import UNKNOWN, age, count, ms, percent, size
+
+S = TypeVar("S")
+Form = Callable[[float | None], str]
+
+
+@dataclass(frozen=True, slots=True)
+class MachineRow:
+    """A row of any of the tables.
+
+    Attributes:
+        key: What it is about: the name of a disk, a mount, a pid.
+        row: What was seen of it.
+        values: Metric id → its number now.
+        note: What is said besides.
+        backend: The session a process serves.
+    """
+
+    key: Hashable
+    row: Any
+    values: Mapping[str, float | None]
+    note: str = ""
+    backend: Backend | None = None
+
+
+def _minutes(value: float | None) -> str:
+    return age(None if value is None else value * 60.0)
+
+
+def _of(keyed: Keyed[Any], width: int, form: Form, *, title: str = "", shown: bool = True) -> PageColumn:
+    """A column of a metric: what it means stands in the catalogue."""
+    return number(
+        keyed.id.rpartition(".")[2], title or keyed.title, width, lambda row: row.values.get(keyed.id), form,
+        keyed.definition, keyed.source, shown=shown, critical=keyed.critical,
+    )  # fmt: skip
+
+
+def _name(text: Any) -> str:
+    return one_line(str(text), 80)
+
+
+def _rows(
+    session: Session,
+    reach: Callable[[Frame], S | Unavailable],
+    rows: Callable[[S], Iterable[Any]],
+    key: Callable[[Any], Hashable],
+    columns: Sequence[Keyed[Any]],
+    note: Callable[[Any], str] = lambda row: "",
+) -> Sequence[MachineRow] | Unavailable:
+    frame, interval = session.now, session.interval
+    found = NOT_YET if frame is None else reach(frame)
+    if isinstance(found, Unavailable) or interval is None:
+        return found if isinstance(found, Unavailable) else NOT_YET
+    values = [(keyed.id, keyed(interval)) for keyed in columns]
+    return [
+        MachineRow(key(row), row, {name: by_key.get(key(row)) for name, by_key in values}, note(row))
+        for row in rows(found)
+    ]
+
+
+def _key(row: Any) -> Hashable:
+    key: Hashable = row.key
+    return key
+
+
+def _roles(row: Any) -> str:
+    return one_line(" ".join(row.row.roles), 60)
+
+
+def _disk_rows(session: Session) -> Sequence[MachineRow] | Unavailable:
+    interval = session.interval
+    caps = {} if interval is None else disks_at_cap(interval)
+    return _rows(
+        session, sections.disks, lambda sample: sample.disks, lambda disk: disk.name, metrics.DISK_METRICS,
+        lambda disk: cap_text(caps[disk.name]) if disk.name in caps else "",
+    )  # fmt: skip
+
+
+_ROLES: Final = word(
+    "roles", "roles", 9, _roles, "What PostgreSQL keeps on it; a volume's disks have the roles of the volume.",
+    "data_directory, pg_tablespace_location(), temp_tablespaces, log_directory; /proc/self/mountinfo, /sys/dev/block",
+)  # fmt: skip
+
+DISKS: Final = PageTable(
+    id="disks",
+    title="disks",
+    columns=(
+        word("name", "disk", 10, lambda row: _name(row.key), "Name of the block device.", "/proc/diskstats field 3"),
+        _ROLES,
+        _of(metrics.DISK_BUSY, 5, percent, title="busy%"),
+        _of(metrics.DISK_READ_AWAIT, 8, ms, title="ms/read"),
+        _of(metrics.DISK_WRITE_AWAIT, 8, ms, title="ms/write"),
+        _of(metrics.DISK_QUEUE, 6, count),
+        _of(metrics.DISK_READS, 6, count, title="r/s"),
+        _of(metrics.DISK_WRITES, 6, count, title="w/s"),
+        _of(metrics.DISK_READ_BYTES, 6, size, title="rB/s"),
+        _of(metrics.DISK_WRITE_BYTES, 6, size, title="wB/s"),
+        _of(metrics.DISK_REQUEST_BYTES, 6, size),
+        word(
+            "cap", "at its cap", 24, lambda row: row.note,
+            "The limit that more requests do not get past: given with --disk-cap, or learned when the device stood at "
+            "the same height within 3 % for 20 s, with requests waiting and taking longer and longer.",
+            "/proc/diskstats over the last two minutes",
+        ),
+    ),
+    rows=_disk_rows,
+    key_of=_key,
+    sort="busy",
+    empty="no disk has seen a request",
+)  # fmt: skip
+
+FILE_SYSTEMS: Final = PageTable(
+    id="file-systems",
+    title="file systems",
+    columns=(
+        word("mount", "mount", 16, lambda row: _name(row.key), "Where it is mounted.", "/proc/self/mountinfo"),
+        _ROLES,
+        _of(places.SPACE_USED, 5, percent, title="used%"),
+        _of(places.SPACE_AVAILABLE, 6, size),
+        _of(places.MINUTES_LEFT, 7, _minutes),
+        _of(places.SPACE_GROWTH, 8, size, title="growsB/s"),
+        _of(places.SPACE_TOTAL, 6, size),
+        _of(places.INODES_USED, 7, percent, title="inodes%"),
+        word("kind", "type", 6, lambda row: _name(row.row.kind), "Type of file system.", "/proc/self/mountinfo"),
+        word(
+            "source", "device", 12, lambda row: _name(row.row.source), "What is mounted.", "/proc/self/mountinfo",
+            elastic=True,
+        ),
+    ),
+    rows=lambda session: _rows(
+        session, sections.file_systems, lambda sample: sample.file_systems, lambda row: row.mount, places.SPACE_METRICS
+    ),
+    key_of=_key,
+    sort="used",
+    empty="no file system of the server's answers",
+)  # fmt: skip
+
+
+def _megabits(row: Any) -> float | None:
+    bits: int | None = row.row.speed_bits_per_s
+    return None if bits is None else bits / 1e6
+
+
+NETWORK: Final = PageTable(
+    id="network",
+    title="network",
+    columns=(
+        word("name", "interface", 12, lambda row: _name(row.key), "Name of the interface.", "/proc/net/dev"),
+        _of(places.NETWORK_RECEIVED, 6, size, title="in B/s"),
+        _of(places.NETWORK_SENT, 7, size, title="out B/s"),
+        _of(places.NETWORK_BUSY, 5, percent, title="busy%"),
+        _of(places.NETWORK_RECEIVED_PACKETS, 6, count, title="in p/s"),
+        _of(places.NETWORK_SENT_PACKETS, 7, count, title="out p/s"),
+        _of(places.NETWORK_ERRORS, 8, count, title="errors/s"),
+        _of(places.NETWORK_DROPS, 7, count, title="drops/s"),
+        number(
+            "speed", "Mbit/s", 7, _megabits, count,
+            "Speed of the link; unknown of virtual interfaces.", "/sys/class/net/NAME/speed",
+        ),
+    ),
+    rows=lambda session: _rows(
+        session, sections.network, lambda sample: sample.interfaces, lambda row: row.name, places.NETWORK_METRICS
+    ),
+    key_of=_key,
+    sort="received",
+    empty="no interface has carried a packet",
+)  # fmt: skip
+
+NUMA: Final = PageTable(
+    id="numa",
+    title="NUMA nodes",
+    columns=(
+        number("node", "node", 4, lambda row: row.key, count, "Number of the node.", "/sys/devices/system/node"),
+        *(_of(keyed, 8, size) for keyed in limits.NODE_METRICS if keyed.unit == "bytes"),
+        _of(limits.NODE_HUGE, 9, count),
+        _of(limits.NODE_HIT, 7, count, title="hit/s"),
+        _of(limits.NODE_MISS, 7, count, title="miss/s"),
+        _of(limits.NODE_FOREIGN, 9, count, title="foreign/s"),
+    ),
+    rows=lambda session: _rows(
+        session, sections.numa, lambda sample: sample.nodes, lambda row: row.node, limits.NODE_METRICS
+    ),
+    key_of=_key,
+)  # fmt: skip
+
+_FORMS: Final[Mapping[str, Form]] = {"bytes": size, "%": percent}
+
+
+def _limit_rows(session: Session) -> Sequence[MachineRow] | Unavailable:
+    """The control group turned on its side: a number a row."""
+    frame, interval = session.now, session.interval
+    found = NOT_YET if frame is None else sections.cgroup(frame)
+    if isinstance(found, Unavailable) or interval is None:
+        return found if isinstance(found, Unavailable) else NOT_YET
+    return [MachineRow(metric.id, metric, {"value": metric(interval)}, found.path) for metric in limits.GROUP_METRICS]
+
+
+def _limit_text(row: Any) -> str:
+    metric: Metric = row.row
+    return _FORMS.get(metric.unit, count)(row.values["value"])
+
+
+def _limit_style(row: Any) -> str:
+    metric, value = row.row, row.values["value"]
+    if value is None:
+        return "dim"
+    return "critical" if metric.critical is not None and value >= metric.critical else ""
+
+
+LIMITS: Final = PageTable(
+    id="cgroup",
+    title="control group",
+    columns=(
+        word("name", "limit", 12, lambda row: row.row.title, "Name of the number.", "below"),
+        PageColumn(
+            "value", "value", 8, _limit_text, "The number now; '-' where there is no such limit.",
+            "control group of the postmaster", style=_limit_style, align="right",
+        ),
+        word("unit", "unit", 7, lambda row: row.row.unit, "Its unit.", "below"),
+        word("meaning", "meaning", 30, lambda row: row.row.definition, "What it says.", "the catalogue", elastic=True),
+        word("source", "source", 30, lambda row: row.row.source, "Where it is from.", "the catalogue", shown=False),
+        word("group", "group", 20, lambda row: _name(row.note), "The server's group.", "/proc/PID/cgroup", shown=False),
+    ),
+    rows=_limit_rows,
+    key_of=_key,
+)  # fmt: skip
+
+
+_PROCESS_METRICS: Final = (*metrics.PROCESS_METRICS, details.PROCESS_RUN_DELAY, details.BUSIEST_THREAD)
+
+
+def _process_rows(session: Session) -> Sequence[MachineRow] | Unavailable:
+    frame = session.now
+    if frame is None:
+        return NOT_YET
+    activity = sections.activity(frame)
+    backends = {} if isinstance(activity, Unavailable) else {row.pid: row for row in activity.backends}
+    others = _others(frame)
+    rows = _rows(session, sections.processes, _of_sample, lambda row: row.pid, _PROCESS_METRICS)
+    if isinstance(rows, Unavailable):
+        return rows
+    return [_with_backend(row, backends.get(row.row.pid), others) for row in rows]
+
+
+def _of_sample(sample: ProcessSample) -> Sequence[Any]:
+    return sample.processes
+
+
+def _others(frame: Frame) -> Callable[[int], str]:
+    """What a process is that serves no session: the postmaster, pgbench, or we."""
+    server, bench, facts = sections.server(frame), sections.bench(frame), None
+    if not isinstance(frame.host, Unavailable) and isinstance(frame.host.facts, HostFacts):
+        facts = frame.host.facts
+    known: dict[int | None, str] = {}
+    if not isinstance(server, Unavailable):
+        known[server.postmaster_pid] = "postmaster"
+    if not isinstance(bench, Unavailable):
+        known[bench.run.pid] = "pgbench"
+    # Over SQL there are none but the server's own.
+    rest = "pgtop-tune" if facts is None or facts.source == "local" else "postmaster"
+    return lambda pid: known.get(pid, rest)
+
+
+def _with_backend(row: MachineRow, backend: Backend | None, others: Callable[[int], str]) -> MachineRow:
+    kind = others(row.row.pid) if backend is None else backend.backend_type or "client backend"
+    return MachineRow(row.key, row.row, row.values, kind, backend)
+
+
+def _backend_of(row: Any) -> BackendKey | None:
+    backend = row.backend
+    return None if backend is None else (backend.pid, backend.backend_start_ms)
+
+
+def _whole(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.0f}"
+
+
+def _user(row: Any) -> str:
+    return "" if row.backend is None else _name(row.backend.usename or "")
+
+
+_STATES: Final = {
+    "R": "running", "S": "sleeping", "D": "disk", "T": "stopped", "t": "traced", "Z": "zombie", "I": "idle",
+}  # fmt: skip
+
+PROCESSES: Final = PageTable(
+    id="processes",
+    title="processes",
+    columns=(
+        number("pid", "pid", 7, lambda row: row.key, _whole, "Process id.", "pg_stat_activity.pid"),
+        word(
+            "kind", "what", 19, lambda row: one_line(row.note, 30), "Backend type, or what else runs here.",
+            "pg_stat_activity.backend_type",
+        ),
+        _of(metrics.PROCESS_CPU, 5, percent),
+        _of(details.PROCESS_RUN_DELAY, 6, percent),
+        _of(metrics.PROCESS_READ_BYTES, 6, size, title="R B/s"),
+        _of(metrics.PROCESS_WRITE_BYTES, 6, size, title="W B/s"),
+        _of(metrics.PROCESS_RSS, 6, size),
+        word(
+            "state", "state", 8, lambda row: _STATES.get(row.row.state, row.row.state),
+            "What the process does in the kernel's eyes; disk is uninterruptible sleep.", "/proc/PID/stat field 3",
+        ),
+        _of(details.BUSIEST_THREAD, 7, percent),
+        word("user", "user", 10, _user, "Role of the session.", "pg_stat_activity.usename"),
+    ),
+    rows=_process_rows,
+    key_of=_key,
+    sort="cpu",
+    backend_of=_backend_of,
+    quiet=lambda row: not row.values.get(metrics.PROCESS_CPU.id),
+    quiet_word="without CPU",
+)  # fmt: skip
+
+TABLES: Final = (PROCESSES, DISKS, FILE_SYSTEMS, NETWORK, NUMA, LIMITS)

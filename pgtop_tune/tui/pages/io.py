@@ -1,0 +1,286 @@
+"""Page 6: who reads and writes what, WAL and checkpoints, SLRU caches, databases, the archiver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any, Final
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.checkpoints import next_checkpoint
+from pgtop_tune.metrics.io import (
+    ARCHIVE_BACKLOG,
+    BACKEND_FSYNCS,
+    WAL_DIRECTORY,
+    WAL_DISK_UNTIL_FULL,
+    IoShare,
+    database_rates,
+    io_rates,
+    readers_and_writers,
+    slru_rates,
+)
+from pgtop_tune.metrics.server import FULL_PAGES, WAL_BYTES
+from pgtop_tune.metrics.settings import is_on, setting
+from pgtop_tune.model.absence import NOT_YET, Unavailable
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.safe_text import one_line
+from pgtop_tune.session.session import Session
+from pgtop_tune.tui.glyphs import Glyphs
+from pgtop_tune.tui.lines import PLAIN, Line
+from pgtop_tune.tui.pages.numbers import number, word
+from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable
+from pgtop_tune.tui.pages.wal_facts import ARCHIVER, WAL
+from pgtop_tune.tui.panes.phrase import Phrase, alarm, dot, fitting, labelled, lasting, spaced
+from pgtop_tune.units import UNKNOWN, count, ms, percent, size
+
+_NAMED: Final = 3
+"""Readers and writers named in the summary."""
+
+Rows = Callable[[Session], Sequence[Any] | Unavailable]
+
+
+def _rows_of(section: Callable[[Frame], Any], rates: Callable[[Interval], Sequence[Any]]) -> Rows:
+    def rows(session: Session) -> Sequence[Any] | Unavailable:
+        frame, interval = session.now, session.interval
+        if frame is None or interval is None:
+            return NOT_YET
+        found = section(frame)
+        return found if isinstance(found, Unavailable) else rates(interval)
+
+    return rows
+
+
+def _rate(*names: str) -> Callable[[Any], float | None]:
+    def value(row: Any) -> float | None:
+        found: float | None = row.per_s(*names)
+        return found
+
+    return value
+
+
+def _each(part: str, whole: str) -> Callable[[Any], float | None]:
+    """Milliseconds per operation; unknown while the time stands still, because nobody measures it."""
+
+    def value(row: Any) -> float | None:
+        found: float | None = row.each(part, whole)
+        return found / 1000.0 if found else None
+
+    return value
+
+
+def _total(name: str) -> Callable[[Any], float | None]:
+    def value(row: Any) -> float | None:
+        found: float | None = getattr(row.row, name)
+        return found
+
+    return value
+
+
+def _name(name: str) -> Callable[[Any], str]:
+    def text(row: Any) -> str:
+        return one_line(getattr(row.row, name) or "", 200)
+
+    return text
+
+
+def _io(id: str, title: str, name: str, what: str, unit: Callable[[float | None], str], width: int = 7) -> PageColumn:
+    return number(id, title, width, _rate(name), unit, f"{what} per second.", f"Δ pg_stat_io.{name} / Δt")
+
+
+_IO_COLUMNS: Final = (
+    word("backend-type", "backend type", 19, _name("backend_type"), "Kind of process.", "pg_stat_io.backend_type"),
+    word("object", "object", 13, _name("object"), "relation, temp relation, wal (from 18 on).", "pg_stat_io.object"),
+    word("context", "context", 9, _name("context"),
+         "normal, or one of the ring buffers: vacuum, bulkread, bulkwrite; init: new WAL segments.",
+         "pg_stat_io.context"),
+    number("bytes", "B/s", 7, _rate("read_bytes", "write_bytes", "extend_bytes"), size,
+           "Bytes read, written and added to relations per second.",
+           "Δ pg_stat_io.(read_bytes + write_bytes + extend_bytes) / Δt; 16 and 17: operations · op_bytes"),
+    _io("read-bytes", "readB/s", "read_bytes", "Bytes read (16 and 17: reads · op_bytes)", size),
+    _io("write-bytes", "wrtB/s", "write_bytes", "Bytes written (16 and 17: writes · op_bytes)", size),
+    _io("fsyncs", "fsync/s", "fsyncs", "Files synced; for relations the checkpointer's work", count),
+    _io("reads", "reads/s", "reads", "Read operations", count),
+    number("read-ms", "ms/read", 7, _each("read_us", "reads"), ms,
+           "Milliseconds per read; - while track_io_timing is off.", "Δ pg_stat_io.read_time / Δ reads"),
+    _io("writes", "wrts/s", "writes", "Write operations", count),
+    number("write-ms", "ms/wrt", 7, _each("write_us", "writes"), ms,
+           "Milliseconds per write; - while track_io_timing (for WAL track_wal_io_timing) is off.",
+           "Δ pg_stat_io.write_time / Δ writes"),
+    number("fsync-ms", "ms/fsync", 8, _each("fsync_us", "fsyncs"), ms,
+           "Milliseconds per sync; - while nobody measures it.", "Δ pg_stat_io.fsync_time / Δ fsyncs"),
+    _io("extends", "ext/s", "extends", "Extensions of relations", count),
+    _io("extend-bytes", "extB/s", "extend_bytes", "Bytes by which relations were extended", size),
+    _io("hits", "hits/s", "hits", "Blocks found in shared buffers", count),
+    _io("evictions", "evict/s", "evictions", "Blocks thrown out of a buffer to make room", count),
+    _io("reuses", "reuse/s", "reuses", "Buffers of a ring used again", count),
+    _io("writebacks", "wback/s", "writebacks", "Blocks the kernel was asked to write back", count),
+)  # fmt: skip
+
+_SLRU_COLUMNS: Final = (
+    word("name", "cache", 18, _name("name"),
+         "Cache of transaction states, subtransactions, multixacts, notifications; named anew in 17.",
+         "pg_stat_slru.name"),
+    number("hit-share", "hit%", 5, lambda row: row.share("blks_hit", "blks_read"), percent,
+           "Pages found in the cache.", "Δ blks_hit / Δ (blks_hit + blks_read) of pg_stat_slru"),
+    *(number(id, title, 8, _rate(name), count, f"{what} per second.", f"Δ pg_stat_slru.{name} / Δt")
+      for id, title, name, what in (
+          ("hits", "hits/s", "blks_hit", "Pages found in the cache"),
+          ("reads", "reads/s", "blks_read", "Pages read from disk"),
+          ("written", "writes/s", "blks_written", "Pages written"),
+          ("zeroed", "zeroed/s", "blks_zeroed", "Pages made"),
+          ("exists", "exists/s", "blks_exists", "Questions whether a page exists"),
+          ("flushes", "flush/s", "flushes", "Flushes of dirty pages"),
+          ("truncates", "trunc/s", "truncates", "Truncations"),
+      )),
+    number("all-read", "read", 7, _total("blks_read"), count, "Pages read since the reset.", "pg_stat_slru.blks_read"),
+    number("all-written", "written", 7, _total("blks_written"), count,
+           "Pages written since the reset.", "pg_stat_slru.blks_written"),
+)  # fmt: skip
+
+
+def _database(id: str, title: str, name: str, what: str, width: int = 7, unit: Callable[[float | None], str] = count,
+              shown: bool = True) -> PageColumn:  # fmt: skip
+    return number(
+        id, title, width, _rate(name), unit, f"{what} per second.", f"Δ pg_stat_database.{name} / Δt", shown=shown
+    )
+
+
+def _ever(id: str, title: str, name: str, what: str, width: int = 7, critical: float | None = None) -> PageColumn:
+    return number(
+        id, title, width, _total(name), count, f"{what} since the reset.", f"pg_stat_database.{name}", critical=critical
+    )
+
+
+def _busy(name: str) -> Callable[[Any], float | None]:
+    """Sessions: microseconds per second."""
+
+    def value(row: Any) -> float | None:
+        found = row.per_s(name)
+        return None if found is None else found / 1e6
+
+    return value
+
+
+_DATABASE_COLUMNS: Final = (
+    word("datname", "database", 16, lambda row: _name("datname")(row) or "(shared objects)",
+         "Name of the database.", "pg_stat_database.datname"),
+    number("numbackends", "conns", 5, _total("numbackends"), count,
+           "Sessions connected.", "pg_stat_database.numbackends"),
+    number("xacts", "xact/s", 7, _rate("xact_commit", "xact_rollback"), count,
+           "Transactions that ended per second, this tool's included.",
+           "Δ (xact_commit + xact_rollback) of pg_stat_database / Δt"),
+    _database("rollbacks", "rollb/s", "xact_rollback", "Transactions rolled back"),
+    number("hit", "hit%", 5, lambda row: row.share("blks_hit", "blks_read"), percent,
+           "Blocks found in shared buffers.", "Δ blks_hit / Δ (blks_hit + blks_read) of pg_stat_database"),
+    _database("read", "reads/s", "blks_read", "Blocks read"),
+    number("active", "active", 6, _busy("active_us"), count,
+           "Sessions running a statement, in the mean; counted when the statement ends.",
+           "Δ pg_stat_database.active_time / Δt"),
+    number("idle-in-xact", "idle tx", 7, _busy("idle_in_transaction_us"), count,
+           "Sessions idle in a transaction, in the mean; counted when the idling ends.",
+           "Δ pg_stat_database.idle_in_transaction_time / Δt"),
+    _database("returned", "retd/s", "tup_returned", "Rows read by scans"),
+    _database("fetched", "fetch/s", "tup_fetched", "Rows fetched by index scans"),
+    _database("inserted", "ins/s", "tup_inserted", "Rows inserted"),
+    _database("updated", "upd/s", "tup_updated", "Rows updated"),
+    _database("deleted", "del/s", "tup_deleted", "Rows deleted"),
+    _database("temp", "tempB/s", "temp_bytes", "Bytes written to temporary files (counted when a file is closed)",
+              unit=size),
+    _database("sessions", "new/s", "sessions", "Sessions opened"),
+    _ever("deadlocks", "deadlk", "deadlocks", "Deadlocks", 6),
+    _ever("conflicts", "confl", "conflicts", "Queries cancelled by recovery (standby)", 5),
+    _ever("checksums", "cksum", "checksum_failures", "Pages with a wrong checksum; - while checksums are off", 5, 1.0),
+    _ever("abandoned", "aband", "sessions_abandoned", "Sessions whose client went away", 5),
+    _ever("fatal", "fatal", "sessions_fatal", "Sessions ended by fatal errors", 5),
+    _ever("killed", "killed", "sessions_killed", "Sessions terminated by an operator", 6),
+    _ever("temp-files", "temp f", "temp_files", "Temporary files", 6),
+)  # fmt: skip
+
+
+def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
+    interval = session.interval
+    if interval is None or height < 1:
+        return []
+    gap = dot(glyphs)
+    lines = [fitting(_of_wal(interval), width, gap), fitting(_of_io(interval), width, gap)]
+    return lines[:height]
+
+
+def _of_wal(interval: Interval) -> list[Phrase]:
+    rate, images = WAL_BYTES(interval), FULL_PAGES(interval)
+    coming = next_checkpoint(interval)
+    forced = coming is not None and coming.forced
+    forecast = UNKNOWN if coming is None else f"{lasting(coming.in_s)} ({coming.by})"
+    found = [
+        Phrase(labelled("WAL", size(rate), "strong" if rate is not None else "dim", "B/s")),
+        Phrase(labelled("full pages", percent(images), alarm(images, None), " %"), 3),
+        Phrase(labelled("next checkpoint in", forecast, "warning" if forced else PLAIN), 1),
+    ]
+    directory, until = WAL_DIRECTORY(interval), WAL_DISK_UNTIL_FULL(interval)
+    if directory is not None:
+        found.append(Phrase(labelled("WAL directory", size(directory)), 4))
+    if until is not None:
+        found.append(Phrase(labelled("WAL disk full in", lasting(until), "critical" if until < 3600 else "warning"), 2))
+    return [*found, Phrase(_archiving(interval), 5)]
+
+
+def _archiving(interval: Interval) -> Line:
+    archiver, mode = interval.now(sections.archiver), setting(interval, "archive_mode")
+    if archiver is None or mode == "off":
+        return labelled("archiving", "off" if mode == "off" else UNKNOWN, "dim")
+    backlog = ARCHIVE_BACKLOG(interval)
+    text = "" if backlog is None else f", {spaced(backlog)} segments behind"
+    style = "warning" if archiver.failed_count else alarm(backlog, ARCHIVE_BACKLOG.critical)
+    return labelled("archived", f"{archiver.archived_count} failed {archiver.failed_count}{text}", style)
+
+
+def _of_io(interval: Interval) -> list[Phrase]:
+    fsyncs = BACKEND_FSYNCS(interval)
+    found = [Phrase(labelled("fsyncs by backends", count(fsyncs), alarm(fsyncs, BACKEND_FSYNCS.critical), "/s"), 2)]
+    shares = readers_and_writers(interval)
+    if shares is not None:
+        readers, writers = shares
+        found = [Phrase(_named("read by", readers), 1), Phrase(_named("written by", writers), 0), *found]
+    if is_on(interval, "track_io_timing") is False:
+        found.append(Phrase((("track_io_timing is off: no times", "dim"),), 3))
+    return found
+
+
+def _named(label: str, shares: Sequence[IoShare]) -> Line:
+    first = ", ".join(f"{share.backend_type} {size(share.bytes_per_s)}B/s" for share in shares[:_NAMED])
+    return labelled(label, first or "nobody", PLAIN if first else "dim")
+
+
+def _summary_rows(width: int, height: int) -> int:
+    return 2 if height >= 20 else 1
+
+
+IO: Final = PageTable(
+    id="io",
+    title="pg_stat_io",
+    columns=_IO_COLUMNS,
+    rows=_rows_of(sections.io, io_rates),
+    key_of=attrgetter("row.id"),
+    sort="bytes",
+    empty="nothing was read or written yet",
+    quiet=lambda row: not row.sum("reads", "writes", "extends", "fsyncs", "hits"),
+)
+SLRU: Final = PageTable(
+    id="slru",
+    title="slru",
+    columns=_SLRU_COLUMNS,
+    rows=_rows_of(sections.slru, slru_rates),
+    key_of=attrgetter("row.name"),
+    sort="reads",
+)
+DATABASES: Final = PageTable(
+    id="databases",
+    title="databases",
+    columns=_DATABASE_COLUMNS,
+    rows=_rows_of(sections.databases, database_rates),
+    key_of=attrgetter("row.datid"),
+    sort="xacts",
+)
+
+PAGE: Final = Page("6", "io", "io/wal", (IO, WAL, SLRU, DATABASES, ARCHIVER), _summary, _summary_rows)

@@ -1,0 +1,399 @@
+"""The machinery of every page's table: order, filter, selection, tags, sideways scrolling; rows become lines. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.safe_text import one_line
+from pgtop_tune.tui.glyphs import Glyphs
+from pgtop_tune.tui.lines import PLAIN, Line, Span
+from pgtop_tune.tui.lines import width as cells_of
+from pgtop_tune.tui.pages.page import MOST_ROWS, PageColumn, PageTable, SortValue
+from pgtop_tune.tui.panes.phrase import Phrase, absence, dot, head, padded
+from pgtop_tune.tui.widgets.table import GAP, Column, column_widths, table_lines
+from pgtop_tune.tui.wrapping import wrapped
+
+HEAD_ROWS: Final = 2
+"""Lines above the first row: the table's head and the headings of the columns."""
+_MARK: Final = 1
+"""Cells before the key column: where a tag stands."""
+_FILTER: Final = 30
+_TITLE_SHARE: Final = 0.6
+_LEAST: Final = 4
+"""Cells a column must get to be worth showing."""
+_NO_KEY: Final = ("",)
+NATURAL: Final = ""
+"""The sort of a table in its own order."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListingView:
+    """What the operator chose in one table.
+
+    Attributes:
+        sort: Id of the column sorted by; "" is the table's own order.
+        descending: Largest first, z to a.
+        filter: Text that a row must contain, upper and lower case alike; "" for all.
+        hide_quiet: Leaves out the rows that the table calls quiet.
+        selected: Key of the selected row, also while it is not shown.
+        tagged: Keys of tagged rows.
+        top: First row shown.
+        left: Columns scrolled past; the key column and an elastic last one stay.
+        columns: Ids of the columns shown, the key column included.
+    """
+
+    sort: str = NATURAL
+    descending: bool = False
+    filter: str = ""
+    hide_quiet: bool = False
+    selected: Hashable | None = None
+    tagged: frozenset[Hashable] = frozenset()
+    top: int = 0
+    left: int = 0
+    columns: frozenset[str] = frozenset()
+
+
+def first_view(table: PageTable, columns: frozenset[str] | None = None) -> ListingView:
+    """The view a table begins with.
+
+    Args:
+        table: The table.
+        columns: Ids of the columns the operator chose earlier; None for those the table shows by itself.
+    """
+    chosen = frozenset(column.id for column in table.columns if column.shown) if columns is None else columns
+    by = column_of(table, table.sort)
+    return ListingView(
+        sort=table.sort,
+        descending=by is not None and by.largest_first,
+        columns=chosen | {table.columns[0].id},
+    )
+
+
+def row_key(table: PageTable, row: Any) -> Hashable:
+    """What the selection of a row is bound to; never None, which stands for no selection."""
+    key = table.key_of(row)
+    return _NO_KEY if key is None else key
+
+
+def column_of(table: PageTable, name: str) -> PageColumn | None:
+    """The column of that id."""
+    return next((column for column in table.columns if column.id == name), None)
+
+
+def shown_columns(table: PageTable, view: ListingView) -> tuple[PageColumn, ...]:
+    """The chosen columns from left to right; the key column is always among them."""
+    return tuple(column for column in table.columns if column.id in view.columns or column is table.columns[0])
+
+
+def _laid_out(table: PageTable, view: ListingView) -> list[PageColumn]:
+    """The shown columns; that sorted by is wide enough for its whole heading and the arrow behind it."""
+    columns = list(shown_columns(table, view))
+    for index, column in enumerate(columns):
+        if column.id == view.sort and column.width <= len(column.title):
+            columns[index] = replace(column, width=len(column.title) + 1)
+    return columns
+
+
+def ordered(table: PageTable, view: ListingView, rows: Sequence[Any]) -> list[Any]:
+    """The rows that pass filter and quiet, in order.
+
+    Sorting is stable: rows that compare alike keep the table's own order. Unknown values stand last either way.
+    """
+    found = list(rows[:MOST_ROWS])
+    if view.hide_quiet and table.quiet is not None:
+        quiet = table.quiet
+        found = [row for row in found if not quiet(row)]
+    if view.filter:
+        wanted = view.filter.casefold()
+        found = [row for row in found if any(wanted in text.casefold() for text in _searched(table, view, row))]
+    by = column_of(table, view.sort)
+    if by is None or by.value is None:
+        return found
+    known: list[tuple[tuple[bool, Any], Any]] = []
+    unknown: list[Any] = []
+    for row in found:
+        value = by.value(row)
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            unknown.append(row)
+        else:
+            known.append((_compared(value), row))
+    known.sort(key=lambda pair: pair[0], reverse=view.descending)
+    return [row for _, row in known] + unknown
+
+
+def _compared(value: SortValue) -> tuple[bool, Any]:
+    """Numbers and words never meet in a comparison."""
+    return (True, value.casefold()) if isinstance(value, str) else (False, value)
+
+
+def _searched(table: PageTable, view: ListingView, row: Any) -> Sequence[str]:
+    if table.searched is not None:
+        return table.searched(row)
+    return [column.text(row) for column in shown_columns(table, view)]
+
+
+def cursor_of(table: PageTable, view: ListingView, rows: Sequence[Any]) -> int | None:
+    """Index of the selected row; None when none is selected or it is not among the rows."""
+    if view.selected is None:
+        return None
+    return next((index for index, row in enumerate(rows) if row_key(table, row) == view.selected), None)
+
+
+def scrolled(table: PageTable, view: ListingView, rows: Sequence[Any], visible: int) -> ListingView:
+    """The view with its first row such that no line is left empty and the selected row is shown."""
+    top = min(view.top, max(len(rows) - visible, 0))
+    cursor = cursor_of(table, view, rows)
+    if cursor is not None:
+        top = min(max(top, cursor - visible + 1), cursor)
+    top = max(top, 0)
+    return view if top == view.top else replace(view, top=top)
+
+
+def moved(table: PageTable, view: ListingView, rows: Sequence[Any], by: int, visible: int) -> ListingView:
+    """The view with the selection moved by so many rows, as far as there are any.
+
+    Without a selected row among those shown the first step selects the first visible one (the last, upwards).
+    """
+    if not rows:
+        return view
+    cursor = cursor_of(table, view, rows)
+    edge = view.top if by > 0 else view.top + visible - 1
+    at = edge if cursor is None else cursor + by
+    return selected(table, view, rows, min(max(at, 0), len(rows) - 1), visible)
+
+
+def selected(table: PageTable, view: ListingView, rows: Sequence[Any], at: int, visible: int) -> ListingView:
+    """The view with the row at that index selected and shown."""
+    return scrolled(table, replace(view, selected=row_key(table, rows[at])), rows, visible)
+
+
+def sorted_by_next(table: PageTable, view: ListingView, by: int) -> ListingView:
+    """The view sorted by the next (or previous) shown column that can be, from the top."""
+    names = [column.id for column in shown_columns(table, view) if column.value is not None]
+    if table.sort == NATURAL:
+        names.insert(0, NATURAL)
+    if not names:
+        return view
+    at = names.index(view.sort) + by if view.sort in names else 0
+    name = names[at % len(names)]
+    column = column_of(table, name)
+    return replace(view, sort=name, descending=column is not None and column.largest_first, top=0)
+
+
+def turned_round(view: ListingView) -> ListingView:
+    """The view in the opposite order; a table's own order has none."""
+    return view if view.sort == NATURAL else replace(view, descending=not view.descending, top=0)
+
+
+def tag_turned(table: PageTable, view: ListingView, rows: Sequence[Any], visible: int) -> ListingView:
+    """The view with the selected row tagged, or not any more, and the next one selected."""
+    cursor = cursor_of(table, view, rows)
+    if cursor is None or view.selected is None:
+        return moved(table, view, rows, 1, visible)
+    return moved(table, replace(view, tagged=view.tagged ^ {view.selected}), rows, 1, visible)
+
+
+def without_gone_tags(table: PageTable, view: ListingView, rows: Sequence[Any] | Unavailable) -> ListingView:
+    """The view without the tags of rows that are not there any more; all stay while the rows cannot be read."""
+    if not view.tagged or isinstance(rows, Unavailable):
+        return view
+    kept = view.tagged & {row_key(table, row) for row in rows}
+    return view if kept == view.tagged else replace(view, tagged=kept)
+
+
+def with_columns(table: PageTable, view: ListingView, columns: frozenset[str]) -> ListingView:
+    """The view with other columns; one that is sorted by and hidden gives way to the table's first order."""
+    view = replace(view, columns=columns | {table.columns[0].id}, left=0)
+    if view.sort in view.columns or view.sort == NATURAL:
+        return view
+    first = first_view(table)
+    return replace(view, sort=first.sort, descending=first.descending)
+
+
+def placed(table: PageTable, view: ListingView, width: int) -> tuple[tuple[PageColumn, ...], int, int]:
+    """The columns that have room.
+
+    Returns:
+        The columns from left to right, how many are scrolled past or out of sight on the left, and how many on the
+        right. The key column stays where it is, and so does an elastic last column, with its least width.
+    """
+    key, *others = _laid_out(table, view)
+    tail = others.pop() if others and others[-1].elastic else None
+    room = width - _MARK - key.width - (0 if tail is None else tail.width + GAP)
+    left = min(view.left, _furthest(others, room))
+    middle: list[PageColumn] = []
+    for column in others[left:]:
+        room -= column.width + GAP
+        if room < 0:
+            break
+        middle.append(column)
+    hidden = len(others) - left - len(middle)
+    return (key, *middle, *(() if tail is None else (tail,))), left, hidden
+
+
+def _furthest(columns: Sequence[PageColumn], room: int) -> int:
+    """How far to scroll until the last column is in sight."""
+    for index in range(len(columns) - 1, -1, -1):
+        room -= columns[index].width + GAP
+        if room < 0:
+            return min(index + 1, len(columns) - 1)
+    return 0
+
+
+def sideways(table: PageTable, view: ListingView, by: int, width: int) -> ListingView:
+    """The view scrolled by so many columns, as far as there are any."""
+    _, left, _ = placed(table, view, width)
+    return replace(view, left=placed(table, replace(view, left=max(left + by, 0)), width)[1])
+
+
+def sort_in_sight(table: PageTable, view: ListingView, width: int) -> ListingView:
+    """The view scrolled no further than it takes to see the column sorted by; as it is where that has no room."""
+    columns = len(shown_columns(table, view))
+    for left in sorted(range(columns), key=lambda left: abs(left - view.left)):
+        scrolled_to = replace(view, left=left)
+        if any(column.id == view.sort for column in placed(table, scrolled_to, width)[0]):
+            return sideways(table, scrolled_to, 0, width)
+    return view
+
+
+def listing_lines(
+    tables: Sequence[PageTable],
+    table: PageTable,
+    view: ListingView,
+    found: Sequence[Any] | Unavailable,
+    width: int,
+    height: int,
+    glyphs: Glyphs,
+    left_out: int = 0,
+) -> list[Line]:
+    """The head, headings and as many rows as fit; `height` lines of `width` cells.
+
+    Args:
+        tables: All tables of the page, named in the head.
+        table: The one that is shown.
+        view: What the operator chose; its `top` and `left` as `scrolled` and `placed` leave them.
+        found: Rows in order, or why there are none.
+        width: Cells.
+        height: Rows, head and headings included.
+        glyphs: Characters.
+        left_out: Rows the source had beyond `MOST_ROWS`.
+    """
+    blank: Line = ((" " * width, PLAIN),)
+    if isinstance(found, Unavailable):
+        said = wrapped(str(found), max(width - 2, 2), absence(found)[0][1])
+        lines = [_head(tables, table, view, (), width, 0, glyphs), blank]
+        lines += [padded((("  ", PLAIN), *line), width) for line in said]
+        return [*lines, *[blank] * (height - len(lines))][:height]
+    visible = max(height - HEAD_ROWS, 0)
+    columns, _, _ = placed(table, view, width)
+    cursor = cursor_of(table, view, found)
+    shown = [_cells(table, view, row, columns, glyphs) for row in found[view.top : view.top + visible]]
+    lines = table_lines(
+        _headings(columns, view, width, glyphs),
+        shown,
+        width=width,
+        height=max(height - 1, 0),
+        cursor=None if cursor is None else cursor - view.top,
+        top=0,
+        glyphs=glyphs,
+    )
+    if not found and len(lines) > 1:
+        words = f'no row contains "{one_line(view.filter, _FILTER)}"' if view.filter else table.empty
+        lines[1] = padded((("  ", PLAIN), (words, "dim")), width)
+    return [_head(tables, table, view, found, width, visible, glyphs, left_out), *lines][:height]
+
+
+def _headings(columns: Sequence[PageColumn], view: ListingView, width: int, glyphs: Glyphs) -> list[Column]:
+    headings = []
+    for index, column in enumerate(columns):
+        mark = _MARK if index == 0 else 0
+        title = column.title
+        if column.id == view.sort:
+            title += glyphs.down if view.descending else glyphs.up
+        if mark:
+            title = " " * mark + (title.rjust(column.width) if column.align == "right" else title)
+        headings.append(Column(title, column.width + mark, "left" if mark else column.align, column.elastic))
+    return _without_slivers(headings, width)
+
+
+def _without_slivers(headings: list[Column], width: int) -> list[Column]:
+    """On a screen too narrow for its least columns the last one may be cut to nothing legible."""
+    widths = column_widths(headings, width)
+    return [
+        column if cells >= min(column.width, _LEAST) else replace(column, title="")
+        for column, cells in zip(headings, widths, strict=True)
+    ]
+
+
+def _cells(
+    table: PageTable, view: ListingView, row: Any, columns: Sequence[PageColumn], glyphs: Glyphs
+) -> list[tuple[str, str]]:
+    cells = [(column.text(row), column.style(row)) for column in columns]
+    text, style = cells[0]
+    if columns[0].align == "right":
+        text = text.rjust(columns[0].width)
+    is_tagged = bool(view.tagged) and row_key(table, row) in view.tagged
+    cells[0] = (glyphs.bullet + text, "key") if is_tagged else (" " + text, style)
+    return cells
+
+
+def _head(
+    tables: Sequence[PageTable],
+    table: PageTable,
+    view: ListingView,
+    rows: Sequence[Any],
+    width: int,
+    visible: int,
+    glyphs: Glyphs,
+    left_out: int = 0,
+) -> Line:
+    by = column_of(table, view.sort)
+    _, before, behind = placed(table, view, width)
+    facts = [
+        Phrase(((f"/{one_line(view.filter, _FILTER)}", "key"),) if view.filter else (), 0),
+        Phrase(((f"{len(view.tagged)} tagged", "key"),) if view.tagged else (), 1),
+        Phrase(((f"{table.quiet_word} hidden", "key"),) if view.hide_quiet and table.quiet is not None else (), 3),
+        Phrase(((f"by {by.title}", "label"),) if by is not None else (), 5),
+        Phrase(((_unseen(before, behind, glyphs), "label"),) if before or behind else (), 4),
+        Phrase(((f"{left_out} more not listed", "warning"),) if left_out else (), 3),
+        Phrase(((_range(view.top, visible, len(rows)), "label"),) if rows else (), 2),
+    ]
+    said = _titles(tables, table, int(width * _TITLE_SHARE), glyphs)
+    return head(said, width, glyphs, [fact for fact in facts if fact.line])
+
+
+def _titles(tables: Sequence[PageTable], table: PageTable, cells: int, glyphs: Glyphs) -> Line:
+    """The tables' titles from the first one on, or as near to it as the one in view allows; the others are counted."""
+    at = tables.index(table)
+    found: Line = ()
+    for first in range(at + 1):
+        for end in range(len(tables), at, -1):
+            found = _some_titles(tables, table, first, end, glyphs)
+            if cells_of(found) <= cells:
+                return found
+    return found
+
+
+def _some_titles(tables: Sequence[PageTable], table: PageTable, first: int, end: int, glyphs: Glyphs) -> Line:
+    spans: list[Span] = [(f"{glyphs.pointer_left}{first}", "label")] if first else []
+    for each in tables[first:end]:
+        if spans:
+            spans.append(dot(glyphs))
+        spans.append((each.title, "title" if each is table else "dim"))
+    behind = len(tables) - end
+    return (*spans, *((dot(glyphs), (f"{behind}{glyphs.pointer}", "label")) if behind else ()))
+
+
+def _unseen(before: int, behind: int, glyphs: Glyphs) -> str:
+    words = f"{glyphs.pointer_left}{before}" if before else ""
+    if behind:
+        words += f" {behind}{glyphs.pointer}"
+    return f"columns {words.strip()}"
+
+
+def _range(top: int, visible: int, found: int) -> str:
+    return f"{top + 1}-{min(top + visible, found)} of {found}" if found > visible else str(found)

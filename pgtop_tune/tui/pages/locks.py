@@ -1,0 +1,267 @@
+"""Page 4: who holds up whom, as a tree with the roots first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.blocking import IDLE_IN_TRANSACTION, LockNode, lock_tree
+from pgtop_tune.model.absence import NOT_YET, Unavailable
+from pgtop_tune.model.backend_action import BackendKey
+from pgtop_tune.model.locks import PREPARED_TRANSACTION
+from pgtop_tune.safe_text import one_line
+from pgtop_tune.session.session import Session
+from pgtop_tune.tui.glyphs import Glyphs
+from pgtop_tune.tui.lines import PLAIN, Line, fit
+from pgtop_tune.tui.pages.numbers import number, word
+from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable
+from pgtop_tune.tui.pages.row_source import unless_hidden
+from pgtop_tune.tui.panes.phrase import Phrase, absence, dot, fitting, labelled, lasting
+from pgtop_tune.tui.panes.session_details import details_lines
+from pgtop_tune.tui.wrapping import labelled as labelled_lines
+from pgtop_tune.units import UNKNOWN, age, count
+
+_TEXT: Final = 1_000
+_DEEPEST: Final = 5
+"""Levels that are indented; deeper ones say how deep they are."""
+_STATES: Final = {
+    "idle in transaction": "idle tx",
+    "idle in transaction (aborted)": "aborted",
+    "fastpath function call": "call",
+}
+_LONG_MS: Final = 1_000
+"""deadlock_timeout's default: who waits for longer waits for somebody who does not come back by himself."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockRow:
+    """A node of the tree at a moment of the server's clock."""
+
+    node: LockNode
+    now_ms: int
+
+    @property
+    def key(self) -> Hashable:
+        """The session, or the name of a prepared transaction."""
+        return self.session or (self.node.pid, self.node.prepared)
+
+    @property
+    def session(self) -> BackendKey | None:
+        """Who could be cancelled."""
+        backend = self.node.backend
+        return None if backend is None else (backend.pid, backend.backend_start_ms)
+
+    def since_s(self, moment_ms: int | None) -> float | None:
+        """How long ago that was."""
+        return None if moment_ms is None else max(self.now_ms - moment_ms, 0) / 1000.0
+
+
+def _rows(session: Session) -> Sequence[LockRow] | Unavailable:
+    frame = session.now
+    activity = NOT_YET if frame is None else sections.activity(frame)
+    if frame is None or isinstance(activity, Unavailable):
+        return activity if isinstance(activity, Unavailable) else NOT_YET
+    locks = sections.locks(frame)
+    tree = lock_tree(activity, None if isinstance(locks, Unavailable) else locks)
+    return [LockRow(node, activity.now_ms) for node in tree]
+
+
+def _of_backend(name: str) -> Callable[[Any], str]:
+    def text(row: LockRow) -> str:
+        value = None if row.node.backend is None else getattr(row.node.backend, name)
+        return one_line(value, _TEXT) if value else ""
+
+    return text
+
+
+def _place(row: LockRow) -> str:
+    node = row.node
+    name = "prepared" if node.pid == PREPARED_TRANSACTION else str(node.pid)
+    if not node.depth:
+        return name
+    return "  " * (node.depth - 1) + "> " + name if node.depth <= _DEEPEST else f"{'  ' * _DEEPEST}{node.depth}> {name}"
+
+
+def _place_style(row: LockRow) -> str:
+    if row.node.circle:
+        return "critical"
+    return "strong" if row.node.depth == 0 else "wait-lock"
+
+
+def _state(row: LockRow) -> str:
+    if row.node.pid == PREPARED_TRANSACTION:
+        return "prepared"
+    return UNKNOWN if row.node.backend is None else row.node.backend.state or row.node.backend.backend_type
+
+
+def _short_state(row: LockRow) -> str:
+    state = _state(row)
+    return _STATES.get(state, state)
+
+
+def _state_style(row: LockRow) -> str:
+    if row.node.idle_root or row.node.pid == PREPARED_TRANSACTION:
+        return "critical"
+    return "warning" if row.node.backend is not None and row.node.backend.state in IDLE_IN_TRANSACTION else PLAIN
+
+
+def _waited_style(row: LockRow) -> str:
+    return "warning" if (row.node.waited_ms or 0) >= _LONG_MS else PLAIN
+
+
+def _mode(text: str) -> str:
+    return ", ".join(mode.removesuffix("Lock") for mode in text.split(", ")) if text else ""
+
+
+def _wait_of(name: str) -> Callable[[Any], str]:
+    return lambda row: "" if row.node.wait is None else one_line(getattr(row.node.wait, name) or "", _TEXT)
+
+
+def _object(row: LockRow) -> str:
+    wait = row.node.wait
+    if wait is None:
+        return ""
+    target = "" if wait.relation and wait.target == wait.locktype else wait.target
+    return one_line(" ".join(part for part in (wait.relation, target) if part), _TEXT)
+
+
+def _query(row: LockRow) -> str:
+    if row.node.pid == PREPARED_TRANSACTION:
+        return f"prepared transaction {_literal(row.node.prepared)}" if row.node.prepared else "a prepared transaction"
+    return _of_backend("query")(row)
+
+
+def _literal(name: str) -> str:
+    return "'" + one_line(name, _TEXT).replace("'", "''") + "'"
+
+
+def _age(id: str, title: str, field: str, definition: str, *, shown: bool = True) -> PageColumn:
+    def value(row: LockRow) -> float | None:
+        return None if row.node.backend is None else row.since_s(getattr(row.node.backend, field))
+
+    return number(
+        id, title, 6, value, age, definition, f"now − pg_stat_activity.{field.removesuffix('_ms')}", shown=shown
+    )
+
+
+_COLUMNS: Final = (
+    PageColumn("pid", "PID", 14, _place, "Who holds up whom: each stands under the first of those that hold it up. "
+        "Red: they wait for each other, a deadlock that the server ends after deadlock_timeout.",
+        "pg_blocking_pids(pid)", value=lambda row: row.node.pid, largest_first=False, style=_place_style),
+    PageColumn("waited", "waits", 6, lambda row: "" if row.node.waited_ms is None else age(row.node.waited_ms / 1000.0),
+        "How long it has been waiting for this lock, in seconds when no unit is given.",
+        "now − pg_locks.waitstart, of the first moments pg_stat_activity.query_start",
+        value=lambda row: row.node.waited_ms, style=_waited_style, align="right"),
+    PageColumn("state", "state", 8, _short_state, "State of the session. A root that is idle in transaction holds up "
+        "everybody below it while its client does nothing.", "pg_stat_activity.state",
+        value=_state, largest_first=False, style=_state_style),
+    word("object", "object", 22, _object, "What is locked. A row by table, block and line; names only of the database "
+         "we are connected to.", "pg_locks.locktype, relation, page, tuple, transactionid, classid, objid"),
+    number("blocks", "holds", 5, lambda row: float(row.node.blocks), count,
+           "Sessions below it, directly or through others.", "pg_blocking_pids(pid)"),
+    _age("in-state", "since", "state_change_ms", "How long it has been in its state."),
+    word("wants", "wants", 20, lambda row: _mode(_wait_of("mode")(row)), "Mode of the lock it waits for.",
+         "pg_locks.mode where not granted"),
+    word("held", "held as", 20, lambda row: _mode(row.node.held_modes),
+         "Modes in which the one above it has the lock; - when that one is only ahead in the queue.",
+         "pg_locks.mode where granted"),
+    word("type", "lock type", 13, _wait_of("locktype"), "Kind of lock it waits for.", "pg_locks.locktype", shown=False),
+    word("others", "also", 12, lambda row: " ".join(map(str, row.node.others)), "Who else holds it up; 0 is a prepared "
+         "transaction.", "pg_blocking_pids(pid)"),
+    _age("xact", "xact", "xact_start_ms", "Age of its transaction."),
+    word("user", "user", 10, _of_backend("usename"), "Role that is logged in.", "pg_stat_activity.usename"),
+    word("database", "db", 10, _of_backend("datname"), "Database it is connected to.", "pg_stat_activity.datname"),
+    word("application", "application", 16, _of_backend("application_name"), "What the client calls itself.",
+         "pg_stat_activity.application_name", shown=False),
+    word("client", "client", 15, _of_backend("client"), "Address of the client; local is a Unix socket.",
+         "pg_stat_activity.client_addr", shown=False),
+    word("query", "query", 20, _query, "Its statement, the last one when it is not active.", "pg_stat_activity.query",
+         elastic=True),
+)  # fmt: skip
+
+
+def _details(session: Session, row: Any, cells: int, glyphs: Glyphs) -> list[Line]:
+    node = row.node
+    lines: list[Line] = []
+    if node.pid == PREPARED_TRANSACTION:
+        name = _literal(node.prepared) if node.prepared else "its name"
+        lines += labelled_lines(
+            "prepared", f"holds up {node.blocks}; it has no session and lives through restarts", cells
+        )
+        lines += labelled_lines(
+            "ends with", f"COMMIT PREPARED {name} or ROLLBACK PREPARED {name}, in its database", cells
+        )
+    if node.wait is not None:
+        lines += labelled_lines("waits for", f"{node.wait.mode} on {_object(row)} ({node.wait.locktype})", cells)
+        held = ", ".join(f"{pid} {modes}" for pid, modes in zip(node.wait.holders, node.wait.held_modes, strict=False))
+        lines += labelled_lines("held by", held or "nobody of those asked about: others are ahead in the queue", cells)
+    if row.session is not None:
+        lines += [(), *details_lines(session, row.session, cells)]
+    return lines or [((f"process {node.pid} is not among the sessions we see", "warning"),)]
+
+
+def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
+    rows = _rows(session)
+    frame = session.now
+    if isinstance(rows, Unavailable) or frame is None or height < 1:
+        return []
+    locks = sections.locks(frame)
+    roots = [row for row in rows if row.node.depth == 0 and not row.node.circle]
+    waited = [row.node.waited_ms for row in rows if row.node.waited_ms is not None]
+    circle = [str(row.node.pid) for row in rows if row.node.circle]
+    left_out = 0 if isinstance(locks, Unavailable) else locks.left_out
+    counts = [
+        Phrase(labelled("waiting", str(len(waited)), "wait-lock" if waited else PLAIN)),
+        Phrase(labelled("roots", str(len(roots))), 1),
+        Phrase(labelled("longest wait", lasting(max(waited) / 1000.0)) if waited else (), 2),
+        Phrase((("deadlock in the making: " + " ".join(circle), "critical"),) if circle else (), 1),
+        Phrase(((f"{left_out} more wait and were not asked about", "warning"),) if left_out else (), 3),
+        Phrase((("pg_locks: ", "label"), *absence(locks)) if isinstance(locks, Unavailable) else (), 1),
+    ]
+    lines: list[Line] = [fitting(counts, width, dot(glyphs))]
+    lines += [_root(row, width) for row in roots[: height - 1]]
+    return lines[:height]
+
+
+def _root(row: LockRow, width: int) -> Line:
+    node = row.node
+    if node.pid == PREPARED_TRANSACTION:
+        return fit(((_query(row), "critical"), (f" holds up {node.blocks}", "label")), width)
+    since = "" if node.backend is None else f" for {lasting(row.since_s(node.backend.state_change_ms))}"
+    who = "" if node.backend is None else f" {one_line(node.backend.usename or UNKNOWN, 40)}"
+    return fit(
+        (
+            (_place(row), "strong"),
+            (f"{who} ", "label"),
+            (_state(row) + since, _state_style(row)),
+            (f" holds up {node.blocks}: ", "label"),
+            (_query(row), PLAIN),
+        ),
+        width,
+    )
+
+
+def _summary_rows(width: int, height: int) -> int:
+    return 3 if height >= 30 else 2
+
+
+def _session(row: Any) -> BackendKey | None:
+    found: BackendKey | None = row.session
+    return found
+
+
+TABLE: Final = PageTable(
+    id="locks",
+    title="lock tree",
+    columns=_COLUMNS,
+    rows=unless_hidden(_rows),
+    key_of=lambda row: row.key,
+    details=_details,
+    copied=_query,
+    backend_of=_session,
+    empty="nobody waits for a lock",
+)
+
+PAGE: Final = Page("4", "locks", "locks", (TABLE,), _summary, _summary_rows)

@@ -1,0 +1,227 @@
+"""Page 0: connection poolers: their pools, what goes through them, and what they may take of the server."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any, Final
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.pool_sizes import server_shares
+from pgtop_tune.metrics.pooler import (
+    CLIENTS,
+    MAX_WAIT,
+    METRICS,
+    QUERIES,
+    SERVERS,
+    WAITING,
+    XACTS,
+    PoolRow,
+    Traffic,
+    pool_rows,
+    poolers,
+    share_rows,
+    traffic,
+    unreserved_connections,
+)
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.pooler import ConsoleSample, Pooler
+from pgtop_tune.safe_text import one_line
+from pgtop_tune.session.session import Session
+from pgtop_tune.tui.glyphs import Glyphs
+from pgtop_tune.tui.lines import PLAIN, Line
+from pgtop_tune.tui.pages.numbers import number, word
+from pgtop_tune.tui.pages.page import Page, PageTable
+from pgtop_tune.tui.pages.row_source import foreign, rows_of
+from pgtop_tune.tui.panes.phrase import Phrase, alarm, dot, fitting, labelled, spaced
+from pgtop_tune.units import UNKNOWN, count, ms, percent, size
+
+_MOST_LINES: Final = 4
+_SHOWN: Final = 80
+
+
+def _whole(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.0f}"
+
+
+def _of_traffic(field: str) -> Any:
+    """A number of what goes through a pool, None where it is not known."""
+
+    def value(row: PoolRow) -> float | None:
+        found: float | None = None if row.traffic is None else getattr(row.traffic, field)
+        return found
+
+    return value
+
+
+_PER_DATABASE: Final = " PgBouncer counts by database: - where several users share one."
+
+_POOL_COLUMNS: Final = (
+    word("pooler", "pooler", 8, foreign(attrgetter("pooler")), "As it was named.", "--pooler NAME=…"),
+    word("database", "database", 12, foreign(attrgetter("pool.database")), "As clients ask for it.",
+         "SHOW POOLS database"),
+    word("user", "user", 10, foreign(attrgetter("pool.user")), "Who the server connections are made as.",
+         "SHOW POOLS user"),
+    number("waiting", "cl_wait", 7, attrgetter("pool.cl_waiting"), count,
+           "Clients that have asked and have no server connection yet.", "SHOW POOLS cl_waiting", critical=1.0),
+    number("clients", "cl_act", 6, attrgetter("pool.cl_active"), count,
+           "Clients linked to a server connection; of PgBouncer also those that ask for nothing.",
+           "SHOW POOLS cl_active"),
+    number("active", "sv_act", 6, attrgetter("pool.sv_active"), count, "Server connections lent to a client.",
+           "SHOW POOLS sv_active"),
+    number("idle", "sv_idle", 7, attrgetter("pool.sv_idle"), count, "Server connections ready to be lent.",
+           "SHOW POOLS sv_idle"),
+    number("size", "size", 5, attrgetter("size"), count,
+           "Server connections it may have, the reserve included.", "SHOW DATABASES pool_size + reserve_pool_size"),
+    number("maxwait", "maxwait", 7, attrgetter("waited_ms"), ms,
+           "How long the client at the head of the queue has waited, ms.", "SHOW POOLS maxwait, maxwait_us",
+           critical=1000.0),
+    number("xacts", "xact/s", 7, _of_traffic("xacts_per_s"), count, "Transactions per second." + _PER_DATABASE,
+           "SHOW STATS Δ total_xact_count / Δt"),
+    number("queries", "query/s", 7, _of_traffic("queries_per_s"), count, "Statements per second." + _PER_DATABASE,
+           "SHOW STATS Δ total_query_count / Δt"),
+    number("wait", "wait ms", 7, _of_traffic("wait_ms"), ms,
+           "Mean wait of those that got a server connection since the look before." + _PER_DATABASE,
+           "SHOW STATS Δ total_wait_time / Δ total_server_assignment_count (1.23), else Δ total_xact_count"),
+    number("xact-ms", "xact ms", 7, _of_traffic("xact_ms"), ms,
+           "Mean time a transaction kept its server connection." + _PER_DATABASE,
+           "SHOW STATS Δ total_xact_time / Δ total_xact_count"),
+    number("full", "full %", 6, attrgetter("full_percent"), percent, "Server connections lent of those it may have.",
+           "sv_active / (pool_size + reserve_pool_size)"),
+    word("mode", "mode", 11, foreign(attrgetter("pool.pool_mode")),
+         "How long a client keeps a server connection: session, transaction, statement.", "SHOW POOLS pool_mode"),
+    number("cl-idle", "cl_idle", 7, attrgetter("pool.cl_idle"), count, "Clients that ask for nothing (PgCat).",
+           "SHOW POOLS cl_idle", shown=False),
+    number("used", "sv_used", 7, attrgetter("pool.sv_used"), count,
+           "Server connections idle for so long that they are tested before they are lent.", "SHOW POOLS sv_used",
+           shown=False),
+    number("tested", "sv_test", 7, attrgetter("pool.sv_tested"), count,
+           "Server connections that run the reset or the test query.", "SHOW POOLS sv_tested", shown=False),
+    number("login", "sv_login", 8, attrgetter("pool.sv_login"), count, "Server connections being opened.",
+           "SHOW POOLS sv_login", shown=False),
+)  # fmt: skip
+
+_TRAFFIC_COLUMNS: Final = (
+    word("pooler", "pooler", 8, foreign(attrgetter("pooler")), "As it was named.", "--pooler NAME=…"),
+    word("of", "counted of", 22, foreign(attrgetter("counters.id")),
+         "Database (PgBouncer); server, user and database (PgCat).", "SHOW STATS database; instance, user"),
+    number("xacts", "xact/s", 7, attrgetter("xacts_per_s"), count, "Transactions per second.",
+           "Δ total_xact_count / Δt"),
+    number("queries", "query/s", 7, attrgetter("queries_per_s"), count, "Statements per second.",
+           "Δ total_query_count / Δt"),
+    number("wait", "wait ms", 7, attrgetter("wait_ms"), ms,
+           "Mean wait of those that got a server connection since the look before.",
+           "Δ total_wait_time / Δ total_server_assignment_count (1.23), else Δ total_xact_count"),
+    number("xact-ms", "xact ms", 7, attrgetter("xact_ms"), ms, "Mean time a transaction kept its server connection.",
+           "Δ total_xact_time / Δ total_xact_count"),
+    number("query-ms", "query ms", 8, attrgetter("query_ms"), ms, "Mean time of a statement.",
+           "Δ total_query_time / Δ total_query_count"),
+    number("received", "recvB/s", 7, attrgetter("received_per_s"), size, "Bytes from clients per second.",
+           "Δ total_received / Δt"),
+    number("sent", "sentB/s", 7, attrgetter("sent_per_s"), size, "Bytes to clients per second.", "Δ total_sent / Δt"),
+    number("logins", "login/s", 7, attrgetter("logins_per_s"), count, "Clients let in per second (PgBouncer 1.24).",
+           "Δ total_client_login_count / Δt"),
+    number("errors", "err/s", 6, attrgetter("errors_per_s"), count, "Errors per second (PgCat).",
+           "Δ total_errors / Δt", critical=1.0),
+)  # fmt: skip
+
+_SHARE_COLUMNS: Final = (
+    word("pooler", "pooler", 8, foreign(attrgetter("pooler")), "As it was named.", "--pooler NAME=…"),
+    word("server", "server", 26, foreign(attrgetter("share.place")), "Where its databases lead to, as it knows it.",
+         "SHOW DATABASES host, port"),
+    number("pools", "pools", 6, attrgetter("share.pools"), _whole, "Pools that lead there: pairs of database and user.",
+           "SHOW POOLS"),
+    number("now", "now", 6, attrgetter("share.now"), _whole, "Server connections that are open.",
+           "SHOW DATABASES Σ current_connections"),
+    number("most", "at most", 7, attrgetter("share.most"), _whole,
+           "How many the pools there are may open together.",
+           "Σ pool_size + reserve_pool_size, of a database at most max_db_connections, of a user at most "
+           "max_user_connections"),
+    number("limit", "limit", 7, attrgetter("limit"), _whole,
+           "Connections of the server watched that are not reserved; it counts only where the pooler leads to it.",
+           "max_connections − superuser_reserved_connections − reserved_connections (16+)"),
+    number("percent", "%", 6, attrgetter("percent"), percent,
+           "What the pooler may take of the limit. Above 100 its clients see the server refuse connections.",
+           "at most / limit", critical=100.0),
+)  # fmt: skip
+
+
+def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
+    interval = session.interval
+    if interval is None:
+        return []
+    return [fitting(_of_pooler(interval, pooler), width, dot(glyphs)) for pooler in poolers(interval)[:height]]
+
+
+def _of_pooler(interval: Interval, pooler: Pooler) -> list[Phrase]:
+    console, name = pooler.console, one_line(pooler.name, _SHOWN)
+    if isinstance(console, Unavailable):
+        return [Phrase(((f"{name} ", "title"), (one_line(str(console), 300), "warning")))]
+    clients, waiting = CLIENTS(interval).get(pooler.name), WAITING(interval).get(pooler.name)
+    longest = MAX_WAIT(interval).get(pooler.name)
+    most = console.settings.max_client_conn
+    return [
+        Phrase(((f"{name} ", "title"), (one_line(f"{console.kind} {console.version}", _SHOWN), PLAIN))),
+        Phrase(labelled("clients", spaced(clients) + (f"/{most}" if most else "")), 1),
+        Phrase(labelled("waiting", spaced(waiting), alarm(waiting, WAITING.critical))),
+        Phrase(labelled("longest", ms(longest) if longest else "0", alarm(longest, MAX_WAIT.critical), " ms"), 3),
+        _servers(interval, pooler.name, console),
+        Phrase(labelled("xact/s", count(XACTS(interval).get(pooler.name))), 4),
+        Phrase(labelled("query/s", count(QUERIES(interval).get(pooler.name))), 5),
+    ]
+
+
+def _servers(interval: Interval, name: str, console: ConsoleSample) -> Phrase:
+    """Open now, at most, and what the server has: "servers 12, at most 40 of 97"."""
+    now, limit = spaced(SERVERS(interval).get(name)), unreserved_connections(interval)
+    most = max((share.most or 0 for share in server_shares(console)), default=0)
+    if not most:
+        return Phrase(labelled("servers", now), 2)
+    style = "warning" if limit is not None and most > limit else PLAIN
+    of = "" if limit is None else f" of {limit}"
+    short = labelled("servers", f"{now}/{most}", style)
+    return Phrase(labelled("servers", f"{now}, at most {most}{of}", style), 2, short)
+
+
+def _summary_rows(width: int, height: int) -> int:
+    return _MOST_LINES if height >= 20 else 1
+
+
+def _rests(row: PoolRow) -> bool:
+    return not (row.pool.cl_active or row.pool.cl_waiting or row.pool.sv_active)
+
+
+def _still(row: Traffic) -> bool:
+    return not row.xacts_per_s
+
+
+POOLS: Final = PageTable(
+    id="pools",
+    title="pools",
+    columns=_POOL_COLUMNS,
+    rows=rows_of(sections.pooler, pool_rows),
+    key_of=attrgetter("key"),
+    empty="no pool: nobody has connected through a pooler yet",
+    quiet=_rests,
+)
+TRAFFIC: Final = PageTable(
+    id="pooler-traffic",
+    title="traffic",
+    columns=_TRAFFIC_COLUMNS,
+    rows=rows_of(sections.pooler, traffic),
+    key_of=attrgetter("key"),
+    sort="xacts",
+    empty="nothing was counted yet",
+    quiet=_still,
+)
+SHARES: Final = PageTable(
+    id="pooler-servers",
+    title="servers",
+    columns=_SHARE_COLUMNS,
+    rows=rows_of(sections.pooler, share_rows),
+    key_of=attrgetter("key"),
+    sort="percent",
+    empty="no pool leads anywhere yet",
+)
+
+PAGE: Final = Page("0", "poolers", "pools", (POOLS, TRAFFIC, SHARES), _summary, _summary_rows, METRICS)

@@ -1,0 +1,382 @@
+"""Page 8: tables, indexes, vacuum, commands under way, wraparound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, Final
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.growth import Grown
+from pgtop_tune.metrics.progress import Progress, progress_rows
+from pgtop_tune.metrics.relations import dead_percent, hot_percent, index_rates, table_rates
+from pgtop_tune.metrics.vacuum import TableVacuum, database_ages, table_vacuums
+from pgtop_tune.model.relations import FIRST_USER_OID, TableCounters, TempFiles
+from pgtop_tune.session.session import Session
+from pgtop_tune.tui.glyphs import Glyphs
+from pgtop_tune.tui.lines import PLAIN, Line
+from pgtop_tune.tui.pages.numbers import number, word
+from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable
+from pgtop_tune.tui.pages.row_source import foreign, rows_of
+from pgtop_tune.tui.panes.phrase import Phrase, dot, fitting, labelled, lasting, spaced
+from pgtop_tune.units import age, count, ms, percent, size
+
+_BLOCK: Final = 8192
+"""Bytes of a page, unless somebody built a server with another BLCKSZ."""
+_BAR: Final = 12
+_FULL: Final = 100.0
+_OVERDUE: Final = 200.0
+"""Twice the threshold: autovacuum should have come and has not."""
+
+TableRow = Grown[TableCounters]
+
+
+def _rate(*names: str) -> Callable[[Any], float | None]:
+    def value(row: Any) -> float | None:
+        found: float | None = row.per_s(*names)
+        return found
+
+    return value
+
+
+def _of_row(name: str) -> Callable[[Any], Any]:
+    return attrgetter(f"row.{name}")
+
+
+def _table_name(table: TableCounters) -> str:
+    return f"{table.name} (toast)" if table.kind == "toast" else table.name
+
+
+def _per_s(id: str, title: str, name: str, what: str, view: str = "pg_stat_all_tables", width: int = 7,
+           shown: bool = True) -> PageColumn:  # fmt: skip
+    return number(id, title, width, _rate(name), count, f"{what} per second.", f"Δ {view}.{name} / Δt", shown=shown)
+
+
+_TABLE_COLUMNS: Final = (
+    word("table", "table", 28, foreign(lambda row: _table_name(row.row)),
+         "Schema and name; (toast) is the table of its long values.", "pg_stat_all_tables.schemaname, relname"),
+    number("pages", "size~", 7, lambda row: row.row.pages * _BLOCK, size,
+           "Size of the table alone, as of the last vacuum or analyze, 8 kB a page.",
+           "pg_class.relpages · 8192"),
+    number("live", "rows", 7, _of_row("n_live_tup"), count, "Live rows, estimated.", "pg_stat_all_tables.n_live_tup"),
+    number("dead", "dead", 7, _of_row("n_dead_tup"), count, "Dead rows, estimated.", "pg_stat_all_tables.n_dead_tup"),
+    number("dead-share", "dead%", 5, lambda row: dead_percent(row.row), percent,
+           "Dead rows of all.", "n_dead_tup / (n_live_tup + n_dead_tup)", critical=20.0),
+    _per_s("seq", "seq/s", "seq_scan", "Sequential scans"),
+    _per_s("seq-rows", "seqrow/s", "seq_tup_read", "Rows read by sequential scans", width=8),
+    _per_s("idx", "idx/s", "idx_scan", "Index scans"),
+    _per_s("idx-rows", "idxrow/s", "idx_tup_fetch", "Rows fetched by index scans", width=8, shown=False),
+    _per_s("ins", "ins/s", "n_tup_ins", "Rows inserted"),
+    _per_s("upd", "upd/s", "n_tup_upd", "Rows updated"),
+    _per_s("del", "del/s", "n_tup_del", "Rows deleted"),
+    number("hot", "HOT%", 5, lambda row: hot_percent(row.row), percent,
+           "Updates that needed no new index entries, of all since the reset.", "n_tup_hot_upd / n_tup_upd"),
+    number("hit", "hit%", 5, lambda row: row.share("blks_hit", "blks_read"), percent,
+           "Blocks of the table found in shared buffers.",
+           "Δ heap_blks_hit / Δ (heap_blks_hit + heap_blks_read) of pg_statio_all_tables"),
+    number("read", "reads/s", 7, _rate("blks_read"), count,
+           "Blocks of the table read per second.", "Δ pg_statio_all_tables.heap_blks_read / Δt"),
+    _per_s("newpage", "newpg/s", "newpage_upd", "Updates that went to another page (16+)", shown=False),
+    number("all-seq", "seq", 7, _of_row("seq_scan"), count, "Sequential scans since the reset.",
+           "pg_stat_all_tables.seq_scan", shown=False),
+    number("all-idx", "idx", 7, _of_row("idx_scan"), count, "Index scans since the reset.",
+           "pg_stat_all_tables.idx_scan", shown=False),
+)  # fmt: skip
+
+_INDEX_COLUMNS: Final = (
+    word("index", "index", 32, foreign(_of_row("name")), "Schema and name.", "pg_stat_all_indexes.indexrelname"),
+    number("pages", "size~", 7, lambda row: row.row.pages * _BLOCK, size,
+           "Size as of the last vacuum or analyze, 8 kB a page.", "pg_class.relpages · 8192"),
+    word("kind", "kind", 8, lambda row: _index_kind(row.row), "unique: enforces something, also when nobody scans it; "
+         "invalid: a CREATE INDEX CONCURRENTLY that failed, or is under way.", "pg_index.indisunique, indisvalid"),
+    _per_s("scans", "scans/s", "idx_scan", "Scans", "pg_stat_all_indexes"),
+    number("all", "scans", 8, _of_row("idx_scan"), count,
+           "Scans since the reset; an index with 0 is only work.", "pg_stat_all_indexes.idx_scan"),
+    _per_s("read", "ents/s", "idx_tup_read", "Entries returned by scans", "pg_stat_all_indexes"),
+    _per_s("fetched", "rows/s", "idx_tup_fetch", "Rows fetched by simple index scans", "pg_stat_all_indexes"),
+    number("hit", "hit%", 5, lambda row: row.share("blks_hit", "blks_read"), percent,
+           "Blocks of the index found in shared buffers.",
+           "Δ idx_blks_hit / Δ (idx_blks_hit + idx_blks_read) of pg_statio_all_indexes"),
+    number("reads", "reads/s", 7, _rate("blks_read"), count,
+           "Blocks of the index read per second.", "Δ pg_statio_all_indexes.idx_blks_read / Δt"),
+    word("table", "table", 24, foreign(_of_row("table")), "Table it is of.", "pg_stat_all_indexes.relname"),
+)  # fmt: skip
+
+
+def _index_kind(index: Any) -> str:
+    if not index.is_valid:
+        return "invalid"
+    return "unique" if index.is_constraint else "plain"
+
+
+def _vacuum(name: str) -> Callable[[TableVacuum], float | None]:
+    return attrgetter(name)
+
+
+class _Since:
+    """Seconds since the later of two moments of a table."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    def __call__(self, row: tuple[TableVacuum, int]) -> float | None:
+        vacuum, now_ms = row
+        moments = [getattr(vacuum.table, name) for name in self._names]
+        known = [moment for moment in moments if moment is not None]
+        return max(now_ms - max(known), 0) / 1000.0 if known else None
+
+
+def _vacuum_rows(interval: Interval) -> list[tuple[TableVacuum, int]]:
+    sample = interval.now(sections.relations)
+    return [] if sample is None else [(vacuum, sample.now_ms) for vacuum in table_vacuums(interval)]
+
+
+def _first(value: Callable[[TableVacuum], Any]) -> Callable[[tuple[TableVacuum, int]], Any]:
+    return lambda row: value(row[0])
+
+
+def _autovacuum(vacuum: TableVacuum) -> str:
+    return {True: "on", False: "off", None: ""}[vacuum.enabled]
+
+
+def _vacuums(vacuum: TableVacuum) -> int:
+    return vacuum.table.vacuum_count + vacuum.table.autovacuum_count
+
+
+_VACUUM_COLUMNS: Final = (
+    word("table", "table", 28, foreign(_first(lambda vacuum: _table_name(vacuum.table))),
+         "Schema and name.", "pg_stat_all_tables.schemaname, relname"),
+    number("dead", "dead", 7, _first(lambda vacuum: vacuum.table.n_dead_tup), count,
+           "Dead rows, estimated.", "pg_stat_all_tables.n_dead_tup"),
+    number("dead-share", "due dead%", 9, _first(_vacuum("dead_percent")), percent,
+           "Per cent of the dead rows from which on autovacuum comes.",
+           "n_dead_tup / (autovacuum_vacuum_threshold + autovacuum_vacuum_scale_factor · reltuples)",
+           critical=_OVERDUE),
+    number("insert-share", "due ins%", 8, _first(_vacuum("insert_percent")), percent,
+           "Per cent of the inserted rows from which on autovacuum comes.",
+           "n_ins_since_vacuum / (autovacuum_vacuum_insert_threshold + …_scale_factor · reltuples · not frozen (18+))",
+           critical=_OVERDUE),
+    number("analyze-share", "due anlz%", 9, _first(_vacuum("analyze_percent")), percent,
+           "Per cent of the changed rows from which on autoanalyze comes.",
+           "n_mod_since_analyze / (autovacuum_analyze_threshold + autovacuum_analyze_scale_factor · reltuples)",
+           critical=_OVERDUE),
+    word("autovacuum", "auto", 4, _first(_autovacuum), "Whether autovacuum takes this table.",
+         "autovacuum, and autovacuum_enabled of the table"),
+    number("vacuum", "vacuumed", 8, _Since("last_vacuum_ms", "last_autovacuum_ms"), age,
+           "How long ago it was last vacuumed, by hand or automatically.",
+           "now − greatest(last_vacuum, last_autovacuum) of pg_stat_all_tables"),
+    number("autovacuum-ago", "autovac", 8, _Since("last_autovacuum_ms"), age,
+           "How long ago autovacuum was last here.", "now − pg_stat_all_tables.last_autovacuum", shown=False),
+    number("analyze", "analyzed", 8, _Since("last_analyze_ms", "last_autoanalyze_ms"), age,
+           "How long ago it was last analyzed, by hand or automatically.",
+           "now − greatest(last_analyze, last_autoanalyze) of pg_stat_all_tables"),
+    number("vacuums", "vacs", 6, _first(_vacuums), count,
+           "How often it was vacuumed.", "vacuum_count + autovacuum_count of pg_stat_all_tables"),
+    number("vacuum-ms", "vac ms", 7, _first(lambda vacuum: vacuum.table.vacuum_ms), ms,
+           "Time spent vacuuming it (18+).", "total_vacuum_time + total_autovacuum_time of pg_stat_all_tables"),
+    number("xid-age", "xid age", 8, _first(_vacuum("xid_age")), count,
+           "Transactions since its oldest row that is not frozen.", "age(pg_class.relfrozenxid)"),
+    number("mxid-age", "mxid age", 8, _first(_vacuum("multixact_age")), count,
+           "Multixacts since its oldest.", "mxid_age(pg_class.relminmxid)"),
+    number("freeze", "freeze%", 7, _first(_vacuum("freeze_percent")), percent,
+           "Way to the age at which it is vacuumed whatever happens, the nearer of both.",
+           "age / autovacuum_freeze_max_age, autovacuum_multixact_freeze_max_age", critical=_FULL),
+)  # fmt: skip
+
+
+def _bar(row: Progress) -> str:
+    if row.percent is None:
+        return ""
+    filled = int(_BAR * row.percent / _FULL)
+    return "#" * filled + "." * (_BAR - filled)
+
+
+def _amount(value: int | None, unit: str) -> str:
+    return size(value) if unit == "bytes" else count(value)
+
+
+def _done(row: Progress) -> str:
+    progress = row.row
+    if progress.done is None:
+        return ""
+    whole = "" if progress.total is None else f"/{_amount(progress.total, progress.unit)}"
+    return f"{_amount(progress.done, progress.unit)}{whole} {progress.unit}"
+
+
+def _speed(row: Progress) -> str:
+    return "" if row.per_s is None else (size if row.row.unit == "bytes" else count)(row.per_s)
+
+
+def _steps(row: Progress) -> str:
+    progress = row.row
+    if not progress.steps_done and progress.steps_total is None:
+        return ""
+    whole = "" if progress.steps_total is None else f"/{count(progress.steps_total)}"
+    return f"{count(progress.steps_done)}{whole} {progress.steps_unit}"
+
+
+def _more(row: Progress) -> str:
+    progress = row.row
+    facts = (
+        (progress.tuples, f"{count(progress.tuples)} {'dead' if progress.command == 'VACUUM' else 'rows'}"),
+        (progress.memory_bytes, f"memory {size(progress.memory_bytes)}/{size(progress.memory_limit_bytes)}"),
+        (progress.passes, f"{progress.passes} index passes"),
+        (progress.delay_ms, f"slept {ms(progress.delay_ms)} ms"),
+    )
+    return ", ".join(words for value, words in facts if value)
+
+
+_PROGRESS_COLUMNS: Final = (
+    number("pid", "pid", 7, lambda row: row.row.pid, lambda value: f"{value or 0:.0f}",
+           "Process that runs the command.", "pg_stat_progress_*.pid"),
+    word("command", "command", 16, foreign(lambda row: row.row.command), "What runs.", "pg_stat_progress_*, command"),
+    number("percent", "%", 4, lambda row: row.percent, percent, "How far the phase is.", "done / total"),
+    number("left", "left", 7, lambda row: row.remaining_s, age, "Time until the phase is done, as things go on now.",
+           "(total − done) / rate"),
+    word("bar", "", _BAR, _bar, "How far the phase is.", "done / total"),
+    word("relation", "relation", 24, foreign(lambda row: row.row.relation),
+         "Table, and index; a number in another database.", "pg_stat_progress_*.relid, index_relid"),
+    word("phase", "phase", 20, foreign(lambda row: row.row.phase), "What it is at.", "pg_stat_progress_*.phase"),
+    word("done", "done", 22, _done, "Work of the phase done and in all; - where the server counts none.",
+         "heap_blks_scanned, blocks_done, tuples_done, bytes_processed, backup_streamed, …"),
+    PageColumn("rate", "per s", 7, lambda row: _speed(row) or "-", "Work done per second, mean of the last 10 s.",
+               "Δ done / Δt", value=lambda row: row.per_s, align="right"),
+    word("steps", "around it", 22, _steps, "The coarser count: heap blocks of a vacuum, partitions, tablespaces.",
+         "heap_blks_scanned, partitions_done, child_tables_done, tablespaces_streamed"),
+    word("database", "db", 10, foreign(lambda row: row.row.datname), "Database.", "pg_stat_progress_*.datname",
+         shown=False),
+    word("more", "more", 44, foreign(_more), "Rows, memory for dead ones, index passes, sleep for the cost limit.",
+         "tuples_done, dead_tuple_bytes, index_vacuum_count, delay_time"),
+)  # fmt: skip
+
+_AGE_COLUMNS: Final = (
+    word("database", "database", 24, foreign(lambda row: row.database.name), "Name.", "pg_database.datname"),
+    number("xid-age", "xid age", 9, lambda row: row.xid_age, count,
+           "Transactions since the oldest row of the database that is not frozen.", "age(datfrozenxid)"),
+    number("mxid-age", "mxid age", 9, lambda row: row.multixact_age, count,
+           "Multixacts since the oldest.", "mxid_age(datminmxid)"),
+    number("freeze", "freeze%", 8, lambda row: row.freeze_percent, percent,
+           "Way to the age from which on autovacuum freezes its oldest tables whatever happens.",
+           "age / autovacuum_freeze_max_age, autovacuum_multixact_freeze_max_age", critical=120.0),
+    number("stop", "stop%", 6, lambda row: row.stop_percent, percent,
+           "Way to the age at which the server takes no more writing transactions.", "age / (2^31 − 3,000,000)",
+           critical=50.0),
+    word("open", "connections", 11, lambda row: "" if row.database.allows_connections else "refused",
+         "refused: nobody can connect, so it must be frozen from outside.", "pg_database.datallowconn"),
+)  # fmt: skip
+
+
+def _temp_rows(interval: Interval) -> list[TempFiles]:
+    sample = interval.now(sections.temp_files)
+    return [] if sample is None else list(sample.processes)
+
+
+_TEMP_COLUMNS: Final = (
+    number("pid", "pid", 7, lambda row: row.pid, lambda value: f"{value or 0:.0f}",
+           "Process that made the files.", "pg_ls_tmpdir().name"),
+    number("files", "files", 7, lambda row: row.files, count, "Temporary files that exist now.", "pg_ls_tmpdir()"),
+    number("bytes", "size", 8, lambda row: row.bytes, size, "Their size.", "pg_ls_tmpdir().size"),
+)  # fmt: skip
+
+
+def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
+    interval = session.interval
+    if interval is None or height < 1:
+        return []
+    return [fitting([*_of_tables(interval), *_of_vacuum(interval), *_of_databases(interval)], width, dot(glyphs))]
+
+
+def _of_tables(interval: Interval) -> list[Phrase]:
+    sample = interval.now(sections.relations)
+    if sample is None:
+        return []
+    shown = sum(1 for table in sample.tables if table.oid >= FIRST_USER_OID)
+    phrases = [Phrase(labelled("tables", spaced(sample.n_tables)))]
+    if shown < sample.n_tables:
+        phrases.append(Phrase(((f"{spaced(sample.n_tables - shown)} not listed", "warning"),), 1))
+    ago_s = max(interval.newest.elapsed_s - sample.at_s, 0.0)
+    return [*phrases, Phrase(labelled("looked at", f"{lasting(ago_s)} ago"), 4)]
+
+
+def _of_vacuum(interval: Interval) -> list[Phrase]:
+    waiting = [vacuum for vacuum in table_vacuums(interval) if (vacuum.dead_percent or 0) >= _FULL]
+    running = progress_rows(interval)
+    phrases = [Phrase(labelled("commands under way", spaced(len(running)), "strong" if running else "dim"), 2)]
+    style = "warning" if waiting else "dim"
+    return [*phrases, Phrase(labelled("past their dead-row threshold", spaced(len(waiting)), style), 1)]
+
+
+def _of_databases(interval: Interval) -> list[Phrase]:
+    oldest = max(database_ages(interval), key=lambda row: row.freeze_percent or 0.0, default=None)
+    if oldest is None:
+        return []
+    share = oldest.freeze_percent
+    style = "critical" if (share or 0) >= 120 else PLAIN
+    return [Phrase(labelled("oldest database", f"{percent(share)} % of freeze age", style), 3)]
+
+
+def _summary_rows(width: int, height: int) -> int:
+    return 1
+
+
+TABLES: Final = PageTable(
+    id="tables",
+    title="tables",
+    columns=_TABLE_COLUMNS,
+    rows=rows_of(sections.relations, table_rates),
+    key_of=_of_row("oid"),
+    sort="dead",
+    empty="this database has no tables",
+    quiet=lambda row: not any((row.by or {}).values()),
+)
+INDEXES: Final = PageTable(
+    id="indexes",
+    title="indexes",
+    columns=_INDEX_COLUMNS,
+    rows=rows_of(sections.relations, index_rates),
+    key_of=_of_row("oid"),
+    sort="scans",
+    empty="no table here has an index",
+    quiet=lambda row: not any((row.by or {}).values()),
+)
+VACUUM: Final = PageTable(
+    id="vacuum",
+    title="vacuum",
+    columns=_VACUUM_COLUMNS,
+    rows=rows_of(sections.relations, _vacuum_rows),
+    key_of=lambda row: row[0].table.oid,
+    sort="dead-share",
+    empty="this database has no tables",
+)
+PROGRESS: Final = PageTable(
+    id="progress",
+    title="progress",
+    columns=_PROGRESS_COLUMNS,
+    rows=rows_of(sections.progress, progress_rows),
+    key_of=lambda row: row.row.pid,
+    backend_of=lambda row: row.backend,
+    empty="no VACUUM, ANALYZE, CREATE INDEX, CLUSTER, COPY or base backup is under way",
+)
+WRAPAROUND: Final = PageTable(
+    id="wraparound",
+    title="wraparound",
+    columns=_AGE_COLUMNS,
+    rows=rows_of(sections.database_limits, database_ages),
+    key_of=lambda row: row.database.oid,
+    sort="freeze",
+)
+TEMP_FILES: Final = PageTable(
+    id="temp-files",
+    title="temp files",
+    columns=_TEMP_COLUMNS,
+    rows=rows_of(sections.temp_files, _temp_rows),
+    key_of=lambda row: row.pid,
+    sort="bytes",
+    empty="no temporary files now",
+)
+
+
+PAGE: Final = Page(
+    "8", "tables", "tables", (TABLES, INDEXES, VACUUM, PROGRESS, WRAPAROUND, TEMP_FILES), _summary, _summary_rows
+)

@@ -1,0 +1,301 @@
+"""Page 9: standbys, slots, subscriptions, what holds back vacuum, prepared transactions, connections, settings, log."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Final
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.horizon import holders
+from pgtop_tune.metrics.replication import (
+    INACTIVE,
+    ReceiverLag,
+    SlotState,
+    receiver_lag,
+    sender_lags,
+    slot_danger,
+    slot_states,
+)
+from pgtop_tune.metrics.vacuum import age as xid_age
+from pgtop_tune.model.horizon import PreparedTransaction
+from pgtop_tune.model.replication import SubscriptionWorker
+from pgtop_tune.safe_text import one_line
+from pgtop_tune.session.session import Session
+from pgtop_tune.tui.glyphs import Glyphs
+from pgtop_tune.tui.lines import PLAIN, Line
+from pgtop_tune.tui.pages.connections import LOG, SETTINGS
+from pgtop_tune.tui.pages.numbers import number, word
+from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable
+from pgtop_tune.tui.pages.row_source import foreign, rows_of, unless_hidden
+from pgtop_tune.tui.panes.phrase import Phrase, dot, fitting, labelled, lasting, spaced
+from pgtop_tune.units import UNKNOWN, age, count, ms, size
+
+_OLD_XACTS: Final = 1_000_000.0
+"""Transactions behind which a holder of the horizon is drawn red: dead rows of that many wait for it."""
+
+
+def _pid(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.0f}"
+
+
+_SENDER_COLUMNS: Final = (
+    number("pid", "pid", 7, attrgetter("sender.pid"), _pid, "WAL sender.", "pg_stat_replication.pid"),
+    word("application", "application", 18, foreign(attrgetter("sender.application_name")),
+         "Name of the standby, as synchronous_standby_names knows it.", "pg_stat_replication.application_name"),
+    word("state", "state", 9, foreign(attrgetter("sender.state")), "startup, catchup, streaming, backup, stopping.",
+         "pg_stat_replication.state"),
+    word("sync", "sync", 9, foreign(attrgetter("sender.sync_state")), "async, potential, sync, quorum.",
+         "pg_stat_replication.sync_state"),
+    number("total", "behind", 8, attrgetter("total_bytes"), size,
+           "WAL written here and not replayed there, bytes.", "pg_current_wal_flush_lsn() − replay_lsn"),
+    number("replay-lag", "replay ms", 9, attrgetter("sender.replay_lag_ms"), ms,
+           "Time until recent WAL was replayed there; what remote_apply waits for.", "pg_stat_replication.replay_lag"),
+    number("write-lag", "write ms", 8, attrgetter("sender.write_lag_ms"), ms,
+           "Time until recent WAL was written there; what remote_write waits for.", "pg_stat_replication.write_lag"),
+    number("flush-lag", "flush ms", 8, attrgetter("sender.flush_lag_ms"), ms,
+           "Time until recent WAL was safe there; what synchronous_commit on waits for.",
+           "pg_stat_replication.flush_lag"),
+    number("unsent", "unsent", 7, attrgetter("unsent_bytes"), size,
+           "Of it not sent yet, bytes: the network, or this server.", "pg_current_wal_flush_lsn() − sent_lsn"),
+    number("unflushed", "unflushd", 8, attrgetter("unflushed_bytes"), size,
+           "Of it sent and not safe on the standby's disk, bytes.", "sent_lsn − flush_lsn"),
+    number("unreplayed", "unreplayd", 9, attrgetter("unreplayed_bytes"), size,
+           "Of it safe there and not replayed, bytes: the standby's recovery.", "flush_lsn − replay_lsn"),
+    number("sent", "sentB/s", 7, attrgetter("sent_bytes_per_s"), size, "WAL sent per second.", "Δ sent_lsn / Δt"),
+    number("reply", "reply", 6, attrgetter("reply_age_s"), age, "Since its last message.",
+           "now − pg_stat_replication.reply_time"),
+    word("client", "client", 15, foreign(attrgetter("sender.client")), "Address; local is a Unix socket.",
+         "pg_stat_replication.client_addr"),
+    word("user", "user", 12, foreign(attrgetter("sender.usename")), "Role.", "pg_stat_replication.usename",
+         shown=False),
+)  # fmt: skip
+
+_CALM: Final = "in use"
+
+
+def _slot_state(row: SlotState) -> str:
+    return slot_danger(row.slot) or _CALM
+
+
+def _slot_style(row: SlotState) -> str:
+    return {_CALM: "good", INACTIVE: "warning"}.get(_slot_state(row), "critical")
+
+
+_SLOT_COLUMNS: Final = (
+    word("slot", "slot", 22, foreign(attrgetter("slot.slot_name")), "Name.", "pg_replication_slots.slot_name"),
+    PageColumn("state", "state", 12, _slot_state,
+               "in use; inactive: nobody reads it and WAL piles up; unreserved: about to be lost; lost, or why it is "
+               "invalid.", "active, wal_status, conflicting (16), invalidation_reason (17+) of pg_replication_slots",
+               value=_slot_state, largest_first=False, style=_slot_style),
+    number("retained", "retained", 8, attrgetter("retained_bytes"), size,
+           "WAL kept on disk for it.", "pg_current_wal_insert_lsn() − restart_lsn"),
+    number("growth", "grows/s", 8, attrgetter("retained_per_s"), size,
+           "By how much that grows; negative when it catches up.", "Δ retained / Δt over 30 s"),
+    word("wal", "wal", 10, foreign(attrgetter("slot.wal_status")), "reserved, extended, unreserved, lost.",
+         "pg_replication_slots.wal_status"),
+    number("safe", "safe", 7, attrgetter("slot.safe_wal_bytes"), size,
+           "WAL that may still be written before it is lost; - without max_slot_wal_keep_size.",
+           "pg_replication_slots.safe_wal_size"),
+    number("lost-in", "lost in", 7, attrgetter("lost_in_s"), age, "Until then, as things go on now.",
+           "safe_wal_size / growth"),
+    word("type", "type", 8, foreign(attrgetter("slot.slot_type")), "physical or logical.",
+         "pg_replication_slots.slot_type"),
+    word("database", "db", 10, foreign(attrgetter("slot.database")), "Database of a logical slot.",
+         "pg_replication_slots.database"),
+    word("plugin", "plugin", 13, foreign(attrgetter("slot.plugin")), "Output plugin of a logical slot.",
+         "pg_replication_slots.plugin", shown=False),
+    number("pid", "pid", 7, attrgetter("slot.active_pid"), _pid, "Who uses it.", "pg_replication_slots.active_pid"),
+    number("unconfirmed", "unconf", 7, attrgetter("unconfirmed_bytes"), size,
+           "WAL the subscriber has not confirmed.", "pg_current_wal_insert_lsn() − confirmed_flush_lsn"),
+    number("xmin", "xmin", 7, attrgetter("xmin_age"), count, "Transactions it holds back vacuum by.",
+           "age(pg_replication_slots.xmin)", critical=_OLD_XACTS),
+    number("catalog-xmin", "catxmin", 7, attrgetter("catalog_xmin_age"), count,
+           "Transactions it holds back vacuum of catalogs by.", "age(pg_replication_slots.catalog_xmin)",
+           critical=_OLD_XACTS),
+    number("inactive", "unused", 7, attrgetter("inactive_s"), age, "How long nobody has used it (17+).",
+           "now − pg_replication_slots.inactive_since"),
+    number("spilled", "spill/s", 7, attrgetter("spilled_per_s"), size,
+           "Decoded changes spilled to disk per second: raise logical_decoding_work_mem.",
+           "Δ pg_stat_replication_slots.spill_bytes / Δt"),
+    number("streamed", "strm/s", 7, attrgetter("streamed_per_s"), size,
+           "Changes of transactions in progress sent per second.", "Δ pg_stat_replication_slots.stream_bytes / Δt"),
+)  # fmt: skip
+
+_HOLDER_COLUMNS: Final = (
+    word("name", "who", 18, foreign(attrgetter("name")), "Process, prepared transaction or slot.",
+         "pg_stat_activity.pid, pg_prepared_xacts.gid, pg_replication_slots.slot_name"),
+    word("kind", "kind", 19, foreign(attrgetter("kind")), "What holds back the removal of dead rows. A standby with "
+         "hot_standby_feedback holds back for its own queries; a catalog slot holds back catalogs only.",
+         "backend_xid, backend_xmin; pg_prepared_xacts; xmin, catalog_xmin of slots"),
+    number("age", "xacts", 8, attrgetter("age"), count,
+           "Transactions begun since the oldest one it may still look at: dead rows of these stay.",
+           "greatest(age(backend_xid), age(backend_xmin)), age(transaction), age(xmin)", critical=_OLD_XACTS),
+    number("since", "open", 7, attrgetter("since_s"), age, "How long its transaction is open.",
+           "now − xact_start, now − prepared"),
+    word("who", "user@db", 22, foreign(attrgetter("who")), "Role and database.",
+         "usename, datname; owner, database"),
+    word("what", "what", 24, foreign(attrgetter("what")), "Its last statement, or the slot's plugin.",
+         "pg_stat_activity.query", elastic=True),
+)  # fmt: skip
+
+
+def _prepared_age(row: tuple[PreparedTransaction, float, int | None]) -> int | None:
+    return row[2]
+
+
+_PREPARED_COLUMNS: Final = (
+    word("gid", "prepared", 28, foreign(lambda row: row[0].gid), "Name it was prepared under.",
+         "pg_prepared_xacts.gid"),
+    number("age", "age", 7, lambda row: row[1], age, "Since it was prepared; it holds its locks since then.",
+           "now − pg_prepared_xacts.prepared", critical=300.0),
+    number("xacts", "xacts", 8, _prepared_age, count, "Transactions begun since.",
+           "age(pg_prepared_xacts.transaction)"),
+    word("owner", "owner", 16, foreign(lambda row: row[0].owner), "Who prepared it.", "pg_prepared_xacts.owner"),
+    word("database", "database", 16, foreign(lambda row: row[0].database), "Where it can be finished.",
+         "pg_prepared_xacts.database"),
+)  # fmt: skip
+
+_SUBSCRIPTION_COLUMNS: Final = (
+    word("name", "subscription", 18, foreign(lambda row: row[0].name), "Name.", "pg_stat_subscription.subname"),
+    word("kind", "worker", 22, lambda row: row[0].kind,
+         "apply, parallel apply (16+), table synchronization; none: enabled and no worker runs; disabled.",
+         "pg_stat_subscription, pg_subscription.subenabled"),
+    number("message", "message", 8, lambda row: row[1], age, "Since the last message of the publisher.",
+           "now − pg_stat_subscription.last_msg_receipt_time"),
+    number("unreported", "unrep", 7, lambda row: row[2], size, "Received and not reported back.",
+           "received_lsn − latest_end_lsn of pg_stat_subscription"),
+    number("apply-errors", "apply err", 9, lambda row: row[0].apply_errors, count, "Errors while applying (15+).",
+           "pg_stat_subscription_stats.apply_error_count", critical=1.0),
+    number("sync-errors", "sync err", 8, lambda row: row[0].sync_errors, count, "Errors while synchronising (15+).",
+           "pg_stat_subscription_stats.sync_error_count", critical=1.0),
+    number("pid", "pid", 7, lambda row: row[0].pid, _pid, "Worker.", "pg_stat_subscription.pid"),
+    word("relation", "table", 24, foreign(lambda row: row[0].relation), "Table being synchronised.",
+         "pg_stat_subscription.relid"),
+)  # fmt: skip
+
+
+def _prepared_rows(interval: Interval) -> list[tuple[PreparedTransaction, float, int | None]]:
+    sample = interval.now(sections.horizon)
+    if sample is None:
+        return []
+    return [
+        (row, max(sample.now_ms - row.prepared_ms, 0) / 1000.0, xid_age(sample.next_xid, row.xid))
+        for row in sample.prepared
+    ]
+
+
+def _subscription_rows(interval: Interval) -> list[tuple[SubscriptionWorker, float | None, int | None]]:
+    sample = interval.now(sections.subscriptions)
+    if sample is None:
+        return []
+    found = []
+    for row in sample.workers:
+        message_s = None if row.message_ms is None else max(sample.now_ms - row.message_ms, 0) / 1000.0
+        unreported = None
+        if row.received_lsn_bytes is not None and row.latest_end_lsn_bytes is not None:
+            unreported = max(row.received_lsn_bytes - row.latest_end_lsn_bytes, 0)
+        found.append((row, message_s, unreported))
+    return found
+
+
+def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
+    interval = session.interval
+    if interval is None or height < 1:
+        return []
+    receiver = receiver_lag(interval)
+    lines = [fitting(_of_primary(interval), width, dot(glyphs))]
+    if receiver is not None:
+        lines.insert(0, fitting(_of_standby(receiver), width, dot(glyphs)))
+    return lines[:height]
+
+
+def _of_standby(lag: ReceiverLag) -> list[Phrase]:
+    receiver = lag.receiver
+    source = f"{receiver.status} from {one_line(receiver.sender, 80)}" if receiver.status else "no WAL receiver"
+    replay = receiver.replay_state
+    return [
+        Phrase(labelled("standby", source, PLAIN if receiver.status else "warning")),
+        Phrase(labelled("replay", replay, PLAIN if replay == "not paused" else "warning"), 1),
+        Phrase(labelled("behind", lasting(lag.delay_s), "strong"), 0),
+        Phrase(labelled("not received", size(lag.unreceived_bytes)), 2),
+        Phrase(labelled("not replayed", size(lag.unreplayed_bytes)), 1),
+        Phrase(labelled("last message", lasting(lag.message_age_s)), 3),
+    ]
+
+
+def _of_primary(interval: Interval) -> list[Phrase]:
+    senders, slots, holding = sender_lags(interval), slot_states(interval), holders(interval)
+    retained = max((slot.retained_bytes or 0 for slot in slots), default=None)
+    phrases = [
+        Phrase(labelled("senders", spaced(len(senders)))),
+        Phrase(labelled("slots", spaced(len(slots)))),
+    ]
+    if retained is not None:
+        phrases.append(Phrase(labelled("most WAL retained", size(retained)), 1))
+    if holding:
+        oldest = holding[0]
+        words = f"{spaced(oldest.age)} transactions by {oldest.kind} {one_line(oldest.name, 40)}"
+        style = "critical" if oldest.age >= _OLD_XACTS else PLAIN
+        phrases.append(Phrase(labelled("vacuum held back", words, style), 2))
+    return phrases
+
+
+def _summary_rows(width: int, height: int) -> int:
+    return 2 if height >= 20 else 1
+
+
+SENDERS: Final = PageTable(
+    id="senders",
+    title="replication",
+    columns=_SENDER_COLUMNS,
+    rows=rows_of(sections.replication, sender_lags),
+    key_of=attrgetter("sender.pid"),
+    sort="total",
+    empty="no standby, backup or subscriber is connected",
+)
+SLOTS: Final = PageTable(
+    id="slots",
+    title="slots",
+    columns=_SLOT_COLUMNS,
+    rows=rows_of(sections.slots, slot_states),
+    key_of=attrgetter("slot.slot_name"),
+    sort="retained",
+    empty="no replication slots",
+)
+HORIZON: Final = PageTable(
+    id="horizon",
+    title="horizon",
+    columns=_HOLDER_COLUMNS,
+    rows=unless_hidden(rows_of(sections.horizon, holders)),
+    key_of=attrgetter("id"),
+    backend_of=attrgetter("backend"),
+    empty="nothing holds back vacuum",
+)
+PREPARED: Final = PageTable(
+    id="prepared",
+    title="prepared",
+    columns=_PREPARED_COLUMNS,
+    rows=rows_of(sections.horizon, _prepared_rows),
+    key_of=lambda row: row[0].gid,
+    sort="age",
+    empty="no prepared transactions",
+)
+SUBSCRIPTIONS: Final = PageTable(
+    id="subscriptions",
+    title="subscriptions",
+    columns=_SUBSCRIPTION_COLUMNS,
+    rows=rows_of(sections.subscriptions, _subscription_rows),
+    key_of=lambda row: row[0].id,
+    sort="name",
+    empty="no subscriptions",
+)
+
+PAGE: Final = Page(
+    "9",
+    "repl",
+    "repl",
+    (SENDERS, SLOTS, HORIZON, PREPARED, SUBSCRIPTIONS, SETTINGS, LOG),
+    _summary,
+    _summary_rows,
+)

@@ -1,0 +1,257 @@
+"""Page 5: what each statement costs, from the growth of pg_stat_statements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any, Final
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.server import QPS
+from pgtop_tune.metrics.settings import is_on
+from pgtop_tune.metrics.settings import number as setting_of
+from pgtop_tune.metrics.statements import STATEMENT_EVICTIONS, STATEMENT_LOAD, StatementRate, statement_rates
+from pgtop_tune.model.absence import NOT_YET, Unavailable, grant
+from pgtop_tune.model.postgres import StatementTotals
+from pgtop_tune.model.statements import StatementSample
+from pgtop_tune.safe_text import one_line
+from pgtop_tune.session.session import Session
+from pgtop_tune.tui.glyphs import Glyphs
+from pgtop_tune.tui.lines import PLAIN, Line
+from pgtop_tune.tui.pages.numbers import number, word
+from pgtop_tune.tui.pages.page import Page, PageTable
+from pgtop_tune.tui.panes.phrase import Phrase, absence, alarm, dot, fitting, labelled, lasting, spaced
+from pgtop_tune.tui.wrapping import labelled as labelled_lines
+from pgtop_tune.tui.wrapping import wrapped
+from pgtop_tune.units import UNKNOWN, count, ms, percent, size, wall_clock
+
+_VIEW: Final = "pg_stat_statements"
+_LABEL: Final = 18
+_CALLED: Final = 60
+"""Characters of a query above its details."""
+
+
+def _bytes_of(*blocks: str) -> Callable[[Any], float | None]:
+    def value(row: Any) -> float | None:
+        found: float | None = row.bytes_per_s(*blocks)
+        return found
+
+    return value
+
+
+def _query(row: StatementRate) -> str:
+    text = row.text
+    return f"query id {row.counters.queryid}" if text is None or not text.query else one_line(text.query, 1_000)
+
+
+def _total_ms(row: Any) -> float:
+    return float(row.counters.exec_us) / 1000.0
+
+
+_COLUMNS: Final = (
+    number("ms-per-s", "ms/s", 7, attrgetter("ms_per_s"), ms,
+           "Milliseconds of execution per second; 1,000 keep one session busy.", f"Δ {_VIEW}.total_exec_time / Δt"),
+    number("share", "time%", 5, attrgetter("share"), percent,
+           "Share of the execution time of all top-level statements.",
+           f"Δ total_exec_time / Σ Δ total_exec_time of {_VIEW}"),
+    number("calls", "calls/s", 7, attrgetter("calls_per_s"), count,
+           "Executions that ended per second.", f"Δ {_VIEW}.calls / Δt"),
+    number("mean", "mean ms", 7, attrgetter("mean_ms"), ms,
+           "Milliseconds per execution.", f"Δ {_VIEW}.total_exec_time / Δ calls"),
+    number("rows", "rows/c", 6, attrgetter("rows_per_call"), count,
+           "Rows returned or affected per execution.", f"Δ {_VIEW}.rows / Δ calls"),
+    number("hit", "hit%", 5, attrgetter("hit_share"), percent,
+           "Share of the shared blocks found in shared buffers.",
+           f"Δ {_VIEW}.shared_blks_hit / Δ (shared_blks_hit + shared_blks_read)"),
+    number("read", "readB/s", 7, _bytes_of("shared_blks_read", "local_blks_read"), size,
+           "Bytes per second read into buffers, shared and local.",
+           f"Δ {_VIEW}.(shared_blks_read + local_blks_read) · block_size / Δt"),
+    number("dirtied", "dirtyB/s", 8, _bytes_of("shared_blks_dirtied"), size,
+           "Bytes per second of shared buffers dirtied.", f"Δ {_VIEW}.shared_blks_dirtied · block_size / Δt"),
+    number("written", "wrtB/s", 6, _bytes_of("shared_blks_written", "local_blks_written"), size,
+           "Bytes per second the statement had to write itself: buffers nobody cleaned in time.",
+           f"Δ {_VIEW}.(shared_blks_written + local_blks_written) · block_size / Δt"),
+    number("temp", "tempB/s", 7, _bytes_of("temp_blks_read", "temp_blks_written"), size,
+           "Bytes per second read and written in temporary files: sorts and hashes beyond work_mem.",
+           f"Δ {_VIEW}.(temp_blks_read + temp_blks_written) · block_size / Δt"),
+    number("wal", "WALB/s", 6, attrgetter("wal_bytes_per_s"), size,
+           "Bytes of WAL per second.", f"Δ {_VIEW}.wal_bytes / Δt"),
+    number("io-time", "I/O ms/s", 8, attrgetter("io_ms_per_s"), ms,
+           "Milliseconds per second of reads and writes; - while track_io_timing is off.",
+           f"Δ {_VIEW}.(blk_read_time + blk_write_time + temp_blk_…_time) / Δt"),
+    number("jit", "JIT ms/s", 8, attrgetter("jit_ms_per_s"), ms,
+           "Milliseconds per second of compiling; - before version 1.10 of the extension.",
+           f"Δ {_VIEW}.(jit_generation_time + jit_inlining_time + jit_optimization_time + jit_emission_time) / Δt"),
+    number("planning", "plan ms/s", 9, attrgetter("planning_ms_per_s"), ms,
+           "Milliseconds of planning per second; - while pg_stat_statements.track_planning is off.",
+           f"Δ {_VIEW}.total_plan_time / Δt"),
+    number("total", "total s", 8, lambda row: _total_ms(row) / 1000.0, count,
+           "Seconds of execution since the entry was made.", f"{_VIEW}.total_exec_time", shown=False),
+    number("total-calls", "calls", 7, attrgetter("counters.calls"), count,
+           "Executions since the entry was made.", f"{_VIEW}.calls", shown=False),
+    number("slowest", "max ms", 7, lambda row: row.counters.max_exec_us / 1000.0, ms,
+           "The slowest execution since the entry was made.", f"{_VIEW}.max_exec_time", shown=False),
+    word("user", "user", 10, lambda row: one_line(row.counters.usename or "", 200),
+         "Who ran it.", f"{_VIEW}.userid", shown=False),
+    word("database", "database", 10, lambda row: one_line(row.counters.datname or "", 200),
+         "Where it ran.", f"{_VIEW}.dbid"),
+    word("level", "level", 6, lambda row: "top" if row.counters.toplevel else "nested",
+         "top, or nested: run inside a function (pg_stat_statements.track = all).", f"{_VIEW}.toplevel", shown=False),
+    word("query-id", "query id", 20, lambda row: str(row.counters.queryid),
+         "Hash of the statement without its constants; the same as in pg_stat_activity.",
+         f"{_VIEW}.queryid", shown=False),
+    word("query", "query", 20, _query, "Its text, constants replaced.", f"{_VIEW}.query", elastic=True),
+)  # fmt: skip
+
+
+def _rows(session: Session) -> Sequence[StatementRate] | Unavailable:
+    frame, interval = session.now, session.interval
+    if frame is None or interval is None:
+        return NOT_YET
+    found = sections.statement_counters(frame)
+    # Those that did nothing lately compare alike in most orders: the dearest of all time stand first among them.
+    return found if isinstance(found, Unavailable) else sorted(statement_rates(interval), key=_total_ms, reverse=True)
+
+
+def _copied(row: Any) -> str:
+    return row.text.query if row.text is not None else str(row.counters.queryid)
+
+
+def _searched(row: Any) -> Sequence[str]:
+    counters = row.counters
+    return (
+        row.text.query if row.text is not None else "",
+        counters.usename or "",
+        counters.datname or "",
+        str(counters.queryid),
+    )
+
+
+def _details(session: Session, row: Any, cells: int, glyphs: Glyphs) -> list[Line]:
+    lines: list[Line] = []
+    for label, text in _facts(session, row):
+        lines += labelled_lines(label, text, cells, label_cells=_LABEL)
+    text = row.text
+    lines += [(), _query_head(row), *wrapped(text.query if text is not None and text.query else UNKNOWN, cells)]
+    lines += [(), (("counted", "title"), ("  per second, since the entry was made", "dim"))]
+    for name in _COUNTERS:
+        total = getattr(row.counters, name)
+        rate = row.grown.per_s(name)
+        said = UNKNOWN if total is None else f"{count(rate).rjust(8)}  {total:>16,}".replace(",", " ")
+        lines += labelled_lines(name, said, cells, label_cells=_LABEL + 3)
+    return lines
+
+
+_COUNTERS: Final = (
+    "calls", "exec_us", "plans", "plan_us", "rows",
+    "shared_blks_hit", "shared_blks_read", "shared_blks_dirtied", "shared_blks_written",
+    "local_blks_read", "local_blks_written", "temp_blks_read", "temp_blks_written",
+    "blk_read_us", "blk_write_us", "temp_blk_us",
+    "wal_records", "wal_fpi", "wal_bytes", "wal_buffers_full", "jit_functions", "jit_us",
+)  # fmt: skip
+
+
+def _query_head(row: StatementRate) -> Line:
+    text = row.text
+    if text is None:
+        return (("query", "title"), ("  not fetched yet", "dim"))
+    shown, whole = len(text.query), text.characters
+    return (("query", "title"), (f"  the first {shown:,} of {whole:,} characters" if whole > shown else "", "dim"))
+
+
+def _facts(session: Session, row: StatementRate) -> list[tuple[str, str]]:
+    counters = row.counters
+    level = "top level" if counters.toplevel else "inside a function"
+    return [
+        ("query id", str(counters.queryid)),
+        ("run by", f"{counters.usename or UNKNOWN} in {counters.datname or UNKNOWN}, {level}"),
+        ("now", f"{ms(row.ms_per_s)} ms/s, {count(row.calls_per_s)} calls/s, {ms(row.mean_ms)} ms each"),
+        ("ever", f"{ms(counters.min_exec_us / 1000)} … {ms(counters.max_exec_us / 1000)} ms, "
+                 f"{ms(_total_ms(row) / counters.calls if counters.calls else None)} ms in the mean"),
+        ("first seen", _first_seen(session, counters.stats_since_ms)),
+    ]  # fmt: skip
+
+
+def _first_seen(session: Session, since_ms: int | None) -> str:
+    if since_ms is None:
+        return f"{UNKNOWN} (known from pg_stat_statements 1.11 on, PostgreSQL 17)"
+    activity = None if session.interval is None else session.interval.now(sections.activity)
+    ago = "" if activity is None else f", {lasting(max(activity.now_ms - since_ms, 0) / 1000.0)} ago"
+    return f"{wall_clock(since_ms)}{ago}"
+
+
+def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
+    frame, interval = session.now, session.interval
+    if frame is None or interval is None or height < 1:
+        return []
+    totals = sections.statements(frame)
+    if isinstance(totals, Unavailable):
+        return []
+    sample = interval.now(sections.statement_counters)
+    phrases = [*_of_all(interval, totals), *([] if sample is None else _of_sample(sample))]
+    lines = [fitting(phrases, width, dot(glyphs))]
+    notes = _notes(session, interval)
+    return [*lines, *(fitting([Phrase(note)], width, dot(glyphs)) for note in notes)][:height]
+
+
+def _of_all(interval: Interval, totals: StatementTotals) -> list[Phrase]:
+    load, evicted = STATEMENT_LOAD(interval), STATEMENT_EVICTIONS(interval)
+    most = setting_of(interval, "pg_stat_statements.max")
+    room = "" if most is None else f"/{most:.0f}"
+    activity = interval.now(sections.activity)
+    since_s = None
+    if activity is not None and totals.stats_reset_ms is not None:
+        since_s = max(activity.now_ms - totals.stats_reset_ms, 0) / 1000.0
+    return [
+        Phrase(labelled("statements", spaced(QPS(interval)), "strong", "/s")),
+        Phrase(labelled("busy", count(load), alarm(load, None), " sessions"), 1),
+        Phrase(labelled("entries", f"{totals.entries}{room}"), 2),
+        Phrase(labelled("evictions", spaced(float(totals.dealloc)), alarm(evicted, STATEMENT_EVICTIONS.critical)), 3),
+        Phrase(labelled("since reset", lasting(since_s)), 5),
+    ]
+
+
+def _of_sample(sample: StatementSample) -> list[Phrase]:
+    counted = ((sample.left_out, " used and not shown", 4), (sample.own, " of ours left out", 6))
+    return [Phrase(labelled("", str(found), PLAIN, words), rank) for found, words, rank in counted if found]
+
+
+def _notes(session: Session, interval: Interval) -> list[Line]:
+    """Why something is missing that one might look for."""
+    sample = interval.now(sections.statement_counters)
+    server = sections.server(interval.newest)
+    user = UNKNOWN if isinstance(server, Unavailable) else one_line(server.user, 100)
+    texts = sections.statement_texts(interval.newest)
+    found: list[Line] = []
+    if sample is not None and sample.hidden:
+        words = f"{sample.hidden} statements of other users are hidden: {grant('pg_read_all_stats', user)} shows them"
+        found.append(((words, "warning"),))
+    if isinstance(texts, Unavailable) and sample is not None:
+        found.append((("texts: ", "label"), *absence(texts)))
+    off = [name for name in ("track_io_timing", "pg_stat_statements.track_planning") if is_on(interval, name) is False]
+    if off:
+        found.append(((f"not counted: {' and '.join(off)} {'is' if len(off) == 1 else 'are'} off", "dim"),))
+    return found
+
+
+def _summary_rows(width: int, height: int) -> int:
+    return 1 if height < 30 else 2
+
+
+TABLE: Final = PageTable(
+    id="statements",
+    title="statements",
+    columns=_COLUMNS,
+    rows=_rows,
+    key_of=attrgetter("counters.id"),
+    sort="ms-per-s",
+    searched=_searched,
+    details=_details,
+    called=lambda row: one_line(_query(row), _CALLED),
+    copied=_copied,
+    empty="no statement has ended yet",
+    quiet=lambda row: not row.grown.sum("calls", "plans"),
+)
+
+PAGE: Final = Page("5", "statements", "statements", (TABLE,), _summary, _summary_rows)

@@ -1,0 +1,302 @@
+"""Page 3: what sessions wait for, over time and by event, statement, database, user and backend type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, Final
+
+from rich.cells import cell_len, set_cell_size
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.load import CLIENT_TPS
+from pgtop_tune.metrics.server import TPS
+from pgtop_tune.metrics.waits import (
+    LONG_WINDOW_S,
+    WAITS_WINDOW_S,
+    WaitGroup,
+    by_database,
+    by_event,
+    by_query,
+    by_type,
+    by_user,
+    label_of,
+    wait_groups,
+)
+from pgtop_tune.model.absence import NOT_YET, Unavailable
+from pgtop_tune.model.waits import WaitCount
+from pgtop_tune.safe_text import one_line
+from pgtop_tune.session.session import Session
+from pgtop_tune.tui.glyphs import Glyphs
+from pgtop_tune.tui.lines import PLAIN, Line
+from pgtop_tune.tui.pages.numbers import number
+from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable
+from pgtop_tune.tui.pages.row_source import unless_hidden
+from pgtop_tune.tui.panes.wait_heat import heat_lines, heat_rows
+from pgtop_tune.tui.panes.wait_style import wait_style
+from pgtop_tune.tui.wrapping import labelled as labelled_lines
+from pgtop_tune.tui.wrapping import wrapped
+from pgtop_tune.units import UNKNOWN, count, ms, percent
+
+By = Callable[[WaitCount], Hashable]
+_SOURCE: Final = "pg_stat_activity sampled several times a second (observations / looks), or pg_wait_sampling_profile"
+_TEXT: Final = 1_000
+_MOST: Final = 8
+"""Rows of a drill-down."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitRow:
+    """A group of sessions, beside all that are at work.
+
+    Attributes:
+        group: The sessions.
+        name: What they have in common, as shown.
+        share: Per cent of the active sessions over 10 s; None for sessions whose client has the word.
+        share_long: Over 60 s.
+        ms_per_transaction: Sessions divided by transactions per second; None without transactions.
+        query: Text of the statement, "" where it is not known.
+    """
+
+    group: WaitGroup
+    name: str
+    share: float | None
+    share_long: float | None
+    ms_per_transaction: float | None
+    query: str = ""
+
+    @property
+    def largest(self) -> str:
+        """The wait with most of its sessions."""
+        found = self.group.largest
+        return UNKNOWN if found is None else label_of(*found)
+
+
+def _active(count: WaitCount) -> bool:
+    return not count.is_idle
+
+
+def _everything(count: WaitCount) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Dimension:
+    """A way to tell sessions apart.
+
+    Attributes:
+        title: Of its table.
+        by: What a group has in common.
+        name: How a group is called.
+        wanted: Which sessions its table has.
+    """
+
+    title: str
+    by: By
+    name: Callable[[Any], str]
+    wanted: Callable[[WaitCount], bool] = _active
+
+
+def _event_name(key: Any) -> str:
+    return label_of(*key)
+
+
+def _query_name(key: Any) -> str:
+    return UNKNOWN if key is None else str(key)
+
+
+def _name(key: Any) -> str:
+    return UNKNOWN if key is None else one_line(key, _TEXT)
+
+
+EVENTS: Final = _Dimension("events", by_event, _event_name, _everything)
+QUERIES: Final = _Dimension("statements", by_query, _query_name)
+DATABASES: Final = _Dimension("databases", by_database, _name)
+USERS: Final = _Dimension("users", by_user, _name)
+TYPES: Final = _Dimension("backend types", by_type, _name)
+_DIMENSIONS: Final = (EVENTS, QUERIES, DATABASES, USERS, TYPES)
+
+
+def _rows(dimension: _Dimension) -> Callable[[Session], Sequence[WaitRow] | Unavailable]:
+    def rows(session: Session) -> Sequence[WaitRow] | Unavailable:
+        interval = session.interval
+        found = NOT_YET if interval is None else sections.waits(interval.newest)
+        if interval is None or isinstance(found, Unavailable):
+            return found if isinstance(found, Unavailable) else NOT_YET
+        groups = wait_groups(interval, dimension.by, dimension.wanted)
+        whole = sum(group.sessions for group in groups if not group.turn)
+        whole_long = sum(group.sessions_long for group in groups if not group.turn)
+        tps = CLIENT_TPS.mean(interval, WAITS_WINDOW_S) or TPS(interval)
+        texts = query_texts(interval, (group.key for group in groups)) if dimension is QUERIES else {}
+        return [
+            WaitRow(
+                group,
+                dimension.name(group.key),
+                None if group.turn or not whole else 100.0 * group.sessions / whole,
+                None if group.turn or not whole_long else 100.0 * group.sessions_long / whole_long,
+                1000.0 * group.sessions / tps if tps else None,
+                texts.get(group.key, ""),
+            )
+            for group in groups
+        ]
+
+    return rows
+
+
+def query_texts(interval: Interval, wanted: Iterable[Hashable]) -> dict[Hashable, str]:
+    """Texts of query ids: as pg_stat_statements keeps them, else of a session that was seen running one."""
+    missing = {key for key in wanted if key is not None}
+    found: dict[Hashable, str] = {}
+    kept = interval.now(sections.statement_texts)
+    for text in () if kept is None else kept.texts:
+        if text.queryid in missing and text.query:
+            found[text.queryid] = text.query
+            missing.discard(text.queryid)
+    for activity in interval.recent(sections.activity, LONG_WINDOW_S) if missing else ():
+        for backend in activity.backends:
+            if backend.query_id in missing and backend.query:
+                found[backend.query_id] = backend.query
+                missing.discard(backend.query_id)
+        if not missing:
+            break
+    return found
+
+
+def _key_column(title: str, width: int, definition: str, source: str) -> PageColumn:
+    return PageColumn(
+        "name", title, width, attrgetter("name"), definition, source,
+        value=attrgetter("name"), largest_first=False, style=_name_style,
+    )  # fmt: skip
+
+
+def _name_style(row: Any) -> str:
+    key = row.group.key
+    return wait_style(key[0]) if isinstance(key, tuple) else PLAIN
+
+
+def _largest_style(row: Any) -> str:
+    found = row.group.largest
+    return PLAIN if found is None else wait_style(found[0])
+
+
+_NUMBERS: Final = (
+    number("sessions", "in 10 s", 7, attrgetter("group.sessions"), count,
+           "Mean number of sessions over the last 10 s.", _SOURCE),
+    number("share", "%10s", 4, attrgetter("share"), percent,
+           "Share of the active sessions over the last 10 s; none for the client's turn.", _SOURCE),
+    number("sessions-long", "in 60 s", 7, attrgetter("group.sessions_long"), count,
+           "Mean number of sessions over the last 60 s.", _SOURCE),
+    number("share-long", "%60s", 4, attrgetter("share_long"), percent,
+           "Share of the active sessions over the last 60 s; none for the client's turn.", _SOURCE),
+    number("ms", "ms/tx", 7, attrgetter("ms_per_transaction"), ms,
+           "Milliseconds per transaction: mean sessions over 10 s divided by transactions per second. Of auxiliary "
+           "processes that is time beside the transactions, not in them.",
+           f"{_SOURCE}; tps of pgbench's progress lines, else of pg_stat_database"),
+)  # fmt: skip
+_LARGEST: Final = PageColumn(
+    "largest", "largest wait", 24, attrgetter("largest"), "The wait that most of these sessions were in, over 60 s.",
+    _SOURCE, value=attrgetter("largest"), largest_first=False, style=_largest_style,
+)  # fmt: skip
+_WITHOUT_ID: Final = "(without an id: commits and other utility statements, auxiliary processes)"
+
+
+def _query(row: Any) -> str:
+    return _WITHOUT_ID if row.group.key is None else one_line(row.query, _TEXT) or UNKNOWN
+
+
+_QUERY: Final = PageColumn(
+    "query", "query", 20, _query,
+    "Text of the statement: as pg_stat_statements keeps it, else of a session seen running it in the last minute. The "
+    "server gives no id for many utility statements, COMMIT of a prepared protocol among them.",
+    "pg_stat_statements.query, pg_stat_activity.query", value=attrgetter("query"), largest_first=False,
+    style=lambda row: "dim" if row.group.key is None else PLAIN, elastic=True,
+)  # fmt: skip
+
+
+def _details(dimension: _Dimension) -> Callable[[Session, Any, int, Glyphs], list[Line]]:
+    def lines(session: Session, row: Any, cells: int, glyphs: Glyphs) -> list[Line]:
+        interval = session.interval
+        if interval is None:
+            return []
+        key = row.group.key
+        found = labelled_lines(dimension.title, row.name, cells, _name_style(row))
+        if row.query:
+            found += [(), *wrapped(row.query, cells)]
+        for other in _DIMENSIONS:
+            if other is not dimension:
+                groups = wait_groups(
+                    interval, other.by, lambda count: dimension.by(count) == key and dimension.wanted(count)
+                )
+                found += [(), ((f"{other.title}", "title"), ("  mean sessions over 60 s", "dim"))]
+                found += _drilled(interval, other, groups, cells, glyphs)
+        return found
+
+    return lines
+
+
+def _drilled(
+    interval: Interval, dimension: _Dimension, groups: list[WaitGroup], cells: int, glyphs: Glyphs
+) -> list[Line]:
+    groups = sorted(groups, key=lambda group: -group.sessions_long)
+    shown = groups[:_MOST]
+    texts = query_texts(interval, (group.key for group in shown)) if dimension is QUERIES else {}
+    lines: list[Line] = []
+    for group in shown:
+        without_id = dimension is QUERIES and group.key is None
+        name = _WITHOUT_ID if without_id else one_line(texts.get(group.key, ""), cells) or dimension.name(group.key)
+        room = max(cells - 10, 1)
+        shown_name = name if cell_len(name) <= room else set_cell_size(name, room - 1) + glyphs.ellipsis
+        lines.append(((count(group.sessions_long).rjust(8) + "  ", PLAIN), (shown_name, PLAIN)))
+    if len(groups) > _MOST:
+        lines.append(((" " * 10 + f"and {len(groups) - _MOST} more", "dim"),))
+    return lines
+
+
+def _table(id: str, dimension: _Dimension, columns: tuple[PageColumn, ...]) -> PageTable:
+    return PageTable(
+        id=f"waits-{id}",
+        title=dimension.title,
+        columns=columns,
+        rows=unless_hidden(_rows(dimension)),
+        key_of=attrgetter("group.key"),
+        details=_details(dimension),
+        copied=lambda row: row.query or row.name,
+        empty="nobody was at work in the last minute",
+    )
+
+
+PAGE: Final = Page(
+    key="3",
+    id="waits",
+    title="waits",
+    tables=(
+        _table("events", EVENTS, (
+            _key_column("wait", 28, "Class and event waited for. CPU: active and waiting for nothing. Client:turn: "
+                "idle in transaction for less than a second. Client:between: pgbench between two transactions.",
+                "pg_stat_activity.wait_event_type, wait_event"),
+            *_NUMBERS,
+        )),
+        _table("queries", QUERIES, (
+            _key_column("query id", 20, "Identifier of the statement; - where none was under way or it is not known.",
+                "pg_stat_activity.query_id"),
+            *_NUMBERS, _LARGEST, _QUERY,
+        )),
+        _table("databases", DATABASES, (
+            _key_column("database", 20, "Database of the sessions; - for processes without one.",
+                "pg_stat_activity.datid"),
+            *_NUMBERS, _LARGEST,
+        )),
+        _table("users", USERS, (
+            _key_column("user", 20, "Role of the sessions; - for processes without one.", "pg_stat_activity.usesysid"),
+            *_NUMBERS, _LARGEST,
+        )),
+        _table("types", TYPES, (
+            _key_column("backend type", 24, "Kind of process.", "pg_stat_activity.backend_type"),
+            *_NUMBERS, _LARGEST,
+        )),
+    ),
+    summary=heat_lines,
+    summary_rows=heat_rows,
+)  # fmt: skip

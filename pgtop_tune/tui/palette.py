@@ -1,0 +1,198 @@
+"""Themes: files that say how every name of `STYLES` looks, and which colours Textual's own widgets take.
+
+A theme is one TOML file:
+
+    name = "dark"
+    description = "one line for the list of themes"
+    extends = "ansi-dark"        optional: what is missing below comes from this theme
+    dark = true
+    base = ""                    style of plain text; "" leaves the terminal's own colours and costs no bytes
+    [widgets]                    colours of dialogs as Textual knows them: primary, warning, error …
+    [variables]                  optional: Textual's theme variables
+    [styles]                     a Rich style per name of STYLES: "bold color(221)", "#ffffff on #000000", "reverse"
+
+Shipped themes lie in `themes/`; the user's own in `paths.config_dir()/themes` and win over shipped ones of that name.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from rich.errors import StyleSyntaxError
+from rich.style import Style
+from textual.color import Color, ColorParseError
+from textual.theme import Theme
+
+from pgtop_tune import paths
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.tui.lines import PLAIN, STYLES
+
+DEFAULT: Final = "dark"
+WITHOUT_COLOUR: Final = "mono"
+_WIDGET_COLOURS: Final = (
+    "primary", "secondary", "accent", "warning", "error", "success", "foreground", "background", "surface", "panel",
+)  # fmt: skip
+_NATIVE_VARIABLES: Final = {"ansi-background": "ansi_default", "ansi-foreground": "ansi_default"}
+"""Asked for by Textual's own style sheets, and defined only by its own native themes."""
+_TEXT_STYLES: Final = frozenset({"none", "bold", "dim", "italic", "underline", "reverse", "strike"})
+_KEYS: Final = frozenset({"name", "description", "extends", "dark", "base", "widgets", "variables", "styles"})
+
+
+@dataclass
+class PaletteTheme(Theme):
+    """A theme of Textual that also knows the styles of lines.
+
+    Attributes:
+        description: One line for the list of themes.
+        spans: A Rich style per name of `STYLES`, and for `PLAIN`; None where text is written without any sequence.
+    """
+
+    description: str = ""
+    spans: Mapping[str, Style | None] = field(default_factory=dict)
+
+
+def shipped_directory() -> Path:
+    """Where the themes of the program lie: inside the installed package, or beside it in a working copy."""
+    package = Path(__file__).resolve().parent.parent
+    installed = package / "themes"
+    return installed if installed.is_dir() else package.parent / "themes"
+
+
+def shipped_themes() -> dict[str, PaletteTheme]:
+    """The themes that come with the program, by name, the default first."""
+    return _themes_of({path.stem: _read(path) for path in sorted(shipped_directory().glob("*.toml"))})
+
+
+def load_themes(no_color: bool = False) -> dict[str, PaletteTheme]:
+    """Shipped and the user's own themes, by name, the default first.
+
+    Args:
+        no_color: Draw every theme's lines with attributes only (NO_COLOR, see no-color.org).
+
+    Raises:
+        UsageProblem: A theme of the user is not one; the message lists everything wrong in all of them.
+    """
+    files = [*sorted(shipped_directory().glob("*.toml")), *sorted((paths.config_dir() / "themes").glob("*.toml"))]
+    themes = _themes_of({str(path): _read(path) for path in files})
+    if no_color:
+        for theme in themes.values():
+            theme.spans = themes[WITHOUT_COLOUR].spans
+    return themes
+
+
+def _read(path: Path) -> dict[str, Any] | str:
+    """The file's tables, or why there are none."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+        return str(problem)
+
+
+def _themes_of(files: Mapping[str, dict[str, Any] | str]) -> dict[str, PaletteTheme]:
+    themes: dict[str, PaletteTheme] = {}
+    problems: list[str] = []
+    tables = {str(table.get("name", "")): table for table in files.values() if isinstance(table, dict)}
+    for origin, table in files.items():
+        found = [table] if isinstance(table, str) else []
+        if isinstance(table, dict):
+            theme = _theme(_extended(table, tables, found), found)
+            if not found:
+                themes[theme.name] = theme
+        problems += [f"{origin}: {what}" for what in found]
+    if problems:
+        raise UsageProblem("themes: " + "; ".join(problems), "styles are: " + ", ".join(STYLES))
+    return dict(sorted(themes.items(), key=lambda item: (item[0] != DEFAULT, item[0])))
+
+
+def _extended(table: dict[str, Any], tables: Mapping[str, dict[str, Any]], problems: list[str]) -> dict[str, Any]:
+    parent_name = table.get("extends", "")
+    if not parent_name:
+        return table
+    parent = tables.get(str(parent_name))
+    if parent is None or parent.get("extends"):
+        problems.append(f'extends "{parent_name}", which is no theme that stands by itself')
+        return table
+    merged = parent | table
+    for part in ("widgets", "variables", "styles"):
+        merged[part] = _table(parent, part, problems) | _table(table, part, problems)
+    return merged
+
+
+def _table(table: Mapping[str, Any], part: str, problems: list[str]) -> dict[str, str]:
+    found = table.get(part, {})
+    if not isinstance(found, dict):
+        problems.append(f"{part} is not a table")
+        return {}
+    wrong = [name for name, value in found.items() if not isinstance(value, str)]
+    problems += [f"{part}.{name} is not a string" for name in wrong]
+    return {name: value for name, value in found.items() if name not in wrong}
+
+
+def _theme(table: Mapping[str, Any], problems: list[str]) -> PaletteTheme:
+    """Builds a theme; what is wrong goes into `problems`, and then the theme is not to be used."""
+    problems += [f"unknown key {key}" for key in sorted(set(table) - _KEYS)]
+    name, dark = table.get("name"), table.get("dark", True)
+    if not isinstance(name, str) or not name:
+        problems.append("name is missing")
+    if not isinstance(dark, bool):
+        problems.append("dark is neither true nor false")
+    base = _style(str(table.get("base", "")), "base", problems)
+    styles = _table(table, "styles", problems)
+    problems += [f"unknown style {style}" for style in sorted(set(styles) - set(STYLES))]
+    problems += [f"no style {style}" for style in STYLES if style not in styles]
+    spans: dict[str, Style | None] = {PLAIN: base or None}
+    for style, text in styles.items():
+        spans[style] = (base + _style(text, f"styles.{style}", problems)) or None
+    colours = _table(table, "widgets", problems)
+    problems += [f"unknown colour widgets.{colour}" for colour in sorted(set(colours) - set(_WIDGET_COLOURS))]
+    _check_colours("widgets", colours, problems)
+    if "primary" not in colours:
+        problems.append("no colour widgets.primary")
+    variables = _table(table, "variables", problems)
+    _check_colours("variables", {key: text for key, text in variables.items() if not key.endswith("-style")}, problems)
+    problems += [
+        f'variables.{key} = "{text}" is no text style'
+        for key, text in variables.items()
+        if key.endswith("-style") and not _TEXT_STYLES.issuperset(text.split())
+    ]
+    native = base.bgcolor is None
+    own = "ansi_default" if native else None
+    return PaletteTheme(
+        name=str(name),
+        description=str(table.get("description", "")),
+        dark=bool(dark),
+        ansi=native,
+        primary=colours.get("primary", ""),
+        secondary=colours.get("secondary"),
+        accent=colours.get("accent"),
+        warning=colours.get("warning"),
+        error=colours.get("error"),
+        success=colours.get("success"),
+        foreground=colours.get("foreground", own),
+        background=colours.get("background", own),
+        surface=colours.get("surface", own),
+        panel=colours.get("panel", own),
+        boost=own,
+        variables=({**_NATIVE_VARIABLES, **variables} if native else variables),
+        spans=spans,
+    )
+
+
+def _style(text: str, where: str, problems: list[str]) -> Style:
+    try:
+        return Style.parse(text)
+    except StyleSyntaxError as problem:
+        problems.append(f'{where} = "{text}": {problem}')
+        return Style()
+
+
+def _check_colours(part: str, colours: Mapping[str, str], problems: list[str]) -> None:
+    for name, text in colours.items():
+        try:
+            Color.parse(text)
+        except ColorParseError:
+            problems.append(f'{part}.{name} = "{text}" is no colour')

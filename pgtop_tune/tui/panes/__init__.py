@@ -1,0 +1,1 @@
+"""Panes: pure functions from a session to lines."""

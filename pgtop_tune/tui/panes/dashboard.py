@@ -1,0 +1,108 @@
+"""All panes of the dashboard at once: the one call the screen makes per tick."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pgtop_tune.session.load_control import LoadState
+from pgtop_tune.session.ports import RecordingState
+from pgtop_tune.session.session import Session
+from pgtop_tune.tui.glyphs import Glyphs
+from pgtop_tune.tui.lines import Line
+from pgtop_tune.tui.panes.budget import budget_lines
+from pgtop_tune.tui.panes.footer import NO_PAGES, PageNames, footer_lines
+from pgtop_tune.tui.panes.header import header_lines
+from pgtop_tune.tui.panes.host import host_lines
+from pgtop_tune.tui.panes.latency import latency_lines
+from pgtop_tune.tui.panes.session_rows import SessionRow, SessionsView
+from pgtop_tune.tui.panes.sessions import sessions_lines
+from pgtop_tune.tui.panes.tape import tape_lines
+from pgtop_tune.tui.panes.throughput import throughput_lines
+from pgtop_tune.tui.panes.wal import wal_lines
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the screen knows beyond the frames.
+
+    Attributes:
+        view: Order, filter and selection of the sessions.
+        rows: The sessions, when the caller has them already (`session_rows(session, view)`).
+        keys: (key, word) rows of the footer.
+        recording: Whether frames are being written; None where they cannot be.
+        offset_s: How far the moment shown lies before the newest one; None at the newest.
+        target: Who was asked for, shown while no server has answered yet.
+        pages: Named in the footer.
+        load: What of it goes on that frames do not show.
+    """
+
+    view: SessionsView = SessionsView()  # noqa: RUF009 (frozen)
+    rows: Sequence[SessionRow] | None = None
+    keys: Sequence[tuple[str, str]] = ()
+    recording: RecordingState | None = None
+    offset_s: float | None = None
+    target: str = ""
+    pages: PageNames = NO_PAGES
+    load: LoadState | None = None
+
+
+Layout = Sequence[tuple[str, int]]
+_Draw = Callable[[Session, int, int, Glyphs, Look, Layout], list[Line]]
+
+
+def _tape(session: Session, width: int, height: int, glyphs: Glyphs, look: Look, layout: Layout) -> list[Line]:
+    return tape_lines(session, width, height, glyphs, chart_rows=dict(layout).get("throughput", 1))
+
+
+def _header(session: Session, width: int, height: int, glyphs: Glyphs, look: Look, layout: Layout) -> list[Line]:
+    return header_lines(
+        session, width, height, glyphs, recording=look.recording, offset_s=look.offset_s, target=look.target,
+        load=look.load,
+    )  # fmt: skip
+
+
+def _sessions(session: Session, width: int, height: int, glyphs: Glyphs, look: Look, layout: Layout) -> list[Line]:
+    return sessions_lines(session, width, height, glyphs, view=look.view, rows=look.rows)
+
+
+def _plain(draw: Callable[[Session, int, int, Glyphs], list[Line]]) -> _Draw:
+    def drawn(session: Session, width: int, height: int, glyphs: Glyphs, look: Look, layout: Layout) -> list[Line]:
+        return draw(session, width, height, glyphs)
+
+    return drawn
+
+
+_PANES: Final[dict[str, _Draw]] = {
+    "header": _header,
+    "host": _plain(host_lines),
+    "throughput": _plain(throughput_lines),
+    "latency": _plain(latency_lines),
+    "tape": _tape,
+    "budget": _plain(budget_lines),
+    "wal": _plain(wal_lines),
+    "sessions": _sessions,
+    "footer": lambda session, width, height, glyphs, look, layout: footer_lines(
+        look.keys, width, height, glyphs, look.pages
+    ),
+}
+
+
+def dashboard_lines(
+    session: Session,
+    layout: Layout,
+    width: int,
+    glyphs: Glyphs,
+    look: Look = Look(),
+) -> dict[str, list[Line]]:
+    """Lines of every pane of a layout; each pane gets exactly its rows, each line exactly so many cells.
+
+    Args:
+        session: What is known.
+        layout: As `dashboard_layout` gives it.
+        width: Cells of the screen.
+        glyphs: Characters.
+        look: What the screen knows beyond the frames.
+    """
+    return {pane: _PANES[pane](session, width, rows, glyphs, look, layout) for pane, rows in layout}

@@ -1,0 +1,230 @@
+"""Sessions joined with their processes: which are shown, in which order, and which one the operator has selected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.host import PROCESS_CPU, PROCESS_READ_BYTES, PROCESS_RSS, PROCESS_WRITE_BYTES
+from pgtop_tune.metrics.host_details import PROCESS_RUN_DELAY
+from pgtop_tune.model.backend_action import BackendKey
+from pgtop_tune.model.postgres import Backend
+from pgtop_tune.session.session import Session
+
+BUSY: Final = 0
+IN_TRANSACTION: Final = 1
+AUXILIARY: Final = 2
+IDLE: Final = 3
+_RANKS: Final = {
+    "active": BUSY,
+    "fastpath function call": BUSY,
+    "idle in transaction": IN_TRANSACTION,
+    "idle in transaction (aborted)": IN_TRANSACTION,
+    "idle": IDLE,
+}
+"""Everything else has no state: auxiliary processes, and sessions we may not look into."""
+_RUNNING: Final = ("active", "fastpath function call")
+
+_OF_PROCESSES: Final = (PROCESS_CPU, PROCESS_READ_BYTES, PROCESS_WRITE_BYTES, PROCESS_RSS, PROCESS_RUN_DELAY)
+
+SETTLED_MS: Final = 1000
+"""What is younger says nothing: a session of fast OLTP is found active, idle in transaction or idle by chance. It
+counts as busy until it has been idle for so long, and short transactions stand in the order of pids: rows stay put."""
+
+
+class SessionRow(NamedTuple):
+    """A backend with what its process did; numbers are None where unknown. `rank` is one of BUSY … IDLE."""
+
+    backend: Backend
+    rank: int
+    cpu_percent: float | None
+    read_bytes_per_s: float | None
+    write_bytes_per_s: float | None
+    xact_s: float | None
+    """Age of its transaction."""
+    statement_s: float | None
+    """Age of its statement while active; otherwise how long it has been in its state."""
+    state_s: float | None = None
+    """How long it has been in its state."""
+    connected_s: float | None = None
+    rss_bytes: float | None = None
+    run_delay_percent: float | None = None
+    """Share of the time it was ready to run and had no CPU."""
+
+    @property
+    def running(self) -> bool:
+        """Whether it executes a statement at this moment."""
+        return self.backend.state in _RUNNING
+
+    @property
+    def key(self) -> BackendKey:
+        """What a selection and a dangerous action are bound to."""
+        return self.backend.pid, self.backend.backend_start_ms
+
+
+@dataclass(frozen=True, slots=True)
+class SessionsView:
+    """What the operator chose.
+
+    Attributes:
+        sort: A key of `SORTS`.
+        reverse: Turns the order round; unknown values stay last.
+        filter: Text that a row must contain, upper and lower case alike; "" for all.
+        hide_idle: Leaves out sessions that have been idle for a second or more.
+        selected: The selected session, also while it is not shown.
+        top: First row shown.
+    """
+
+    sort: str = "activity"
+    reverse: bool = False
+    filter: str = ""
+    hide_idle: bool = False
+    selected: BackendKey | None = None
+    top: int = 0
+
+
+EVERYTHING: Final = SessionsView()
+"""Nothing chosen."""
+
+
+def _long_xact_first(row: SessionRow) -> float | None:
+    start_ms = row.backend.xact_start_ms
+    return None if start_ms is None or row.xact_s is None or row.xact_s * 1000 < SETTLED_MS else float(start_ms)
+
+
+def _largest(value: float | None) -> float | None:
+    return None if value is None else -value
+
+
+SORTS: Final[dict[str, Callable[[SessionRow], float | None]]] = {
+    "activity": _long_xact_first,
+    "pid": lambda row: float(row.backend.pid),
+    "cpu": lambda row: _largest(row.cpu_percent),
+    "read": lambda row: _largest(row.read_bytes_per_s),
+    "write": lambda row: _largest(row.write_bytes_per_s),
+    "xact": lambda row: _largest(row.xact_s),
+    "stmt": lambda row: _largest(row.statement_s),
+}
+"""Sort orders, in the order of their columns on screen: what is compared, smallest first."""
+
+
+def session_rows(session: Session, view: SessionsView = EVERYTHING) -> list[SessionRow]:
+    """The sessions to show, in order; empty while pg_stat_activity is not available.
+
+    Busy sessions come first, idle ones last; sorted by pid they mix. Ties go to the lower pid.
+    """
+    interval = session.interval
+    activity = None if interval is None else interval.now(sections.activity)
+    if interval is None or activity is None:
+        return []
+    cpu, read, written, rss, delay = (metric(interval) for metric in _OF_PROCESSES)
+    wanted = view.filter.casefold()
+    rows = []
+    for backend in activity.backends:
+        rank = _rank(backend, activity.now_ms)
+        if (view.hide_idle and rank == IDLE) or (wanted and not _contains(backend, wanted)):
+            continue
+        since_ms = backend.query_start_ms if backend.state in _RUNNING else backend.state_change_ms
+        rows.append(
+            SessionRow(
+                backend,
+                rank,
+                cpu.get(backend.pid),
+                read.get(backend.pid),
+                written.get(backend.pid),
+                _age_s(activity.now_ms, backend.xact_start_ms),
+                _age_s(activity.now_ms, since_ms),
+                _age_s(activity.now_ms, backend.state_change_ms),
+                _age_s(activity.now_ms, backend.backend_start_ms),
+                rss.get(backend.pid),
+                delay.get(backend.pid),
+            )
+        )
+    return _ordered(rows, view)
+
+
+def _rank(backend: Backend, now_ms: int) -> int:
+    rank = _RANKS.get(backend.state or "", AUXILIARY)
+    settled = backend.state_change_ms is None or now_ms - backend.state_change_ms >= SETTLED_MS
+    return rank if settled or rank == AUXILIARY else BUSY
+
+
+def _age_s(now_ms: int, since_ms: int | None) -> float | None:
+    return None if since_ms is None else max(now_ms - since_ms, 0) / 1000.0
+
+
+def _contains(backend: Backend, wanted: str) -> bool:
+    return any(wanted in text.casefold() for text in _texts(backend))
+
+
+def searched_texts(row: SessionRow) -> list[str]:
+    """What a filter looks into."""
+    return _texts(row.backend)
+
+
+def _texts(backend: Backend) -> list[str]:
+    texts = (
+        backend.usename, backend.datname, backend.application_name, backend.state, backend.query, backend.backend_type,
+        f"{backend.wait_event_type}:{backend.wait_event}" if backend.wait_event_type else None, backend.client,
+        str(backend.pid),
+    )  # fmt: skip
+    return [text for text in texts if text]
+
+
+def _ordered(rows: list[SessionRow], view: SessionsView) -> list[SessionRow]:
+    compared = SORTS[view.sort]
+    by_activity = view.sort == "activity"
+    mixed = view.sort == "pid"
+    sign = -1.0 if view.reverse else 1.0
+
+    def order(row: SessionRow) -> tuple[int, bool, float, int]:
+        value = compared(row)
+        group = row.rank if by_activity else 0 if mixed else int(row.rank == IDLE)
+        return group, value is None, 0.0 if value is None else sign * value, row.backend.pid
+
+    return sorted(rows, key=order)
+
+
+def cursor_of(rows: Sequence[SessionRow], view: SessionsView) -> int | None:
+    """Index of the selected session; None when none is selected or it is not among the rows."""
+    if view.selected is None:
+        return None
+    return next((index for index, row in enumerate(rows) if row.key == view.selected), None)
+
+
+def scrolled(view: SessionsView, rows: Sequence[SessionRow], visible: int) -> SessionsView:
+    """The view with its first row such that no row is left empty and the selected one is shown."""
+    top = min(view.top, max(len(rows) - visible, 0))
+    cursor = cursor_of(rows, view)
+    if cursor is not None:
+        top = min(max(top, cursor - visible + 1), cursor)
+    top = max(top, 0)
+    return view if top == view.top else replace(view, top=top)
+
+
+def moved(view: SessionsView, rows: Sequence[SessionRow], by: int, visible: int) -> SessionsView:
+    """The view with the selection moved by so many rows, as far as there are any.
+
+    Without a selected row among those shown the first step selects the first visible one (the last, upwards).
+    """
+    if not rows:
+        return view
+    cursor = cursor_of(rows, view)
+    edge = view.top if by > 0 else view.top + visible - 1
+    at = edge if cursor is None else cursor + by
+    at = min(max(at, 0), len(rows) - 1)
+    return scrolled(replace(view, selected=rows[at].key), rows, visible)
+
+
+def next_sort(view: SessionsView, by: int) -> SessionsView:
+    """The view sorted by the next (or previous) of `SORTS`, from the top."""
+    names = list(SORTS)
+    return replace(view, sort=names[(names.index(view.sort) + by) % len(names)], top=0)
+
+
+def selected_backend(rows: Sequence[SessionRow], view: SessionsView) -> Backend | None:
+    """The backend behind the selection, if it is still there."""
+    cursor = cursor_of(rows, view)
+    return None if cursor is None else rows[cursor].backend

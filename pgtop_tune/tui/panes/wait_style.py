@@ -1,0 +1,21 @@
+"""One colour per wait class, the same in every pane."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_STYLES: Final = {
+    "CPU": "cpu",
+    "IO": "wait-io",
+    "Lock": "wait-lock",
+    "LWLock": "wait-lwlock",
+    "Client": "wait-client",
+    "IPC": "wait-ipc",
+    "BufferPin": "wait-ipc",
+    "Buffer": "wait-ipc",
+}
+
+
+def wait_style(wait_event_type: str) -> str:
+    """Style of a class of pg_stat_activity.wait_event_type, or of "CPU"."""
+    return _STYLES.get(wait_event_type, "wait-other")

@@ -1,0 +1,319 @@
+"""Writes to a terminal only what differs from what it already shows.
+
+Textual rewrites every cell of a changed region from the widget's left edge, and wraps every segment in its own colour
+sequence and reset. Here its output is read, compared cell by cell with the picture the terminal holds, and replaced by
+short sequences that lead to the same picture. Nothing inside Textual is touched, only the bytes it writes: cursor
+positions (CUP), colours (SGR) and text. Anything else is handed on as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+_SEQUENCE: Final = re.compile(r"\x1b\[([0-9;]*)([mH])")
+_CONTROL: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+_CLEARS: Final = re.compile(r"\x1b(?:\[\?(?:47|1047|1049)[hl]|\[[0-3]?J|c|\[!p)")
+
+_ONE_CELL: Final = frozenset(
+    chr(code)
+    for first, last in (
+        (0x20, 0x7E), (0xA0, 0xAC), (0xAE, 0x2FF), (0x370, 0x377), (0x37A, 0x482), (0x2010, 0x2027), (0x2030, 0x205E),
+        (0x2190, 0x2199), (0x2212, 0x2212), (0x2400, 0x2426), (0x2500, 0x25FC), (0x26A0, 0x26A0), (0x270E, 0x270E),
+        (0x2717, 0x2717), (0x2800, 0x28FF), (0xFFFD, 0xFFFD),
+    )
+    for code in range(first, last + 1)
+)  # fmt: skip
+"""Characters that every terminal draws in one cell; a set, because so large a regular expression is slow to make."""
+_TWO_CELLS: Final = (
+    ("\u1100", "\u115f"), ("\u2e80", "\u3029"), ("\u3041", "\u3096"), ("\u30a1", "\ua48c"),
+    ("\uac00", "\ud7a3"), ("\uf900", "\ufaff"), ("\uff01", "\uff60"),
+)  # fmt: skip
+"""First and last characters of the ranges that every terminal draws in two cells."""
+_SECOND_HALF: Final = "\x00"
+"""Stands in the cell right of the one in which a wide character begins."""
+_UNKNOWN: Final = "\x01"
+"""A cell nothing is known of; equal to no character."""
+
+_LOOK: Final = re.compile(
+    r"(?P<attributes>[1-9](?:;[1-9])*)?"
+    r"(?:(?:^|;)(?P<ink>39|3[0-7]|9[0-7]|38;5;\d+|38;2;\d+;\d+;\d+))?"
+    r"(?:(?:^|;)(?P<paper>49|4[0-7]|10[0-7]|48;5;\d+|48;2;\d+;\d+;\d+))?\Z"
+)
+"""A style as Rich writes it: attributes, then the colour of the text, then that of the ground."""
+_UNSEEN_ON_BLANKS: Final = frozenset("1235")
+"""Attributes of letters only: bold, dim, italic, blinking."""
+_ANY: Final = 1_000_000
+"""Columns and rows of a terminal whose size is not known."""
+_NEAR: Final = 3
+"""So many equal cells between two changed ones are rather written again than jumped over."""
+
+Segment = tuple[str, "_Look"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A style as the terminal knows it.
+
+    Attributes:
+        key: One made-up character that stands for the style in a row.
+        attributes: Parameters of SGR sequences: bold and the like, each by itself.
+        ink: That of the text's colour; "" for the terminal's own.
+        paper: That of the ground's colour; "" for the terminal's own.
+    """
+
+    key: str
+    attributes: tuple[str, ...] = ()
+    ink: str = ""
+    paper: str = ""
+
+    @property
+    def unseen_on_blanks(self) -> bool:
+        """Whether a blank in this style looks like a plain blank."""
+        return not self.paper and _UNSEEN_ON_BLANKS.issuperset(self.attributes)
+
+    def after(self, before: _Look) -> str:
+        """The shortest parameters that lead here from another style; "" is a reset."""
+        mine = (*self.attributes, self.ink, self.paper)
+        theirs = (*before.attributes, before.ink, before.paper)
+        kept = set(before.attributes) <= set(self.attributes)
+        if kept and (self.ink or not before.ink) and (self.paper or not before.paper):
+            return ";".join([code for code in mine if code and code not in theirs])
+        return ";".join(["0", *(code for code in mine if code)]) if any(mine) else ""
+
+
+_PLAIN: Final = _Look(" ")
+
+
+class ScreenDiff:
+    """What a terminal shows, and the way from there to the next picture. Not thread-safe.
+
+    A row is two strings of one character per cell: its text and the keys of its styles. Rows with characters on whose
+    width terminals do not agree (most emoji, combining marks) are not kept and always written as a whole.
+
+    Args:
+        size: Columns and rows of the terminal where known: then blanks up to its edge are erased, not written.
+    """
+
+    def __init__(self, size: tuple[int, int] | None = None) -> None:
+        self._columns, self._height = size or (_ANY, _ANY)
+        self._rows: dict[int, tuple[str, str]] = {}
+        self._looks: dict[str, _Look] = {"": _PLAIN, "0": _PLAIN}
+        self._known: dict[tuple[tuple[str, ...], str, str], _Look] = {((), "", ""): _PLAIN}
+        self._look_of_key: dict[str, _Look] = {_PLAIN.key: _PLAIN}
+        self._cursor = (0, 0)
+
+    def forget(self) -> None:
+        """The terminal may show anything now: everything is written anew."""
+        self._rows.clear()
+
+    def resize(self, size: tuple[int, int] | None) -> None:
+        """The terminal may have another size, and show anything."""
+        self._columns, self._height = size or (_ANY, _ANY)
+        self.forget()
+
+    def reduced(self, data: str) -> str:
+        """What to write instead of `data` so that the terminal shows the same; "" when it already does."""
+        parts = _SEQUENCE.split(data)
+        if len(parts) == 1:
+            if _CLEARS.search(data):
+                self.forget()
+            return data
+        if parts[0] or any(_CONTROL.search(text) or "\n" in text[:-1] for text in parts[3::3]):
+            self.forget()
+            return data
+        pen = _Pen()
+        look, style = _PLAIN, ""
+        at: tuple[int, int] | None = None
+        stroke: list[Segment] = []
+        for codes, final, text in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+            if final == "H":
+                if stroke and at is not None:
+                    self._paint(pen, *at, stroke)
+                    stroke = []
+                at = _position(codes)
+            else:
+                reset = look is _PLAIN or codes in ("", "0")
+                style = codes if reset else f"{style};{codes}"
+                look = self._look(style)
+            if text and text != "\n":
+                if at is None:
+                    self.forget()
+                    return data
+                stroke.append((text.rstrip("\n"), look))
+        if at is not None:
+            if stroke:
+                self._paint(pen, *at, stroke)
+            elif at != self._cursor or (pen.used and at != (0, 0)):
+                # The cursor is hidden; its place matters to input methods, which follow a focused input.
+                pen.move(*at)
+                self._cursor = at
+        return pen.finished()
+
+    def _look(self, codes: str) -> _Look:
+        look = self._looks.get(codes)
+        if look is None:
+            parts = _LOOK.match(codes)
+            if parts is None:
+                style: tuple[tuple[str, ...], str, str] = ((codes,), "", "")
+            else:
+                attributes, ink, paper = parts["attributes"], parts["ink"] or "", parts["paper"] or ""
+                own = tuple(sorted(set(attributes.split(";")))) if attributes else ()
+                style = (own, "" if ink == "39" else ink, "" if paper == "49" else paper)
+            look = self._known.get(style)
+            if look is None:
+                look = self._known[style] = _Look(chr(0x100 + len(self._known)), *style)
+                self._look_of_key[look.key] = look
+            self._looks[codes] = look
+        return look
+
+    def _paint(self, pen: _Pen, y: int, x: int, stroke: list[Segment]) -> None:
+        """Brings the cells from (y, x) on to what the stroke says."""
+        whole = "".join([text for text, _ in stroke])
+        simple = _ONE_CELL.issuperset(whole)
+        if y >= self._height:
+            return
+        if x + len(whole) > self._columns or not (simple or _agreed(whole)):
+            self._rows.pop(y, None)
+            pen.move(y, x)
+            for text, look in stroke:
+                pen.write(text, look, None)
+            return
+        if not simple:
+            stroke = [(_two_celled(text), look) for text, look in stroke]
+            whole = "".join([text for text, _ in stroke])
+        keys = "".join([_keys(text, look) for text, look in stroke])
+        old_whole, old_keys = self._rows.get(y, ("", ""))
+        end = x + len(whole)
+        if len(old_whole) < end:
+            missing = end - len(old_whole)
+            old_whole += _UNKNOWN * missing
+            old_keys += _UNKNOWN * missing
+        shown, shown_keys = old_whole[x:end], old_keys[x:end]
+        if whole == shown and keys == shown_keys:
+            return
+        self._rows[y] = (old_whole[:x] + whole + old_whole[end:], old_keys[:x] + keys + old_keys[end:])
+        blank_from = len(whole)
+        if end == self._columns:
+            blank_from = max(len(whole.rstrip(" ")), len(keys.rstrip(_PLAIN.key)))
+        for first, last in _changes(whole, keys, shown, shown_keys):
+            pen.move(y, x + first)
+            inked = max(first, min(last, blank_from))
+            written = inked if last - inked > _NEAR else last
+            start = first
+            while start < written:
+                stop = start + 1
+                key = keys[start]
+                while stop < written and keys[stop] == key:
+                    stop += 1
+                pen.write(whole[start:stop], self._look_of_key[key], stop - start)
+                start = stop
+            if written < last:
+                pen.erase_to_edge()
+                return
+
+
+class _Pen:
+    """Writes sequences and knows where the terminal's cursor stands and which style is set."""
+
+    def __init__(self) -> None:
+        self._out: list[str] = []
+        self._y = -1
+        self._x = -1
+        self._look = _PLAIN
+
+    @property
+    def used(self) -> bool:
+        """Whether anything was written."""
+        return bool(self._out)
+
+    def move(self, y: int, x: int) -> None:
+        """Puts the cursor there."""
+        if (y, x) == (self._y, self._x):
+            return
+        if y == self._y and x > self._x >= 0:
+            steps = x - self._x
+            self._out.append(f"\x1b[{steps}C" if steps > 1 else "\x1b[C")
+        elif x == 0:
+            self._out.append("\r\n" if self._y >= 0 and y == self._y + 1 else f"\x1b[{y + 1}H")
+        else:
+            self._out.append(f"\x1b[{y + 1};{x + 1}H")
+        self._y, self._x = y, x
+
+    def write(self, text: str, look: _Look, cells: int | None) -> None:
+        """Text in a style from the cursor on; `cells` is None when its width is not certain."""
+        if look is not self._look and not (look is _PLAIN and self._look.unseen_on_blanks and text.isspace()):
+            self._set(look)
+        self._out.append(text.replace(_SECOND_HALF, "") if _SECOND_HALF in text else text)
+        self._x = -1 if cells is None or self._x < 0 else self._x + cells
+
+    def erase_to_edge(self) -> None:
+        """Plain blanks from the cursor to the terminal's right edge; the cursor stays."""
+        if self._look is not _PLAIN:
+            self._set(_PLAIN)
+        self._out.append("\x1b[K")
+
+    def _set(self, look: _Look) -> None:
+        self._out.append(f"\x1b[{look.after(self._look)}m")
+        self._look = look
+
+    def finished(self) -> str:
+        """Everything written, with plain text set at the end."""
+        if self._look is not _PLAIN:
+            self._set(_PLAIN)
+        return "".join(self._out)
+
+
+def _position(codes: str) -> tuple[int, int]:
+    row, _, column = codes.partition(";")
+    return int(row or 1) - 1, int(column or 1) - 1
+
+
+def _wide(char: str) -> bool:
+    return any(first <= char <= last for first, last in _TWO_CELLS)
+
+
+def _agreed(text: str) -> bool:
+    """Whether terminals agree on the width of every character."""
+    return all(_wide(char) for char in set(text) - _ONE_CELL)
+
+
+def _two_celled(text: str) -> str:
+    """One character per cell."""
+    return "".join([char + _SECOND_HALF if char not in _ONE_CELL else char for char in text])
+
+
+def _keys(text: str, look: _Look) -> str:
+    """The look of each cell; blanks around words are plain where that looks the same, so that they compare equal."""
+    if not look.unseen_on_blanks or look is _PLAIN:
+        return look.key * len(text)
+    inner = text.strip(" ")
+    before = len(text) - len(text.lstrip(" ")) if inner else 0
+    return _PLAIN.key * before + look.key * len(inner) + _PLAIN.key * (len(text) - before - len(inner))
+
+
+def _changes(text: str, keys: str, old_text: str, old_keys: str) -> list[tuple[int, int]]:
+    """Spans of cells to write, never beginning or ending inside a wide character."""
+    spans: list[tuple[int, int]] = []
+    first = last = -1
+    for cell, (new, key, old, old_key) in enumerate(zip(text, keys, old_text, old_keys, strict=True)):
+        if new == old and key == old_key:
+            continue
+        if first < 0:
+            first = cell
+        elif cell - last > _NEAR:
+            spans.append((first, last))
+            first = cell
+        last = cell + 1
+    spans.append((first, last))
+    if _SECOND_HALF not in text:
+        return spans
+    size = len(text)
+    return [
+        (
+            start - 1 if start > 0 and text[start] == _SECOND_HALF else start,
+            stop + 1 if stop < size and text[stop] == _SECOND_HALF else stop,
+        )
+        for start, stop in spans
+    ]

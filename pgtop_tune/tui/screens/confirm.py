@@ -1,0 +1,73 @@
+"""A question with few answers: what would happen, word for word, and a key for each way out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from textual import events
+
+from pgtop_tune.tui.actions import key_name
+from pgtop_tune.tui.glyphs import Glyphs
+from pgtop_tune.tui.lines import Line
+from pgtop_tune.tui.screens.dialog import Dialog
+from pgtop_tune.tui.wrapping import wrapped
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Generic[T]):
+    """One answer.
+
+    Attributes:
+        keys: Any of these gives it; the first is shown.
+        label: What it does.
+        value: What the dialog returns.
+    """
+
+    keys: tuple[str, ...]
+    label: str
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A paragraph of the question in one style; may be foreign text."""
+
+    text: str
+    style: str = ""
+
+
+class ConfirmDialog(Dialog[T]):
+    """Returns the value of the chosen answer, None on Escape.
+
+    Args:
+        title: What is asked about.
+        question: Paragraphs, wrapped to the box.
+        choices: The answers.
+    """
+
+    def __init__(self, title: str, question: Sequence[Said], choices: Sequence[Choice[T]], glyphs: Glyphs) -> None:
+        super().__init__(title, glyphs, keys="Esc back")
+        self._question = tuple(question)
+        self._choices = tuple(choices)
+
+    def content(self, cells: int) -> list[Line]:
+        """The question, an empty line, the answers."""
+        lines: list[Line] = [line for said in self._question for line in wrapped(said.text, cells, said.style)]
+        lines.append(())
+        for choice in self._choices:
+            lines.append(((key_name(choice.keys[0]).rjust(6), "key"), ("  ", ""), (choice.label, "")))
+        return lines
+
+    def on_key(self, event: events.Key) -> None:
+        """An answer, or scrolling through a long question."""
+        for choice in self._choices:
+            if event.key in choice.keys:
+                event.stop()
+                self.dismiss(choice.value)
+                return
+        if self.scroll_key(event.key):
+            event.stop()

@@ -1,0 +1,145 @@
+"""What every dialog is: a box of lines over the dashboard, which goes on underneath."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, TypeVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Container
+from textual.content import Content
+from textual.screen import ModalScreen
+
+from pgtop_tune.safe_text import printable
+from pgtop_tune.session.session import Session
+from pgtop_tune.tui.glyphs import Glyphs
+from pgtop_tune.tui.lines import Line
+from pgtop_tune.tui.widgets.canvas import LineCanvas
+
+T = TypeVar("T")
+
+_FRAME_CELLS = 4
+"""Border and padding, left and right."""
+_FRAME_ROWS = 2
+
+
+class Dialog(ModalScreen[T]):
+    """Draws `content` in a box as wide as it may be and as high as it needs to be; longer content scrolls.
+
+    Escape and Ctrl+C close it without a result.
+
+    Args:
+        title: On the upper edge; our own words or foreign ones.
+        glyphs: What it is drawn with.
+    """
+
+    CELLS: ClassVar[int] = 76
+    """Width of the content where the terminal has room for it."""
+    LIVE: ClassVar[bool] = True
+    """Whether it follows the newest frames also while the screen is frozen."""
+    BINDINGS: ClassVar[list[BindingType]] = [("escape,ctrl+c", "close")]
+    DEFAULT_CSS = """
+    Dialog { align: center middle; background: transparent; }
+    Dialog.-low { align: center bottom; }
+    Dialog > Container {
+        width: auto; height: auto; max-width: 100%; max-height: 100%;
+        padding: 0 1; border: round $primary; border-title-color: $text; border-subtitle-color: $text-muted;
+        background: $background;
+    }
+    Dialog.-ascii > Container { border: ascii $primary; }
+    """
+
+    def __init__(self, title: str, glyphs: Glyphs, *, keys: str = "Esc close", low: bool = False) -> None:
+        super().__init__()
+        self.glyphs = glyphs
+        self._box_title = title
+        self._box_keys = keys
+        self._top = 0
+        self._rows = 0
+        self._box = (0, 0)
+        self._more = False
+        self.set_class(glyphs.name == "ascii", "-ascii")
+        self.set_class(low, "-low")
+
+    def compose(self) -> ComposeResult:
+        """The box and its one canvas."""
+        with Container():
+            yield LineCanvas()
+
+    def on_mount(self) -> None:
+        """First picture."""
+        self._caption()
+        self.repaint()
+
+    def _caption(self) -> None:
+        box = self.query_one(Container)
+        # A border title that is a str would be read as markup.
+        box.border_title = Content(printable(self._box_title))
+        box.border_subtitle = Content(f"PgDn more  {self._box_keys}" if self._more else self._box_keys)
+
+    def captions(self, title: str, keys: str) -> None:
+        """Other words on the edges."""
+        if (title, keys) != (self._box_title, self._box_keys):
+            self._box_title, self._box_keys = title, keys
+            self._caption()
+
+    def content(self, cells: int) -> Sequence[Line]:
+        """What stands in the box, lines of at most so many cells."""
+        raise NotImplementedError
+
+    @property
+    def cells(self) -> int:
+        """Width of the content on this terminal."""
+        return max(min(self.CELLS, self.app.size.width - _FRAME_CELLS), 1)
+
+    def show_from(self, top: int) -> None:
+        """Shows the content from that line on, as far as there is enough of it."""
+        self._top = max(top, 0)
+        self.repaint()
+
+    @property
+    def top(self) -> int:
+        """First line in view."""
+        return self._top
+
+    def repaint(self) -> None:
+        """Draws the content anew; only what changed reaches the terminal."""
+        if not self.is_mounted:
+            return
+        cells = self.cells
+        lines = self.content(cells)
+        self._rows = max(min(len(lines), self.app.size.height - _FRAME_ROWS), 1)
+        self._top = max(min(self._top, len(lines) - self._rows), 0)
+        if self._more != (self._top + self._rows < len(lines)):
+            self._more = not self._more
+            self._caption()
+        canvas = self.query_one(LineCanvas)
+        if self._box != (cells, self._rows):
+            self._box = canvas.styles.width, canvas.styles.height = cells, self._rows
+        canvas.show(lines[self._top : self._top + self._rows])
+
+    def scroll_key(self, key: str) -> bool:
+        """Moves longer content under the box, if the key is one that scrolls.
+
+        Returns:
+            Whether it was.
+        """
+        by = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -self._rows, "pagedown": self._rows, "space": self._rows,
+              "home": -self._top, "end": 1_000_000}.get(key)  # fmt: skip
+        if by is None:
+            return False
+        self.show_from(self._top + by)
+        return True
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Another terminal size."""
+        self.call_after_refresh(self.repaint)
+
+    def frames_arrived(self, session: Session) -> None:
+        """Called once per tick; a dialog that shows something of the session overrides it."""
+
+    def action_close(self) -> None:
+        """Gives up."""
+        self.dismiss(None)

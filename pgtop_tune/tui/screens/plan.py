@@ -1,0 +1,49 @@
+"""What EXPLAIN says of a session's statement, to read and to copy."""
+
+from __future__ import annotations
+
+from textual import events
+
+from pgtop_tune.model.backend_action import QueryPlan
+from pgtop_tune.tui.glyphs import Glyphs
+from pgtop_tune.tui.lines import Line
+from pgtop_tune.tui.screens.dialog import Dialog
+from pgtop_tune.tui.wrapping import wrapped
+
+
+class PlanDialog(Dialog[None]):
+    """The plan first, then the statement and under which circumstances it was planned.
+
+    Args:
+        pid: Whose statement it is.
+        plan: What the server wrote.
+        glyphs: What it is drawn with.
+    """
+
+    CELLS = 140
+
+    def __init__(self, pid: int, plan: QueryPlan, glyphs: Glyphs) -> None:
+        super().__init__(f"plan of session {pid}", glyphs, keys="y copy  Esc back")
+        self._plan = plan
+
+    def content(self, cells: int) -> list[Line]:
+        """The plan's lines, wrapped where they must be."""
+        plan = self._plan
+        lines = [line for said in plan.lines for line in wrapped(said, cells)]
+        where = f"Planned, not run, by {plan.user} in database {plan.database}, with the settings and the search_path "
+        where += "of a new session of this role; those of the session itself may be others."
+        if plan.generic:
+            where += " Generic: the plan for any values of the placeholders."
+        return [*lines, (), *wrapped(where, cells, "dim"), (), *wrapped(plan.statement, cells, "dim")]
+
+    def on_key(self, event: events.Key) -> None:
+        """Scrolling, copying."""
+        if event.key == "y":
+            event.stop()
+            self.app.copy_to_clipboard("\n".join(self._plan.lines))
+            self.app.notify("the plan is in your terminal's clipboard", markup=False)
+        elif event.key in ("enter", "e"):
+            event.stop()
+            self.dismiss(None)
+        elif self.scroll_key(event.key):
+            event.stop()

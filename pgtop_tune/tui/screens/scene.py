@@ -1,0 +1,224 @@
+"""What the dashboard and the pages have in common: canvases from top to bottom, the footer, and typing a filter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from pgtop_tune.model.backend_action import BackendKey
+from pgtop_tune.session.load_control import LoadState
+from pgtop_tune.session.ports import RecordingState, TransportState
+from pgtop_tune.session.session import Session
+from pgtop_tune.tui.actions import ACTIONS, Action, key_name, keys_of
+from pgtop_tune.tui.glyphs import Glyphs
+from pgtop_tune.tui.lines import Line, fit
+from pgtop_tune.tui.screens.details import RowKey
+from pgtop_tune.tui.text_field import TextField
+from pgtop_tune.tui.transport_line import transport_line
+from pgtop_tune.tui.widgets.canvas import LineCanvas
+
+TRANSPORT: Final = "transport"
+_WITH_ONE: Final = {
+    "cancel": "app.signal_one('cancel', {}, {})",
+    "terminate": "app.signal_one('terminate', {}, {})",
+    "explain": "app.explain_one({}, {})",
+}
+"""Action of the table → the same, for the session with this pid and start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What is drawn.
+
+    Attributes:
+        session: Frames up to the moment shown.
+        recording: Whether frames are being written; None where they cannot be.
+        behind_s: How far a frozen screen is behind the newest frame; None when it is not frozen.
+        transport: Where a replay stands; None when live.
+        load: What of the load goes on that frames do not show; None where there is no door to it.
+    """
+
+    session: Session
+    recording: RecordingState | None = None
+    behind_s: float | None = None
+    transport: TransportState | None = None
+    load: LoadState | None = None
+
+
+class SceneScreen(Screen[None]):
+    """Shows a scene with a canvas per name of `STACK`; subclasses say what stands on each.
+
+    Args:
+        glyphs: What it is drawn with.
+        actions: Those that exist in this session.
+        keymap: The operator's own keys.
+        target: Who is watched, until a server has answered.
+        first: What is drawn before anything has arrived.
+    """
+
+    STACK: ClassVar[tuple[str, ...]] = ()
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(",".join(row.keys), row.action, row.description, id=row.id, show=False)
+        for row in ACTIONS
+        if row.action != "app.command_palette"
+    ]
+    AUTO_FOCUS = ""
+    ALLOW_SELECT = False
+    DEFAULT_CSS = """
+    SceneScreen { layout: vertical; overflow: hidden; }
+    SceneScreen > LineCanvas { width: 100%; height: 1; }
+    """
+
+    def __init__(
+        self, glyphs: Glyphs, actions: Sequence[Action], keymap: Mapping[str, str], target: str, first: Scene
+    ) -> None:
+        super().__init__()
+        self._glyphs = glyphs
+        self._actions = tuple(actions)
+        self._keymap = keymap
+        self._target = target
+        self._scene = first
+        self._filtering: TextField | None = None
+
+    def compose(self) -> ComposeResult:
+        """A canvas per name, from top to bottom."""
+        for name in self.STACK:
+            yield LineCanvas(id=name)
+
+    def on_mount(self) -> None:
+        """First layout."""
+        self._arrange()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Another size: other heights."""
+        self._arrange()
+        self.call_after_refresh(self.paint)
+
+    def on_screen_resume(self) -> None:
+        """On top again, perhaps of a terminal that has another size by now."""
+        self._arrange()
+        self.call_after_refresh(self.paint)
+
+    def show(self, scene: Scene) -> None:
+        """Draws another scene; only what differs reaches the terminal."""
+        self._scene = scene
+        self.paint()
+
+    def paint(self) -> None:
+        """Draws every canvas anew, in one batch."""
+        if not self.is_mounted:
+            return
+        width = self.app.size.width
+        drawn = dict(self.drawn(width))
+        if self._scene.transport is not None:
+            drawn[TRANSPORT] = [transport_line(self._scene.transport, width, self._glyphs)]
+        if self._filtering is not None:
+            drawn["footer"] = [_filter_line(self._filtering, width)]
+        with self.app.batch_update():
+            for name, lines in drawn.items():
+                self.query_one(f"#{name}", LineCanvas).show(lines)
+
+    def _arrange(self) -> None:
+        width, height = self.app.size
+        below = 0 if self._scene.transport is None else 1
+        heights = self.heights(width, max(height - below, 1)) | {TRANSPORT: below}
+        for name in self.STACK:
+            canvas, rows = self.query_one(f"#{name}", LineCanvas), heights.get(name, 0)
+            canvas.display = rows > 0
+            canvas.styles.height = rows
+
+    def heights(self, width: int, height: int) -> dict[str, int]:
+        """Rows of each canvas on a screen of that size."""
+        raise NotImplementedError
+
+    def drawn(self, width: int) -> Mapping[str, Sequence[Line]]:
+        """Lines of each canvas."""
+        raise NotImplementedError
+
+    def offered(self) -> tuple[Action, ...]:
+        """The actions that do something here."""
+        return tuple(action for action in self._actions if self._offers(action))
+
+    def _offers(self, action: Action) -> bool:
+        name = action.action.partition("(")[0]
+        return name.startswith("app.") or callable(getattr(self, f"action_{name}", None))
+
+    def explained(self, cells: int) -> list[Line]:
+        """What every number in view means, for the help."""
+        raise NotImplementedError
+
+    def keys_for(self, backend: BackendKey | None) -> tuple[RowKey, ...]:
+        """What can be done with that session from its details."""
+        if backend is None:
+            return ()
+        found = []
+        for action in self._actions:
+            if action.id in _WITH_ONE:
+                keys = keys_of(action, self._keymap)
+                call = _WITH_ONE[action.id].format(*backend)
+                found.append(RowKey(keys, key_name(keys[0]), action.id, call))
+        return tuple(found)
+
+    @property
+    def typing(self) -> bool:
+        """Whether keys go into a line of text."""
+        return self._filtering is not None
+
+    @property
+    def session(self) -> Session:
+        """What is shown."""
+        return self._scene.session
+
+    def chosen_backends(self) -> tuple[BackendKey, ...]:
+        """The sessions of the tagged rows; without any, that of the selected one."""
+        raise NotImplementedError
+
+    def listed_backends(self) -> tuple[BackendKey, ...]:
+        """The sessions of all rows that the filter shows; none without a filter."""
+        raise NotImplementedError
+
+    @property
+    def filtered_by(self) -> str:
+        """The filter in force; "" for none."""
+        raise NotImplementedError
+
+    def filter_by(self, text: str) -> None:
+        """Another filter; called with each letter."""
+        raise NotImplementedError
+
+    def action_filter(self) -> None:
+        """Begins typing a filter in the last line."""
+        self._filtering = TextField(self.filtered_by)
+        self.paint()
+
+    def on_key(self, event: events.Key) -> None:
+        """While a filter is typed every key belongs to it, and the table follows each letter."""
+        field = self._filtering
+        if field is None:
+            return
+        event.stop()
+        if event.key in ("escape", "ctrl+c"):
+            field.replace("")
+        if event.key in ("enter", "escape", "ctrl+c"):
+            self._filtering = None
+        else:
+            field.press(event.key, event.character)
+        self.filter_by(field.text.strip())
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Text from the terminal's clipboard into the filter."""
+        if self._filtering is not None:
+            event.stop()
+            self._filtering.insert(event.text)
+            self.filter_by(self._filtering.text.strip())
+
+
+def _filter_line(field: TextField, width: int) -> Line:
+    hint: Line = (("   Enter", "key"), (" keep  ", "dim"), ("Esc", "key"), (" all rows", "dim"))
+    return fit(((" /", "key"), *field.line(max(width - 32, 8)), *hint), width)

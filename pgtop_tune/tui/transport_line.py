@@ -1,0 +1,36 @@
+"""Where a replay stands, in one line: playing or not, position and length, speed, a bar."""
+
+from __future__ import annotations
+
+from pgtop_tune.session.ports import TransportState
+from pgtop_tune.tui.glyphs import Glyphs
+from pgtop_tune.tui.lines import PLAIN, Line, fit, width
+from pgtop_tune.units import clock
+
+
+def transport_line(state: TransportState, cells: int, glyphs: Glyphs) -> Line:
+    """One line of so many cells.
+
+    Args:
+        state: Of the replay.
+        cells: Width.
+        glyphs: For the bar.
+    """
+    doing, style = _doing(state)
+    figures: Line = (
+        (" replay ", "title"), (doing.ljust(8), style), (clock(state.position_s), "strong"),
+        (f" / {clock(state.length_s)}  ", PLAIN), (f"{state.speed:g}{glyphs.times} ".ljust(7), PLAIN),
+    )  # fmt: skip
+    room = cells - width(figures) - 1
+    if room < 4:
+        return fit(figures, cells)
+    share = state.position_s / state.length_s if state.length_s > 0 else 1.0
+    done = min(max(round(share * (room - 1)), 0), room - 1)
+    played, left = glyphs.rule * done, glyphs.rule * (room - 1 - done)
+    return (*figures, (played, "series-1"), (glyphs.bullet, "strong"), (left, "dim"))
+
+
+def _doing(state: TransportState) -> tuple[str, str]:
+    if state.at_end:
+        return "end", "warning"
+    return ("paused", "warning") if state.paused else ("playing", "good")

@@ -1,0 +1,1 @@
+"""Widgets that draw lines and repaint only those that changed."""

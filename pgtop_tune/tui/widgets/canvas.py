@@ -1,0 +1,92 @@
+"""The one widget every pane is drawn on: takes lines, compares them with what is shown, repaints what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from pgtop_tune.safe_text import printable
+from pgtop_tune.tui.lines import PLAIN, Line
+from pgtop_tune.tui.palette import PaletteTheme
+
+
+class LineCanvas(Widget):
+    """Shows lines of styled text in a fixed place.
+
+    Its size comes from CSS; borders, padding and opacity are not drawn. Text wider than the widget is cut, foreign
+    text is made printable. Styles are those of the application's `PaletteTheme`; under any other theme all is plain.
+    """
+
+    ALLOW_SELECT = False
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._lines: tuple[Line, ...] = ()
+        self._strips: list[Strip | None] = []
+        self._painted_width = 0
+        self._palette: Mapping[str, Style | None] = {}
+
+    def show(self, lines: Sequence[Line]) -> None:
+        """Replaces the lines and repaints those that differ from the ones shown; missing lines are blank."""
+        before, self._lines = self._lines, tuple(lines)
+        height = self.size.height
+        changed = [y for y in range(height) if _line(before, y) != _line(self._lines, y)]
+        for y in changed:
+            if y < len(self._strips):
+                self._strips[y] = None
+        if changed:
+            self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
+
+    def notify_style_update(self) -> None:
+        """A new theme or style: everything is drawn anew."""
+        self._strips = []
+        super().notify_style_update()
+
+    def render_line(self, y: int) -> Strip:
+        """One line, exactly as wide as the widget."""
+        width, height = self.size
+        if len(self._strips) != height or self._painted_width != width:
+            theme = self.app.current_theme
+            self._palette = theme.spans if isinstance(theme, PaletteTheme) else {}
+            self._strips = [None] * height
+            self._painted_width = width
+        if y >= height:
+            return Strip.blank(width, self._palette.get(PLAIN))
+        strip = self._strips[y]
+        if strip is None:
+            strip = self._strips[y] = self._strip(_line(self._lines, y), width)
+        return strip
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The lines of a region, straight from the cache: no borders, no filters."""
+        strips = [self.render_line(y) for y in crop.line_range]
+        if crop.column_span == (0, self._painted_width):
+            return strips
+        return [strip.crop(*crop.column_span) for strip in strips]
+
+    def _strip(self, line: Line, width: int) -> Strip:
+        palette = self._palette.get
+        segments: list[Segment] = []
+        left = width
+        for text, style in line:
+            if not text.isprintable():
+                text = printable(text)
+            cells = cell_len(text)
+            if cells > left:
+                text, cells = set_cell_size(text, left), left
+            if cells:
+                segments.append(Segment(text, palette(style)))
+            left -= cells
+        if left:
+            segments.append(Segment(" " * left, palette(PLAIN)))
+        return Strip(segments, width)
+
+
+def _line(lines: Sequence[Line], y: int) -> Line:
+    return lines[y] if y < len(lines) else ()

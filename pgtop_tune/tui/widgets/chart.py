@@ -1,0 +1,288 @@
+"""Curves as lines: braille dots, a zero-based scale, gaps for what is not known, and a tape of events below.
+
+The window of a chart stands still and fills from the left; when it is full it jumps by a quarter. So one tick
+changes one column, and the eye need not follow a crawling curve.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pgtop_tune.session.history import Point
+from pgtop_tune.tui.glyphs import Glyphs
+from pgtop_tune.tui.lines import PLAIN, Line, Span
+from pgtop_tune.tui.widgets.folding import fold_to_largest
+
+GUTTER: Final = 7
+"""Cells left of the first column: a label, a blank, the axis."""
+_LABEL: Final = GUTTER - 2
+_NICE: Final = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+_BRAILLE_BITS: Final = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+_HALVES: Final = " '.:"
+_NEXT_TO_ZERO: Final = 1e-9
+"""Below this a scale would magnify rounding errors."""
+_PAUSE: Final = 4.0
+"""Points further apart than so many usual distances are not joined by a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChartSeries:
+    """One curve.
+
+    Attributes:
+        points: Oldest first, on the session's clock; a value of None is a gap.
+        style: A name of `STYLES`.
+        dim: A ghost: drawn in the style "dim" under all others.
+    """
+
+    points: Sequence[Point]
+    style: str
+    dim: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChartMark:
+    """A moment drawn as a faint upright through the empty cells of a chart."""
+
+    at_s: float
+    style: str = "dim"
+
+
+def window(now_s: float, columns: int, s_per_column: float = 1.0) -> tuple[float, float]:
+    """The time span a chart of so many columns shows at that moment: (since_s, until_s).
+
+    It stays the same while it fills from the left, and jumps by a quarter of itself when full. `now_s` always lies
+    in [since_s, until_s).
+    """
+    span = columns * s_per_column
+    if now_s < span:
+        return 0.0, span
+    quarter = max(1, columns // 4) * s_per_column
+    since = quarter * (math.floor((now_s - span) / quarter) + 1)
+    return since, since + span
+
+
+def column_of(at_s: float, since_s: float, until_s: float, columns: int) -> int | None:
+    """The column, from 0, in which a moment is drawn; None outside the window."""
+    if not since_s <= at_s < until_s:
+        return None
+    return min(columns - 1, int((at_s - since_s) / (until_s - since_s) * columns))
+
+
+def nice_ceiling(value: float) -> float:
+    """The smallest round number not below a value: 1, 1.5, 2, 3, 4, 5, 6, 8 times a power of ten; 1 for next to 0."""
+    if value < _NEXT_TO_ZERO:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(value))
+    return next((step * power for step in _NICE if step * power >= value * (1 - 1e-9)), 10.0 * power)
+
+
+def chart_lines(
+    series: Sequence[ChartSeries],
+    *,
+    width: int,
+    height: int,
+    since_s: float,
+    until_s: float,
+    unit_format: Callable[[float], str],
+    glyphs: Glyphs,
+    marks: Sequence[ChartMark] = (),
+    cursor_s: float | None = None,
+    maximum: float | None = None,
+) -> list[Line]:
+    """Curves over a time window; `height` lines of exactly `width` cells, the first `GUTTER` of them labels.
+
+    Args:
+        series: Later ones are drawn over earlier ones, ghosts under all.
+        width: Cells of every line, the gutter included.
+        height: Lines; one line is drawn as a spark of the last series that is no ghost.
+        since_s: The window's begin on the session's clock.
+        until_s: Its end.
+        unit_format: Makes labels of at most five cells of a value.
+        glyphs: Braille or half cells.
+        marks: Events.
+        cursor_s: A moment whose column is drawn as an upright.
+        maximum: The value at the top edge; otherwise the smallest nice number that holds every value in the window.
+    """
+    columns = width - GUTTER
+    if height <= 0:
+        return []
+    if columns < 1:
+        return [((" " * width, PLAIN),)] * height
+    visible = [(one, _inside(one.points, since_s, until_s)) for one in series]
+    top = maximum
+    if top is None:
+        top = nice_ceiling(
+            max((point.value for _, points in visible for point in points if point.value is not None), default=0.0)
+        )
+    if height == 1:
+        return [_spark_line(visible, columns, since_s, until_s, top, unit_format, glyphs)]
+    across, down = (2, 4) if glyphs.braille else (1, 2)
+    masks = [[0] * columns for _ in range(height)]
+    styles = [[PLAIN] * columns for _ in range(height)]
+    for one, points in sorted(visible, key=lambda pair: not pair[0].dim):
+        dots = _dots(points, columns * across, height * down, since_s, until_s, top)
+        _stamp(dots, "dim" if one.dim else one.style, masks, styles, across, down)
+    uprights = {
+        column: (glyphs.mark_upright, mark.style)
+        for mark in marks
+        if (column := column_of(mark.at_s, since_s, until_s, columns)) is not None
+    }
+    if cursor_s is not None and (column := column_of(cursor_s, since_s, until_s, columns)) is not None:
+        uprights[column] = (glyphs.upright, "strong")
+    labels = _labels(height, top, unit_format)
+    return [
+        ((f"{labels.get(y, ''):>{_LABEL}} {glyphs.axis}", "dim"), *_runs(masks[y], styles[y], uprights, glyphs))
+        for y in range(height)
+    ]
+
+
+def spark(values: Sequence[float | None], width: int, glyphs: Glyphs, maximum: float | None = None) -> str:
+    """A curve of one line, zero-based; exactly `width` cells, filled from the left.
+
+    Args:
+        values: Oldest first; None, or what is no number, leaves a gap. More values than cells share a cell, which
+            shows the largest.
+        width: Cells.
+        glyphs: Drawn with `glyphs.rising`.
+        maximum: The value of a full block; the largest of the values when not given.
+    """
+    known = [value if value is not None and math.isfinite(value) else None for value in values]
+    values = fold_to_largest(known, width)
+    top = maximum if maximum is not None else max((value for value in values if value is not None), default=0.0)
+    blocks = glyphs.rising
+    highest = len(blocks) - 1
+    drawn = [
+        " "
+        if value is None
+        else blocks[max(1, round(min(max(value / top, 0.0), 1.0) * highest))]
+        if top > 0
+        else blocks[1]
+        for value in values
+    ]
+    return "".join(drawn).ljust(width)
+
+
+def _inside(points: Sequence[Point], since_s: float, until_s: float) -> list[Point]:
+    """The points of the window; a value that is no number is a gap like any other unknown one."""
+    return [
+        point if point.value is None or math.isfinite(point.value) else Point(point.at_s, None)
+        for point in points
+        if since_s <= point.at_s < until_s
+    ]
+
+
+def _labels(height: int, top: float, unit_format: Callable[[float], str]) -> dict[int, str]:
+    rows = {0: top, height - 1: 0.0}
+    if height >= 7:
+        rows[height // 2] = top / 2
+    return {row: unit_format(value)[:_LABEL] for row, value in rows.items()}
+
+
+def _dots(
+    points: Sequence[Point], columns: int, rows: int, since_s: float, until_s: float, top: float
+) -> dict[int, tuple[int, int]]:
+    """Lowest and highest dot row (from the bottom) per dot column, neighbours joined by straight lines."""
+    dots: dict[int, tuple[int, int]] = {}
+    if len(points) > 1:
+        longest = _PAUSE * max((points[-1].at_s - points[0].at_s) / (len(points) - 1), (until_s - since_s) / columns)
+    else:
+        longest = 0.0
+    per_s = columns / (until_s - since_s)
+    before: tuple[int, int] | None = None
+    before_s = 0.0
+    for point in points:
+        if point.value is None:
+            before = None
+            continue
+        x = min(columns - 1, int((point.at_s - since_s) * per_s))
+        y = round(min(max(point.value / top, 0.0), 1.0) * (rows - 1))
+        if before is not None and point.at_s - before_s <= longest:
+            _join(dots, *before, x, y)
+        else:
+            _join(dots, x, y, x, y)
+        before, before_s = (x, y), point.at_s
+    return dots
+
+
+def _join(dots: dict[int, tuple[int, int]], x0: int, y0: int, x1: int, y1: int) -> None:
+    steps = x1 - x0
+    last = y0
+    for x in range(x0, x1 + 1):
+        y = y1 if steps == 0 else y0 + round((y1 - y0) * (x - x0) / steps)
+        low, high = (last, y) if last <= y else (y, last)
+        if steps and abs(y - last) > 1 and x > x0:
+            low, high = (last + 1, y) if y > last else (y, last - 1)
+        if x in dots:
+            low, high = min(low, dots[x][0]), max(high, dots[x][1])
+        dots[x] = (low, high)
+        last = y
+
+
+def _stamp(
+    dots: dict[int, tuple[int, int]],
+    style: str,
+    masks: list[list[int]],
+    styles: list[list[str]],
+    across: int,
+    down: int,
+) -> None:
+    height = len(masks)
+    for x, (low, high) in dots.items():
+        column, dx = divmod(x, across)
+        for y in range(low, high + 1):
+            row = height - 1 - y // down
+            dy = down - 1 - y % down
+            bit = _BRAILLE_BITS[dy][dx] if down == 4 else 1 << dy
+            if styles[row][column] == "dim" and style != "dim":
+                masks[row][column] = 0
+            masks[row][column] |= bit
+            styles[row][column] = style
+
+
+def _runs(masks: list[int], styles: list[str], uprights: dict[int, tuple[str, str]], glyphs: Glyphs) -> list[Span]:
+    """Cells joined to spans; a blank takes the style of its left neighbour, which costs nothing to write."""
+    runs: list[Span] = []
+    text: list[str] = []
+    current = PLAIN
+    for column, mask in enumerate(masks):
+        if mask:
+            char, style = (chr(0x2800 + mask) if glyphs.braille else _HALVES[mask]), styles[column]
+        elif column in uprights:
+            char, style = uprights[column]
+        else:
+            text.append(" ")
+            continue
+        if style != current:
+            if text:
+                runs.append(("".join(text), current))
+            text, current = [], style
+        text.append(char)
+    runs.append(("".join(text), current))
+    return runs
+
+
+def _spark_line(
+    visible: Sequence[tuple[ChartSeries, list[Point]]],
+    columns: int,
+    since_s: float,
+    until_s: float,
+    top: float,
+    unit_format: Callable[[float], str],
+    glyphs: Glyphs,
+) -> Line:
+    values: list[float | None] = [None] * columns
+    style = PLAIN
+    for one, points in visible:
+        if one.dim:
+            continue
+        values, style = [None] * columns, one.style
+        for point in points:
+            column = column_of(point.at_s, since_s, until_s, columns)
+            if column is not None and point.value is not None:
+                values[column] = max(point.value, values[column] or 0.0)
+    label = f"{unit_format(top)[:_LABEL]:>{_LABEL}} {glyphs.axis}"
+    return (label, "dim"), (spark(values, columns, glyphs, top), style)

@@ -1,0 +1,51 @@
+"""Shares drawn in one line: a bar, and a strip with one cell per core."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Final
+
+from pgtop_tune.tui.glyphs import Glyphs
+from pgtop_tune.tui.lines import Line
+from pgtop_tune.tui.widgets.folding import fold_to_largest
+
+_HEAT: Final = ("heat-0", "heat-1", "heat-2", "heat-3", "heat-4")
+
+
+def bar(share: float | None, cells: int, glyphs: Glyphs) -> str:
+    """A bar that fills its share of the cells; exactly `cells` wide, blank when unknown.
+
+    Args:
+        share: 0 to 1; what lies outside is drawn as 0 or 1. A share above 0 always shows.
+        cells: Width of the full bar.
+        glyphs: Its last cell is drawn in as many steps as `glyphs.growing` has.
+    """
+    if share is None or share <= 0:
+        return " " * cells
+    steps = len(glyphs.growing) - 1
+    filled = max(1, round(min(share, 1.0) * cells * steps))
+    whole, rest = divmod(filled, steps)
+    drawn = glyphs.full * whole + (glyphs.growing[rest] if rest else "")
+    return drawn.ljust(cells)[:cells]
+
+
+def heat_strip(shares: Sequence[float | None], cells: int, glyphs: Glyphs) -> Line:
+    """How busy each core is: one cell per core, or per group of neighbours when there are more cores than cells.
+
+    Args:
+        shares: 0 to 1 per core; None is drawn as a dim dot. A group shows the busiest of its cores, so that one
+            saturated core is never averaged away.
+        cells: At most so many cells are used.
+        glyphs: Drawn with `glyphs.rising`.
+    """
+    drawn = (_heat(share, glyphs) for share in fold_to_largest(shares, cells))
+    return tuple(("".join(text for text, _ in run), style) for style, run in groupby(drawn, key=lambda cell: cell[1]))
+
+
+def _heat(share: float | None, glyphs: Glyphs) -> tuple[str, str]:
+    if share is None:
+        return glyphs.separator, "dim"
+    share = min(max(share, 0.0), 1.0)
+    highest = len(glyphs.rising) - 1
+    return glyphs.rising[max(1, round(share * highest))], _HEAT[min(int(share * 5), 4)]

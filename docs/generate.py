@@ -1,0 +1,204 @@
+"""Writes docs/reference/ from the tables of the program.
+
+    python docs/generate.py            (make docs)
+
+What the program can do stands in rows: metrics, actions, knobs, options, the fields of a frame. These pages are made
+from them, and tests/docs/test_generated.py fails when a page in the repository says something else.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import typer.main
+
+import pgtop_tune.metrics
+from docs.field_docs import field_words
+from docs.markdown import plain, table
+from docs.profile_page import profiles
+from docs.recording_format import recording_format
+from docs.system_page import system
+from docs.validity_page import validity
+from pgtop_tune.cli.app import DEFAULT_COMMAND, app
+from pgtop_tune.cli.exit_codes import ExitCode
+from pgtop_tune.metrics.catalogue import Keyed, Metric
+from pgtop_tune.metrics.load import ProgressMetric
+from pgtop_tune.tui.actions import ACTIONS, Action, key_name
+from pgtop_tune.tui.panes.explain import PANE_METRICS, Entry
+from pgtop_tune.tuning.knobs.live import LIVE
+from pgtop_tune.units import count
+
+REFERENCE: Final = Path(__file__).resolve().parent / "reference"
+_NOTE: Final = "<!-- Made by docs/generate.py (make docs). Do not edit. -->\n\n"
+_HELP_CELLS: Final = 100
+_HEADS: Final = ("on screen", "unit", "what it says", "source and formula", "red from", "id")
+
+
+def metrics() -> str:
+    """Every number, module by module of the catalogue, then what panes derive from several of them."""
+    parts = [
+        "# Numbers\n",
+        "Every number on the screen, what it says and where it comes from. On the screen `?` shows the same. A dash\n"
+        "means that the number cannot be said: the first frame, a restart, a statistics reset, or a section that is\n"
+        "not there. It never means 0. Δ is the difference between two readings, Δt the time between them.\n",
+    ]
+    for module in _modules():
+        rows = [_metric_row(row) for row in _rows_of(module)]
+        if rows:
+            parts += [f"## {_first_sentence(module)}\n", table(_HEADS, rows)]
+    entries = [entry for shown in PANE_METRICS.values() for entry in shown if isinstance(entry, Entry)]
+    parts += ["## Read off several of them, and the columns of the sessions\n"]
+    rows = [(plain(each.title), each.unit, plain(each.definition), plain(each.source)) for each in entries]
+    parts += [table(_HEADS[:4], [tuple(map(str, row)) for row in rows])]
+    return "\n".join(parts)
+
+
+def _modules() -> list[ModuleType]:
+    names = sorted(each.name for each in pkgutil.iter_modules(pgtop_tune.metrics.__path__))
+    return [importlib.import_module(f"pgtop_tune.metrics.{name}") for name in names]
+
+
+def _rows_of(module: ModuleType) -> list[Any]:
+    """Metrics a module defines itself, not those it imports from another."""
+    found = {
+        value.id: value
+        for name, value in vars(module).items()
+        if isinstance(value, Metric | Keyed | ProgressMetric) and _defined_in(module, name)
+    }
+    return list(found.values())
+
+
+def _defined_in(module: ModuleType, name: str) -> bool:
+    source = Path(module.__file__ or "").read_text(encoding="utf-8")
+    return f"\n{name} = " in source or f"\n{name}: Final" in source
+
+
+def _metric_row(row: Any) -> tuple[str, ...]:
+    critical = getattr(row, "critical", None)
+    red = "" if critical is None else count(critical)
+    return plain(row.title), row.unit, plain(row.definition), plain(row.source), red, f"`{row.id}`"
+
+
+def _first_sentence(module: ModuleType) -> str:
+    return (module.__doc__ or "").strip().splitlines()[0].rstrip(".")
+
+
+def keys() -> str:
+    """Every action, group by group."""
+    parts = [
+        "# Keys\n",
+        "The keys of the dashboard. Dialogs show theirs on their lower edge. An action exists only where the session\n"
+        "has what it needs: no load on a replay, no jumps on a live server.\n",
+    ]
+    groups: dict[str, list[Action]] = {}
+    for action in ACTIONS:
+        groups.setdefault(action.group, []).append(action)
+    for group, actions in groups.items():
+        rows = [(_shown_keys(each), plain(each.description), f"`{each.id}`", ", ".join(each.needs)) for each in actions]
+        parts += [f"## {group.capitalize()}\n", table(("keys", "what it does", "action", "needs"), rows)]
+    parts += [
+        "## Other keys\n",
+        "`config.toml` in the configuration directory (`~/.config/pgtop-tune/`) gives actions other keys:\n",
+        '```toml\n[keys]\nquit = "q,f10"\nnote = "n"\n```\n',
+        "Names are those of the column *action*. Keys are separated by commas; a comma as a key is written `comma`.\n"
+        "An unknown action, an action without a key, or one key for two actions is refused at the start, with the\n"
+        "reason.\n",
+    ]
+    return "\n".join(parts)
+
+
+def _shown_keys(action: Action) -> str:
+    return " ".join(f"`{key_name(key)}`" for key in action.keys)
+
+
+def cli() -> str:
+    """The help of every command as typer writes it, in plain text, and the exit statuses."""
+    group: Any = typer.main.get_command(app)
+    parts = [
+        "# Command line\n",
+        f"`pgtop-tune` without a command is `pgtop-tune {DEFAULT_COMMAND}`: `pgtop-tune -d bench` watches a server.\n",
+        f"## pgtop-tune\n\n{_help(group, 'pgtop-tune')}",
+    ]
+    for name, command in group.commands.items():
+        parts.append(f"## {name}\n\n{_help(command, f'pgtop-tune {name}')}")
+        for inner, words in getattr(command, "commands", {}).items():
+            parts.append(f"### {name} {inner}\n\n{_help(words, f'pgtop-tune {name} {inner}')}")
+    said = field_words(ExitCode)
+    rows = [(str(code.value), code.name.lower(), plain(said.get(code.name, ""))) for code in ExitCode]
+    parts += ["## Exit status\n", table(("status", "name", "when"), rows)]
+    return "\n".join(parts)
+
+
+def _help(command: Any, name: str) -> str:
+    command.rich_markup_mode = None
+    for inner in getattr(command, "commands", {}).values():
+        inner.rich_markup_mode = None
+    context = command.context_class(command, info_name=name, terminal_width=_HELP_CELLS, max_content_width=_HELP_CELLS)
+    text = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
+    return f"```text\n{text}\n```\n"
+
+
+def parameters() -> str:
+    """The parameters that can be changed live, group by group."""
+    parts = [
+        "# Parameters that can be changed live\n",
+        "What `p` offers. Value, unit, range and the moment a change takes effect come from `pg_settings` of the\n"
+        "server; a parameter it does not have is left out. `+` and `-` go through the steps; any other value can be\n"
+        "typed, and the server decides whether it takes it.\n",
+    ]
+    groups = dict.fromkeys(knob.group for knob in LIVE)
+    for group in groups:
+        parts.append(f"## {group[:1].upper()}{group[1:] if group != 'wal' else 'AL'}\n")
+        for knob in (each for each in LIVE if each.group == group):
+            parts.append(f"### `{knob.name}`\n")
+            parts.append(f"{plain(knob.why)}\n")
+            rows = [
+                ("costs", plain(knob.trades)),
+                ("steps", ", ".join(f"`{step}`" for step in knob.steps) or "doubles and halves"),
+                ("look at", ", ".join(knob.panes)),
+            ]
+            rows += [("beware", plain(knob.warning))] if knob.warning else []
+            parts.append("\n".join(f"- {label}: {words}" for label, words in rows) + "\n")
+    return "\n".join(parts)
+
+
+PAGES: Final[Mapping[str, Callable[[], str]]] = {
+    "metrics.md": metrics,
+    "keys.md": keys,
+    "cli.md": cli,
+    "parameters.md": parameters,
+    "profiles.md": profiles,
+    "recording-format.md": recording_format,
+    "system.md": system,
+    "validity.md": validity,
+}
+"""File name and what writes its text."""
+
+
+def page(name: str) -> str:
+    """The text of a page as it stands in the repository.
+
+    Raises:
+        KeyError: There is no such page.
+    """
+    return _NOTE + PAGES[name]().rstrip("\n") + "\n"
+
+
+def main() -> None:
+    """Writes all pages."""
+    REFERENCE.mkdir(parents=True, exist_ok=True)
+    for name in PAGES:
+        (REFERENCE / name).write_text(page(name), encoding="utf-8")
+        print(f"docs/reference/{name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""The page of load profiles, from the files that come with the program."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from docs.markdown import plain, table
+from pgtop_tune.bench.datasets.bus import rows_of
+from pgtop_tune.bench.profiles import KEYS, SHIPPED, Profile, load_profiles
+from pgtop_tune.bench.scripts import read_script
+
+_SHOWN_TICKETS: Final = 6_000_000
+
+
+def profiles() -> str:
+    """Every profile with its scripts, what a profile file may say, and the numbers a data set gives."""
+    known = load_profiles((SHIPPED,)).known
+    parts = [
+        "# Load profiles\n",
+        "The loads that come with the program, and what a file of yours may say. `pgtop-tune bench list` shows them\n"
+        "with yours; `pgtop-tune bench show ticket-read` shows scripts with their hashes and the exact pgbench line.\n",
+        table(
+            ("profile", "data set", "clients per core", "protocol", "what it does"),
+            [
+                (f"`{each.name}`", each.dataset, str(each.clients_per_core), each.protocol, plain(each.description))
+                for each in known.values()
+            ],
+        ),
+    ]
+    parts += [_scripts(each) for each in known.values() if each.scripts]
+    parts += [
+        "## Keys of a profile file\n",
+        table(
+            ("key", "holds", "must be there"),
+            [(f"`{name}`", plain(key.wanted), "yes" if key.required else "") for name, key in KEYS.items()],
+        ),
+        "`builtin` or at least one `[[script]]` table must be given, and not both. A `[[script]]` table has `file`,\n"
+        "relative to the profile, and `weight`. `[variables]` become `-D`; `from_dataset` names those whose value the\n"
+        "data set found gives. What is given with the load wins over both.\n",
+        "## Numbers the data sets give\n",
+        "pgbench's tables: `scale`, `accounts`. The bus company's, here for six million tickets:\n",
+        table(
+            ("variable", "value"),
+            [(f"`{name}`", f"{number}") for name, number in rows_of(_SHOWN_TICKETS).items()],
+        ),
+    ]
+    return "\n".join(parts)
+
+
+def _scripts(profile: Profile) -> str:
+    parts = [f"## {profile.title}\n", f"Profile `{profile.name}`. {plain(profile.description)}\n"]
+    weights = sum(script.weight for script in profile.scripts)
+    for script in profile.scripts:
+        share = f", {100 * script.weight / weights:.0f} % of the transactions" if len(profile.scripts) > 1 else ""
+        parts.append(f"`{script.file.name}`{share}:\n\n```sql\n{read_script(script.file).text.rstrip()}\n```\n")
+    return "\n".join(parts)

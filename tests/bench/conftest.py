@@ -1,0 +1,85 @@
+"""A database with pgbench's tables, and every pgbench of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from pgtop_tune.bench.endpoint import Endpoint
+from pgtop_tune.bench.initialise import initialise
+from pgtop_tune.bench.locate import PLACES, Pgbench, find_pgbench, probe
+from pgtop_tune.bench.runner import PgbenchRunner
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.model.bench import BenchProgress, BenchRun, BenchSample, LatencySecond
+from tests.support.servers import conninfo
+
+_numbers = itertools.count(1)
+
+
+def by_major() -> dict[int, Pgbench]:
+    """One pgbench per major version found on this machine."""
+    found = [probe(path) for place in PLACES for path in place() if path.is_file()]
+    return {each.version_num // 10_000: each for each in reversed(found)}
+
+
+@pytest.fixture(scope="session", params=sorted(by_major()), ids=lambda major: f"pgbench{major}")
+def pgbench(request: pytest.FixtureRequest) -> Pgbench:
+    """Every pgbench of this machine in turn."""
+    return by_major()[request.param]
+
+
+def endpoint_of(server: Throwaway, dbname: str = "postgres") -> Endpoint:
+    return Endpoint(str(server.socket_dir), server.port, server.user, dbname)
+
+
+@pytest.fixture(scope="session")
+def tables(server: Throwaway) -> Iterator[Endpoint]:
+    """A database with pgbench's tables at scale 1, and a name that would like to be an option."""
+    name = "-c bench=1"
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        connection.execute(psycopg.sql.SQL("CREATE DATABASE {}").format(psycopg.sql.Identifier(name)))
+        asyncio.run(initialise(endpoint_of(server, name), 1, find_pgbench()))
+        yield endpoint_of(server, name)
+        connection.execute(psycopg.sql.SQL("DROP DATABASE {} WITH (FORCE)").format(psycopg.sql.Identifier(name)))
+
+
+class Watch:
+    """A runner, and everything that its samples brought."""
+
+    def __init__(self, runner: PgbenchRunner) -> None:
+        self.runner = runner
+        self.progress: list[BenchProgress] = []
+        self.latencies: list[LatencySecond] = []
+
+    def look(self) -> BenchRun:
+        sample = self.runner.sample(0.0)
+        assert isinstance(sample, BenchSample)
+        self.progress += sample.progress
+        self.latencies += sample.latencies
+        return sample.run
+
+    async def until(self, condition: Callable[[BenchRun], object], timeout_s: float = 20.0) -> BenchRun:
+        async with asyncio.timeout(timeout_s):
+            while not condition(self.look()):
+                await asyncio.sleep(0.05)
+        return self.look()
+
+
+@pytest.fixture
+async def watch(tmp_path: Path) -> AsyncIterator[Callable[..., Watch]]:
+    """Makes runners whose directories are under tmp_path; nothing of them may be left afterwards."""
+    made: list[Watch] = []
+
+    def make(endpoint: Endpoint, pgbench: Pgbench | None = None) -> Watch:
+        made.append(Watch(PgbenchRunner(endpoint, pgbench=pgbench.path if pgbench else None, base=tmp_path)))
+        return made[-1]
+
+    yield make
+    for each in made:
+        await each.runner.aclose()
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,91 @@
+"""Housekeeping on a real server: what it does to the data set, and to nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import psycopg
+import pytest
+
+from pgtop_tune.bench.housekeeping import CHECKPOINT, STEPS, TRUNCATE, VACUUM, find_tables, tidy
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.postgres.conninfo import resolve
+from pgtop_tune.postgres.sql_hand import PsycopgHand, open_hand
+from tests.support.servers import conninfo
+
+PGBENCH = """
+CREATE TABLE pgbench_branches (bid int PRIMARY KEY, bbalance int, filler char(88));
+CREATE TABLE pgbench_tellers (tid int PRIMARY KEY, bid int, tbalance int, filler char(84));
+CREATE TABLE pgbench_accounts (aid int PRIMARY KEY, bid int, abalance int, filler char(84));
+CREATE UNLOGGED TABLE pgbench_history (tid int, bid int, aid int, delta int, mtime timestamp, filler char(22));
+CREATE TABLE other AS SELECT 1 AS n;
+INSERT INTO pgbench_history (tid) VALUES (1);
+"""
+SEEN = "SELECT relname FROM pg_stat_user_tables WHERE last_vacuum IS NOT NULL AND last_analyze IS NOT NULL ORDER BY 1"
+
+
+@pytest.fixture
+async def hand(database: str) -> AsyncIterator[PsycopgHand]:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(PGBENCH)
+    opened = await open_hand(resolve(database))
+    yield opened
+    await opened.aclose()
+
+
+async def test_the_data_set_is_found_with_what_is_unlogged(hand: PsycopgHand) -> None:
+    found = await find_tables(hand, "pgbench")
+    assert [(table.sql, table.unlogged) for table in found] == [
+        ("public.pgbench_accounts", False),
+        ("public.pgbench_branches", False),
+        ("public.pgbench_history", True),
+        ("public.pgbench_tellers", False),
+    ]
+    assert all(table.owned for table in found)
+    assert await find_tables(hand, "") == await find_tables(hand, "bus") == ()
+
+
+async def test_history_is_emptied_and_only_the_data_set_is_vacuumed(hand: PsycopgHand) -> None:
+    told: list[str] = []
+    done = await tidy(hand, STEPS, await find_tables(hand, "pgbench"), told.append)
+    assert told == [TRUNCATE, VACUUM, CHECKPOINT]
+    assert [(step.name, step.problem) for step in done] == [(name, "") for name in told]
+    assert await hand.rows("SELECT count(*) FROM pgbench_history") == [(0,)]
+    assert [name for (name,) in await hand.rows(SEEN)] == [
+        "pgbench_accounts", "pgbench_branches", "pgbench_history", "pgbench_tellers",
+    ]  # fmt: skip
+
+
+async def test_only_what_was_asked_for_is_done(hand: PsycopgHand) -> None:
+    done = await tidy(hand, (VACUUM,), await find_tables(hand, "pgbench"), lambda step: None)
+    assert [step.name for step in done] == [VACUUM]
+    assert await hand.rows("SELECT count(*) FROM pgbench_history") == [(1,)]
+
+
+async def test_a_history_of_somebody_else_is_not_emptied(hand: PsycopgHand) -> None:
+    await hand.execute("DROP TABLE pgbench_history; CREATE TABLE pgbench_history AS SELECT 1 AS event")
+    await tidy(hand, (TRUNCATE,), await find_tables(hand, "pgbench"), lambda step: None)
+    assert await hand.rows("SELECT count(*) FROM pgbench_history") == [(1,)]
+
+
+async def test_what_a_role_may_not_do_is_told_and_does_not_end_it(database: str, hand: PsycopgHand) -> None:
+    await hand.execute("CREATE ROLE plain LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO plain")
+    plain = await open_hand(resolve(f"{database} user=plain"))
+    try:
+        done = await tidy(plain, STEPS, await find_tables(plain, "pgbench"), lambda step: None)
+    finally:
+        await plain.aclose()
+        await hand.execute("DROP OWNED BY plain; DROP ROLE plain")
+    problems = {step.name: step.problem for step in done}
+    assert "permission denied" in problems[TRUNCATE]
+    assert problems[VACUUM].startswith("not the owner of pgbench_accounts")
+    assert problems[CHECKPOINT]
+
+
+async def test_every_major_understands_it(all_servers: Throwaway) -> None:
+    opened = await open_hand(resolve(conninfo(all_servers)))
+    try:
+        done = await tidy(opened, STEPS, await find_tables(opened, "pgbench"), lambda step: None)
+    finally:
+        await opened.aclose()
+    assert [step.problem for step in done] == ["", "", ""]

@@ -1,0 +1,194 @@
+"""Percentiles of real runs, against numpy and scipy on the whole log of the same run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import psycopg
+import pytest
+from scipy.stats import binom, scoreatpercentile
+
+from pgtop_tune.bench.endpoint import Endpoint
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.metrics.percentile_range import CONFIDENCE, percentile_range
+from pgtop_tune.metrics.percentiles import (
+    STANDARD,
+    WORST_RELATIVE_ERROR,
+    ascending,
+    bucket_counts,
+    merge,
+    merge_scripts,
+    percentiles,
+)
+from pgtop_tune.model.bench import BenchRun, RunState
+from pgtop_tune.model.load import LoadSpec, ScriptChoice
+from tests.bench.conftest import Watch
+from tests.support.servers import conninfo
+
+Make = Callable[..., Watch]
+READ = "\\set aid random(1, 100000)\nSELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n"
+WRITE = "UPDATE pgbench_branches SET bbalance = bbalance + 1;\n"
+REPEATABLE = "BEGIN ISOLATION LEVEL REPEATABLE READ;\nUPDATE pgbench_branches SET bbalance = 1;\nEND;\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the log, read by us."""
+
+    result: str
+    script: int
+    lag: int | None
+
+
+def over(run: BenchRun) -> bool:
+    return run.state not in (RunState.STARTING, RunState.RUNNING)
+
+
+@pytest.fixture
+def unpunched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read of a log is not given back, so that it can be read again."""
+    monkeypatch.setattr("pgtop_tune.bench.growing_file._find_fallocate", lambda: lambda *words: 0)
+
+
+async def whole_log(load: Watch, spec: LoadSpec, directory: Path) -> tuple[BenchRun, list[Line]]:
+    """Runs it to its end; the log is held open, as its directory goes."""
+    await load.runner.start(spec)
+    await load.until(lambda run: len([*directory.glob("*/transactions.*")]) == run.threads or over(run))
+    files = [path.open("rb") for path in directory.glob("*/transactions.*")]
+    run = await load.until(over, 60.0)
+    lines: list[Line] = []
+    for file in files:
+        for line in file:
+            _, _, result, script, _, _, *more = line.decode().split()
+            lines.append(Line(result, int(script), int(more[0]) if more else None))
+        file.close()
+    assert run.state is RunState.FINISHED, run.message
+    return run, lines
+
+
+def latencies(lines: list[Line], script: int | None = None) -> list[int]:
+    return [int(line.result) for line in lines if line.result.isdigit() and script in (None, line.script)]
+
+
+@pytest.fixture
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of scripts; not in tmp_path, where a run leaves nothing behind."""
+    directory = tmp_path_factory.mktemp("scripts")
+    for name, text in (("read.sql", READ), ("write.sql", WRITE), ("repeatable.sql", REPEATABLE)):
+        directory.joinpath(name).write_text(text)
+    return directory
+
+
+@pytest.mark.usefixtures("unpunched")
+async def test_threads_scripts_lag_and_counts_agree_with_the_whole_log(
+    tables: Endpoint, watch: Make, tmp_path: Path, scripts: Path
+) -> None:
+    choices = (ScriptChoice(str(scripts / "read.sql"), 3), ScriptChoice(str(scripts / "write.sql"), 1))
+    load = watch(tables)
+    spec = LoadSpec(clients=6, threads=3, duration_s=3, rate_per_s=1500, latency_limit_ms=20, scripts=choices)
+    run, lines = await whole_log(load, spec, tmp_path)
+    assert (run.open_loop, run.scripts, run.latency_limit_ms) == (True, ("read.sql", "write.sql"), 20)
+    merged = merge(load.latencies)
+    every = latencies(lines)
+    assert merged.logged == len(every) > 500
+    assert (merged.sum_us, merged.max_us) == (sum(every), max(every))
+    found = percentiles(merged.buckets, STANDARD, merged.max_us)
+    assert found == pytest.approx(np.percentile(every, STANDARD), rel=WORST_RELATIVE_ERROR)
+    assert found == pytest.approx(scoreatpercentile(every, STANDARD), rel=WORST_RELATIVE_ERROR)
+    by_script = merge_scripts(load.latencies)
+    assert sorted(by_script) == [0, 1]
+    for script, part in by_script.items():
+        own = latencies(lines, script)
+        assert (part.logged, part.sum_us, part.max_us) == (len(own), sum(own), max(own))
+        assert percentiles(part.buckets, STANDARD, part.max_us) == pytest.approx(
+            np.percentile(own, STANDARD), rel=WORST_RELATIVE_ERROR
+        )
+    lags = [line.lag or 0 for line in lines if line.result.isdigit()]
+    assert sum(second.lag_sum_us or 0 for second in load.latencies) == sum(lags)
+    assert max(second.lag_max_us or 0 for second in load.latencies) == max(lags)
+    assert all(int(line.result) >= (line.lag or 0) for line in lines if line.result.isdigit())
+    assert sum(second.skipped for second in load.latencies) == sum(line.result == "skipped" for line in lines)
+    report = load.runner.report
+    assert report is not None
+    assert report.processed == len(every)
+    assert report.latency_average_ms == pytest.approx(np.mean(every) / 1000, rel=0.001)
+
+
+@pytest.mark.usefixtures("unpunched")
+async def test_a_tenth_of_a_real_log_is_as_far_off_as_said(tables: Endpoint, watch: Make, tmp_path: Path) -> None:
+    """pgbench draws a random number per line; so do we, on the whole log, 200 times."""
+    load = watch(tables)
+    _, lines = await whole_log(load, LoadSpec(clients=4, threads=2, duration_s=3), tmp_path)
+    every = np.array(latencies(lines))
+    draw = np.random.default_rng(4)
+    for q in (50.0, 95.0, 99.0):
+        true, inside = np.percentile(every, q), 0
+        for _ in range(200):
+            part = every[draw.random(every.size) < 0.1].tolist()
+            low, high = percentile_range(ascending(bucket_counts(part)), q, 0.1)
+            inside += (low is None or low <= true) and (high is None or true <= high)
+        assert inside >= binom.ppf(0.0001, 200, CONFIDENCE), q
+
+
+async def stalled(load: Watch, spec: LoadSpec, server: Throwaway) -> int:
+    """Transactions slower than half a second, of a run that a lock stopped for a good second."""
+    await load.runner.start(spec)
+    await load.until(lambda run: load.progress)
+    text = f"{conninfo(server)} dbname='{load.runner.endpoint.dbname}'"
+    async with await psycopg.AsyncConnection.connect(text) as blocker:
+        await blocker.execute("LOCK TABLE pgbench_branches IN ACCESS EXCLUSIVE MODE")
+        # The stall itself, not a wait for something.
+        await asyncio.sleep(1.2)
+    await load.until(over, 60.0)
+    buckets = merge(load.latencies).buckets
+    edge = next(iter(bucket_counts([500_000])))
+    return sum(count for index, count in buckets if index > edge)
+
+
+async def test_a_stall_shows_in_all_that_should_have_begun_in_it_with_a_rate_and_once_per_client_without(
+    tables: Endpoint, server: Throwaway, watch: Make
+) -> None:
+    closed, scheduled = watch(tables), watch(tables)
+    spec = LoadSpec("tpcb-like", clients=2, threads=1, duration_s=4)
+    assert 0 < await stalled(closed, spec, server) <= 2
+    assert not closed.look().open_loop
+    assert all(second.lag_sum_us is None for second in closed.latencies)
+    late = await stalled(scheduled, LoadSpec("tpcb-like", 2, 1, 4, rate_per_s=100), server)
+    assert late > 20
+    assert scheduled.look().open_loop
+    assert max(second.lag_max_us or 0 for second in scheduled.latencies) > 500_000
+
+
+async def test_connecting_is_no_part_of_the_latency_of_a_closed_loop(tables: Endpoint, watch: Make) -> None:
+    load = watch(tables)
+    await load.runner.start(LoadSpec("select-only", 1, 1, 2, connect_per_transaction=True))
+    run = await load.until(over)
+    report = load.runner.report
+    assert report is not None
+    assert run.connect_per_transaction
+    assert report.average_connection_ms is not None
+    assert report.tps is not None
+    # The time of a transaction is one over the throughput of the only client.
+    latency_ms = 1000.0 / report.tps - report.average_connection_ms
+    assert report.latency_average_ms == pytest.approx(latency_ms, rel=0.25)
+
+
+async def test_failures_and_tries_of_a_real_run(tables: Endpoint, watch: Make, scripts: Path) -> None:
+    script = scripts / "repeatable.sql"
+    load = watch(tables)
+    spec = LoadSpec(clients=4, threads=2, transactions=50, scripts=(ScriptChoice(str(script)),), per_statement=True)
+    await load.runner.start(spec)
+    run = await load.until(over, 60.0)
+    report = load.runner.report
+    assert (run.state, run.transactions) == (RunState.FINISHED, 50)
+    assert report is not None
+    assert report.asked == 200
+    failed = sum(second.serialization_failures for second in load.latencies)
+    assert failed == report.serialization_failures
+    assert failed == sum(second.failed for second in load.latencies) > 0
+    assert sum(second.logged for second in load.latencies) == report.processed == 200 - failed
+    assert sum(statement.failures or 0 for statement in report.statements) == failed

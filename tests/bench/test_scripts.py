@@ -1,0 +1,105 @@
+r"""Script files: what they hold, and that \shell does not slip through."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgtop_tune.bench.endpoint import Endpoint
+from pgtop_tune.bench.locate import Pgbench
+from pgtop_tune.bench.scripts import LONGEST_BYTES, check_script, parse_choice, read_script
+from pgtop_tune.errors import LoadProblem
+from pgtop_tune.model.load import ScriptChoice
+
+SHELLS = [
+    "\\shell touch {mark}",
+    "\\setshell n touch {mark}",
+    "SELECT 1;\n  \\SHELL touch {mark}",
+    "\\set a 1\n\\\\\nshell touch {mark}",
+    "\\ shell touch {mark}",
+    "SELECT 1 \\shell touch {mark}",
+]
+
+
+def script(directory: Path, text: str) -> Path:
+    path = directory / "my.sql"
+    path.write_bytes(text.encode())
+    return path
+
+
+def test_a_script_has_its_text_and_the_hash_of_its_bytes(tmp_path: Path) -> None:
+    path = script(tmp_path, "SELECT 'naïve';\n")
+    read = read_script(path)
+    assert read.text == "SELECT 'naïve';\n"
+    assert read.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert read.shell_line is None
+    check_script(read, allow_shell=False)
+
+
+@pytest.mark.parametrize("text", SHELLS)
+def test_programs_are_started_only_when_allowed(tmp_path: Path, text: str) -> None:
+    read = read_script(script(tmp_path, text))
+    with pytest.raises(LoadProblem, match=r"my\.sql, line \d+: .*run programs on this machine"):
+        check_script(read, allow_shell=False)
+    check_script(read, allow_shell=True)
+
+
+def test_what_pgbench_takes_for_shell_we_take_for_it_too(tables: Endpoint, pgbench: Pgbench, tmp_path: Path) -> None:
+    ran = 0
+    for number, text in enumerate(SHELLS):
+        mark = tmp_path / str(number)
+        path = script(tmp_path, text.format(mark=mark) + "\n")
+        words = ["-n", "-t", "1", "-f", str(path), "-h", tables.host, "-p", str(tables.port), "-U", tables.user]
+        subprocess.run(
+            [str(pgbench.path), *words, "postgres"],
+            capture_output=True,
+            timeout=60,
+            check=False,
+            env=os.environ | pgbench.environment(),
+        )
+        ran += mark.exists()
+        assert read_script(path).shell_line is not None
+    assert ran >= 2
+
+
+def test_other_words_are_not_taken_for_shell(tmp_path: Path) -> None:
+    text = "\\set shell 1\n\\set n random(1, :shell)\nSELECT 'shell', '\\n', :n; -- a shell\n"
+    assert read_script(script(tmp_path, text)).shell_line is None
+
+
+def test_a_script_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LoadProblem, match=r"missing\.sql cannot be read: No such file"):
+        read_script(tmp_path / "missing.sql")
+    (tmp_path / "huge.sql").write_bytes(b"-" * (LONGEST_BYTES + 1))
+    with pytest.raises(LoadProblem, match="more than 1000000 bytes"):
+        read_script(tmp_path / "huge.sql")
+
+
+@pytest.mark.parametrize(
+    ("text", "choice"),
+    [
+        ("my.sql", ScriptChoice("my.sql", 1)),
+        ("my.sql@3", ScriptChoice("my.sql", 3)),
+        ("a@b/my.sql@0", ScriptChoice("a@b/my.sql", 0)),
+    ],
+)
+def test_a_choice_is_a_file_and_its_weight(text: str, choice: ScriptChoice) -> None:
+    assert parse_choice(text) == choice
+
+
+@pytest.mark.parametrize("text", ["", "@3", "my.sql@", "my.sql@x", "my.sql@-1", "my.sql@1.5"])
+def test_a_choice_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(LoadProblem):
+        parse_choice(text)
+
+
+@given(st.text(max_size=50), st.integers(0, 2**31 - 1))
+def test_a_weight_is_what_stands_behind_the_last_at(file: str, weight: int) -> None:
+    if file:
+        assert parse_choice(f"{file}@{weight}") == ScriptChoice(file, weight)

@@ -1,0 +1,176 @@
+"""One histogram per second out of files that are written in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pgtop_tune.bench.log_lines import Layout
+from pgtop_tune.bench.transaction_log import TransactionLog
+from pgtop_tune.metrics.percentiles import ascending, bucket_counts
+from pgtop_tune.model.bench import LatencySecond, ScriptLatencies
+
+T0 = 1_795_000_000
+
+
+class Bench:
+    """A log directory, written as pgbench would, with a clock of its own."""
+
+    def __init__(self, directory: Path, threads: int, most_lines: int = 20_000) -> None:
+        self.now_s = 0.0
+        self.paths = [directory / ("tx.4711" if not n else f"tx.4711.{n}") for n in range(threads)]
+        for path in self.paths:
+            path.touch()
+        self.log = TransactionLog(directory, "tx", threads, clock=lambda: self.now_s, most_lines=most_lines)
+
+    def write(self, thread: int, second: int, latencies: Sequence[int | str]) -> None:
+        with self.paths[thread].open("ab") as out:
+            for latency in latencies:
+                out.write(f"{thread} 1 {latency} 0 {T0 + second} 5\n".encode())
+
+    def tick(self, *, final: bool = False, seconds: float = 1.0) -> list[tuple[int, int]]:
+        """(second, logged) of what is reported a second later."""
+        self.now_s += seconds
+        return [(each.second - T0, each.logged) for each in self.log.read(final=final)]
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Bench:
+    return Bench(tmp_path, 1)
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Bench:
+    return Bench(tmp_path, 2)
+
+
+def test_a_second_is_reported_when_its_file_has_gone_past_it(one: Bench) -> None:
+    one.write(0, 0, [100, 200])
+    assert one.tick() == []
+    one.write(0, 0, [300])
+    one.write(0, 1, [400])
+    assert one.tick() == [(0, 3)]
+    assert one.tick(final=True) == [(1, 1)]
+
+
+def test_figures_of_a_second(one: Bench) -> None:
+    one.write(0, 0, [100, "skipped", 70_000, "failed", 100])
+    (second,) = one.log.read(final=True)
+    latencies = [100, 70_000, 100]
+    assert second == LatencySecond(T0, 3, 70_200, 70_000, ascending(bucket_counts(latencies)), failed=1, skipped=1)
+    statistics = one.log.statistics()
+    assert (statistics.lines, statistics.skipped, statistics.failed) == (3, 1, 1)
+
+
+def test_failures_are_told_by_kind_and_a_second_of_nothing_else_is_reported(one: Bench) -> None:
+    one.write(0, 0, ["serialization", "deadlock", "serialization", "skipped"])
+    (second,) = one.log.read(final=True)
+    assert (second.logged, second.max_us, second.buckets) == (0, 0, ())
+    assert (second.failed, second.serialization_failures, second.deadlock_failures, second.skipped) == (3, 2, 1, 1)
+    assert (second.lag_sum_us, second.scripts) == (None, ())
+
+
+def test_scripts_and_lag_of_several_threads(tmp_path: Path) -> None:
+    for thread, rows in enumerate((("100 0 {} 1 20", "900 1 {} 1 30"), ("300 0 {} 1 50", "skipped 1 {} 1 0"))):
+        text = "".join(f"0 1 {row.format(T0)}\n" for row in rows)
+        (tmp_path / f"tx.7.{thread}").write_text(text)
+    log = TransactionLog(tmp_path, "tx", 2, layout=Layout(lag=True, by_script=True))
+    (second,) = log.read(final=True)
+    assert (second.logged, second.lag_sum_us, second.lag_max_us) == (3, 100, 50)
+    assert second.scripts == (
+        ScriptLatencies(0, 2, 400, 300, ascending(bucket_counts([100, 300]))),
+        ScriptLatencies(1, 1, 900, 900, ascending(bucket_counts([900])), skipped=1),
+    )
+
+
+def test_all_threads_must_have_gone_past(two: Bench) -> None:
+    two.write(0, 0, [1])
+    two.write(0, 1, [1])
+    assert two.tick() == []
+    two.write(1, 0, [1])
+    two.write(1, 1, [1])
+    assert two.tick() == [(0, 2)]
+
+
+def test_a_thread_that_usually_speaks_each_second_is_not_waited_for_long(two: Bench) -> None:
+    for second in range(5):
+        for thread in (0, 1):
+            two.write(thread, second, [10])
+        two.tick()
+    reported: list[tuple[int, int]] = []
+    for second in range(5, 12):
+        two.write(0, second, [10])
+        reported += two.tick()
+    assert (4, 2) in reported
+    assert (5, 1) in reported
+
+
+def test_a_thread_that_seldom_speaks_is_waited_for(two: Bench) -> None:
+    """Two transactions per second and thread fill a buffer in 55 s; both threads out of step."""
+    reported: list[tuple[int, int]] = []
+    for now in range(1, 400):
+        for thread, phase in ((0, 0), (1, 27)):
+            if now > phase and (now - phase) % 55 == 0:
+                for second in range(now - 55, now):
+                    two.write(thread, second, [1000, 1000])
+        reported += two.tick()
+    reported += two.tick(final=True)
+    statistics = two.log.statistics()
+    assert statistics.late <= 0.02 * statistics.lines
+    assert sum(logged for _, logged in reported) + statistics.late == statistics.lines
+    assert len({second for second, _ in reported}) == len(reported)
+
+
+def test_what_comes_after_its_second_was_reported_is_counted_and_dropped(two: Bench) -> None:
+    for second in range(8):
+        two.write(0, second, [10])
+        two.tick()
+    two.write(1, 0, [99, 99])
+    two.write(1, 8, [10])
+    two.write(0, 8, [10])
+    two.tick()
+    assert two.log.statistics().late == 2
+    assert two.tick(final=True) == [(8, 2)]
+
+
+def test_a_file_that_appears_later_is_read_from_its_beginning(tmp_path: Path) -> None:
+    log = TransactionLog(tmp_path, "tx", 1)
+    assert log.read() == ()
+    (tmp_path / "tx.1").write_bytes(b"0 1 5 0 1795000000 0\n")
+    (tmp_path / "unrelated").write_bytes(b"0 1 5 0 1795000000 0\n")
+    assert [each.logged for each in log.read(final=True)] == [1]
+
+
+def test_more_than_can_be_read_is_sampled_evenly(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, 2, most_lines=5000)
+    bench.write(0, 0, [1000] * 10)
+    bench.log.read()
+    for thread in (0, 1):
+        for second in range(1, 5):
+            bench.write(thread, second, [1000 + 100 * second] * 20_000)
+    seconds = bench.log.read(final=True)
+    assert [each.second - T0 for each in seconds] == [0, 1, 2, 3, 4]
+    assert 4000 < sum(each.logged for each in seconds) < 6000
+    assert all(900 < each.logged < 1700 for each in seconds[1:])
+    assert bench.log.statistics().passed_over_bytes > 3_000_000
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0, 4)), max_size=60), st.data())
+def test_every_line_is_in_one_second_or_counted_as_late(
+    tmp_path_factory: pytest.TempPathFactory, writes: list[tuple[int, int, int]], data: st.DataObject
+) -> None:
+    bench = Bench(tmp_path_factory.mktemp("log"), 3)
+    reported: list[tuple[int, int]] = []
+    for thread, second, count in writes:
+        bench.write(thread, second, [7] * count)
+        if data.draw(st.booleans()):
+            reported += bench.tick(seconds=data.draw(st.sampled_from((0.1, 1.0, 200.0))))
+    reported += bench.tick(final=True)
+    statistics = bench.log.statistics()
+    assert sum(logged for _, logged in reported) + statistics.late == sum(count for _, _, count in writes)
+    assert len({second for second, _ in reported}) == len(reported)

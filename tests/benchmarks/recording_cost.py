@@ -1,0 +1,43 @@
+"""What recording costs: bytes on disk and CPU per frame, for a made-up server with many busy backends.
+
+    python -m tests.benchmarks.recording_cost [busy backends] [frames]
+
+Every busy backend changes its state, times, wait and counters in every frame, which is the worst case.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from pgtop_tune.recording.format import FORMAT, Header
+from pgtop_tune.recording.reader import RecordingReader
+from pgtop_tune.recording.writer import RecordingWriter
+from tests.support.frames import frame
+
+
+def main() -> None:
+    backends = int(sys.argv[1]) if len(sys.argv) > 1 else 150
+    count = int(sys.argv[2]) if len(sys.argv) > 2 else 240
+    frames = [frame(second, backends=backends) for second in range(count)]
+    header = Header(FORMAT, "0", 0, "+00:00", 1.0, "benchmark")
+    with tempfile.TemporaryDirectory() as directory:
+        for name in ("plain.jsonl", "compressed.jsonl.gz"):
+            path = Path(directory, name)
+            writer = RecordingWriter(path, header)
+            begin = time.process_time()
+            for one in frames:
+                writer.write(one)
+            writer.close()
+            cpu_ms = (time.process_time() - begin) * 1000 / count
+            print(f"{name:20} {path.stat().st_size / count:9.0f} bytes/frame  {cpu_ms:6.2f} ms CPU/frame")
+        begin = time.process_time()
+        read = sum(1 for _ in RecordingReader(Path(directory, "plain.jsonl")).frames())
+        cpu_ms = (time.process_time() - begin) * 1000 / read
+        print(f"{'reading':20} {cpu_ms:6.2f} ms CPU/frame, {2 * backends} client backends")
+
+
+if __name__ == "__main__":
+    main()

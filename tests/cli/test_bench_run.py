@@ -1,0 +1,259 @@
+"""`bench run` as a user runs it: one command, a record, and nothing left however it ends."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgtop_tune.bench.locate import find_pgbench
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.metrics.run_evidence import evidence_of
+from pgtop_tune.model.run_result import RunFacts
+from pgtop_tune.recording.reader import RecordingReader
+from tests.cli.runs import PROGRAM, ROOT, Ran, environment, run
+from tests.cli.test_demo import descendants
+from tests.support.processes import alive, eventually
+from tests.support.servers import conninfo
+
+LOG = re.compile(r"--log-prefix=(\S+)/transactions")
+QUICK = ("-i", "0.2", "--housekeeping", "none", "-q")
+
+
+def with_tables(target: str) -> str:
+    """The same connection, to a database that has pgbench's tables at scale 1."""
+    pgbench = find_pgbench()
+    done = subprocess.run(
+        [str(pgbench.path), "-i", "-q", "-s", "1", target], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+@pytest.fixture(scope="module")
+def tables(server: Throwaway) -> Iterator[str]:
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        connection.execute("CREATE DATABASE bench_run")
+        yield with_tables(conninfo(server, "bench_run"))
+        connection.execute("DROP DATABASE bench_run WITH (FORCE)")
+
+
+def bench(target: str, *words: str, home: Path) -> Ran:
+    return run("bench", "run", *words, target, home=home, timeout_s=180)
+
+
+def ids(record: dict[str, Any]) -> set[str]:
+    return {doubt["id"] for doubt in record["validity"]["doubts"]}
+
+
+def test_one_json_object_with_tps_percentiles_validity_and_command(tables: str, tmp_path: Path) -> None:
+    with psycopg.connect(tables, autocommit=True) as connection:
+        connection.execute("INSERT INTO pgbench_history (tid, bid, aid, delta) VALUES (1, 1, 1, 1)")
+    words = ("--profile", "select-only", "-c", "8", "-T", "3", "-i", "0.2", "--format", "json")
+    out, recording = tmp_path / "out", tmp_path / "r.jsonl"
+    ran = bench(tables, *words, "--out", str(out), "--record", str(recording), home=tmp_path)
+    assert ran.status == 0, ran.err
+    record = json.loads(ran.out)
+    assert record["tps"] == record["report"]["tps"] > 0
+    assert 0 < record["percentiles"]["p50_ms"] <= record["percentiles"]["p99.99_ms"] <= record["percentiles"]["max_ms"]
+    assert (record["validity"]["valid"], record["validity"]["partial"]) == (True, False)
+    assert {"SHORT-RUN", "CLOSED-LOOP", "NOT-DURABLE"} <= ids(record)
+    assert " -n " in record["command"]
+    assert " -b select-only " in record["command"]
+    assert record["generator"]["threads"] >= 1
+    assert record["facts"]["warnings"] == []
+    assert [step["name"] for step in record["facts"]["housekeeping"]] == [
+        "truncate-history", "vacuum", "checkpoint", "quiet",
+    ]  # fmt: skip
+    with psycopg.connect(tables) as connection:
+        assert connection.execute("SELECT count(*) FROM pgbench_history").fetchone() == (0,)
+    assert "of 3 s" in ran.err
+    [kept] = out.glob("01-select-only-c8-j*-T3-*.json")
+    assert json.loads(kept.read_text()) == record
+    assert kept.with_suffix(".stdout").read_text() == record["stdout"]
+    reader = RecordingReader(recording)
+    again = evidence_of([frame for _, frame in reader.frames()], 1, RunFacts())
+    reader.close()
+    assert again is not None
+    assert again.generator.threads == record["generator"]["threads"]
+    assert [line.tps for line in again.progress] == [line["tps"] for line in record["progress"]]
+
+
+def test_a_failed_cell_is_a_result_with_its_reason_and_the_next_ones_go_on(
+    tables: str, server: Throwaway, tmp_path: Path
+) -> None:
+    ran = bench(
+        tables, "--profile", "select-only", "--steps", "clients=1,120,2", "-t", "50", *QUICK,
+        "--endpoint", f"direct={server.socket_dir}:{server.port}", "--endpoint", "nowhere=127.0.0.1:1",
+        "--format", "markdown", home=tmp_path,
+    )  # fmt: skip
+    assert ran.status == 4
+    assert "warning: 120 clients will not fit: max_connections is 100" in ran.err
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in ran.out.splitlines() if line.startswith("|")]
+    assert rows[0][:2] == ["endpoint", "clients"]
+    by_cell = {(row[0], row[1]): row[2:] for row in rows[2:]}
+    assert by_cell["direct", "1"][0] == "50"
+    assert by_cell["direct", "2"][0] == "100"
+    assert "too many clients already (client " in by_cell["direct", "120"][-1]
+    assert by_cell["nowhere", "1"][-1].startswith("failed: Connection refused")
+    assert "- direct select-only: no knee seen: it takes 3 steps" in ran.out
+
+
+def test_three_profiles_side_by_side(tables: str, tmp_path: Path) -> None:
+    profiles = ("tpcb-like", "select-only", "simple-update")
+    words = [word for name in profiles for word in ("--profile", name)]
+    ran = bench(tables, *words, "-c", "2", "-t", "30", *QUICK, home=tmp_path)
+    assert ran.status == 0, ran.err
+    lines = ran.out.splitlines()
+    assert lines[0].split() == list(profiles)
+    assert lines[1].split() == ["transactions", "60", "60", "60"]
+    assert lines[6].split()[0] == "tps"
+    assert "SCALE-BELOW-CLIENTS: 2 clients update 1 branch row" in ran.out
+
+
+def test_scripts_of_ones_own_with_weights_variables_and_statements(tables: str, tmp_path: Path) -> None:
+    (tmp_path / "read.sql").write_text("SELECT :n AS number;\n")
+    (tmp_path / "count.sql").write_text("SELECT count(*) FROM pgbench_branches;\n")
+    ran = bench(
+        tables, "-f", f"{tmp_path}/read.sql@3", "-f", f"{tmp_path}/count.sql", "-D", "n=7", "-r", "--seed", "5",
+        "-c", "1", "-t", "40", "--format", "json", *QUICK, home=tmp_path,
+    )  # fmt: skip
+    assert ran.status == 0, ran.err
+    record = json.loads(ran.out)
+    assert [(script["name"], script["weight"]) for script in record["scripts"]] == [("read.sql", 3), ("count.sql", 1)]
+    assert all(len(script["sha256"]) == 64 for script in record["scripts"])
+    assert record["profile"] == ""
+    assert "-D n=7" in record["command"]
+    assert [row["script"] for row in record["by_script"]] == ["read.sql", "count.sql"]
+    assert sum(row["logged"] for row in record["by_script"]) == record["processed"] == 40
+    assert [script["statements"][0]["text"] for script in record["report"]["scripts"]] == [
+        "SELECT :n AS number;", "SELECT count(*) FROM pgbench_branches;",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("-f", "wrong.sql", "-t", "1"), 4, ("syntax error", "wrong.sql:2")),
+        (("-f", "shell.sql", "-t", "1"), 4, ("run programs on this machine",)),
+        (("-f", "absent.sql", "-t", "1"), 4, ("absent.sql cannot be read",)),
+        (("-T", "1", "-t", "1"), 2, ("contradict",)),
+        (("--profile", "none-such"), 4, ("there is no load profile named",)),
+        (("--housekeeping", "dust"), 2, ("'dust' is no housekeeping",)),
+        (("-D", "7"), 2, ("no variable",)),
+    ],
+)
+def test_what_cannot_run_is_said_in_words_that_help(
+    tables: str, tmp_path: Path, words: tuple[str, ...], status: int, said: tuple[str, ...]
+) -> None:
+    (tmp_path / "wrong.sql").write_text("SELECT 1;\n\\set x 1 +\n")
+    (tmp_path / "shell.sql").write_text("\\shell true\n")
+    words = tuple(f"{tmp_path}/{word}" if word.endswith(".sql") else word for word in words)
+    quick = QUICK if "--housekeeping" not in words else ("-i", "0.2")
+    ran = bench(tables, *words, *quick, home=tmp_path)
+    assert ran.status == status
+    assert all(each in ran.err for each in said), ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_without_tables_making_them_is_offered(database: str, tmp_path: Path) -> None:
+    ran = bench(database, "-t", "1", *QUICK, home=tmp_path)
+    assert ran.status == 4
+    assert "there are no tables of the pgbench data set" in ran.err
+    assert "bench init" in ran.out
+
+
+class UnderWay:
+    """A run of a hundred seconds, two of them done."""
+
+    def __init__(self, target: str, home: Path) -> None:
+        self.errors = (home / "stderr").open("w")
+        self.process = subprocess.Popen(
+            [*PROGRAM, "bench", "run", "-c", "2", "-T", "100", *QUICK[:-1], "--format", "json", target],
+            stdout=subprocess.PIPE, stderr=self.errors, text=True, env=environment(home), cwd=ROOT,
+        )  # fmt: skip
+        assert eventually(lambda: "2 of 100 s" in (home / "stderr").read_text(), 60), (home / "stderr").read_text()
+        self.children = descendants(self.process.pid)
+        [self.log] = {Path(found[1]) for name in self.children.values() if (found := LOG.search(name))}
+        assert self.log.is_dir()
+
+    def end(self) -> tuple[int, str]:
+        out, _ = self.process.communicate(timeout=90)
+        self.errors.close()
+        assert eventually(lambda: not any(alive(pid) for pid in self.children), 30), self.children
+        assert eventually(lambda: not self.log.exists(), 30)
+        return self.process.returncode, out
+
+
+def left_of(target: str) -> list[Any]:
+    """Sessions of pgbench that the server still has in this database."""
+    with psycopg.connect(target, autocommit=True) as connection:
+        return connection.execute(
+            "SELECT pid FROM pg_stat_activity WHERE application_name = 'pgbench' AND datname = current_database()"
+        ).fetchall()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "status"),
+    [
+        ((signal.SIGINT,), 130),
+        pytest.param((signal.SIGTERM,), 143, marks=pytest.mark.long),
+        ((signal.SIGINT, signal.SIGINT), 130),
+    ],
+)
+def test_stopped_in_the_middle_what_was_measured_is_kept_and_marked(
+    tables: str, tmp_path: Path, numbers: tuple[int, ...], status: int
+) -> None:
+    under_way = UnderWay(tables, tmp_path)
+    for number in numbers:
+        under_way.process.send_signal(number)
+        time.sleep(0.02)  # two signals of one number that are pending at once are one
+    left, out = under_way.end()
+    assert left == status
+    record = json.loads(out)
+    assert (record["validity"]["valid"], record["validity"]["partial"], record["state"]) == (False, True, "stopped")
+    assert "RUN-PARTIAL" in ids(record)
+    assert record["tps"] > 0
+    assert len(record["progress"]) >= 2
+    assert eventually(lambda: not left_of(tables), 30)
+
+
+@pytest.mark.long
+def test_killed_it_leaves_nothing_running(tables: str, tmp_path: Path) -> None:
+    under_way = UnderWay(tables, tmp_path)
+    under_way.process.kill()
+    under_way.end()
+    assert eventually(lambda: not left_of(tables), 30)
+
+
+def test_a_server_that_goes_away_in_the_middle_is_a_result_with_pgbench_s_words(
+    make_server: Callable[..., Throwaway], tmp_path: Path
+) -> None:
+    server = make_server()
+    under_way = UnderWay(with_tables(conninfo(server)), tmp_path)
+    server.stop("immediate")
+    status, out = under_way.end()
+    assert status == 4
+    record = json.loads(out)
+    assert record["state"] == "failed"
+    assert record["exit_status"] == 2
+    assert record["validity"]["valid"] is False
+    assert {"RUN-FAILED"} <= ids(record)
+    assert len(record["progress"]) >= 2
+    assert record["tps"] > 0
+    assert "aborted" in record["message"] or "terminating" in record["message"] or "closed" in record["message"]
+
+
+def test_a_server_that_is_not_there_is_a_connection_problem(tmp_path: Path) -> None:
+    ran = bench("host=127.0.0.1 port=1 dbname=x user=x", "-t", "1", *QUICK, home=tmp_path)
+    assert ran.status == 3
+    assert "refused" in ran.err
+    assert ran.out == ""

@@ -1,0 +1,142 @@
+"""Words and exit statuses of the command line, without a server of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pgtop_tune import __version__
+from pgtop_tune.cli.app import COMMANDS, with_default_command
+from pgtop_tune.cluster.throwaway import Throwaway
+from tests.cli.runs import ROOT, run
+from tests.support.servers import conninfo
+
+HEAVY = ("textual", "asyncpg", "psycopg", "psutil")
+
+
+@pytest.mark.parametrize(
+    ("typed", "run_as"),
+    [
+        ([], ["top"]),
+        (["-h", "db1", "bench"], ["top", "-h", "db1", "bench"]),
+        (["postgresql://db1/bench"], ["top", "postgresql://db1/bench"]),
+        (["shop"], ["top", "shop"]),
+        (["bench", "list"], ["bench", "list"]),
+        (["-d", "bench"], ["top", "-d", "bench"]),
+        (["top", "bench"], ["top", "bench"]),
+        (["replay", "a.jsonl"], ["replay", "a.jsonl"]),
+        (["--help"], ["--help"]),
+        (["--version"], ["--version"]),
+    ],
+)
+def test_without_a_command_it_is_top(typed: list[str], run_as: list[str]) -> None:
+    assert with_default_command(typed) == run_as
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["--version"], ["bench", "init", "--help"], *([name, "--help"] for name, _ in COMMANDS)]
+)
+def test_help_and_version_load_nothing_heavy(words: list[str], tmp_path: Path) -> None:
+    script = (
+        "import sys; sys.argv = ['pgtop-tune', *sys.argv[1:]]\n"
+        "from pgtop_tune.cli.app import main\n"
+        "try: main()\n"
+        f"except SystemExit as ended: print('loaded:', [m for m in {HEAVY!r} if m in sys.modules], ended.code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words], capture_output=True, text=True, timeout=60, cwd=ROOT, check=True
+    )
+    assert done.stdout.rstrip().endswith("loaded: [] 0")
+
+
+def test_sampling_without_a_screen_loads_no_textual(tmp_path: Path) -> None:
+    script = "import sys, pgtop_tune.cli.wiring, pgtop_tune.cli.lines; print('textual' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_version(tmp_path: Path) -> None:
+    assert run("--version", home=tmp_path).out == f"pgtop-tune {__version__}\n"
+
+
+def test_the_screen_without_a_terminal_says_what_to_do(tmp_path: Path) -> None:
+    ran = run("-h", "/nowhere", home=tmp_path)
+    assert ran.status == 2
+    assert ran.err.startswith("pgtop-tune: the screen needs a terminal\nhint: without one: pgtop-tune record")
+    assert ran.out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "sentence"),
+    [
+        (["record", "-d", "bench"], 2, "no file to record into"),
+        (["record", "-o", "{tmp}/a.jsonl", "-d", "a", "b"], 2, "two databases: a and b"),
+        (["record", "-o", "{tmp}/a.jsonl", "service=missing"], 2, "missing"),
+        (["record", "-o", "{tmp}/no/such/a.jsonl", "-h", "/nowhere"], 5, "cannot make"),
+        (["replay", "{tmp}/none.jsonl"], 5, "cannot read"),
+        (["replay", "--lines", "pyproject.toml"], 5, "not a recording"),
+        (["revert", "-h", "{tmp}"], 3, "no server has a socket there|No such file"),
+        (["demo", "--headless", "--seconds", "3", "--pg-bin", "{tmp}"], 1, "initdb"),
+        (["demo", "--headless", "--seconds", "3", "--pgbench", "{tmp}/pgbench"], 4, "pgbench"),
+        (["demo", "--headless", "--profile", "no-such-load"], 4, "no-such-load"),
+        (["record", "-o", "{tmp}/a.jsonl", "--seconds", "1", "-h", "127.0.0.1", "-p", "1"], 3, "never answered"),
+        (["record", "-o", "{tmp}/a", "--seconds", "1", "-h", "no-such-host.invalid"], 3, "host name is not known"),
+        (["-i", "0.01"], 2, "0.01"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence_and_no_traceback(
+    words: list[str], status: int, sentence: str, tmp_path: Path
+) -> None:
+    import re
+
+    ran = run(*(word.format(tmp=tmp_path) for word in words), home=tmp_path)
+    assert re.search(sentence, ran.err), ran.err
+    assert "Traceback" not in ran.err
+    assert ran.status == status
+
+
+def test_a_broken_configuration_names_every_mistake(tmp_path: Path) -> None:
+    from pgtop_tune.config import load_config
+    from pgtop_tune.errors import UsageProblem
+
+    path = tmp_path / "config.toml"
+    path.write_text('theme = 3\ninterval = 0.01\ncolour = "red"\n')
+    with pytest.raises(UsageProblem, match=r"unknown key 'colour'; theme: .*; interval: .*"):
+        load_config(path)
+    path.write_text("theme = \n")
+    with pytest.raises(UsageProblem, match="is not TOML"):
+        load_config(path)
+    path.write_text('theme = "light"\ninterval = 2\n[keys]\nquit = "q,f10"\n')
+    config = load_config(path)
+    assert (config.theme, config.interval, config.keys) == ("light", 2, {"quit": "q,f10"})
+    assert load_config(tmp_path / "none.toml").theme == ""
+
+
+def test_wrong_passwords_and_databases_end_a_recording_with_the_servers_words(
+    server: Throwaway, tmp_path: Path
+) -> None:
+    output = tmp_path / "a.jsonl"
+    ran = run("record", "-o", str(output), "--seconds", "5", conninfo(server, "no_such"), home=tmp_path)
+    assert ran.status == 3
+    assert 'database "no_such" does not exist' in ran.err
+    assert not output.exists()
+
+
+def test_a_role_without_rights_records_what_it_may_see(server: Throwaway, tmp_path: Path) -> None:
+    import json
+
+    import psycopg
+
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS nobody_special")
+        connection.execute("CREATE ROLE nobody_special LOGIN")
+    output = tmp_path / "a.jsonl"
+    target = conninfo(server).replace("user=postgres", "user=nobody_special")
+    ran = run("record", "-o", str(output), "--seconds", "3", target, home=tmp_path)
+    assert ran.status == 0, ran.err
+    assert "Traceback" not in ran.err
+    lines = [json.loads(line) for line in output.read_text().splitlines()]
+    assert len(lines) >= 3

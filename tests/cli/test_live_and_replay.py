@@ -1,0 +1,72 @@
+"""The same frames give the same screen, live or replayed."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import psycopg
+
+from pgtop_tune.bench.initialise import initialise
+from pgtop_tune.bench.locate import find_pgbench
+from pgtop_tune.cli.headless import run_engine
+from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.wiring import LiveSession, endpoint_of
+from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.postgres.conninfo import resolve
+from pgtop_tune.recording.reader import RecordingReader
+from pgtop_tune.session.ports import Step
+from pgtop_tune.session.session import Session
+from pgtop_tune.tui.glyphs import UNICODE
+from pgtop_tune.tui.lines import text_of
+from pgtop_tune.tui.panes.dashboard import Look, dashboard_lines
+from pgtop_tune.tui.panes.layout import dashboard_layout
+from pgtop_tune.tui.panes.time_axis import CHARTED
+
+
+class Picture:
+    """A sink that keeps what the screen would show after every frame."""
+
+    def __init__(self) -> None:
+        self._session = Session(CHARTED)
+        self.seen: list[str] = []
+
+    def accept(self, step: Step) -> None:
+        for frame in step.frames:
+            self._session.apply(Step((frame,)))
+            panes = dashboard_lines(self._session, dashboard_layout(160, 48), 160, UNICODE, Look())
+            self.seen.append("\n".join(text_of(line) for lines in panes.values() for line in lines))
+
+    def close(self) -> None:
+        pass
+
+
+def checkpoint(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CHECKPOINT")
+
+
+async def test_a_replayed_session_shows_what_the_live_one_showed(database: str, tmp_path: Path) -> None:
+    conninfo = resolve(database)
+    await initialise(endpoint_of(conninfo), 1, find_pgbench())
+    session = LiveSession(conninfo, LiveOptions(interval_s=0.5))
+    session.recorder.start(str(tmp_path / "a.jsonl.gz"))
+    live, replayed = Picture(), Picture()
+    session.engine.attach(live)
+
+    async def start() -> None:
+        await session.load.start(LoadSpec(clients=2))
+        async with asyncio.timeout(20):
+            while len(live.seen) < 6:
+                await asyncio.sleep(0.05)
+        await asyncio.to_thread(checkpoint, database)
+
+    await run_engine(session.engine, 3.0, start, session.load.stop)
+    reader = RecordingReader(tmp_path / "a.jsonl.gz")
+    for _, frame in reader.frames():
+        replayed.accept(Step((frame,)))
+    reader.close()
+    assert len(live.seen) >= 8
+    assert replayed.seen == live.seen
+    assert "tpcb-like, 2 clients" in live.seen[-1]
+    assert any("▲tpcb-like" in picture for picture in live.seen)

@@ -1,0 +1,126 @@
+"""`parameters`, `advise` and `diff`: what is set, where one would start, what differs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from pgtop_tune.cli.advice_text import configuration, script, text
+from pgtop_tune.cli.parameter_rows import differing, rows_of
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.tuning.advice.facts import GB, DiskKind, Facts, Workload
+from pgtop_tune.tuning.advice.gather import Beside, facts_of
+from tests.cli.runs import run
+from tests.support.frames import frame
+from tests.support.servers import conninfo
+
+FACTS = Facts(major=18, ram_bytes=16 * GB, cores=4, disk=DiskKind.SSD, max_connections=100, shared_buffers_bytes=4 * GB)
+
+
+def parameter(name: str, setting: str, **more: object) -> Parameter:
+    plain = Parameter(
+        name, setting, setting, "", "", "", "sighup", "integer", "default", "", "", (), setting, "", "", False
+    )
+    return replace(plain, **more)  # type: ignore[arg-type]
+
+
+BUFFERS = parameter("shared_buffers", "524288", unit="8kB", shown="4GB", context="postmaster", boot_val="16384")
+COST = parameter("random_page_cost", "4", vartype="real", context="user")
+
+
+def test_a_value_written_otherwise_is_not_advised_again() -> None:
+    buffers, cost = rows_of((COST, BUFFERS), FACTS)
+    assert (buffers.differs, buffers.changed) == (False, True)
+    assert (cost.differs, cost.changed) == (True, False)
+
+
+def test_a_value_the_server_was_not_built_for_is_not_advised() -> None:
+    built = parameter("wal_compression", "off", vartype="enum", enumvals=("pglz", "on", "off"))
+    (row,) = rows_of((built,), FACTS)
+    assert row.advice is not None
+    assert row.advice.value is None
+    assert row.advice.because.endswith("This server was built without lz4.")
+
+
+def test_an_unknown_group_is_answered_with_the_nearest() -> None:
+    with pytest.raises(UsageProblem) as refused:
+        rows_of((), FACTS, "memori")
+    assert "did you mean memory?" in refused.value.hint
+
+
+def test_what_needs_a_restart_comes_last_and_says_so() -> None:
+    rows = rows_of((replace(BUFFERS, setting="16384", shown="128MB"), COST), FACTS)
+    lines = script(rows)
+    assert lines[-4] == "ALTER SYSTEM SET \"random_page_cost\" = '1.1';"
+    assert lines[-3].endswith("takes effect with a restart")
+    assert lines[-2:] == ["ALTER SYSTEM SET \"shared_buffers\" = '4GB';", "SELECT pg_reload_conf();"]
+    assert "shared_buffers = '4GB'" in configuration(rows)
+    assert any("others: pgtune 4GB" in line for line in text(rows))
+
+
+def test_facts_are_read_off_frames() -> None:
+    made = frame(30)
+    facts = facts_of(Interval((frame(29), made)), Beside(Workload.WAREHOUSE, DiskKind.SAN))
+    assert facts is not None
+    assert facts.ram_bytes == made.host.facts.memory_bytes  # type: ignore[union-attr]
+    assert facts.cores == made.host.facts.cpu_count  # type: ignore[union-attr]
+    assert (facts.workload, facts.disk) == (Workload.WAREHOUSE, DiskKind.SAN)
+    assert facts.wal_bytes_per_s is not None
+    assert facts.wal_bytes_per_s > 0
+
+
+def test_parameters_that_differ_are_named_and_places_told_apart() -> None:
+    here = {each.name: each for each in (BUFFERS, COST, parameter("port", "5432"), parameter("only_here", "1"))}
+    there = {each.name: each for each in (replace(BUFFERS, shown="8GB"), COST, parameter("port", "5433"))}
+    found = {each.name: (each.a, each.b, each.of_the_place, each.one_sided) for each in differing(here, there)}
+    assert found == {
+        "shared_buffers": ("4GB", "8GB", False, False),
+        "port": ("5432", "5433", True, False),
+        "only_here": ("1", None, False, True),
+    }
+
+
+def test_a_server_is_listed_advised_and_compared_with_its_recording(fresh_server: Throwaway, tmp_path: Path) -> None:
+    target = conninfo(fresh_server)
+    recording = tmp_path / "before.jsonl"
+    assert run("record", "-q", "-o", str(recording), "--seconds", "3", target, home=tmp_path).status == 0
+    with psycopg.connect(target, autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET max_wal_size = '3GB'")
+        connection.execute("SELECT pg_reload_conf()")
+    ran = run("parameters", "--changed", "--format", "json", target, home=tmp_path)
+    assert ran.status == 0, ran.err
+    changed = {each["name"]: each for each in json.loads(ran.out)}
+    assert changed["max_wal_size"]["value"] == "3GB"
+    assert "postgresql.auto.conf" in changed["max_wal_size"]["source_file"]
+    assert "min_wal_size" not in changed
+    ran = run("diff", str(recording), target, home=tmp_path)
+    assert ran.status == 0, ran.err
+    assert [line.split() for line in ran.out.splitlines()] == [
+        ["parameter", "A", "B"],
+        ["max_wal_size", "1GB", "3GB"],
+    ]
+    ran = run("advise", "--disk", "ssd", "--format", "sql", "--seconds", "1", target, home=tmp_path)
+    assert ran.status == 0, ran.err
+    with psycopg.connect(target, autocommit=True) as connection:
+        for line in ran.out.splitlines():
+            if line.startswith("ALTER"):
+                connection.execute(line.encode())
+        cost = connection.execute("SELECT setting FROM pg_file_settings WHERE name = 'random_page_cost'").fetchall()
+    assert cost == [("1.1",)]
+    ran = run("advise", "--format", "sysctl", "--seconds", "0", target, home=tmp_path)
+    assert ran.status == 0, ran.err
+    names = [line.partition(" = ")[0] for line in ran.out.splitlines() if not line.startswith("#")]
+    assert all(name.startswith(("vm.", "kernel.")) for name in names)
+    assert "vm.overcommit_memory" not in names[:-1]
+
+
+def test_what_is_no_recording_and_no_server_is_said(tmp_path: Path) -> None:
+    ran = run("diff", "pyproject.toml", "shop", home=tmp_path)
+    assert (ran.status, "not a recording" in ran.err) == (5, True)

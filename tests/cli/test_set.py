@@ -1,0 +1,191 @@
+"""`set` and `reset` on real servers, watched by another session."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from tests.cli.runs import PROGRAM, ROOT, environment, run
+from tests.support.servers import conninfo
+
+
+def shown(server: Throwaway, name: str, **more: str) -> str:
+    """What a session that begins now has."""
+    with psycopg.connect(conninfo(server), autocommit=True, **more) as connection:  # type: ignore[arg-type]
+        row = connection.execute("SELECT current_setting(%s)", [name]).fetchone()
+        assert row is not None
+        return str(row[0])
+
+
+def until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def own(servers: object) -> Iterator[Throwaway]:
+    from tests.support.servers import QUICK, Servers
+
+    assert isinstance(servers, Servers)
+    server = Throwaway.create(servers.binaries(18), settings=QUICK)
+    yield server
+    server.stop("immediate")
+
+
+@contextlib.contextmanager
+def setting(server: Throwaway, home: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [*PROGRAM, "set", *words, "-w", "-d", conninfo(server)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment(home), cwd=ROOT,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_for_a_while_is_seen_by_others_and_taken_back(own: Throwaway, tmp_path: Path) -> None:
+    with setting(own, tmp_path, "max_wal_size=4GB", "--for", "4s", "--reason", "a try") as process:
+        until(lambda: shown(own, "max_wal_size") == "4GB")
+        out, err = process.communicate(timeout=90)
+    assert process.returncode == 0, err
+    assert out.splitlines() == [
+        "ALTER SYSTEM SET \"max_wal_size\" = '4GB';",
+        "SELECT pg_reload_conf();",
+        "max_wal_size: 1GB → 4GB",
+        "max_wal_size: 4GB → 1GB",
+    ]
+    assert shown(own, "max_wal_size") == "1GB"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_a_signal_takes_it_back_at_once(own: Throwaway, tmp_path: Path, number: signal.Signals) -> None:
+    with setting(own, tmp_path, "work_mem=64MB", "--for", "1h") as process:
+        until(lambda: shown(own, "work_mem") == "64MB")
+        process.send_signal(number)
+        _, err = process.communicate(timeout=90)
+    assert process.returncode == 128 + number, err
+    assert "Traceback" not in err
+    assert shown(own, "work_mem") == "4MB"
+
+
+def test_after_a_kill_it_is_taken_back_without_us(own: Throwaway, tmp_path: Path) -> None:
+    with setting(own, tmp_path, "checkpoint_timeout=20min", "--for", "1h") as process:
+        until(lambda: shown(own, "checkpoint_timeout") == "20min")
+        process.kill()
+        until(lambda: shown(own, "checkpoint_timeout") == "5min")
+
+
+def test_what_is_set_stays_and_is_reset(own: Throwaway, tmp_path: Path) -> None:
+    assert run("set", "commit_delay=100", "commit_siblings=7", "-d", conninfo(own), home=tmp_path).status == 0
+    assert (shown(own, "commit_delay"), shown(own, "commit_siblings")) == ("100", "7")
+    ran = run("reset", "commit_delay", "commit_siblings", "-d", conninfo(own), home=tmp_path)
+    assert ran.status == 0, ran.err
+    assert 'ALTER SYSTEM RESET "commit_delay";' in ran.out
+    assert (shown(own, "commit_delay"), shown(own, "commit_siblings")) == ("0", "5")
+
+
+def test_a_dry_run_shows_the_sql_in_order_and_changes_nothing(own: Throwaway, tmp_path: Path) -> None:
+    words = ("set", "min_wal_size=2GB", "max_wal_size=8GB", "--dry-run", "-d", conninfo(own))
+    ran = run(*words, home=tmp_path)
+    assert ran.out.splitlines() == [
+        "ALTER SYSTEM SET \"max_wal_size\" = '8GB';",
+        "ALTER SYSTEM SET \"min_wal_size\" = '2GB';",
+        "SELECT pg_reload_conf();",
+    ]
+    assert shown(own, "max_wal_size") == "1GB"
+
+
+def test_a_role_gets_its_own_value_and_the_rest_keep_theirs(own: Throwaway, tmp_path: Path) -> None:
+    with psycopg.connect(conninfo(own), autocommit=True) as connection:
+        connection.execute('CREATE ROLE "Report; er" LOGIN')
+    ran = run("set", "work_mem=77MB", "--scope", "role=Report; er", "-d", conninfo(own), home=tmp_path)
+    assert ran.status == 0, ran.err
+    assert "begin from now on" in ran.out
+    assert shown(own, "work_mem", user="Report; er") == "77MB"
+    assert shown(own, "work_mem") == "4MB"
+    ran = run("reset", "work_mem", "--scope", "role=Report; er", "-d", conninfo(own), home=tmp_path)
+    assert shown(own, "work_mem", user="Report; er") == "4MB"
+
+
+def test_quotes_and_semicolons_are_part_of_the_value(own: Throwaway, tmp_path: Path) -> None:
+    evil = "'; DROP TABLE x; -- \\ \" $$ ü=%s"
+    ran = run("set", f"log_line_prefix={evil}", "-d", conninfo(own), home=tmp_path)
+    assert ran.status == 0, ran.err
+    assert shown(own, "log_line_prefix") == evil
+    assert run("reset", "log_line_prefix", "-d", conninfo(own), home=tmp_path).status == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["max_wal_sise=4GB"], 2, "hint: did you mean max_wal_size"),
+        (["max_wal_size=4 furlongs"], 2, "max_wal_size: .*furlongs"),
+        (["wal_compression=maybe"], 6, "Available values: "),
+        (["work_mem=4MB", "--scope", "role=nobody_here"], 6, "nobody_here"),
+        (["max_wal_size=4GB", "--scope", "load"], 2, "one value for the whole server"),
+        (["max_wal_size=4GB", "max_wal_size=5GB"], 2, "twice"),
+    ],
+)
+def test_bad_words_are_one_sentence_and_change_nothing(
+    own: Throwaway, tmp_path: Path, words: list[str], status: int, said: str
+) -> None:
+    ran = run("set", *words, "-d", conninfo(own), home=tmp_path)
+    assert re.search(said, ran.err, re.DOTALL), ran.err
+    assert "Traceback" not in ran.err
+    assert ran.status == status
+    assert shown(own, "max_wal_size") == "1GB"
+
+
+def test_what_can_lose_data_is_locked_twice_and_never_stays(own: Throwaway, tmp_path: Path) -> None:
+    words = ("set", "full_page_writes=off", "-d", conninfo(own))
+    ran = run(*words, home=tmp_path)
+    assert "can lose" in ran.err
+    assert "--allow-unsafe" in ran.err
+    assert ran.status != 0
+    ran = run(*words, "--allow-unsafe", home=tmp_path)
+    assert "--for" in ran.err
+    assert ran.status == 2
+    ran = run(*words, "--allow-unsafe", "--for", "2s", home=tmp_path)
+    assert "type full_page_writes to unlock it" in ran.err
+    assert ran.status != 0
+    assert shown(own, "full_page_writes") == "on"
+    ran = run(*words, "--allow-unsafe", "--confirm", "full_page_writes", "--for", "1s", home=tmp_path)
+    assert ran.status == 0, ran.err
+    assert "full_page_writes: on → off" in ran.out
+    assert shown(own, "full_page_writes") == "on"
+
+
+def test_a_role_that_may_not_is_told_the_grant(own: Throwaway, tmp_path: Path) -> None:
+    with psycopg.connect(conninfo(own), autocommit=True) as connection:
+        connection.execute("CREATE ROLE tuner LOGIN")
+        connection.execute("GRANT pg_monitor TO tuner")
+        connection.execute("GRANT SELECT ON pg_file_settings TO tuner")
+        connection.execute("GRANT EXECUTE ON FUNCTION pg_show_all_file_settings(), pg_reload_conf() TO tuner")
+    target = conninfo(own).replace("user=postgres", "user=tuner")
+    ran = run("set", "max_wal_size=4GB", "-d", target, home=tmp_path)
+    assert 'GRANT ALTER SYSTEM ON PARAMETER "max_wal_size" TO "tuner"' in ran.err
+    assert ran.status == 6
+
+
+def test_for_a_load_the_options_are_printed_as_libpq_reads_them(own: Throwaway, tmp_path: Path) -> None:
+    ran = run("set", "work_mem=64MB", "DateStyle=SQL, DMY", "--scope", "load", "-d", conninfo(own), home=tmp_path)
+    assert ran.status == 0, ran.err
+    script = f'{ran.out}\nprintf %s "$PGOPTIONS"'
+    options = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout
+    assert shown(own, "work_mem", options=options) == "64MB"
+    assert shown(own, "DateStyle", options=options) == "SQL, DMY"
+    assert shown(own, "work_mem") == "4MB"

@@ -1,0 +1,291 @@
+"""A server of our own is there when we need it and gone afterwards, for root and for everybody else."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import LiteralString
+
+import psycopg
+import pytest
+
+from pgtop_tune.cluster.binaries import Binaries, inspect
+from pgtop_tune.cluster.throwaway import KEPT, Throwaway
+from pgtop_tune.errors import ClusterProblem
+from tests.support.processes import alive, eventually
+from tests.support.servers import QUICK, Servers, conninfo
+
+ROOT = Path(__file__).resolve().parents[2]
+
+EVERYBODYS_PYTHON = "/usr/bin/python3"
+
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+SCRIPT = """
+import sys, time
+from pathlib import Path
+from pgtop_tune.cluster.binaries import find
+from pgtop_tune.cluster.throwaway import Throwaway
+def step(words):
+    print("step", words, flush=True)
+server = Throwaway.create(find(Path(sys.argv[1])), settings={"fsync": "off"}, on_step=step)
+print(server.socket_dir, server.postmaster_pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def embedded(servers: Servers) -> Binaries:
+    return servers.binaries(18)
+
+
+@pytest.fixture
+def reachable() -> Iterator[Path]:
+    """A directory that other users may enter, which pytest's own is not."""
+    with tempfile.TemporaryDirectory(prefix="reach-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def one(connection: psycopg.Connection, query: LiteralString) -> object:
+    row = connection.execute(query).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def script(binaries: Binaries, user: pwd.struct_passwd | None = None, **environment: str) -> subprocess.Popen[str]:
+    """SCRIPT in a process of its own; as another user with a Python that everybody may run."""
+    return subprocess.Popen(
+        [sys.executable if user is None else EVERYBODYS_PYTHON, "-c", SCRIPT, str(binaries.bin_dir)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"PATH": os.defpath, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **environment},
+        cwd="/",
+        user=None if user is None else user.pw_uid,
+        group=None if user is None else user.pw_gid,
+        extra_groups=None if user is None else [],
+    )
+
+
+def runs_for_everybody() -> bool:
+    """Whether another user finds a Python that is new enough, and this repository."""
+    nobody = pwd.getpwnam("nobody")
+    words = "import sys, pgtop_tune.cluster.throwaway"
+    command = [EVERYBODYS_PYTHON, "-c", words]
+    environment = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        tried = subprocess.run(
+            command,
+            env=environment,
+            cwd="/",
+            user=nobody.pw_uid,
+            group=nobody.pw_gid,
+            extra_groups=[],
+            capture_output=True,
+            check=False,
+        )
+    except OSError:
+        return False
+    return tried.returncode == 0
+
+
+def answer(running: subprocess.Popen[str]) -> tuple[Path, int]:
+    """Socket directory and postmaster of a SCRIPT."""
+    assert running.stdout is not None
+    for line in running.stdout:
+        if not line.startswith("step "):
+            directory, pid = line.split()
+            return Path(directory), int(pid)
+    raise AssertionError("the script ended without a server")
+
+
+def test_every_major_takes_connections_and_has_statement_statistics(all_servers: Throwaway) -> None:
+    assert all_servers.has_statements
+    with psycopg.connect(conninfo(all_servers)) as connection:
+        assert one(connection, "SELECT current_setting('server_version_num')::int") == all_servers.binaries.version_num
+        assert one(connection, "SELECT current_setting('track_io_timing')") == "on"
+        assert isinstance(one(connection, "SELECT count(*) FROM pg_stat_statements"), int)
+
+
+def test_new_databases_have_statement_statistics(database: str) -> None:
+    with psycopg.connect(database) as connection:
+        assert isinstance(one(connection, "SELECT count(*) FROM pg_stat_statements"), int)
+
+
+def test_it_is_private_and_listens_on_its_socket_only(server: Throwaway) -> None:
+    assert server.socket_dir.stat().st_mode & 0o777 == 0o700
+    assert server.log_file.stat().st_mode & 0o077 == 0
+    with psycopg.connect(conninfo(server)) as connection:
+        assert one(connection, "SELECT current_setting('listen_addresses')") == ""
+        assert one(connection, "SELECT current_setting('data_directory')") == str(server.data_dir)
+
+
+@only_root
+def test_root_gets_a_server_that_runs_unprivileged(server: Throwaway) -> None:
+    status = Path(f"/proc/{server.postmaster_pid}/status").read_text()
+    uid = next(line for line in status.splitlines() if line.startswith("Uid:")).split()[1]
+    assert pwd.getpwuid(int(uid)).pw_name in ("postgres", "nobody")
+    assert server.data_dir.stat().st_uid == int(uid)
+
+
+@only_root
+def test_programs_that_only_root_can_reach_are_copied(embedded: Binaries, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    package = embedded.bin_dir.parents[1]
+    shutil.copytree(package, home / package.name)
+    for libraries in package.parent.glob("*.libs"):
+        shutil.copytree(libraries, home / libraries.name)
+    for each in home.rglob("*"):
+        each.chmod(each.stat().st_mode & 0o700)
+    home.chmod(0o700)
+    hidden = inspect(home / embedded.bin_dir.relative_to(package.parent), "hidden")
+    steps: list[str] = []
+    with Throwaway.create(hidden, settings=QUICK, on_step=steps.append) as server:
+        assert steps[0].startswith("copying the programs")
+        assert server.bin_dir == hidden.bin_dir
+        with psycopg.connect(conninfo(server)) as connection:
+            assert isinstance(one(connection, "SELECT count(*) FROM pg_stat_statements"), int)
+    assert not server.socket_dir.exists()
+
+
+@only_root
+def test_an_ordinary_user_gets_a_server(embedded: Binaries) -> None:
+    if not runs_for_everybody():
+        pytest.skip("no Python 3.11, or not this repository, for other users")
+    nobody = pwd.getpwnam("nobody")
+    with script(embedded, nobody) as running:
+        directory, postmaster = answer(running)
+        assert directory.stat().st_uid == nobody.pw_uid
+        assert Path(f"/proc/{postmaster}").stat().st_uid == nobody.pw_uid
+        running.kill()
+    assert eventually(lambda: not alive(postmaster))
+    assert eventually(lambda: not directory.exists())
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_nothing_is_left_when_its_parent_is_killed(embedded: Binaries, ending: signal.Signals) -> None:
+    with script(embedded) as running:
+        directory, postmaster = answer(running)
+        client = psycopg.connect(f"host={directory} user=postgres dbname=postgres")
+        backend = client.info.backend_pid
+        running.send_signal(ending)
+    assert eventually(lambda: not alive(postmaster))
+    assert eventually(lambda: not alive(backend))
+    assert eventually(lambda: not directory.exists())
+    client.close()
+
+
+def test_nothing_is_left_when_its_parent_is_killed_while_the_cluster_is_made(
+    embedded: Binaries, reachable: Path
+) -> None:
+    with script(embedded, TMPDIR=str(reachable)) as running:
+        assert eventually(lambda: any(reachable.glob("*/data/PG_VERSION")))
+        running.kill()
+    assert eventually(lambda: not any(reachable.iterdir()))
+
+
+def test_stopping_ends_it_and_removes_everything(fresh_server: Throwaway) -> None:
+    postmaster = fresh_server.postmaster_pid
+    fresh_server.stop()
+    assert not alive(postmaster)
+    assert not fresh_server.socket_dir.exists()
+    fresh_server.stop()
+    with pytest.raises(ClusterProblem, match="does not run"):
+        _ = fresh_server.postmaster_pid
+
+
+def test_a_restart_keeps_the_data_and_takes_settings_up(fresh_server: Throwaway) -> None:
+    before = fresh_server.postmaster_pid
+    with psycopg.connect(conninfo(fresh_server), autocommit=True) as connection:
+        connection.execute("CREATE TABLE kept AS SELECT 7 AS value")
+        connection.execute("ALTER SYSTEM SET max_connections = 33")
+    fresh_server.restart()
+    assert fresh_server.postmaster_pid != before
+    with psycopg.connect(conninfo(fresh_server)) as connection:
+        assert one(connection, "SELECT value FROM kept") == 7
+        assert one(connection, "SELECT current_setting('max_connections')") == "33"
+
+
+def test_a_restart_that_fails_shows_the_last_words_and_can_be_mended(fresh_server: Throwaway) -> None:
+    with psycopg.connect(conninfo(fresh_server), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET max_connections = 1")
+    with pytest.raises(ClusterProblem, match="must be less than"):
+        fresh_server.restart()
+    (fresh_server.data_dir / "postgresql.auto.conf").write_text("")
+    fresh_server.restart()
+    assert alive(fresh_server.postmaster_pid)
+
+
+def test_settings_it_cannot_start_with_are_told_in_its_words_and_nothing_is_left(
+    embedded: Binaries, reachable: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(reachable))
+    with pytest.raises(ClusterProblem, match='invalid value for parameter "shared_buffers": "lots"'):
+        Throwaway.create(embedded, settings={"shared_buffers": "lots"})
+    assert not any(reachable.iterdir())
+
+
+def test_a_long_path_for_temporary_files_is_no_obstacle(
+    embedded: Binaries, reachable: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = reachable / ("x" * 100)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with Throwaway.create(embedded, settings=QUICK) as server, psycopg.connect(conninfo(server)) as connection:
+        assert one(connection, "SELECT 1") == 1
+
+
+def test_a_kept_cluster_is_used_again(embedded: Binaries, reachable: Path) -> None:
+    keep = reachable / 'a place, "kept"'
+    with (
+        Throwaway.create(embedded, keep=keep, settings=QUICK) as server,
+        psycopg.connect(conninfo(server), autocommit=True) as connection,
+    ):
+        connection.execute("CREATE TABLE kept AS SELECT 7 AS value")
+    assert not server.socket_dir.exists()
+    steps: list[str] = []
+    with (
+        Throwaway.create(embedded, keep=keep, settings={**QUICK, "work_mem": "7MB"}, on_step=steps.append) as server,
+        psycopg.connect(conninfo(server)) as connection,
+    ):
+        assert one(connection, "SELECT value FROM kept") == 7
+        assert one(connection, "SELECT current_setting('work_mem')") == "7MB"
+    assert steps == ["starting the server"]
+    assert (keep / "data" / "PG_VERSION").exists()
+
+
+def test_a_kept_cluster_of_another_major_is_refused(embedded: Binaries, reachable: Path) -> None:
+    (reachable / KEPT).touch()
+    (reachable / "data").mkdir()
+    (reachable / "data" / "PG_VERSION").write_text("15\n")
+    with pytest.raises(ClusterProblem, match=r"holds a cluster of PostgreSQL 15, and the programs are 18\."):
+        Throwaway.create(embedded, keep=reachable)
+    assert [each.name for each in (reachable / "data").iterdir()] == ["PG_VERSION"]
+
+
+def test_a_directory_of_somebody_else_is_not_taken(
+    embedded: Binaries, tmp_path: Path, reachable: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(reachable))
+    (tmp_path / "PG_VERSION").write_text("18\n")
+    before = tmp_path.stat()
+    with pytest.raises(ClusterProblem, match="is not empty"):
+        Throwaway.create(embedded, keep=tmp_path)
+    after = tmp_path.stat()
+    assert [each.name for each in tmp_path.iterdir()] == ["PG_VERSION"]
+    assert (before.st_uid, before.st_mode) == (after.st_uid, after.st_mode)
+    assert not any(reachable.iterdir())
+
+
+@only_root
+def test_a_place_the_server_cannot_get_to_is_told(embedded: Binaries, reachable: Path) -> None:
+    (reachable / "closed").mkdir(mode=0o700)
+    with pytest.raises(ClusterProblem, match="who cannot get to"):
+        Throwaway.create(embedded, keep=reachable / "closed" / "kept")

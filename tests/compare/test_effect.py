@@ -1,0 +1,159 @@
+"""Verdicts on simulated loads: noise that resembles its neighbours, checkpoints, drift; same and different."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+
+import pytest
+
+from pgtop_tune.compare.blocks import autocorrelation_time, block_length, block_means
+from pgtop_tune.compare.effect import Verdict, blocks_needed, effect_of, effect_of_blocks, verdict
+
+PAIRS = 200
+SECONDS = 600
+Process = Callable[[random.Random], list[float]]
+
+
+def autoregressive(rho: float, spread: float) -> Process:
+    """Each second keeps a share of the deviation of the one before."""
+
+    def draw(chance: random.Random) -> list[float]:
+        deviation, values = chance.gauss(0.0, spread), []
+        for _ in range(SECONDS):
+            deviation = rho * deviation + chance.gauss(0.0, spread * math.sqrt(1.0 - rho * rho))
+            values.append(1000.0 * (1.0 + deviation))
+        return values
+
+    return draw
+
+
+def with_checkpoints(base: Process, every_s: int, length_s: int, depth: float) -> Process:
+    """Throughput falls for some seconds, at a phase of its own in each window."""
+
+    def draw(chance: random.Random) -> list[float]:
+        phase = chance.randrange(every_s)
+        return [
+            value * (1.0 - depth if (second + phase) % every_s < length_s else 1.0)
+            for second, value in enumerate(base(chance))
+        ]
+
+    return draw
+
+
+def with_stalls(base: Process, probability: float) -> Process:
+    """Now and then a second in which next to nothing happens."""
+    return lambda chance: [value * (0.05 if chance.random() < probability else 1.0) for value in base(chance)]
+
+
+PROCESSES: dict[str, Process] = {
+    "independent seconds": autoregressive(0.0, 0.05),
+    "resembling seconds": autoregressive(0.7, 0.05),
+    "long memory": autoregressive(0.9, 0.05),
+    "checkpoints": with_checkpoints(autoregressive(0.5, 0.03), 60, 8, 0.4),
+    "rare deep checkpoints": with_checkpoints(autoregressive(0.7, 0.04), 90, 15, 0.6),
+    "stalls": with_stalls(autoregressive(0.5, 0.04), 0.01),
+}
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+def test_two_windows_of_the_same_process_are_seldom_called_different(name: str) -> None:
+    chance = random.Random(f"same {name}")
+    draw = PROCESSES[name]
+    wrong = 0
+    for _ in range(PAIRS):
+        effect = effect_of(draw(chance), draw(chance))
+        assert effect is not None
+        wrong += verdict(effect, higher_is_better=True) in (Verdict.BETTER, Verdict.WORSE)
+    assert wrong <= 0.05 * PAIRS
+
+
+def test_five_per_cent_more_at_two_per_cent_of_block_noise_is_found() -> None:
+    # Blocks of 30 s whose means vary by 2 %, ten minutes on each side.
+    chance = random.Random("five per cent")
+    found = 0
+    for _ in range(PAIRS):
+        blocks = [[chance.gauss(mean, 0.02 * mean) for _ in range(20)] for mean in (1000.0, 1050.0)]
+        a, b = ([chance.gauss(mean, 0.01 * mean) for mean in side for _ in range(30)] for side in blocks)
+        effect = effect_of(a, b)
+        assert effect is not None
+        found += verdict(effect, higher_is_better=True) is Verdict.BETTER
+    assert found >= 0.8 * PAIRS
+
+
+def test_whole_runs_are_blocks_already() -> None:
+    chance = random.Random("runs")
+    found = 0
+    for _ in range(PAIRS):
+        a, b = ([chance.gauss(mean, 0.02 * mean) for _ in range(8)] for mean in (1000.0, 1050.0))
+        effect = effect_of_blocks(a, b)
+        assert effect is not None
+        found += verdict(effect, higher_is_better=True) is Verdict.BETTER
+    assert found >= 0.8 * PAIRS
+
+
+def test_the_interval_holds_the_truth_nineteen_times_out_of_twenty() -> None:
+    chance = random.Random("cover")
+    held = 0
+    for _ in range(400):
+        a, b = ([chance.gauss(mean, 0.02 * mean) for _ in range(8)] for mean in (1000.0, 1030.0))
+        effect = effect_of_blocks(a, b)
+        assert effect is not None
+        assert effect.low is not None
+        assert effect.high is not None
+        held += effect.low <= 0.03 <= effect.high
+    assert held >= 0.94 * 400
+
+
+def test_less_latency_is_better() -> None:
+    slow, fast = [10.0, 10.1, 9.9, 10.0, 10.05], [8.0, 8.1, 7.9, 8.0, 8.05]
+    effect = effect_of_blocks(slow, fast)
+    assert effect is not None
+    assert effect.relative == pytest.approx(-0.2, abs=0.005)
+    assert verdict(effect, higher_is_better=False) is Verdict.BETTER
+    assert verdict(effect, higher_is_better=True) is Verdict.WORSE
+
+
+def test_three_runs_can_estimate_and_cannot_decide() -> None:
+    effect = effect_of_blocks([100.0, 101.0, 99.0], [150.0, 151.0, 149.0])
+    assert effect is not None
+    assert effect.relative == pytest.approx(0.5)
+    assert effect.low is None
+    assert verdict(effect, higher_is_better=True) is Verdict.UNDECIDED
+    assert blocks_needed(effect) == 4
+
+
+def test_a_tight_interval_around_nothing_says_no_difference_and_a_wide_one_how_much_more_it_takes() -> None:
+    chance = random.Random("tight")
+    tight = effect_of_blocks(*([chance.gauss(1000, 5) for _ in range(20)] for _ in range(2)))
+    assert tight is not None
+    assert verdict(tight, higher_is_better=True) is Verdict.NO_DIFFERENCE
+    wide = effect_of_blocks([900.0, 1100.0, 950.0, 1050.0], [920.0, 1110.0, 940.0, 1070.0])
+    assert wide is not None
+    assert verdict(wide, higher_is_better=True) is Verdict.UNDECIDED
+    needed = blocks_needed(wide)
+    assert needed is not None
+    assert needed > 50
+
+
+def test_nothing_is_said_of_nothing() -> None:
+    assert effect_of([], [1.0]) is None
+    assert effect_of([0.0] * 100, [1.0] * 100) is None
+
+
+def test_the_memory_of_a_series_is_found() -> None:
+    # Of an AR(1) process it is (1 + rho) / (1 - rho).
+    chance = random.Random("memory")
+    for rho, known in ((0.0, 1.0), (0.5, 3.0), (0.9, 19.0)):
+        deviation, values = 0.0, []
+        for _ in range(40_000):
+            deviation = rho * deviation + chance.gauss(0.0, 1.0)
+            values.append(deviation)
+        assert autocorrelation_time(values) == pytest.approx(known, rel=0.2, abs=0.2)
+
+
+def test_blocks_are_whole_periods_and_leave_out_the_beginning() -> None:
+    flat = [float(value % 2) for value in range(100)]
+    assert block_length((flat,), period=30) == 30
+    assert block_means([100.0, 1.0, 1.0, 2.0, 2.0], 2) == [1.0, 2.0]

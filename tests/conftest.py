@@ -1,0 +1,98 @@
+"""Fixtures for everybody: real servers (see tests/support/servers.py)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+from hypothesis import settings
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from tests.support.servers import MAJORS, QUICK, NotAvailable, Servers, conninfo
+
+_SERVERS = pytest.StashKey[Servers]()
+_numbers = itertools.count(1)
+
+
+# These machines are noisy: how long an example takes says nothing. What CI sets otherwise stays.
+settings.register_profile("unhurried", settings(), deadline=None)
+settings.load_profile("unhurried")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_SERVERS] = Servers()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    line = config.stash[_SERVERS].summary()
+    if line:
+        terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session")
+def servers(pytestconfig: pytest.Config) -> Iterator[Servers]:
+    """Binaries and shared servers by major."""
+    servers = pytestconfig.stash[_SERVERS]
+    yield servers
+    servers.stop()
+
+
+@pytest.fixture(scope="session")
+def server_for_major(servers: Servers) -> Callable[[int], Throwaway]:
+    """The shared server of a major; the test is skipped where it cannot be had."""
+
+    def server(major: int) -> Throwaway:
+        try:
+            return servers.running(major)
+        except NotAvailable as problem:
+            pytest.skip(f"no PostgreSQL {major}: {problem}")
+
+    return server
+
+
+@pytest.fixture(scope="session")
+def server(server_for_major: Callable[[int], Throwaway]) -> Throwaway:
+    """The shared PostgreSQL 18: tests may create databases in it, and leave its settings as they were."""
+    return server_for_major(18)
+
+
+@pytest.fixture(scope="session", params=MAJORS, ids=lambda major: f"pg{major}")
+def all_servers(request: pytest.FixtureRequest, server_for_major: Callable[[int], Throwaway]) -> Throwaway:
+    """The shared server of every major in turn."""
+    return server_for_major(request.param)
+
+
+@pytest.fixture
+def make_server(servers: Servers) -> Iterator[Callable[..., Throwaway]]:
+    """Makes servers of the test's own: `make_server(major=18, max_connections="20")`; ended after it."""
+    made: list[Throwaway] = []
+
+    def make(major: int = 18, **settings: str) -> Throwaway:
+        try:
+            binaries = servers.binaries(major)
+        except NotAvailable as problem:
+            pytest.skip(f"no PostgreSQL {major}: {problem}")
+        made.append(Throwaway.create(binaries, settings={**QUICK, **settings}))
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.stop("immediate")
+
+
+@pytest.fixture
+def fresh_server(make_server: Callable[..., Throwaway]) -> Throwaway:
+    """A PostgreSQL 18 of the test's own, to be restarted, changed and broken."""
+    return make_server()
+
+
+@pytest.fixture
+def database(server: Throwaway) -> Iterator[str]:
+    """Connection string of a new, empty database in the shared server."""
+    name = f"test_{next(_numbers)}"
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        connection.execute(psycopg.sql.SQL("CREATE DATABASE {}").format(psycopg.sql.Identifier(name)))
+        yield conninfo(server, name)
+        connection.execute(psycopg.sql.SQL("DROP DATABASE {} WITH (FORCE)").format(psycopg.sql.Identifier(name)))

@@ -1,0 +1,124 @@
+"""What stands in the way of a run through a pooler is said before it starts, with the numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pgtop_tune.experiment.limits import Limit, PathFacts, limits, pool_mode, pooler_at
+from pgtop_tune.host.open_files import OpenFiles
+from pgtop_tune.model.absence import NOT_YET
+from pgtop_tune.model.pooler import PGBOUNCER, ConsoleSample, PoolerSettings
+from tests.support.pooler_frames import bouncer, cat, database, pool, poolers
+
+
+def through(console: ConsoleSample | None, **other: object) -> PathFacts:
+    """A hundred clients of a database and user the pooler knows."""
+    facts = PathFacts(100, "simple", "bench", "bench", console, unreserved=97)
+    return replace(facts, **other)  # type: ignore[arg-type]
+
+
+def only(facts: PathFacts) -> Limit:
+    (found,) = limits(facts)
+    return found
+
+
+def settled(**settings: object) -> ConsoleSample:
+    """A PgBouncer with one small pool, transaction pooling, and these settings."""
+    values: dict[str, object] = {"pool_mode": "transaction", "max_client_conn": 1000, "default_pool_size": 20}
+    one = database("bench", reserve_pool_size=0)
+    return bouncer(
+        1, settings=PoolerSettings(**(values | settings)), pools=(), counters=(), databases=(one,), clients=0,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def test_a_run_that_fits_meets_nothing() -> None:
+    assert limits(through(settled())) == ()
+    assert limits(PathFacts(100, "prepared")) == (), "of a path without a pooler nothing is known here"
+
+
+@pytest.mark.parametrize(
+    ("mode", "most", "refused"),
+    [
+        ("transaction", None, True),
+        ("transaction", 0, True),
+        ("statement", None, True),
+        ("transaction", 200, False),
+        ("session", None, False),
+    ],
+)
+def test_prepared_statements_need_a_pooler_that_follows_them(mode: str, most: int | None, refused: bool) -> None:
+    found = limits(through(settled(pool_mode=mode, max_prepared_statements=most), protocol="prepared"))
+    assert [(limit.id, limit.refuses) for limit in found] == ([("prepared-pooling", True)] if refused else [])
+    if refused:
+        assert mode in found[0].reason
+        assert "1.21" in found[0].advice
+    assert limits(through(settled(pool_mode=mode, max_prepared_statements=most), protocol="extended")) == ()
+
+
+def test_of_a_pgcat_it_is_not_known_so_that_it_is_said_and_not_refused() -> None:
+    found = only(through(cat(1), user="app", protocol="prepared"))
+    assert (found.id, found.refuses) == ("prepared-pooling", False)
+    keeps = replace(cat(1), settings=PoolerSettings(prepare_cache_size=7))
+    assert limits(through(keeps, user="app", protocol="prepared")) == ()
+
+
+def test_the_mode_of_the_pool_goes_before_that_of_the_database_and_that_before_the_general_one() -> None:
+    console = bouncer(1, pools=(pool("bench", "bench", pool_mode="session"),))
+    assert pool_mode(console, "bench", "bench") == "session"
+    console = bouncer(1, pools=(), databases=(database("bench", pool_mode="statement"),))
+    assert pool_mode(console, "bench", "bench") == "statement"
+    assert pool_mode(bouncer(1, pools=(), databases=()), "bench", "bench") == "transaction"
+
+
+@pytest.mark.parametrize(
+    ("there", "clients", "fits"), [(0, 1000, True), (0, 1001, False), (950, 50, True), (951, 50, False)]
+)
+def test_clients_that_are_there_already_take_room(there: int, clients: int, fits: bool) -> None:
+    found = limits(through(replace(settled(), clients=there), clients=clients))
+    assert [limit.id for limit in found] == ([] if fits else ["pooler-clients"])
+    if not fits:
+        assert not found[0].refuses
+        assert "max_client_conn of PgBouncer is 1000" in found[0].reason
+        assert found[0].reason.endswith(f"which leaves {1000 - there}")
+
+
+def test_pools_that_may_open_more_than_the_server_has_are_named_with_both_sums() -> None:
+    assert limits(through(settled(), unreserved=20)) == ()
+    found = only(through(settled(), unreserved=19))
+    assert (found.id, found.refuses) == ("pool-sizes", False)
+    assert "may open 20 connections to 10.0.0.5:5432" in found.reason
+    assert "19 that are not reserved" in found.reason
+    assert dict(found.numbers) == {"pools": 1, "most": 20, "unreserved": 19}
+    assert limits(through(settled(), unreserved=None)) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "soft", "needed"),
+    [
+        ("pgbouncer", 135, 100 + 20 + 16),
+        ("haproxy", 215, 2 * 100 + 16),
+        ("postgres", 57, 58),
+        ("pgbouncer", 136, None),
+        ("haproxy", 216, None),
+        ("postgres", 58, None),
+        ("pgbouncer", None, None),
+        ("nginx", 10, None),
+    ],
+)
+def test_every_process_of_the_path_must_be_allowed_its_files(name: str, soft: int | None, needed: int | None) -> None:
+    found = limits(through(settled(), processes=(OpenFiles(77, name, soft, None, 9),)))
+    assert [limit.id for limit in found] == ([] if needed is None else ["open-files"])
+    if needed is not None:
+        assert f"need {needed} open files in {name} (process 77), it may have {soft}" in found[0].reason
+
+
+def test_the_pooler_of_an_endpoint_is_the_one_of_its_name_else_the_one_that_listens_there() -> None:
+    sample = poolers(1, one=bouncer(1), two=bouncer(1))
+    assert pooler_at(sample, "two", "10.9.9.9", 8432) is sample.poolers[1]
+    assert pooler_at(sample, "two", "127.0.0.1", 6432) is sample.poolers[1], "the name goes before the place"
+    assert pooler_at(sample, "other", "localhost", 6432) is sample.poolers[0]
+    assert pooler_at(sample, "other", "127.0.0.1", 643) is None
+    assert pooler_at(NOT_YET, "one", "127.0.0.1", 6432) is None
+    assert sample.poolers[0].console.kind == PGBOUNCER  # type: ignore[union-attr]

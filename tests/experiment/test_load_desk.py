@@ -1,0 +1,145 @@
+"""Load in the operator's hand, on a real server: runs leave records, steps a curve, data sets are asked about."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+
+import psycopg
+import pytest
+
+from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.wiring import LiveParts
+from pgtop_tune.errors import LoadProblem, UsageProblem
+from pgtop_tune.experiment.frame_keeper import FrameKeeper
+from pgtop_tune.experiment.load_desk import LoadDesk
+from pgtop_tune.metrics import sections
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.bench import RunState
+from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.postgres.conninfo import resolve
+from pgtop_tune.session.engine import Engine
+from pgtop_tune.session.load_control import LoadSeries, LoadState, MakingPlan
+
+DEADLINE_S = 90.0
+SHORT = LoadSpec("select-only", clients=2, duration_s=2)
+TABLES = MakingPlan("pgbench", "1")
+
+
+@contextlib.asynccontextmanager
+async def desk_on(text: str) -> AsyncIterator[LoadDesk]:
+    parts = LiveParts(resolve(text), LiveOptions(interval_s=0.2))
+    keeper = FrameKeeper()
+    desk = parts.load_desk(keeper)
+    running = asyncio.create_task(Engine(parts.source, (keeper,)).run())
+    try:
+        assert await keeper.until(lambda seen: not isinstance(sections.server(seen.newest), Unavailable), DEADLINE_S)
+        yield desk
+    finally:
+        await desk.aclose()
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+
+async def until(desk: LoadDesk, condition: Callable[[LoadState], object]) -> LoadState:
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition(desk.state()):
+            await asyncio.sleep(0.02)
+    return desk.state()
+
+
+async def ended(desk: LoadDesk) -> LoadSeries:
+    state = await until(desk, lambda state: not state.doing)
+    assert state.series is not None
+    assert state.series.over
+    return state.series
+
+
+async def test_tables_are_made_then_a_run_leaves_its_record_and_steps_their_curve(database: str) -> None:
+    async with desk_on(database) as desk:
+        assert {each.name: each.found for each in await desk.datasets()} == {"pgbench": "", "bus": ""}
+        with pytest.raises(LoadProblem, match="there are no tables of the pgbench data set"):
+            await desk.start(SHORT)
+        assert desk.state() == LoadState()
+        preview = await desk.look(TABLES)
+        assert (preview.title, preview.dropped) == ("scale 1", "")
+        assert 15_000_000 < preview.needed_bytes < 60_000_000
+        await desk.make(TABLES, replace=False)
+        with pytest.raises(LoadProblem, match="a data set is being made already"):
+            await desk.start(SHORT)
+        state = await until(desk, lambda state: not state.doing)
+        assert state.made is not None, state.problem
+        assert "primary keys" in dict(state.made.steps_s)
+        assert {each.name: each.found for each in await desk.datasets()} == {"pgbench": "scale 1", "bus": ""}
+
+        await desk.start(SHORT)
+        series = await ended(desk)
+        (result,) = series.results
+        assert (series.axis, result.state) == ("", RunState.FINISHED)
+        assert result.tps
+        assert "-c 2" in result.command
+
+        await desk.start_steps(SHORT, "clients=1,2,3", tidy=False)
+        await until(desk, lambda state: state.title == "step 2 of 3: 2 clients")
+        series = await ended(desk)
+        assert (series.number, series.axis, [point.load for point in series.points]) == (2, "clients", [1, 2, 3])
+        assert series.knee is not None
+        assert "knee" in series.knee.reason
+
+
+async def test_what_is_there_goes_only_when_it_was_agreed(database: str) -> None:
+    async with desk_on(database) as desk:
+        await desk.make(TABLES, replace=False)
+        await until(desk, lambda state: not state.doing)
+        assert "scale 1" in (await desk.look(TABLES)).dropped
+        with pytest.raises(LoadProblem, match="scale 1"):
+            await desk.make(TABLES, replace=False)
+        await desk.make(TABLES, replace=True)
+        state = await until(desk, lambda state: not state.doing)
+        assert state.made is not None
+        assert not state.problem
+
+
+async def test_more_clients_than_the_server_has_room_for_are_refused_with_the_numbers(database: str) -> None:
+    async with desk_on(database) as desk:
+        await desk.make(TABLES, replace=False)
+        await until(desk, lambda state: not state.doing)
+        with pytest.raises(LoadProblem, match="5000 clients will not fit: max_connections is"):
+            await desk.start(LoadSpec("select-only", clients=5000, duration_s=2))
+        with pytest.raises(UsageProblem, match="no list of"):
+            await desk.start_steps(SHORT, "clients=two", tidy=False)
+        with pytest.raises(LoadProblem, match="a step needs an end"):
+            await desk.start_steps(LoadSpec("select-only"), "clients=1,2", tidy=False)
+
+
+async def test_stopped_steps_keep_what_was_measured_and_nothing_runs_on(database: str) -> None:
+    async with desk_on(database) as desk:
+        await desk.make(TABLES, replace=False)
+        await until(desk, lambda state: not state.doing)
+        await desk.start_steps(LoadSpec("select-only", clients=2, duration_s=600), "clients=1,2", tidy=True)
+        with psycopg.connect(database, autocommit=True) as connection:
+            looking = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'pgbench%'"
+
+            def at_work() -> bool:
+                row = connection.execute(looking).fetchone()
+                return row is not None and bool(row[0])
+
+            await until(desk, lambda state: at_work())
+            await desk.stop()
+            series = await ended(desk)
+            assert [result.state for result in series.results] == [RunState.STOPPED]
+            assert desk.state().problem == "stopped by the operator"
+            await until(desk, lambda state: not at_work())
+
+
+async def test_a_making_that_is_stopped_says_so(database: str) -> None:
+    async with desk_on(database) as desk:
+        await desk.make(MakingPlan("bus", "20M"), replace=False)
+        await until(desk, lambda state: state.making is not None and state.making.total)
+        await desk.stop()
+        state = desk.state()
+        assert (state.doing, state.problem, state.made) == ("", "stopped by the operator", None)
+        (bus,) = [each for each in await desk.datasets() if each.name == "bus"]
+        assert "tickets made" in bus.problem

@@ -1,0 +1,157 @@
+"""Runs on real servers: what surrounds a run is found in its frames and named on its result."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+
+import psycopg
+import pytest
+
+from pgtop_tune.bench.initialise import initialise
+from pgtop_tune.bench.locate import find_pgbench
+from pgtop_tune.bench.profiles import load_profiles
+from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.wiring import LiveSession, endpoint_of
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.experiment.endpoints import Target
+from pgtop_tune.experiment.frame_keeper import FrameKeeper
+from pgtop_tune.experiment.load_run import Before, Cancelled, Cell, LoadRun
+from pgtop_tune.metrics import sections
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.bench import RunState
+from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.model.run_result import RunResult
+from pgtop_tune.postgres.conninfo import resolve
+from tests.support.servers import conninfo
+
+PROFILES = load_profiles()
+SHORT = LoadSpec("select-only", clients=2, duration_s=2, protocol="prepared")
+
+
+class Bench:
+    """Runs in a session on one server, with what was told."""
+
+    def __init__(self, text: str) -> None:
+        self.conninfo = resolve(text)
+        self.session = LiveSession(self.conninfo, LiveOptions(interval_s=0.2))
+        self.keeper = FrameKeeper()
+        self.session.engine.attach(self.keeper)
+        self.told: list[str] = []
+        self.run = LoadRun(self.session.load, self.keeper, self.session.open_hand, self.told.append)
+
+    def cell(self, spec: LoadSpec) -> Cell:
+        return Cell(Target("direct", endpoint_of(self.conninfo)), PROFILES.get(spec.profile), spec)
+
+    async def measure(self, spec: LoadSpec = SHORT, before: Before = Before()) -> RunResult:  # noqa: B008
+        assert await self.keeper.until(
+            lambda interval: not isinstance(sections.server(interval.newest), Unavailable), 60
+        )
+        return await self.run.measure(self.cell(spec), before)
+
+
+@contextlib.asynccontextmanager
+async def bench_on(text: str) -> AsyncIterator[Bench]:
+    bench = Bench(text)
+    await initialise(endpoint_of(bench.conninfo), 1, find_pgbench())
+    running = asyncio.create_task(bench.session.engine.run())
+    try:
+        yield bench
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+
+@contextlib.asynccontextmanager
+async def busy_session(text: str) -> AsyncIterator[None]:
+    """Somebody else's statement under way."""
+    with psycopg.connect(f"{text} application_name=shop", autocommit=True) as other:
+        sleeping = asyncio.create_task(asyncio.to_thread(other.execute, "SELECT pg_sleep(60)"))
+        try:
+            yield
+        finally:
+            other.cancel()
+            with contextlib.suppress(psycopg.errors.QueryCanceled):
+                await sleeping
+
+
+def ids(result: RunResult) -> set[str]:
+    return {doubt.id for doubt in result.doubts}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("major", [14, 15, 16, 17])
+async def test_older_servers_are_measured_and_judged(server_for_major: Callable[[int], Throwaway], major: int) -> None:
+    """14 and 17 count checkpoints in different views; 18 is what the other tests have."""
+    server = server_for_major(major)
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        connection.execute("CREATE DATABASE load_run")
+    async with bench_on(conninfo(server, "load_run")) as bench:
+        result = await bench.measure(replace(SHORT, profile="tpcb-like", duration_s=2), Before(("checkpoint",)))
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        connection.execute("DROP DATABASE load_run WITH (FORCE)")
+    assert result.state is RunState.FINISHED
+    assert result.valid
+    assert {"NOT-DURABLE", "NO-CHECKPOINT", "SHORT-RUN", "CLOSED-LOOP", "SCALE-BELOW-CLIENTS"} <= ids(result)
+    # The machine may be busy with other things; the server is not.
+    assert ids(result) <= {
+        "NOT-DURABLE", "NO-CHECKPOINT", "SHORT-RUN", "CLOSED-LOOP", "SCALE-BELOW-CLIENTS", "CPU-CONTENTION",
+        "CLIENT-BOUND", "STEAL", "SWAP", "AUTOVACUUM",
+    }  # fmt: skip
+    assert result.server_version.startswith(str(major))
+    assert result.server["settings"]["fsync"] == "off"
+
+
+async def test_others_unlogged_tables_and_logging_are_named(make_server: Callable[..., Throwaway]) -> None:
+    server = make_server(log_statement="all", autovacuum="off")
+    text = conninfo(server)
+    async with bench_on(text) as bench:
+        with psycopg.connect(text, autocommit=True) as connection:
+            connection.execute("ALTER TABLE pgbench_accounts SET UNLOGGED")
+        async with busy_session(text):
+            before = Before(("vacuum", "quiet"), quiet_deadline_s=1.0)
+            result = await bench.measure(replace(SHORT, duration_s=3), before)
+    doubts = {doubt.id: doubt.reason for doubt in result.doubts}
+    assert "log_statement = all" in doubts["STATEMENT-LOGGING"]
+    assert "pgbench_accounts unlogged" in doubts["UNLOGGED"]
+    assert "active sessions of others on average (shop)" in doubts["COMPETING-ACTIVITY"]
+    assert "1 active session of others (shop)" in doubts["HOUSEKEEPING-MISSED"]
+    assert any("waiting for quiet: 1 active session of others (shop)" in line for line in bench.told)
+
+
+async def test_our_own_housekeeping_is_no_competitor_and_the_run_begins_quiet(database: str) -> None:
+    async with bench_on(database) as bench:
+        result = await bench.measure(before=Before(("truncate-history", "vacuum", "checkpoint", "quiet")))
+    assert [step.name for step in result.facts.housekeeping][:3] == ["truncate-history", "vacuum", "checkpoint"]
+    assert not {"COMPETING-ACTIVITY", "CHECKPOINT-STRADDLED", "OTHER-SERVER"} & ids(result)
+    assert set(result.facts.tables) >= {"pgbench_accounts", "pgbench_history"}
+
+
+async def test_one_after_the_other_each_has_its_own_frames(database: str) -> None:
+    async with bench_on(database) as bench:
+        first = await bench.measure(before=Before(warm_up_s=1))
+        second = await bench.measure(replace(SHORT, clients=1, transactions=30, duration_s=None))
+    assert "warming up for 1 s" in bench.told
+    assert (first.processed or 0) > 0
+    assert len(first.progress) in (1, 2)
+    assert second.processed == 30
+    assert second.started_ms > first.ended_ms - 1000
+    assert first.latencies is not None
+    assert second.latencies is not None
+    assert first.latencies.logged != second.latencies.logged
+
+
+async def test_cancelled_while_it_prepares_nothing_was_begun(database: str) -> None:
+    async with bench_on(database) as bench, busy_session(database):
+        measuring = asyncio.create_task(bench.measure(before=Before(("quiet",))))
+        async with asyncio.timeout(60):
+            while not any("waiting for quiet" in line for line in bench.told):
+                await asyncio.sleep(0.05)
+        measuring.cancel()
+        with pytest.raises(asyncio.CancelledError) as ended:
+            await measuring
+        assert not isinstance(ended.value, Cancelled)
+        assert bench.session.load.report is None

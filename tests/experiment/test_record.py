@@ -1,0 +1,79 @@
+"""A run's record: complete, JSON through and through, and never a figure where there is none."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from pgtop_tune.model.bench import RunState
+from pgtop_tune.model.run_result import FORMAT, as_json
+from tests.support.results import asked, failed, never_began, result
+from tests.support.run_frames import FACTS, SECONDS, TPS
+
+
+def test_the_record_is_json_with_what_counts_first() -> None:
+    record = json.loads(json.dumps(as_json(result()), allow_nan=False))
+    assert list(record)[:5] == ["format", "tps", "percentiles", "validity", "command"]
+    assert record["format"] == FORMAT
+    assert record["tps"] == 1000.0
+    assert {"p50_ms", "p95_ms", "p99_ms", "p99.9_ms", "p99.99_ms", "max_ms", "mean_ms", "logged"} == set(
+        record["percentiles"]
+    )
+    assert record["validity"]["valid"] is True
+    assert record["validity"]["doubts"][0]["id"] == "CLOSED-LOOP"
+    assert len(record["progress"]) == SECONDS
+    assert len(record["by_second"]) == SECONDS
+    assert record["server"]["version"] == "18.6"
+    assert record["host"]["hostname"] == "db1"
+    assert record["scripts"] == [{"name": "tpcb-like", "weight": 1, "sha256": ""}]
+    assert (record["stdout"], record["stderr"]) == ("out\n", "err\n")
+    assert "raw" not in record["report"]
+    assert as_json(result(run={"machine": "ssh://load1"}))["machine"] == "ssh://load1"
+
+
+def test_percentiles_of_the_run_are_those_of_its_seconds_together() -> None:
+    record = as_json(result())
+    assert record["percentiles"]["logged"] == sum(second["logged"] for second in record["by_second"].values())
+    assert record["percentiles"]["max_ms"] == max(second["max_ms"] for second in record["by_second"].values())
+    values = [record["percentiles"][f"p{q}_ms"] for q in ("50", "95", "99", "99.9", "99.99")]
+    assert values == sorted(values)
+
+
+def test_of_a_run_that_was_stopped_the_mean_of_its_seconds_is_kept_and_marked() -> None:
+    record = as_json(result(state=RunState.STOPPED, tps=123.0))
+    assert record["tps"] == pytest.approx(TPS)
+    assert (record["validity"]["valid"], record["validity"]["partial"]) == (False, True)
+
+
+def test_a_failed_run_has_its_reason_and_is_not_valid() -> None:
+    made = failed()
+    assert (made.valid, made.partial) == (False, True)
+    assert as_json(made)["exit_status"] == 1
+    assert "sorry" in made.doubts[0].reason
+
+
+def test_a_run_that_never_began_is_a_record_too() -> None:
+    record = json.loads(json.dumps(as_json(never_began()), allow_nan=False))
+    assert (record["tps"], record["percentiles"], record["report"]) == (None, None, None)
+    assert record["validity"]["doubts"][0]["advice"] == "make them first"
+
+
+def test_with_a_rate_the_loop_is_open_and_said_to_be() -> None:
+    made = result(asked(rate=float(TPS)), run={"rate_per_s": float(TPS)})
+    assert made.open_loop
+    assert made.doubts == ()
+    assert not result().open_loop
+
+
+def test_connecting_each_time_has_the_time_of_connecting_each_time() -> None:
+    words = asked()
+    each_time = replace(words, spec=replace(words.spec, connect_per_transaction=True))
+    assert result(each_time).connection_ms is None
+    assert result(words).connection_ms == 12.5
+
+
+def test_what_was_set_for_the_server_is_in_the_record_and_what_was_not_is_not() -> None:
+    made = result(facts=replace(FACTS, tables=()))
+    assert made.server["settings"] == {}

@@ -1,0 +1,443 @@
+"""Network, NUMA, control groups, file systems, threads: what kernels write, and this machine by other means."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.host.background import Background
+from pgtop_tune.host.cgroup_files import ServerGroup, parse_membership
+from pgtop_tune.host.disk_caps import DiskCap, parse_disk_cap
+from pgtop_tune.host.file_systems import FileSystems, places_of
+from pgtop_tune.host.frequencies import read_frequencies
+from pgtop_tune.host.local import LocalHost
+from pgtop_tune.host.memory_files import parse_thp
+from pgtop_tune.host.mounts import parse_mountinfo
+from pgtop_tune.host.network_files import parse_net_dev, parse_speed
+from pgtop_tune.host.numa_files import parse_id_list, parse_node
+from pgtop_tune.host.process_files import parse_schedstat, parse_thread
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.cgroup import CgroupSample
+from pgtop_tune.model.filesystems import FileSystemSample
+from pgtop_tune.model.host import DiskSample, ProcessSample
+from pgtop_tune.model.network import NetworkSample
+from pgtop_tune.model.numa import FrequencySample, NumaSample
+from tests.support.processes import eventually
+
+COUNTER = st.integers(0, (1 << 64) - 1)
+HEADINGS = (
+    b"Inter-|   Receive                                                |  Transmit\n"
+    b" face |bytes    packets errs drop fifo frame compressed multicast"
+    b"|bytes    packets errs drop fifo colls carrier compressed\n"
+)  # fmt: skip
+
+
+@pytest.fixture
+def host() -> Iterator[LocalHost]:
+    host = LocalHost(time.monotonic)
+    yield host
+    host.close()
+
+
+class TestNetwork:
+    @given(st.lists(COUNTER, min_size=16, max_size=16))
+    def test_every_number_comes_back(self, numbers: list[int]) -> None:
+        line = f"  eth0:{' '.join(map(str, numbers))}\n".encode()
+        found = parse_net_dev(HEADINGS + line, lambda name: b"")
+        if not (numbers[1] or numbers[9]):
+            assert found == ()
+            return
+        (each,) = found
+        assert each.name == "eth0"
+        assert [
+            each.received_bytes, each.received_packets, each.received_errors, each.received_drops, each.sent_bytes,
+            each.sent_packets, each.sent_errors, each.sent_drops,
+        ] == numbers[:4] + numbers[8:12]  # fmt: skip
+
+    def test_a_name_may_hold_a_colon(self) -> None:
+        (each,) = parse_net_dev(HEADINGS + b"eth0:1: " + b"1 " * 16 + b"\n", lambda name: b"25000\n")
+        assert (each.name, each.speed_bits_per_s) == ("eth0:1", 25_000_000_000)
+
+    @pytest.mark.parametrize(("text", "speed"), [(b"-1\n", None), (b"", None), (b"0\n", None), (b"100\n", 10**8)])
+    def test_a_speed_that_is_none(self, text: bytes, speed: int | None) -> None:
+        assert parse_speed(text) == speed
+
+    @given(st.binary(max_size=300))
+    def test_anything_else_is_one_kind_of_error(self, text: bytes) -> None:
+        with contextlib.suppress(ValueError):
+            parse_net_dev(text, lambda name: text)
+        with contextlib.suppress(ValueError):
+            parse_net_dev(HEADINGS + text, lambda name: text)
+
+    def test_this_machine_between_two_readings_of_somebody_else(self, host: LocalHost) -> None:
+        before, sample, after = (
+            psutil.net_io_counters(True, False),
+            host.sample([]),
+            psutil.net_io_counters(True, False),
+        )
+        assert isinstance(sample.network, NetworkSample)
+        assert sample.network.interfaces
+        for each in sample.network.interfaces:
+            low, high = before[each.name], after[each.name]
+            assert low.bytes_recv <= each.received_bytes <= high.bytes_recv
+            assert low.packets_sent <= each.sent_packets <= high.packets_sent
+            assert low.dropin <= each.received_drops <= high.dropin
+
+
+class TestNuma:
+    @pytest.mark.parametrize(
+        ("text", "ids"), [(b"0\n", (0,)), (b"0-2,5\n", (0, 1, 2, 5)), (b"\n", ()), (b"0,2-3", (0, 2, 3))]
+    )
+    def test_lists_of_ids(self, text: bytes, ids: tuple[int, ...]) -> None:
+        assert parse_id_list(text) == ids
+
+    @given(st.binary(max_size=60))
+    def test_any_list_is_short_or_refused(self, text: bytes) -> None:
+        with contextlib.suppress(ValueError):
+            assert len(parse_id_list(text)) <= 2 * 4096
+
+    def test_a_node_by_its_lines(self) -> None:
+        meminfo = b"".join(
+            f"Node 1 {name + ':':<15} {number:>10}{unit}\n".encode()
+            for name, number, unit in (
+                ("MemTotal", 16, " kB"), ("MemFree", 5, " kB"), ("Active(anon)", 9, " kB"), ("FilePages", 4, " kB"),
+                ("AnonPages", 3, " kB"), ("Shmem", 2, " kB"), ("Dirty", 1, " kB"), ("HugePages_Total", 7, ""),
+                ("HugePages_Free", 6, ""),
+            )
+        )  # fmt: skip
+        node = parse_node(1, meminfo, b"numa_hit 100\nnuma_miss 20\nnuma_foreign 3\nlocal_node 9\n")
+        assert (node.total_bytes, node.free_bytes, node.file_bytes, node.anon_bytes) == (16384, 5120, 4096, 3072)
+        assert (node.shmem_bytes, node.dirty_bytes, node.huge_pages, node.huge_pages_free) == (2048, 1024, 7, 6)
+        assert (node.hit_pages, node.miss_pages, node.foreign_pages) == (100, 20, 3)
+        with pytest.raises(ValueError, match="numa_foreign"):
+            parse_node(1, meminfo, b"numa_hit 100\nnuma_miss 20\n")
+
+    def test_the_nodes_of_this_machine_hold_its_memory(self, host: LocalHost) -> None:
+        numa = host.sample([]).numa
+        if isinstance(numa, Unavailable):
+            pytest.skip(str(numa))
+        assert isinstance(numa, NumaSample)
+        assert all(node.free_bytes <= node.total_bytes for node in numa.nodes)
+        assert sum(node.hit_pages for node in numa.nodes) > 0
+        assert host.sample([]).numa is numa
+
+
+MOUNTS_2 = b"40 31 0:37 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n"
+MOUNTS_1 = (
+    b"32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
+    b"35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+    b"41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+)
+PSI = "some avg10=1.31 avg60=0.59 avg300=0.18 total=3350\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=77\n"
+
+
+class TestCgroup:
+    def group(self, root: Path, membership: bytes, mounts: bytes, files: dict[str, str]) -> CgroupSample | Unavailable:
+        for name, text in files.items():
+            path = root / "sys/fs/cgroup" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        group = ServerGroup(parse_membership(membership), parse_mountinfo(mounts))
+        asked: set[str] = set()
+
+        def read(path: str) -> bytes:
+            asked.add(path)
+            return (root / path).read_bytes()
+
+        sample = group.sample(1.0, read)
+        assert asked <= set(group.paths)
+        return sample
+
+    def test_the_tightest_limit_of_all_levels_counts(self, tmp_path: Path) -> None:
+        sample = self.group(
+            tmp_path, b"0::/db.slice/postgresql.service\n", MOUNTS_2,
+            {
+                "db.slice/postgresql.service/memory.max": "8000\n",
+                "db.slice/postgresql.service/memory.current": "999\n",
+                "db.slice/postgresql.service/cpu.max": "max 100000\n",
+                "db.slice/postgresql.service/io.pressure": PSI,
+                "db.slice/memory.max": "4000\n", "db.slice/memory.current": "3000\n", "db.slice/memory.high": "max\n",
+                "db.slice/memory.events": "low 0\nhigh 0\nmax 12\noom 1\noom_kill 2\n",
+                "db.slice/cpu.max": "150000 100000\n",
+                "db.slice/cpu.stat": "usage_usec 900\nnr_periods 40\nnr_throttled 10\nthrottled_usec 5000\n",
+            },
+        )  # fmt: skip
+        assert isinstance(sample, CgroupSample)
+        assert (sample.version, sample.path) == (2, "/db.slice/postgresql.service")
+        assert (sample.memory_max_bytes, sample.memory_bytes, sample.memory_high_bytes) == (4000, 3000, None)
+        assert (sample.memory_max_events, sample.oom_kills) == (12, 2)
+        assert (sample.cpu_quota_cores, sample.cpu_periods, sample.cpu_throttled_periods) == (1.5, 40, 10)
+        assert (sample.cpu_throttled_us, sample.cpu_used_us) == (5000, 900)
+        assert (sample.io_some_us, sample.io_full_us, sample.memory_some_us) == (3350, 77, None)
+
+    def test_version_1_in_its_own_words(self, tmp_path: Path) -> None:
+        sample = self.group(
+            tmp_path, b"8:memory:/db\n3:cpu,cpuacct:/db\n0::/\n", MOUNTS_1,
+            {
+                "memory/db/memory.limit_in_bytes": "4096000\n", "memory/db/memory.usage_in_bytes": "4000\n",
+                "memory/db/memory.failcnt": "7\n", "memory/db/memory.oom_control": "under_oom 0\noom_kill 1\n",
+                "memory/memory.limit_in_bytes": "9223372036854771712\n",
+                "cpu/db/cpu.cfs_quota_us": "50000\n", "cpu/db/cpu.cfs_period_us": "100000\n",
+                "cpu/db/cpu.stat": "nr_periods 9\nnr_throttled 3\nthrottled_time 7000000\n",
+                "cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n",
+            },
+        )  # fmt: skip
+        assert isinstance(sample, CgroupSample)
+        assert (sample.version, sample.memory_max_bytes, sample.memory_bytes) == (1, 4096000, 4000)
+        assert (sample.memory_max_events, sample.oom_kills, sample.cpu_quota_cores) == (7, 1, 0.5)
+        assert (sample.cpu_throttled_periods, sample.cpu_throttled_us) == (3, 7000)
+
+    def test_the_root_group_has_no_limits_but_a_containers_root_has(self, tmp_path: Path) -> None:
+        absent = self.group(tmp_path / "host", b"0::/\n", MOUNTS_2, {"cpu.stat": "usage_usec 5\n"})
+        assert isinstance(absent, Unavailable)
+        assert absent.reason is Reason.NOT_SUPPORTED
+        inside = self.group(tmp_path / "box", b"0::/\n", MOUNTS_2, {"memory.max": "5000\n", "memory.current": "1\n"})
+        assert isinstance(inside, CgroupSample)
+        assert inside.memory_max_bytes == 5000
+
+    @given(st.binary(max_size=120), st.binary(max_size=120))
+    def test_hostile_contents_are_a_value_error_or_nothing(self, membership: bytes, content: bytes) -> None:
+        group = ServerGroup(parse_membership(membership + b"\n0::/a/b\n"), parse_mountinfo(MOUNTS_2 + MOUNTS_1))
+        with contextlib.suppress(ValueError):
+            group.sample(1.0, lambda path: content)
+
+    def test_a_real_quota_throttles_a_real_process(self, host: LocalHost) -> None:
+        parent = Path("/sys/fs/cgroup/cpu")
+        if not (parent / "cpu.cfs_quota_us").exists() or not os.access(parent, os.W_OK):
+            pytest.skip("no writable control group of version 1 here")
+        group = parent / f"pgtop-test-{os.getpid()}"
+        group.mkdir()
+        child = psutil.Popen(["sh", "-c", "read go; while :; do :; done"], stdin=-1)
+        try:
+            (group / "cpu.cfs_period_us").write_text("20000")
+            (group / "cpu.cfs_quota_us").write_text("5000")
+            (group / "cgroup.procs").write_text(str(child.pid))
+            host.set_server(child.pid)
+            child.stdin.write(b"go\n")
+            child.stdin.flush()
+            assert eventually(lambda: (host.sample([]).cgroup.cpu_throttled_periods or 0) > 3)
+            sample = host.sample([]).cgroup
+            assert isinstance(sample, CgroupSample)
+            assert sample.cpu_quota_cores == 0.25
+            assert sample.cpu_throttled_us
+        finally:
+            child.kill()
+            child.wait()
+            child.stdin.close()
+            assert eventually(lambda: not (group / "cgroup.procs").read_text())
+            group.rmdir()
+
+
+class TestFileSystems:
+    def test_the_mount_of_a_directory_as_df_shows_it(self, host: LocalHost, tmp_path: Path) -> None:
+        (tmp_path / "pg_wal").mkdir()
+        host.set_directories(str(tmp_path))
+        found = host.sample([]).file_systems
+        assert isinstance(found, FileSystemSample)
+        (row,) = found.file_systems
+        usage = shutil.disk_usage(tmp_path)
+        assert row.roles == ("data", "wal")
+        assert row.total_bytes == usage.total
+        assert row.available_bytes == pytest.approx(usage.free, rel=0.01)
+        assert row.inodes == os.statvfs(tmp_path).f_files
+        assert host.sample([]).file_systems is found
+
+    def test_unknown_directories_are_an_absence(self, host: LocalHost) -> None:
+        assert isinstance(host.sample([]).file_systems, Unavailable)
+
+    def test_a_dead_mount_takes_neither_the_others_nor_our_time(self) -> None:
+        gate, now_s = threading.Event(), 0.0
+
+        def statvfs(path: str) -> os.statvfs_result:
+            if path == "/far":
+                gate.wait(30)
+            return os.statvfs("/")
+
+        mounts = parse_mountinfo(b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:9 / /far rw - nfs4 box:/x rw\n")
+        systems = FileSystems(lambda: now_s, statvfs)
+        try:
+            systems.watch(places_of({"data": "/", "tablespace far": "/far/t"}, mounts))
+            now_s = 3.0
+            found = systems.sample()
+            assert isinstance(found, FileSystemSample)
+            assert [row.mount for row in found.file_systems] == ["/"]
+            assert found.unanswered == ("/far (nfs4): no answer for 3 s",)
+            # However often it is asked: one thread waits, not one more each time.
+            before = threading.active_count()
+            for _ in range(3):
+                now_s += 10.0
+                systems.sample()
+            assert threading.active_count() <= before + 1
+            gate.set()
+
+            def answered() -> bool:
+                nonlocal now_s
+                now_s += 6.0
+                again = systems.sample()
+                return isinstance(again, FileSystemSample) and len(again.file_systems) == 2
+
+            assert eventually(answered)
+        finally:
+            gate.set()
+
+    def test_a_mount_that_dies_later_loses_its_row(self) -> None:
+        gate, dead, now_s = threading.Event(), False, 0.0
+
+        def statvfs(path: str) -> os.statvfs_result:
+            if dead:
+                gate.wait(30)
+            return os.statvfs("/")
+
+        systems = FileSystems(lambda: now_s, statvfs)
+        try:
+            systems.watch(places_of({"data": "/"}, parse_mountinfo(b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n")))
+            found = systems.sample()
+            assert isinstance(found, FileSystemSample)
+            assert [row.mount for row in found.file_systems] == ["/"]
+            dead = True
+            now_s = 6.0
+            systems.sample()
+            now_s = 12.0
+            found = systems.sample()
+            assert isinstance(found, FileSystemSample)
+            assert found.file_systems == ()
+            assert found.unanswered == ("/ (ext4): no answer for 6 s",)
+        finally:
+            gate.set()
+
+    def test_a_background_look_is_repeated_when_due_and_not_before(self) -> None:
+        now_s, looks = 0.0, 0
+
+        def look() -> int:
+            nonlocal looks
+            looks += 1
+            return looks
+
+        background = Background(look, 5.0, lambda: now_s)
+        assert background.latest(1.0) == 1
+        now_s = 4.9
+        assert background.latest(1.0) == 1
+        now_s = 5.0
+        assert background.latest(1.0) == 2
+
+
+class TestFrequencies:
+    def test_every_policy_in_the_order_of_its_number(self, tmp_path: Path) -> None:
+        for number, khz in ((10, 2_100_000), (2, 3_400_500)):
+            policy = tmp_path / f"sys/devices/system/cpu/cpufreq/policy{number}"
+            policy.mkdir(parents=True)
+            (policy / "scaling_cur_freq").write_text(f"{khz}\n")
+            (policy / "cpuinfo_max_freq").write_text("3500000\n")
+            (policy / "scaling_governor").write_text("schedutil\n")
+        found = read_frequencies(tmp_path, 1.0)
+        assert isinstance(found, FrequencySample)
+        assert [(row.policy, row.mhz, row.highest_mhz) for row in found.policies] == [
+            ("policy2", 3400, 3500),
+            ("policy10", 2100, 3500),
+        ]
+        assert found.policies[0].governor == "schedutil"
+
+    def test_a_virtual_machine_says_why(self, tmp_path: Path) -> None:
+        found = read_frequencies(tmp_path, 1.0)
+        assert isinstance(found, Unavailable)
+        assert "virtual machine" in found.detail
+
+
+class TestThreads:
+    def test_a_busy_thread_among_idle_ones_stands_out(self, host: LocalHost) -> None:
+        stop, tid = threading.Event(), 0
+
+        def burn() -> None:
+            nonlocal tid
+            tid = threading.get_native_id()
+            while not stop.is_set():
+                pass
+
+        def ticks() -> dict[int, int]:
+            sample = host.sample([], [], [os.getpid()]).processes
+            assert isinstance(sample, ProcessSample)
+            return {thread.tid: thread.user_ticks + thread.system_ticks for thread in sample.threads}
+
+        thread = threading.Thread(target=burn)
+        thread.start()
+        try:
+            assert eventually(lambda: ticks().get(tid, 0) >= 5)
+        finally:
+            stop.set()
+            thread.join()
+        assert os.getpid() in ticks()
+
+    def test_run_queue_delay_is_what_the_kernel_says(self, host: LocalHost) -> None:
+        def theirs() -> int:
+            return int(Path("/proc/self/schedstat").read_text().split()[1]) // 1_000_000
+
+        before, sample, after = theirs(), host.sample([os.getpid()], [os.getpid()]), theirs()
+        assert isinstance(sample.processes, ProcessSample)
+        (process,) = sample.processes.processes
+        assert process.run_delay_ms is not None
+        assert before <= process.run_delay_ms <= after
+
+    @given(st.binary(max_size=80))
+    def test_anything_else_is_a_value_error(self, text: bytes) -> None:
+        with contextlib.suppress(ValueError):
+            parse_schedstat(text)
+        with contextlib.suppress(ValueError):
+            parse_thread(1, text, text)
+
+    def test_threads_of_nobody_are_none(self, host: LocalHost) -> None:
+        assert host.threads([1 << 30]) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "mode"), [(b"always defer [defer+madvise] madvise never\n", "defer+madvise"), (b"[defer] x", "defer")]
+)
+def test_defrag_modes(text: bytes, mode: str) -> None:
+    assert parse_thp(text) == mode
+
+
+def test_interrupts_are_those_of_somebody_else(host: LocalHost) -> None:
+    before, sample, after = psutil.cpu_stats().interrupts, host.sample([]), psutil.cpu_stats().interrupts
+    assert before <= sample.cpu.interrupts <= after
+
+
+class TestDiskCaps:
+    @pytest.mark.parametrize(
+        ("text", "cap"),
+        [
+            ("vda=6000iops,90MB/s", DiskCap("vda", 6000.0, 90e6)),
+            ("/dev/nvme1n1=16kIOPS", DiskCap("nvme1n1", 16_000.0, None)),
+            (" sdb = 1.5 GiB/s ", DiskCap("sdb", None, 1.5 * 2**30)),
+        ],
+    )
+    def test_what_it_may_say(self, text: str, cap: DiskCap) -> None:
+        assert parse_disk_cap(text) == cap
+
+    @pytest.mark.parametrize(
+        "text", ["", "vda", "vda=", "vda=fast", "=5iops", "vda=5iops,6iops", "vda=0iops", "a b=5iops"]
+    )
+    def test_what_it_may_not_is_a_sentence(self, text: str) -> None:
+        with pytest.raises(UsageProblem, match=r"."):
+            parse_disk_cap(text)
+
+    def test_it_stands_in_the_sample(self) -> None:
+        name = next(iter(psutil.disk_io_counters(perdisk=True)), None)
+        if name is None:
+            pytest.skip("no disk here")
+        every = [DiskCap(disk, 5.0, None) for disk in psutil.disk_io_counters(perdisk=True)]
+        host = LocalHost(time.monotonic, caps=every)
+        sample = host.sample([]).disks
+        host.close()
+        assert isinstance(sample, DiskSample)
+        assert sample.disks
+        assert {disk.cap_iops for disk in sample.disks} == {5.0}

@@ -1,0 +1,288 @@
+"""Each rule raises its doubt where its cause is, and is silent without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from pgtop_tune.metrics.run_evidence import evidence_of
+from pgtop_tune.metrics.run_validity import RULES, doubts
+from pgtop_tune.model.absence import NOT_RECORDED, Reason, Unavailable
+from pgtop_tune.model.bench import RunState
+from pgtop_tune.model.host import CpuSample, MemorySample
+from pgtop_tune.model.postgres import (
+    Activity,
+    CheckpointCounters,
+    DatabaseCounters,
+    ParameterSample,
+    PostgresSample,
+    ServerFacts,
+)
+from pgtop_tune.model.run_result import Doubt, HousekeepingStep, RunFacts, Verdict
+from tests.support.frames import EPOCH_MS, PARAMETERS, backend, facts, host_sample, parameter
+from tests.support.run_frames import FACTS, SECONDS, TPS, evidence, run_frames, server
+
+USUAL = {"CLOSED-LOOP"}
+"""Of a run without a rate."""
+
+
+def found(facts_given: RunFacts = FACTS, **how: object) -> dict[str, Doubt]:
+    return {doubt.id: doubt for doubt in doubts(evidence(facts_given, **how))}
+
+
+def activity(second: int, *backends: object) -> dict[str, object]:
+    return {"activity": Activity(float(second), EPOCH_MS + second * 1000, backends)}  # type: ignore[arg-type]
+
+
+def worker(query: str) -> Callable[[int], dict[str, object]]:
+    return lambda second: activity(
+        second, backend(9, EPOCH_MS, backend_type="autovacuum worker", application_name="", state="active", query=query)
+    )
+
+
+def settings(**values: str) -> Callable[[int], dict[str, object]]:
+    rows = (*PARAMETERS, *(parameter(name, value, value) for name, value in values.items()))
+    return lambda second: {"parameters": ParameterSample(0.0, rows)}
+
+
+def counters(second: int, **changes: object) -> dict[str, object]:
+    sample = server(second)
+    database, checkpoints = sample.database, sample.checkpoints
+    assert isinstance(database, DatabaseCounters)
+    assert isinstance(checkpoints, CheckpointCounters)
+    of_database = {name: value for name, value in changes.items() if hasattr(database, name)}
+    of_checkpoints = {name: value for name, value in changes.items() if name not in of_database}
+    return {"database": replace(database, **of_database), "checkpoints": replace(checkpoints, **of_checkpoints)}  # type: ignore[arg-type]
+
+
+def test_a_run_on_a_quiet_server_has_no_doubt_but_that_its_loop_is_closed() -> None:
+    assert set(found()) == USUAL
+    assert set(found(run={"rate_per_s": float(TPS)})) == set()
+
+
+def test_an_aborted_run_never_counts_though_it_has_a_tps_line() -> None:
+    message = "pgbench: error: client 3 aborted in command 4\nhint: start it again"
+    doubt = found(state=RunState.FAILED, run={"exit_status": 2, "message": message})["RUN-FAILED"]
+    assert (doubt.verdict, doubt.advice) == (Verdict.INVALID, "start it again")
+    assert "client 3 aborted" in doubt.reason
+
+
+def test_of_a_run_that_measured_nothing_only_the_reason_is_told() -> None:
+    frames = [
+        each if isinstance(each.bench, Unavailable) else replace(each, bench=replace(each.bench, progress=()))
+        for each in run_frames(
+            state=RunState.FAILED, cpu=(98, 3), run={"exit_status": 1, "message": "pgbench: error: no such thing"}
+        )
+    ]
+    made = evidence_of(frames, 1, RunFacts())
+    assert made is not None
+    assert [(doubt.id, doubt.reason) for doubt in doubts(made)] == [("RUN-FAILED", "no such thing (exit status 1)")]
+
+
+def test_clients_that_are_not_let_in_are_named() -> None:
+    message = 'pgbench: error: connection to server at "::1" failed: FATAL:  sorry, too many clients already'
+    assert {"RUN-FAILED", "CONNECTION-ERRORS"} <= set(
+        found(state=RunState.FAILED, run={"exit_status": 1, "message": message})
+    )
+
+
+def test_a_run_that_was_stopped_is_partial() -> None:
+    doubt = found(state=RunState.STOPPED, run={"duration_s": 300})["RUN-PARTIAL"]
+    assert (doubt.verdict, doubt.reason) == (Verdict.INVALID, f"stopped after {SECONDS} s of 300")
+
+
+def test_failed_and_skipped_transactions_come_with_their_share() -> None:
+    doubt = found(replace(FACTS, failed=700, processed=69_300))["FAILED-TRANSACTIONS"]
+    assert dict(doubt.numbers)["share_percent"] == pytest.approx(1.0)
+    assert found(replace(FACTS, skipped=7))["SKIPPED"].verdict is Verdict.INVALID
+
+
+def test_from_a_recording_alone_progress_lines_tell_what_failed() -> None:
+    doubt = found(RunFacts(), lines={"failed": 2})["FAILED-TRANSACTIONS"]
+    assert dict(doubt.numbers)["failed"] == 2 * SECONDS
+
+
+def test_a_rate_that_was_not_reached() -> None:
+    doubt = found(run={"rate_per_s": 2.0 * TPS}, lines={"lag_ms": 900.0})["RATE-MISSED"]
+    assert dict(doubt.numbers)["lag_ms"] == 900.0
+
+
+def test_a_saturated_thread_is_client_bound_with_advice() -> None:
+    doubt = found(cpu=(98, 3))["CLIENT-BOUND"]
+    assert "-j 4" in doubt.advice
+    assert dict(doubt.numbers)["busiest_cpu_percent"] == pytest.approx(98)
+
+
+def test_threads_that_wait_for_a_cpu_are_told_from_threads_that_never_sleep() -> None:
+    doubt = found(cpu=(5, 5), delay_ms=(600, 100))["CPU-CONTENTION"]
+    assert dict(doubt.numbers)["queued_percent"] == pytest.approx(60)
+    assert "CPU-CONTENTION" not in found(cpu=(50, 5), delay_ms=(450, 100))
+
+
+def test_one_thread_for_a_hundred_clients() -> None:
+    assert "FEW-THREADS" not in found(run={"threads": 1})
+    frames = run_frames(run={"threads": 1})
+    many = [
+        each if isinstance(each.bench, Unavailable)
+        else replace(each, bench=replace(each.bench, run=replace(each.bench.run, clients=100)))
+        for each in frames
+    ]  # fmt: skip
+    made = evidence_of(many, 1, FACTS)
+    assert made is not None
+    assert "FEW-THREADS" in {doubt.id for doubt in doubts(made)}
+
+
+def test_scale_below_clients_counts_for_the_tpcb_like_script_only() -> None:
+    assert "16 clients update 4 branch rows" in found(replace(FACTS, scale=4))["SCALE-BELOW-CLIENTS"].reason
+    assert "SCALE-BELOW-CLIENTS" not in found(replace(FACTS, scale=4, builtin="select-only"))
+
+
+def checkpoint(began_s: int, finished_s: int) -> Callable[[int], dict[str, object]]:
+    """One checkpoint between two seconds, some pages written by it every second of it."""
+
+    def change(second: int) -> dict[str, object]:
+        return counters(
+            second,
+            requested=31 + (second >= began_s),
+            buffers_checkpoint=10 * min(max(second - began_s, 0), finished_s - began_s),
+            checkpoint_time_ms=EPOCH_MS + 1000 * (began_s if second >= finished_s else -600),
+        )
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("began_s", "finished_s", "when"),
+    [
+        (-20, 30, "when it began"),
+        (40, 400, "when it ended"),
+        (-20, 400, "when it began and when it ended"),
+        (20, 50, ""),
+    ],
+)
+def test_a_checkpoint_counts_when_a_part_of_it_lies_outside(began_s: int, finished_s: int, when: str) -> None:
+    doubt = found(postgres=checkpoint(began_s, finished_s)).get("CHECKPOINT-STRADDLED")
+    assert (doubt.reason if doubt else "").removeprefix("a checkpoint was under way ").startswith(when)
+    assert (doubt is None) == (when == "")
+
+
+def test_a_load_that_writes_without_a_checkpoint_leaves_its_cost_out() -> None:
+    writes = lambda second: counters(second, tup_updated=3 * TPS * second)  # noqa: E731
+    assert "NO-CHECKPOINT" in found(postgres=writes)
+    assert "NO-CHECKPOINT" not in found(postgres=lambda second: counters(second, tup_updated=second))
+    finished = lambda second: counters(second, tup_updated=3 * TPS * second, requested=31 + (second > 30))  # noqa: E731
+    assert "NO-CHECKPOINT" not in found(postgres=finished)
+
+
+def test_sessions_of_others_compete_idle_ones_and_the_load_s_do_not() -> None:
+    other = found(postgres=lambda second: activity(second, backend(7, EPOCH_MS, application_name="shop")))
+    assert "1.0 active sessions of others on average (shop)" in other["COMPETING-ACTIVITY"].reason
+    assert set(found(postgres=lambda second: activity(second, backend(7, EPOCH_MS)))) == USUAL
+    idle = lambda second: activity(second, backend(7, EPOCH_MS, application_name="shop", state="idle"))  # noqa: E731
+    assert set(found(postgres=idle)) == USUAL
+
+
+def test_behind_a_pooler_that_renames_sessions_nobody_is_accused() -> None:
+    def renamed(second: int) -> dict[str, object]:
+        sample = server(second)
+        waits = replace(sample.waits, counts=())  # type: ignore[type-var]
+        return activity(second, backend(7, EPOCH_MS, application_name="pooler")) | {"waits": waits}
+
+    assert set(found(replace(FACTS, direct=False), postgres=renamed)) == USUAL
+
+
+def test_transactions_beyond_the_client_s_compete() -> None:
+    busy = found(postgres=lambda second: counters(second, xact_commit=1200 * second))
+    assert dict(busy["COMPETING-ACTIVITY"].numbers)["foreign_tps"] == pytest.approx(200, rel=0.05)
+    assert set(found(postgres=lambda second: counters(second, xact_commit=1020 * second))) == USUAL
+
+
+def test_a_server_that_sees_nothing_of_the_load_is_another_one() -> None:
+    assert "OTHER-SERVER" in found(postgres=lambda second: counters(second, xact_commit=3 * second))
+
+
+def test_autovacuum_counts_on_the_tables_of_the_load() -> None:
+    doubt = found(postgres=worker("autovacuum: VACUUM ANALYZE public.pgbench_accounts (to prevent wraparound)"))
+    assert f"pgbench_accounts in {SECONDS} of {SECONDS} looks" in doubt["AUTOVACUUM"].reason
+    assert set(found(postgres=worker("autovacuum: ANALYZE public.orders"))) == USUAL
+
+
+def test_swapping_and_stolen_time() -> None:
+    def swapping(second: int) -> dict[str, object]:
+        memory = host_sample(second).memory
+        assert isinstance(memory, MemorySample)
+        return {"memory": replace(memory, swap_out_pages=second)}
+
+    def stolen(second: int) -> dict[str, object]:
+        cpu = host_sample(second).cpu
+        assert isinstance(cpu, CpuSample)
+        return {"cpu": replace(cpu, total=replace(cpu.total, steal_ticks=20 * second))}
+
+    assert f"0 pages in, {SECONDS} out" in found(host=swapping)["SWAP"].reason
+    assert dict(found(host=stolen)["STEAL"].numbers)["steal_percent"] == pytest.approx(4.8, rel=0.05)
+
+
+def test_a_throughput_that_falls_is_not_steady_and_a_short_run_is_short() -> None:
+    assert "NOT-STEADY" in found(tps=lambda second: 1000.0 - 8 * second)
+    assert found(seconds=10)["SHORT-RUN"].verdict is Verdict.NOTE
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "id"),
+    [
+        ("fsync", "off", "NOT-DURABLE"),
+        ("full_page_writes", "off", "NOT-DURABLE"),
+        ("synchronous_commit", "off", "ASYNCHRONOUS"),
+        ("log_statement", "all", "STATEMENT-LOGGING"),
+        ("log_duration", "on", "STATEMENT-LOGGING"),
+        ("log_min_duration_statement", "0", "STATEMENT-LOGGING"),
+        ("log_min_duration_statement", "10000", None),
+        ("log_min_duration_statement", "-1", None),
+        ("log_statement", "ddl", None),
+    ],
+)  # fmt: skip
+def test_settings_that_change_what_is_measured(name: str, value: str, id: str | None) -> None:
+    assert set(found(postgres=settings(**{name: value}))) - USUAL == ({id} if id else set())
+
+
+def test_what_the_run_itself_knows() -> None:
+    assert "pgbench_history unlogged" in found(replace(FACTS, unlogged=("pgbench_history",)))["UNLOGGED"].reason
+    assert "CONNECT-PER-TRANSACTION" in found(run={"connect_per_transaction": True})
+    missed = HousekeepingStep("checkpoint", 0.0, "must be superuser")
+    assert (
+        "checkpoint: must be superuser" in found(replace(FACTS, housekeeping=(missed,)))["HOUSEKEEPING-MISSED"].reason
+    )
+
+
+def test_a_restart_or_silence_inside_is_told() -> None:
+    def restarted(second: int) -> dict[str, object]:
+        other: ServerFacts = facts(started_ms=EPOCH_MS + 1 if second > 30 else EPOCH_MS - 1)
+        return {"server": other}
+
+    assert "restarted" in found(postgres=restarted)["SERVER-AWAY"].reason
+    silent = [
+        replace(each, postgres=Unavailable(Reason.NO_ANSWER)) if 20 < each.sequence < 50 else each
+        for each in run_frames()
+    ]
+    made = evidence_of(silent, 1, FACTS)
+    assert made is not None
+    assert "did not answer in 29 of 70" in {doubt.id: doubt for doubt in doubts(made)}["SERVER-AWAY"].reason
+
+
+def test_without_a_server_or_a_machine_every_rule_is_silent_or_says_so() -> None:
+    bare = [replace(each, postgres=PostgresSample(), host=NOT_RECORDED) for each in run_frames()]
+    made = evidence_of(bare, 1, RunFacts())
+    assert made is not None
+    assert {doubt.id for doubt in doubts(made)} == USUAL
+
+
+def test_rules_are_told_apart_and_invalid_doubts_come_first() -> None:
+    assert len({rule.id for rule in RULES}) == len(RULES)
+    verdicts = [doubt.verdict for doubt in doubts(evidence(replace(FACTS, failed=3, scale=1), state=RunState.STOPPED))]
+    assert verdicts == sorted(verdicts, key=list(Verdict).index)
+
+
+def test_a_run_that_no_frame_shows_has_no_evidence() -> None:
+    assert evidence_of(run_frames(), 2, FACTS) is None

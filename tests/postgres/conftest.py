@@ -1,0 +1,50 @@
+"""Connections of tests to the servers: by our own resolver, as different roles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.postgres.conninfo import ConnInfo, resolve
+from tests.support.servers import conninfo
+
+_numbers = count(1)
+
+Superuser = psycopg.Connection[tuple[object, ...]]
+
+
+def place(server: Throwaway, database: str = "postgres", user: str | None = None) -> ConnInfo:
+    """A test server as the user would name it."""
+    return resolve(database, host=str(server.socket_dir), port=str(server.port), user=user or server.user)
+
+
+@pytest.fixture
+def superuser(server: Throwaway) -> Iterator[Superuser]:
+    """A superuser's autocommit connection to the shared PostgreSQL 18; a lock it waits for fails the test."""
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        connection.execute("SET statement_timeout = '20s'")
+        yield connection
+
+
+@pytest.fixture
+def role(superuser: Superuser) -> Iterator[Callable[..., str]]:
+    """Makes roles that may log in, members of the roles named; dropped after the test."""
+    made: list[str] = []
+
+    def make(*member_of: str) -> str:
+        name = f"role_{next(_numbers)}"
+        superuser.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(name)))
+        made.append(name)
+        for group in member_of:
+            superuser.execute(sql.SQL("GRANT {} TO {}").format(sql.Identifier(group), sql.Identifier(name)))
+        return name
+
+    yield make
+    for name in made:
+        superuser.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(name)))
+        superuser.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))

@@ -1,0 +1,198 @@
+"""Several changes as one on real servers: all or nothing, the right order, undone and made again, fenced."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.errors import ConnectionProblem, JournalProblem, ServerProblem, UnsafeChange, UsageProblem
+from pgtop_tune.journal import Journal, journals, read
+from pgtop_tune.model.change import ChangeState, ParameterChange, Terms, Wanted
+from pgtop_tune.model.system_setting import HostChange
+from pgtop_tune.postgres.control import PostgresControl, Rules
+from pgtop_tune.postgres.operator_session import OperatorSession
+from pgtop_tune.tuning.fence import loss_of
+from pgtop_tune.tuning.ordering import in_order
+from tests.postgres.conftest import place
+from tests.postgres.test_control import auto_conf, control_of, settings
+from tests.postgres.test_on_trial import shown
+from tests.support.servers import conninfo
+
+WAL = (Wanted("min_wal_size", "2GB"), Wanted("max_wal_size", "4GB"), Wanted("work_mem", "8MB"))
+FENCED = Rules(loss_of, in_order)
+UNLOCKABLE = replace(FENCED, allow_unsafe=True)
+
+
+def fenced(server: Throwaway, directory: Path, rules: Rules = FENCED) -> PostgresControl:
+    return PostgresControl(place(server), directory=directory, rules=rules)
+
+
+def states(directory: Path) -> list[tuple[str, ChangeState]]:
+    (journal,) = journals(directory)
+    return [(change.name, change.state) for change in read(journal).changes]
+
+
+async def test_a_set_is_made_in_the_right_order_undone_together_and_made_again(
+    server: Throwaway, tmp_path: Path
+) -> None:
+    before, file_before = settings(server), auto_conf(server)
+    control = fenced(server, tmp_path)
+    made = await control.apply_set(WAL, Terms(reason="a larger WAL"))
+    assert [change.name for change in made] == ["max_wal_size", "min_wal_size", "work_mem"]
+    assert {change.set_id for change in made} == {made[0].set_id} != {""}
+    assert [(change.shown_after, change.message, change.reason) for change in made] == [
+        ("4GB", "", "a larger WAL"), ("2GB", "", "a larger WAL"), ("8MB", "", "a larger WAL")
+    ]  # fmt: skip
+    undone = await control.undo()
+    assert undone is not None
+    assert undone.name == "work_mem"
+    assert await control.in_force() == ()
+    assert (settings(server), auto_conf(server)) == (before, file_before)
+    again = await control.redo()
+    assert [change.shown_after for change in again] == ["4GB", "2GB", "8MB"]
+    assert await control.redo() == ()
+    assert len(await control.revert_set(again[0].set_id)) == 3
+    assert await control.revert_set(again[0].set_id) == ()
+    assert (settings(server), auto_conf(server)) == (before, file_before)
+    await control.aclose()
+
+
+async def test_one_refusal_takes_back_what_was_made_before_it(server: Throwaway, tmp_path: Path) -> None:
+    before, file_before = settings(server), auto_conf(server)
+    control = control_of(server, tmp_path)
+    with pytest.raises(ServerProblem, match="outside the valid range"):
+        await control.apply_set(
+            [Wanted("work_mem", "8MB"), Wanted("random_page_cost", "-3"), Wanted("jit", "off")], Terms()
+        )
+    assert states(tmp_path) == [
+        ("work_mem", ChangeState.REVERTED), ("random_page_cost", ChangeState.FAILED), ("jit", ChangeState.FAILED)
+    ]  # fmt: skip
+    with pytest.raises(ServerProblem, match="unrecognized"):
+        await control.apply_set([Wanted("work_mem", "8MB"), Wanted("no_such", "1")], Terms())
+    with pytest.raises(UsageProblem, match="twice"):
+        await control.apply_set([Wanted("work_mem", "8MB"), Wanted("WORK_MEM", "9MB")], Terms())
+    assert await control.in_force() == ()
+    assert (settings(server), auto_conf(server)) == (before, file_before)
+    await control.aclose()
+
+
+async def test_lines_of_the_file_stand_in_their_order_again(fresh_server: Throwaway, tmp_path: Path) -> None:
+    with psycopg.connect(conninfo(fresh_server), autocommit=True) as connection:
+        for name, value in (("work_mem", "5MB"), ("jit", "off"), ("search_path", "x"), ("cluster_name", "it's")):
+            connection.execute(f"ALTER SYSTEM SET {name} = {psycopg.sql.quote(value)}".encode())
+        connection.execute("ALTER SYSTEM SET search_path = 'A b', \"$user\", public, 'say \"no\"'")
+        connection.execute("ALTER SYSTEM SET seq_page_cost = 1.25")
+    file_before = auto_conf(fresh_server)
+    control = control_of(fresh_server, tmp_path)
+    await control.apply("jit", "on")
+    await control.apply_set([Wanted("work_mem", "8MB"), Wanted("cluster_name", None), Wanted("geqo", "off")], Terms())
+    await control.apply("search_path", '"$user", public')
+    assert auto_conf(fresh_server) != file_before
+    undone = await control.undo_all()
+    assert not [change.message for change in undone if "order" in change.message]
+    assert auto_conf(fresh_server) == file_before
+    await control.aclose()
+
+
+async def test_what_can_lose_data_is_refused_until_it_is_unlocked_and_ends_with_us(
+    server: Throwaway, tmp_path: Path
+) -> None:
+    before, file_before = settings(server), auto_conf(server)
+    control = fenced(server, tmp_path)
+    for value in ("off", "0", "False", "n"):
+        with pytest.raises(UnsafeChange, match="can lose") as caught:
+            await control.apply("fsync", value)
+        assert "--allow-unsafe" in caught.value.hint
+    assert journals(tmp_path) == ()
+    unlockable = fenced(server, tmp_path, UNLOCKABLE)
+    with pytest.raises(UnsafeChange) as caught:
+        await unlockable.apply_set([Wanted("fsync", "off")], Terms(confirmed=frozenset({"full_page_writes"})))
+    assert "type fsync" in caught.value.hint
+    (change,) = await unlockable.apply_set([Wanted("fsync", "off")], Terms(confirmed=frozenset({"fsync"})))
+    assert change.loss
+    assert settings(server)["fsync"][0] == "off"
+    await unlockable.aclose()
+    assert (settings(server), auto_conf(server)) == (before, file_before)
+    assert await control.in_force() == ()
+    await control.aclose()
+
+
+@pytest.mark.parametrize("written", [0, 1, 2, 3, 4])
+async def test_a_full_disk_under_the_journal_leaves_everything_as_it_was(
+    server: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int
+) -> None:
+    before, file_before = settings(server), auto_conf(server)
+    control = control_of(server, tmp_path)
+    write, left = Journal.write, [written]
+
+    def full(journal: Journal, change: ParameterChange | HostChange) -> None:
+        if not left[0]:
+            raise JournalProblem("the change journal cannot be written: the disk is full", "nothing was changed")
+        left[0] -= 1
+        write(journal, change)
+
+    monkeypatch.setattr(Journal, "write", full)
+    with pytest.raises(JournalProblem, match="full"):
+        await control.apply_set(
+            [Wanted("work_mem", "8MB"), Wanted("max_wal_size", "4GB"), Wanted("jit", "off")], Terms()
+        )
+    monkeypatch.undo()
+    assert (settings(server), auto_conf(server)) == (before, file_before)
+    await control.undo_all()
+    assert (settings(server), auto_conf(server)) == (before, file_before)
+    await control.aclose()
+
+
+@pytest.mark.parametrize(
+    ("made", "state"), [(0, ChangeState.FAILED), (1, ChangeState.REVERTED), (2, ChangeState.APPLIED)]
+)
+async def test_what_a_lost_connection_left_open_is_found_out_on_reconnecting(
+    server: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: int, state: ChangeState
+) -> None:
+    file_before = auto_conf(server)
+    control = control_of(server, tmp_path)
+    alter, reload, left = OperatorSession.alter, OperatorSession.reload, [made]
+
+    def cut(session: OperatorSession, *arguments: object) -> object:
+        """The server ends our session after so many statements."""
+        if not left[0]:
+            with psycopg.connect(conninfo(server), autocommit=True) as other:
+                other.execute(
+                    "SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity"
+                    " WHERE application_name = 'pgtop-tune control'"
+                )
+            left[0] = -1
+        left[0] -= 1
+        return alter(session, *arguments) if len(arguments) > 1 else reload(session, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(OperatorSession, "alter", cut)
+    monkeypatch.setattr(OperatorSession, "reload", cut)
+    with pytest.raises(ConnectionProblem) as caught:
+        await control.apply_set([Wanted("work_mem", "8MB"), Wanted("jit", "off")], Terms())
+    assert "not known" in caught.value.hint
+    monkeypatch.undo()
+    in_force = await control.in_force()
+    assert [change.shown_after for change in in_force] == (["8MB", "off"] if made == 2 else [])
+    assert {each for _, each in states(tmp_path)} == {state}
+    await control.undo_all()
+    assert auto_conf(server) == file_before
+    await control.aclose()
+
+
+@pytest.mark.parametrize("name", ["idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout"])
+async def test_a_time_limit_set_too_low_can_still_be_taken_back(server: Throwaway, tmp_path: Path, name: str) -> None:
+    """One millisecond may be too short even to read it back."""
+    file_before = auto_conf(server)
+    control = control_of(server, tmp_path)
+    with contextlib.suppress(ConnectionProblem, ServerProblem):
+        change = await control.apply(name, "1ms")
+        assert change.shown_after == "1ms"
+    assert [change.shown_after for change in await control.undo_all()] in (["0"], [])
+    assert auto_conf(server) == file_before
+    assert shown(server, name) == "0"
+    await control.aclose()

@@ -1,0 +1,430 @@
+"""Changing parameters of real servers: what is asked, what is read back, and that everything can be taken back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.errors import ChangedMeanwhile, ConnectionProblem, JournalProblem, PgtopError, ServerProblem
+from pgtop_tune.journal import journals, read
+from pgtop_tune.model.change import ChangeState
+from pgtop_tune.postgres.conninfo import resolve
+from pgtop_tune.postgres.control import PostgresControl
+from pgtop_tune.postgres.own_sessions import OwnSessions
+from pgtop_tune.postgres.reverting import revert
+from tests.postgres.conftest import place
+from tests.support.servers import conninfo
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def auto_conf(server: Throwaway) -> bytes:
+    return (server.data_dir / "postgresql.auto.conf").read_bytes()
+
+
+def settings(server: Throwaway) -> dict[str, tuple[str, str]]:
+    """Every parameter with its source, as a new session has it."""
+    with psycopg.connect(conninfo(server)) as connection:
+        rows = connection.execute("SELECT name, setting, source FROM pg_settings").fetchall()
+    return {name: (setting, source) for name, setting, source in rows if source != "client"}
+
+
+def control_of(server: Throwaway, directory: Path, user: str | None = None) -> PostgresControl:
+    return PostgresControl(place(server, user=user), directory=directory)
+
+
+@pytest.fixture
+def control(server: Throwaway, tmp_path: Path) -> PostgresControl:
+    """Of the shared PostgreSQL 18, with a journal of the test's own."""
+    return control_of(server, tmp_path)
+
+
+async def test_a_change_takes_effect_in_running_sessions_and_is_undone_to_the_byte(
+    all_servers: Throwaway, tmp_path: Path
+) -> None:
+    before, file_before = settings(all_servers), auto_conf(all_servers)
+    control = control_of(all_servers, tmp_path)
+    with psycopg.connect(conninfo(all_servers), autocommit=True) as running:
+        change = await control.apply("work_mem", "7MB")
+        assert change.state is ChangeState.APPLIED
+        assert (change.shown_before, change.shown_after, change.message) == ("4MB", "7MB", "")
+        assert (change.auto_conf_before, change.source_before) == (None, "default")
+        await _shows(running, "work_mem", "7MB")
+        second = await control.apply("work_mem", "9MB")
+        assert second.auto_conf_before == "7MB"
+        assert await control.in_force() == (change, second)
+        assert [parameter.shown for parameter in await control.list(("work_mem", "no_such"))] == ["9MB"]
+        undone = await control.undo()
+        assert undone is not None
+        assert (undone.id, undone.state, undone.shown_after) == (second.id, ChangeState.REVERTED, "7MB")
+        await control.apply("random_page_cost", "1.1")
+        await control.apply("max_wal_size", "2GB")
+        everything = await control.undo_all()
+        assert [each.name for each in everything] == ["max_wal_size", "random_page_cost", "work_mem"]
+        await _shows(running, "work_mem", "4MB")
+    assert await control.in_force() == ()
+    assert await control.undo() is None
+    assert await control.undo_all() == ()
+    await control.aclose()
+    assert settings(all_servers) == before
+    assert auto_conf(all_servers) == file_before
+
+
+async def _shows(session: psycopg.Connection[tuple[object, ...]], name: str, value: str) -> None:
+    deadline = time.monotonic() + 10
+    while (seen := session.execute("SELECT current_setting(%s)", (name,)).fetchone()) != (value,):
+        assert time.monotonic() < deadline, seen
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words", "hint"),
+    [
+        ("max_wal_size", "1", "outside the valid range", "from 2 to 2147483647 in units of MB"),
+        ("work_mem", "lots", 'invalid value for parameter "work_mem": "lots"', "in units of kB"),
+        ("work_mem", "5 apples", "invalid value", "Valid units for this parameter"),
+        ("synchronous_commit", "maybe", "invalid value", "remote_apply"),
+        ("autovacuum", "perhaps", "requires a Boolean value", "on or off"),
+        ("no_such_parameter", "1", "unrecognized configuration parameter", ""),
+        ("server_version", "19", "cannot be changed", ""),
+        ("search_path", "a\nb", "must not contain a newline", ""),
+        ("work_mem", "1MB\nfsync = off", "", ""),
+        ("work_mem'; DROP TABLE x; --", "1", "unrecognized configuration parameter", ""),
+    ],
+)
+async def test_a_refusal_has_the_server_s_words_and_changes_nothing(
+    server: Throwaway, control: PostgresControl, name: str, value: str, words: str, hint: str
+) -> None:
+    before, file_before = settings(server), auto_conf(server)
+    with pytest.raises(ServerProblem) as caught:
+        await control.apply(name, value)
+    assert words in caught.value.message
+    assert hint in caught.value.hint
+    assert await control.in_force() == ()
+    assert auto_conf(server) == file_before
+    assert settings(server) == before
+    await control.aclose()
+
+
+def test_the_statement_on_the_screen_is_the_one_that_runs(control: PostgresControl) -> None:
+    assert control.statement("max_wal_size", "16GB") == (
+        "ALTER SYSTEM SET \"max_wal_size\" = '16GB'; SELECT pg_reload_conf();"
+    )
+    assert control.statement("pg_stat_statements.track", None) == (
+        'ALTER SYSTEM RESET "pg_stat_statements"."track"; SELECT pg_reload_conf();'
+    )
+    assert "'it''s'" in control.statement("cluster_name", "it's")
+
+
+async def test_odd_values_come_back_as_they_were(fresh_server: Throwaway, tmp_path: Path) -> None:
+    file_before = auto_conf(fresh_server)
+    control = control_of(fresh_server, tmp_path)
+    for name, value in (
+        ("log_line_prefix", "%m 'q' \\ ☃ $ "),
+        ("pg_stat_statements.track", "all"),
+        ("TimeZone", "UTC"),
+    ):
+        change = await control.apply(name, value)
+        assert change.shown_after == value
+        assert change.message == ""
+    assert len(await control.undo_all()) == 3
+    assert auto_conf(fresh_server) == file_before
+    await control.aclose()
+
+
+async def test_what_needs_a_restart_is_said_and_undone_without_one(fresh_server: Throwaway, tmp_path: Path) -> None:
+    file_before = auto_conf(fresh_server)
+    control = control_of(fresh_server, tmp_path)
+    change = await control.apply("shared_buffers", "64MB")
+    assert change.state is ChangeState.APPLIED
+    assert change.message == "takes effect when the server is restarted; until then 32MB"
+    assert (await control.list(("shared_buffers",)))[0].pending_restart
+    undone = await control.undo()
+    assert undone is not None
+    assert undone.message == ""
+    assert auto_conf(fresh_server) == file_before
+    await control.aclose()
+
+
+async def test_a_restart_in_between_does_not_keep_a_change_from_being_undone(
+    fresh_server: Throwaway, tmp_path: Path
+) -> None:
+    file_before = auto_conf(fresh_server)
+    control = control_of(fresh_server, tmp_path)
+    await control.apply("shared_buffers", "48MB")
+    await asyncio.to_thread(fresh_server.restart)
+    assert settings(fresh_server)["shared_buffers"] == (str(48 * 128), "configuration file")
+    assert (await control.list(("shared_buffers",)))[0].shown == "48MB"
+    assert len(await control.undo_all()) == 1
+    assert auto_conf(fresh_server) == file_before
+    await control.aclose()
+
+
+async def test_a_value_that_something_else_overrides_is_not_called_effective(
+    fresh_server: Throwaway, tmp_path: Path
+) -> None:
+    with psycopg.connect(conninfo(fresh_server), autocommit=True) as connection:
+        connection.execute("ALTER ROLE postgres SET work_mem = '3MB'")
+    control = control_of(fresh_server, tmp_path)
+    change = await control.apply("work_mem", "8MB")
+    assert change.shown_after == "3MB"
+    assert change.message == "overridden (user): sessions like ours still have 3MB"
+    late = await control.apply("log_connections", "on")
+    assert late.message == "takes effect in sessions that begin from now on"
+    await control.undo_all()
+    await control.aclose()
+
+
+async def test_a_fault_elsewhere_in_the_files_is_told(
+    fresh_server: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgtop_tune.postgres.operator_session._RELOAD_DEADLINE_S", 0.5)
+    file_before = auto_conf(fresh_server)
+    main = fresh_server.data_dir / "postgresql.conf"
+    sound = main.read_text()
+    main.write_text(f"{sound}\nwork_mem = = 3\n")
+    control = control_of(fresh_server, tmp_path)
+    change = await control.apply("work_mem", "8MB")
+    assert change.shown_after == "4MB"
+    assert change.message.startswith("written, but not in force: ")
+    assert "postgresql.conf" in change.message
+    assert "syntax error" in change.message
+    main.write_text(sound)
+    await control.undo_all()
+    assert auto_conf(fresh_server) == file_before
+    await control.aclose()
+
+
+async def test_a_value_set_before_us_is_put_back(fresh_server: Throwaway, tmp_path: Path) -> None:
+    with psycopg.connect(conninfo(fresh_server), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET work_mem = '5MB'")
+        connection.execute("SELECT pg_reload_conf()")
+    before, file_before = settings(fresh_server), auto_conf(fresh_server)
+    control = control_of(fresh_server, tmp_path)
+    change = await control.apply("work_mem", None)
+    assert (change.value, change.auto_conf_before, change.shown_after) == (None, "5MB", "4MB")
+    await control.apply("work_mem", "6MB")
+    await control.undo_all()
+    assert settings(fresh_server) == before
+    assert auto_conf(fresh_server) == file_before
+    await control.aclose()
+
+
+async def test_what_somebody_else_has_set_since_is_left_alone(fresh_server: Throwaway, tmp_path: Path) -> None:
+    control = control_of(fresh_server, tmp_path)
+    await control.apply("work_mem", "6MB")
+    with psycopg.connect(conninfo(fresh_server), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET work_mem = '32MB'")
+        connection.execute("SELECT pg_reload_conf()")
+    undone = await control.undo()
+    assert undone is not None
+    assert undone.message == "left alone: somebody has set it to 32MB since"
+    assert undone.shown_after == "32MB"
+    assert await control.in_force() == ()
+    await control.aclose()
+
+
+async def test_without_a_journal_nothing_is_changed(server: Throwaway, tmp_path: Path) -> None:
+    file_before = auto_conf(server)
+    (tmp_path / "file").write_text("")
+    control = control_of(server, tmp_path / "file" / "journal")
+    with pytest.raises(JournalProblem):
+        await control.apply("work_mem", "6MB")
+    assert auto_conf(server) == file_before
+    await control.aclose()
+
+
+async def test_two_operators_see_each_other_and_overwrite_nothing_unseen(server: Throwaway, tmp_path: Path) -> None:
+    first, second = control_of(server, tmp_path), control_of(server, tmp_path)
+    await second.list(("work_mem",))
+    change = await first.apply("work_mem", "6MB")
+    assert await second.in_force() == (change,)
+    with pytest.raises(ChangedMeanwhile, match="work_mem is 6MB by now; it was 4MB when you looked"):
+        await second.apply("work_mem", "8MB")
+    assert await second.in_force() == (change,)
+    await second.list(("work_mem",))
+    stacked = await second.apply("work_mem", "8MB")
+    below = await first.revert_set(change.id)
+    assert [each.message for each in below] == ["changed again since, to 8MB: undoing that gives 4MB"]
+    undone = await second.undo()
+    assert undone is not None
+    assert (undone.id, undone.shown_after) == (stacked.id, "4MB")
+    assert await first.in_force() == ()
+    await first.aclose()
+    await second.aclose()
+
+
+async def test_a_plain_role_is_told_what_it_needs_and_with_it_can_work(
+    server: Throwaway, superuser: psycopg.Connection[tuple[object, ...]], role: Callable[..., str], tmp_path: Path
+) -> None:
+    name, file_before = role(), auto_conf(server)
+    control = control_of(server, tmp_path, name)
+    with pytest.raises(ServerProblem) as caught:
+        await control.apply("work_mem", "6MB")
+    assert "GRANT" in caught.value.hint
+    assert caught.value.sqlstate == "42501"
+    for grant in (
+        "SELECT ON pg_file_settings",
+        "EXECUTE ON FUNCTION pg_show_all_file_settings(), pg_reload_conf()",
+        "pg_read_all_settings",
+    ):
+        superuser.execute(f"GRANT {grant} TO {name}".encode())
+    with pytest.raises(ServerProblem, match='permission denied to set parameter "work_mem"'):
+        await control.apply("work_mem", "6MB")
+    superuser.execute(f"GRANT ALTER SYSTEM ON PARAMETER work_mem TO {name}".encode())
+    assert (await control.apply("work_mem", "6MB")).shown_after == "6MB"
+    await control.undo_all()
+    assert auto_conf(server) == file_before
+    await control.aclose()
+    superuser.execute(f"REVOKE ALTER SYSTEM ON PARAMETER work_mem FROM {name}".encode())
+
+
+async def test_our_sessions_are_known_and_named(server: Throwaway, tmp_path: Path) -> None:
+    own = OwnSessions()
+    control = PostgresControl(place(server), own=own, directory=tmp_path)
+    await control.list(("work_mem",))
+    with psycopg.connect(conninfo(server)) as connection:
+        rows = connection.execute(
+            "SELECT pid FROM pg_stat_activity WHERE application_name = 'pgtop-tune control'"
+        ).fetchall()
+    assert {pid for (pid,) in rows} >= own.pids
+    assert len(own.pids) == 1
+    await control.aclose()
+    assert own.pids == set()
+
+
+async def test_a_server_that_hangs_does_not_hang_us(
+    fresh_server: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgtop_tune.postgres.control._ANSWER_DEADLINE_S", 0.5)
+    own = OwnSessions()
+    control = PostgresControl(place(fresh_server), own=own, directory=tmp_path)
+    await control.list(("work_mem",))
+    (pid,) = own.pids
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(ConnectionProblem):
+            await asyncio.wait_for(control.apply("work_mem", "6MB"), 10)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    change = await control.apply("work_mem", "6MB")
+    assert change.shown_after == "6MB"
+    await control.aclose()
+
+
+CRASHING = """
+    import asyncio, os, signal, sys
+    from pathlib import Path
+    from pgtop_tune.model.change import ChangeState
+    from pgtop_tune.postgres import operator_session
+    from pgtop_tune.postgres.conninfo import resolve
+    from pgtop_tune.postgres.control import PostgresControl
+    from pgtop_tune.journal import Journal
+
+    host, port, directory, point = sys.argv[1:]
+    session = operator_session.OperatorSession
+
+    def dying(method, *, after):
+        def call(*arguments):
+            if after:
+                method(*arguments)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return call
+
+    def arm():
+        if point.endswith("before ALTER SYSTEM"):
+            session.alter = dying(session.alter, after=False)
+        elif point.endswith("after ALTER SYSTEM"):
+            session.alter = dying(session.alter, after=True)
+        elif point.endswith("after the reload"):
+            session.reload = dying(session.reload, after=True)
+        elif point.endswith("applied"):
+            write = Journal.write
+            def written(journal, change):
+                write(journal, change)
+                if change.state is ChangeState.APPLIED:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            Journal.write = written
+
+    async def main():
+        control = PostgresControl(resolve("postgres", host=host, port=port, user="postgres"), directory=Path(directory))
+        await control.apply("random_page_cost", "1.5")
+        if point.startswith("undo"):
+            await control.apply("work_mem", "6MB")
+            arm()
+            await control.undo()
+        arm()
+        await control.apply("work_mem", "6MB")
+
+    asyncio.run(main())
+"""
+
+REVERTING = """
+    import sys
+    from pathlib import Path
+    from pgtop_tune.postgres.conninfo import resolve
+    from pgtop_tune.postgres.reverting import revert
+
+    host, port, directory = sys.argv[1:]
+    where = resolve("postgres", host=host, port=port, user="postgres")
+    for change in revert(where, directory=Path(directory)):
+        print(change.name, change.state, change.shown_after)
+"""
+
+
+def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "before ALTER SYSTEM",
+        "after ALTER SYSTEM",
+        "after the reload",
+        "applied",
+        "undo, before ALTER SYSTEM",
+        "undo, after ALTER SYSTEM",
+        "undo, after the reload",
+    ],
+)
+def test_killed_at_any_moment_a_new_process_puts_everything_back(server: Throwaway, tmp_path: Path, point: str) -> None:
+    before, file_before = settings(server), auto_conf(server)
+    where = (str(server.socket_dir), str(server.port), str(tmp_path))
+    killed = run(CRASHING, *where, point)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    (journal,) = journals(tmp_path)
+    in_force = read(journal).in_force
+    assert [change.name for change in in_force] == ["random_page_cost", "work_mem"]
+    assert auto_conf(server) != file_before
+    reverted = run(REVERTING, *where)
+    assert reverted.stderr == ""
+    assert reverted.stdout.splitlines() == ["work_mem reverted 4MB", "random_page_cost reverted 4"]
+    assert auto_conf(server) == file_before
+    assert settings(server) == before
+    assert read(journal).in_force == ()
+    assert run(REVERTING, *where).stdout == ""
+
+
+def test_reverting_without_a_server_says_so_and_keeps_the_journal(tmp_path: Path) -> None:
+    with pytest.raises(PgtopError, match="No such file or directory"):
+        revert(resolve("postgres", host=str(tmp_path), user="u"), directory=tmp_path)

@@ -1,0 +1,240 @@
+"""Why there is no connection: each reason a sentence of its own, from both drivers, and no password in it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.postgres.conninfo import ConnInfo, resolve
+from pgtop_tune.postgres.control import PostgresControl
+from pgtop_tune.postgres.reader import PostgresReader
+from pgtop_tune.secret import Secret
+from tests.postgres.conftest import place
+from tests.support.servers import QUICK, Servers, conninfo
+
+PASSWORD = "hunter2 \\'\" ☃"
+
+
+@pytest.fixture(scope="module")
+def guarded_server(servers: Servers) -> Iterator[Throwaway]:
+    """A server that asks the role `bench` for a password (scram) and does not let `stranger` in."""
+    server = Throwaway.create(servers.binaries(18), settings=QUICK)
+    try:
+        rules = server.data_dir / "pg_hba.conf"
+        rules.write_text(f"local all bench scram-sha-256\nlocal all stranger reject\n{rules.read_text()}")
+        with psycopg.connect(conninfo(server), autocommit=True) as connection:
+            connection.execute(f"CREATE ROLE bench LOGIN PASSWORD {psycopg.sql.quote(PASSWORD)}".encode())
+            connection.execute("CREATE ROLE sleeper NOLOGIN")
+            connection.execute("CREATE ROLE stranger LOGIN")
+            connection.execute("SELECT pg_reload_conf()")
+        yield server
+    finally:
+        server.stop("immediate")
+
+
+@pytest.fixture(autouse=True)
+def no_password_from_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("PGPASSWORD", raising=False)
+    monkeypatch.setenv("PGPASSFILE", str(tmp_path / "pgpass"))
+
+
+async def refused(where: ConnInfo) -> list[ConnectionProblem]:
+    """What reader and control say about the same connection."""
+    reader, control = PostgresReader(where, time.monotonic), PostgresControl(where)
+    with pytest.raises(ConnectionProblem) as read:
+        await reader.connect()
+    with pytest.raises(ConnectionProblem) as controlled:
+        await control.list(("work_mem",))
+    problems = [read.value, controlled.value]
+    for problem in problems:
+        assert "hunter2" not in str(problem)
+        assert "\n" not in problem.message
+        assert problem.__cause__ is None
+        assert problem.__suppress_context__
+    assert reader.own.pids == set()
+    return problems
+
+
+@asynccontextmanager
+async def over_tcp(server: Throwaway) -> AsyncIterator[int]:
+    """A loopback port that leads to the server's socket."""
+
+    async def pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        while data := await source.read(65536):
+            target.write(data)
+        target.close()
+
+    writers: list[asyncio.StreamWriter] = []
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        path = str(server.socket_dir / f".s.PGSQL.{server.port}")
+        back, forth = await asyncio.open_unix_connection(path)
+        writers.extend((writer, forth))
+        await asyncio.gather(pump(reader, forth), pump(back, writer), return_exceptions=True)
+
+    listener = await asyncio.start_server(carry, "127.0.0.1", 0)
+    try:
+        yield listener.sockets[0].getsockname()[1]
+    finally:
+        listener.close()
+        for writer in writers:
+            writer.close()
+        await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
+
+
+async def test_a_password_is_asked_for_when_there_is_none(guarded_server: Throwaway) -> None:
+    for problem in await refused(place(guarded_server, user="bench")):
+        assert isinstance(problem, PasswordNeeded)
+
+
+async def test_a_wrong_password_is_said(guarded_server: Throwaway) -> None:
+    where = place(guarded_server, user="bench").with_password(Secret("hunter2 wrong"))
+    reader_s, control_s = await refused(where)
+    assert isinstance(reader_s, NotLetIn)
+    assert "PGPASSWORD" in reader_s.hint
+    for problem in (reader_s, control_s):
+        assert not isinstance(problem, PasswordNeeded)
+        assert 'password authentication failed for user "bench"' in problem.message
+
+
+@pytest.mark.parametrize("source", ["typed", "variable", "file"])
+async def test_the_right_password_lets_both_drivers_in(
+    guarded_server: Throwaway, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str
+) -> None:
+    if source == "variable":
+        monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    if source == "file":
+        escaped = PASSWORD.replace("\\", "\\\\").replace(":", "\\:")
+        (tmp_path / "pgpass").write_text(f"*:*:*:bench:{escaped}\n")
+        (tmp_path / "pgpass").chmod(0o600)
+    where = place(guarded_server, user="bench")
+    if source == "typed":
+        where = where.with_password(Secret(PASSWORD))
+    reader, control = PostgresReader(where, time.monotonic), PostgresControl(where)
+    assert (await reader.connect()).user == "bench"
+    assert [parameter.name for parameter in await control.list(("work_mem",))] == ["work_mem"]
+    await reader.aclose()
+    await control.aclose()
+
+
+@pytest.mark.parametrize(
+    ("user", "database", "words"),
+    [
+        ("nobody at all", "postgres", 'role "nobody at all" does not exist'),
+        ("sleeper", "postgres", 'role "sleeper" is not permitted to log in'),
+        ("stranger", "postgres", "pg_hba.conf rejects connection"),
+        ("postgres", "no such database", 'database "no such database" does not exist'),
+    ],
+)
+async def test_a_server_that_says_no_is_quoted_and_not_asked_again(
+    guarded_server: Throwaway, user: str, database: str, words: str
+) -> None:
+    for problem in await refused(place(guarded_server, f"dbname='{database}'", user)):
+        assert isinstance(problem, NotLetIn)
+        assert problem.hint
+        assert words in problem.message
+
+
+@pytest.mark.parametrize(
+    ("host", "words"), [("no such host", "the host name is not known"), ("a..b", "this cannot be a host name")]
+)
+async def test_a_host_nobody_knows(host: str, words: str) -> None:
+    # Names that are refused without asking a name server, which a test must not depend on.
+    reader_s, control_s = await refused(resolve(f"host='{host}' dbname=postgres user=u"))
+    assert reader_s.message == f"u@{host}:5432/postgres: {words}"
+    assert reader_s.hint
+    assert host in control_s.message
+
+
+async def test_a_port_nobody_listens_on() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    reader_s, control_s = await refused(resolve("postgres", host="127.0.0.1", port=port, user="u"))
+    assert "nothing listens there" in reader_s.message
+    assert "is the server running" in reader_s.hint
+    assert "refused" in control_s.message
+
+
+async def test_a_directory_without_a_socket(tmp_path: Path) -> None:
+    reader_s, control_s = await refused(resolve("postgres", host=str(tmp_path), user="u"))
+    assert "no server has a socket there" in reader_s.message
+    assert str(tmp_path) in control_s.message
+
+
+async def test_something_that_is_no_server() -> None:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 mail ready\r\n")
+        writer.close()
+
+    listener = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    async with listener:
+        port = str(listener.sockets[0].getsockname()[1])
+        await refused(resolve("postgres", host="127.0.0.1", port=port, user="u"))
+
+
+async def test_somebody_who_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pgtop_tune.postgres.connecting.CONNECT_TIMEOUT_S", 0.2)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        port = str(silent.getsockname()[1])
+        with pytest.raises(ConnectionProblem, match="no answer in time"):
+            await PostgresReader(resolve("d", host="127.0.0.1", port=port, user="u"), time.monotonic).connect()
+
+
+async def test_the_second_host_is_taken_when_the_first_is_not_there(guarded_server: Throwaway, tmp_path: Path) -> None:
+    where = resolve(
+        "postgres", host=f"{tmp_path},{guarded_server.socket_dir}", port=str(guarded_server.port), user="postgres"
+    )
+    reader, control = PostgresReader(where, time.monotonic), PostgresControl(where)
+    assert (await reader.connect()).endpoint == f"{guarded_server.socket_dir}:{guarded_server.port}"
+    assert await control.list(("work_mem",))
+    await reader.aclose()
+    await control.aclose()
+
+
+async def test_over_tcp_with_options_and_attributes(guarded_server: Throwaway) -> None:
+    async with over_tcp(guarded_server) as port:
+        target = (
+            f"postgresql://postgres@127.0.0.1:{port}/postgres?target_session_attrs=primary&options=-cwork_mem%3D9MB"
+        )
+        reader, control = PostgresReader(resolve(target), time.monotonic), PostgresControl(resolve(target))
+        assert (await reader.connect()).endpoint == f"127.0.0.1:{port}"
+        assert not reader.over_socket
+        sample = await reader.parameters()
+        assert not isinstance(sample, Unavailable)
+        assert [each.shown for each in sample.parameters if each.name == "work_mem"] == ["9MB"]
+        assert (await control.list(("work_mem",)))[0].shown == "9MB"
+        await reader.aclose()
+        await control.aclose()
+
+
+async def test_a_server_without_tls_is_refused_when_tls_is_required(guarded_server: Throwaway) -> None:
+    async with over_tcp(guarded_server) as port:
+        for problem in await refused(resolve(f"postgresql://postgres@127.0.0.1:{port}/postgres?sslmode=require")):
+            assert "SSL" in problem.message
+
+
+async def test_a_server_with_no_place_left(make_server: Callable[..., Throwaway]) -> None:
+    server = make_server(
+        max_connections="4", superuser_reserved_connections="0", max_wal_senders="0", reserved_connections="0"
+    )
+    taken = [psycopg.connect(conninfo(server)) for _ in range(4)]
+    try:
+        for problem in await refused(place(server)):
+            assert "too many clients" in problem.message
+            assert not isinstance(problem, NotLetIn), "it may let us in later"
+    finally:
+        for connection in taken:
+            connection.close()

@@ -1,0 +1,164 @@
+"""SQL files: every one of them runs on every server it is for, and its columns are the fields of the model."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+
+import psycopg
+import pytest
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.model.horizon import HorizonSample, OpenTransaction, PreparedTransaction
+from pgtop_tune.model.io import ArchiverStatus, DatabaseRow, IoCounters, SlruCounters, WalFiles
+from pgtop_tune.model.locks import LockWait
+from pgtop_tune.model.postgres import (
+    Backend,
+    CheckpointCounters,
+    DatabaseCounters,
+    Parameter,
+    ServerFacts,
+    StatementTotals,
+    WalCounters,
+)
+from pgtop_tune.model.progress import ProgressRow
+from pgtop_tune.model.relations import (
+    DatabaseFacts,
+    DatabaseLimits,
+    IndexCounters,
+    RelationSample,
+    RelationSizes,
+    RoleLimit,
+    TableCounters,
+    TempFiles,
+)
+from pgtop_tune.model.replication import (
+    Receiver,
+    ReplicationSample,
+    Sender,
+    Slot,
+    SlotSample,
+    SubscriptionSample,
+    SubscriptionWorker,
+)
+from pgtop_tune.model.statements import StatementCounters, StatementText
+from pgtop_tune.model.waits import WaitCount
+from pgtop_tune.postgres.capabilities import Capabilities
+from pgtop_tune.postgres.queries import inventory, sql
+from tests.support.servers import conninfo
+
+
+def names(model: type, *without: str) -> list[str]:
+    return [field.name for field in fields(model) if field.name not in without]  # type: ignore[arg-type]
+
+
+COLUMNS: dict[str, list[str]] = {
+    "activity": [*names(Backend, "blocked_by"), "now_ms", "configured_ms"],
+    "auto_conf": ["name", "setting"],
+    "blocking": ["pid", "blocked_by"],
+    "one_backend": ["query", "query_bytes", "most_bytes", "datname"],
+    "capabilities": names(Capabilities),
+    "checkpoints": names(CheckpointCounters, "at_s"),
+    "database": names(DatabaseCounters, "at_s", "own_transactions"),
+    "facts": names(ServerFacts, "endpoint", "local", "postmaster_pid", "pooled"),
+    "parameters": names(Parameter, "in_auto_conf"),
+    "statements": names(StatementTotals, "at_s", "own_calls"),
+    "locks": names(LockWait),
+    "names": ["kind", "oid", "name"],
+    "waits": [*names(WaitCount, "datname", "usename", "of_load"), "datid", "usesysid", "of_load"],
+    "wait_profile": ["pid", *names(WaitCount, "datname", "usename", "of_load"), "datid", "usesysid", "of_load"],
+    "wal": names(WalCounters, "at_s"),
+    "statement_changes": ["queryid", "userid", "dbid", "toplevel", "calls", "plans", "total_exec_time"],
+    "statement_counters": names(StatementCounters),
+    "statement_texts": names(StatementText),
+    "databases": [*names(DatabaseRow), "left_out"],
+    "io": [*names(IoCounters), "stats_reset_ms"],
+    "slru": names(SlruCounters),
+    "archiver": names(ArchiverStatus, "at_s"),
+    "places": ["tablespace_names", "tablespace_directories", "temp_tablespaces", "log_directory", "data_directory"],
+    "server_files": ["number", "content"],
+    "wal_files": names(WalFiles, "at_s"),
+    "progress": names(ProgressRow),
+    "replication": [
+        *names(ReplicationSample, "at_s", "senders", "receiver"),
+        *names(Receiver, "replay_lsn_bytes"),
+        *names(Sender),
+        *("in_recovery", "receiver_pid", "standby_replay_lsn_bytes"),
+    ],
+    "slots": [*names(SlotSample, "at_s", "slots"), *names(Slot)],
+    "subscriptions": [*names(SubscriptionSample, "at_s", "workers"), *names(SubscriptionWorker)],
+    "horizon": [*names(HorizonSample, "at_s", "open", "prepared"), *names(OpenTransaction)],
+    "prepared": names(PreparedTransaction),
+    "relation_activity": ["oid", "used", "dead", "xid_age", "pages"],
+    "relation_tables": names(TableCounters),
+    "relation_indexes": names(IndexCounters),
+    "relation_clock": names(RelationSample, "at_s", "n_tables", "n_indexes", "tables", "indexes"),
+    "relation_sizes": [*names(RelationSizes, "indexes"), "index_names", "index_bytes"],
+    "database_limits": [*names(DatabaseLimits, "at_s", "databases", "role_limits"), *names(DatabaseFacts)],
+    "role_limits": names(RoleLimit),
+    "temp_files": names(TempFiles),
+    "server_log": ["file", "size", "start", "content"],
+}
+BY_POSITION = {"activity", "wait_profile", "relation_activity", "statement_changes", "waits"}
+OF_A_LIST = {
+    "server_files",
+    "blocking",
+    "locks",
+    "statement_counters",
+    "statement_texts",
+    "relation_tables",
+    "relation_indexes",
+}
+ARGUMENTS: dict[str, tuple[object, ...]] = {
+    "one_backend": (1, 1),
+    "relation_sizes": (1259,),
+    "server_log": ("", 0, 1000),
+}
+WAIT_PROFILE = (
+    "CREATE TEMP VIEW pg_wait_sampling_profile AS "
+    "SELECT 1 AS pid, ''::text AS event_type, ''::text AS event, 1::bigint AS queryid, 1::bigint AS count"
+)
+"""As pg_wait_sampling makes it; the extension is not among the packages the servers come from."""
+
+
+def test_every_file_is_looked_at() -> None:
+    assert set(inventory()) == set(COLUMNS)
+
+
+@pytest.mark.parametrize("name", sorted(COLUMNS))
+def test_it_runs_everywhere_with_the_same_columns(all_servers: Throwaway, name: str) -> None:
+    with psycopg.connect(conninfo(all_servers)) as connection:
+        if inventory()[name][0] > connection.info.server_version // 10_000:
+            pytest.skip(f"{name} came with {inventory()[name][0]}")
+        connection.execute(WAIT_PROFILE)
+        text = sql(name, connection.info.server_version // 10_000)
+        text = text.replace("{schema}", "pg_temp" if name == "wait_profile" else "public")
+        arguments = ([],) if name in OF_A_LIST else ARGUMENTS.get(name)
+        if arguments is not None:
+            text = re.sub(r"\$(\d)", r"%(p\1)s", text)
+        named = None if arguments is None else {f"p{place}": value for place, value in enumerate(arguments, 1)}
+        cursor = connection.execute(text.encode(), named)
+        assert cursor.description is not None
+        found = [column.name for column in cursor.description]
+        rows = cursor.fetchall()
+    assert (found if name in BY_POSITION else sorted(found)) == (
+        COLUMNS[name] if name in BY_POSITION else sorted(COLUMNS[name])
+    )
+    if name in {"capabilities", "checkpoints", "database", "facts", "statements", "wal", "archiver", "wal_files"}:
+        assert len(rows) == 1
+
+
+def test_the_newest_variant_that_fits_is_taken() -> None:
+    assert "pg_stat_checkpointer" not in sql("checkpoints", 16)
+    assert "pg_stat_checkpointer" in sql("checkpoints", 17)
+    assert sql("checkpoints", 18) == sql("checkpoints", 99) != sql("checkpoints", 17)
+
+
+def test_no_comment_reaches_the_server() -> None:
+    for name in inventory():
+        assert "--" not in sql(name, 18)
+
+
+def test_a_server_older_than_all_variants_is_told_so() -> None:
+    with pytest.raises(LookupError, match="needs PostgreSQL 14"):
+        sql("wal", 13)

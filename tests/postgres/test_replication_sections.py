@@ -1,0 +1,299 @@
+"""A primary, a streaming standby, slots, a subscriber, transactions that stay open: all of it real."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import psycopg
+import pytest
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.horizon import holders
+from pgtop_tune.metrics.replication import receiver_lag, sender_lags, slot_states
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.horizon import HorizonSample
+from pgtop_tune.model.postgres import Activity, PostgresSample
+from pgtop_tune.model.relations import DatabaseLimits, RelationSample
+from pgtop_tune.model.replication import ReplicationSample, SlotSample, SubscriptionSample
+from pgtop_tune.postgres.reader import PostgresReader
+from tests.postgres.conftest import place
+from tests.support.frames import frame
+from tests.support.servers import conninfo
+from tests.support.standby import standby_of
+
+DEADLINE_S = 20.0
+T = TypeVar("T")
+BOUNDED = "options='-c statement_timeout=30s'"
+"""A statement that hangs fails the test."""
+
+
+def bounded(server: Throwaway) -> str:
+    return f"{conninfo(server)} {BOUNDED}"
+
+
+async def eventually(read: Callable[[], Awaitable[object]], kind: type[T], fits: Callable[[T], bool]) -> T:
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        found = await read()
+        assert isinstance(found, kind), found
+        if fits(found):
+            return found
+        assert time.monotonic() < deadline, found
+        await asyncio.sleep(0.05)
+
+
+async def connected(server: Throwaway) -> PostgresReader:
+    reader = PostgresReader(place(server), time.monotonic)
+    await reader.connect()
+    return reader
+
+
+def interval(**sections: object) -> Interval:
+    sample = dataclasses.replace(PostgresSample(), **sections)  # type: ignore[arg-type]
+    return Interval((frame(0, postgres=sample),))
+
+
+@pytest.mark.parametrize("major", [14, 17, 18])
+async def test_a_standby_is_seen_from_both_sides(
+    make_server: Callable[..., Throwaway], server: Throwaway, major: int
+) -> None:
+    primary = make_server(major)
+    standby = standby_of(primary, make_server, "kept", server.binaries)
+    on_primary, on_standby = await connected(primary), await connected(standby)
+    try:
+        with psycopg.connect(bounded(primary), autocommit=True) as connection:
+            connection.execute("CREATE TABLE copied AS SELECT generate_series(1, 1000) AS id")
+
+            def caught_up(sample: ReplicationSample) -> bool:
+                return len(sample.senders) == 1 and sample.senders[0].replay_lsn_bytes == sample.lsn_bytes
+
+            sample = await eventually(on_primary.replication, ReplicationSample, caught_up)
+            assert sample.receiver is None
+            (sender,) = sample.senders
+            assert (sender.state, sender.sync_state, sender.client) == ("streaming", "async", "local")
+            (lag,) = sender_lags(interval(replication=sample))
+            assert lag.total_bytes == 0
+
+            received = await eventually(
+                on_standby.replication,
+                ReplicationSample,
+                lambda seen: seen.receiver is not None and seen.receiver.received_lsn_bytes == sample.lsn_bytes,
+            )
+            assert received.receiver is not None
+            assert received.receiver.status == "streaming"
+            assert received.receiver.slot_name == "kept"
+            assert received.receiver.sender.endswith(":5432")
+            behind = receiver_lag(interval(replication=received))
+            assert behind is not None
+            assert (behind.unreplayed_bytes, behind.delay_s) == (0, 0.0)
+
+            slots = await on_primary.slots()
+            assert isinstance(slots, SlotSample)
+            (state,) = slot_states(interval(slots=slots))
+            assert (state.slot.slot_name, state.slot.slot_type) == ("kept", "physical")
+            assert state.slot.active_pid == sender.pid
+            assert state.retained_bytes is not None
+
+            with psycopg.connect(bounded(standby), autocommit=True) as pausing:
+                pausing.execute("SELECT pg_wal_replay_pause()")
+                connection.execute("INSERT INTO copied SELECT generate_series(1, 20000)")
+                paused = await eventually(
+                    on_standby.replication,
+                    ReplicationSample,
+                    lambda seen: (
+                        seen.receiver is not None
+                        and seen.receiver.replay_state == "paused"
+                        and (seen.receiver.received_lsn_bytes or 0) > (seen.receiver.replay_lsn_bytes or 0)
+                    ),
+                )
+                late = receiver_lag(interval(replication=paused))
+                assert late is not None
+                assert late.unreplayed_bytes is not None
+                assert late.unreplayed_bytes > 100_000
+                pausing.execute("SELECT pg_wal_replay_resume()")
+
+        for read in (
+            on_standby.relations, on_standby.database_limits, on_standby.slots, on_standby.subscriptions,
+            on_standby.horizon, on_standby.progress, on_standby.temp_files,
+        ):  # fmt: skip
+            assert not isinstance(await read(), Unavailable)
+        relations = await on_standby.relations()
+        assert isinstance(relations, RelationSample)
+        assert "public.copied" in {table.name for table in relations.tables}
+        limits = await on_standby.database_limits()
+        assert isinstance(limits, DatabaseLimits)
+        assert limits.next_xid > max(database.frozen_xid for database in limits.databases)
+    finally:
+        await on_primary.aclose()
+        await on_standby.aclose()
+
+
+async def test_a_query_on_a_standby_with_feedback_holds_back_the_primary(
+    make_server: Callable[..., Throwaway], server: Throwaway
+) -> None:
+    primary = make_server(hot_standby_feedback="on", wal_receiver_status_interval="1s")
+    standby = standby_of(primary, make_server, "kept", server.binaries)
+    reader = await connected(primary)
+    try:
+        with (
+            psycopg.connect(bounded(standby)) as reading,
+            psycopg.connect(bounded(primary), autocommit=True) as other,
+        ):
+            reading.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            reading.execute("SELECT count(*) FROM pg_class")
+            for _ in range(50):
+                other.execute("SELECT pg_current_xact_id()")
+
+            def held(slots: SlotSample) -> bool:
+                return any((holder.age or 0) >= 50 for holder in holders(interval(slots=slots)))
+
+            slots = await eventually(reader.slots, SlotSample, held)
+            holder = holders(interval(slots=slots))[0]
+            assert (holder.kind, holder.name) == ("slot", "kept")
+    finally:
+        await reader.aclose()
+
+
+@pytest.mark.parametrize("major", [14, 18])
+async def test_everybody_who_holds_back_vacuum_is_named(make_server: Callable[..., Throwaway], major: int) -> None:
+    server = make_server(major, max_prepared_transactions="5", wal_level="logical")
+    reader = await connected(server)
+    try:
+        with (
+            psycopg.connect(bounded(server), autocommit=True) as other,
+            psycopg.connect(bounded(server)) as writer,
+            psycopg.connect(bounded(server)) as snapshot,
+        ):
+            other.execute("CREATE TABLE kept (id int)")
+            writer.execute("INSERT INTO kept VALUES (1)")
+            other.execute("SELECT pg_current_xact_id()")
+            snapshot.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            snapshot.execute("SELECT count(*) FROM kept")
+            with psycopg.connect(bounded(server), autocommit=True) as preparing:
+                preparing.execute("BEGIN")
+                preparing.execute("INSERT INTO kept VALUES (2)")
+                preparing.execute("PREPARE TRANSACTION 'left over'")
+            for _ in range(20):
+                other.execute("SELECT pg_current_xact_id()")
+            horizon = await eventually(reader.horizon, HorizonSample, lambda sample: len(sample.prepared) == 1)
+            activity, slots = await reader.activity(), await reader.slots()
+            assert isinstance(activity, Activity)
+            assert isinstance(slots, SlotSample)
+            found = holders(interval(horizon=horizon, activity=activity, slots=slots))
+            ages = {holder.name: holder.age for holder in found}
+            assert ages[str(writer.info.backend_pid)] >= 23
+            assert ages[str(snapshot.info.backend_pid)] >= ages["left over"] >= 21
+            kinds = {holder.name: holder.kind for holder in found}
+            assert kinds[str(writer.info.backend_pid)] == "idle in transaction"
+            assert kinds["left over"] == "prepared"
+            words = {holder.name: holder.what for holder in found}
+            assert words[str(writer.info.backend_pid)] == "INSERT INTO kept VALUES (1)"
+            assert horizon.n_open == len(horizon.open) == 2
+            other.execute("ROLLBACK PREPARED 'left over'")
+        assert isinstance(await reader.horizon(), HorizonSample)
+    finally:
+        await reader.aclose()
+
+
+async def test_a_vacuum_under_way_is_known_to_hold_back_nobody(database: str, server: Throwaway) -> None:
+    reader = await connected(server)
+    try:
+        with psycopg.connect(f"{database} {BOUNDED}", autocommit=True) as vacuuming:
+            vacuuming.execute("CREATE TABLE wide AS SELECT repeat('x', 500) FROM generate_series(1, 60000)")
+            vacuuming.execute("SET vacuum_cost_delay = '20ms'; SET vacuum_cost_limit = 50")
+            pid = vacuuming.info.backend_pid
+            with psycopg.connect(f"{database} {BOUNDED}", autocommit=True) as canceller:
+                waiting = asyncio.get_running_loop().run_in_executor(None, _quietly, vacuuming, "VACUUM wide")
+                seen = await eventually(
+                    reader.horizon, HorizonSample, lambda sample: pid in {open.pid for open in sample.open}
+                )
+                assert next(open.is_vacuum for open in seen.open if open.pid == pid)
+                canceller.execute("SELECT pg_cancel_backend(%s)", (pid,))
+                await waiting
+    finally:
+        await reader.aclose()
+
+
+def _quietly(connection: psycopg.Connection[tuple[object, ...]], text: str) -> None:
+    try:
+        connection.execute(text.encode())
+    except psycopg.errors.QueryCanceled:
+        pass
+
+
+@pytest.mark.parametrize("major", [14, 16, 18])
+async def test_a_logical_slot_and_its_subscriber_are_seen(make_server: Callable[..., Throwaway], major: int) -> None:
+    publisher = make_server(major, wal_level="logical", logical_decoding_work_mem="64kB")
+    subscriber = make_server(major)
+    on_publisher, on_subscriber = await connected(publisher), await connected(subscriber)
+    try:
+        with (
+            psycopg.connect(bounded(publisher), autocommit=True) as source,
+            psycopg.connect(bounded(subscriber), autocommit=True) as target,
+        ):
+            for side in (source, target):
+                side.execute("CREATE TABLE orders (id int PRIMARY KEY, words text)")
+            source.execute("CREATE PUBLICATION sold FOR TABLE orders")
+            where = f"host={publisher.socket_dir} port={publisher.port} user={publisher.user} dbname=postgres"
+            target.execute(f"CREATE SUBSCRIPTION bought CONNECTION '{where}' PUBLICATION sold".encode())
+            source.execute("INSERT INTO orders SELECT i, repeat('x', 200) FROM generate_series(1, 20000) i")
+            workers = await eventually(
+                on_subscriber.subscriptions,
+                SubscriptionSample,
+                lambda sample: any(worker.kind == "apply" and worker.message_ms for worker in sample.workers),
+            )
+            assert workers.workers[0].name == "bought"
+            assert workers.workers[0].apply_errors == (None if major < 15 else 0)
+            slots = await eventually(
+                on_publisher.slots,
+                SlotSample,
+                lambda sample: any((slot.spill_bytes or 0) + (slot.stream_bytes or 0) > 0 for slot in sample.slots),
+            )
+            bought = next(slot for slot in slots.slots if slot.slot_name == "bought")
+            assert (bought.slot_type, bought.plugin, bought.database) == ("logical", "pgoutput", "postgres")
+            assert bought.active_pid is not None
+            senders = await on_publisher.replication()
+            assert isinstance(senders, ReplicationSample)
+            assert "bought" in {sender.application_name for sender in senders.senders}
+            target.execute("ALTER SUBSCRIPTION bought DISABLE")
+            await eventually(
+                on_subscriber.subscriptions,
+                SubscriptionSample,
+                lambda sample: [worker.kind for worker in sample.workers] == ["disabled"],
+            )
+            target.execute("DROP SUBSCRIPTION bought")
+            source.execute("SELECT pg_create_logical_replication_slot('forgotten', 'pgoutput')")
+            idle = await on_publisher.slots()
+            assert isinstance(idle, SlotSample)
+            (state,) = slot_states(interval(slots=idle))
+            assert (state.slot.active_pid, state.slot.slot_name) == (None, "forgotten")
+            assert state.catalog_xmin_age is not None
+            assert (state.slot.inactive_since_ms is not None) == (major >= 17)
+    finally:
+        await on_publisher.aclose()
+        await on_subscriber.aclose()
+
+
+async def test_a_plain_role_is_told_that_senders_are_hidden(
+    make_server: Callable[..., Throwaway], server: Throwaway
+) -> None:
+    primary = make_server()
+    standby_of(primary, make_server, "kept", server.binaries)
+    with psycopg.connect(bounded(primary), autocommit=True) as connection:
+        connection.execute("CREATE ROLE nobody_special LOGIN")
+    reader = PostgresReader(place(primary, user="nobody_special"), time.monotonic)
+    await reader.connect()
+    try:
+        deadline = time.monotonic() + DEADLINE_S
+        while not isinstance(why := await reader.replication(), Unavailable):
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.05)
+        assert why.reason is Reason.NO_PERMISSION
+        assert "GRANT pg_monitor TO nobody_special" in why.detail
+    finally:
+        await reader.aclose()

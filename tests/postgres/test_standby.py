@@ -1,0 +1,38 @@
+"""A server in recovery: every section comes from it as well."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.postgres.reader import PostgresReader
+from tests.postgres.conftest import place
+
+
+@pytest.mark.parametrize("major", [14, 18])
+async def test_every_section_comes_from_a_standby(make_server: Callable[..., Throwaway], major: int) -> None:
+    server = make_server(major)
+    # A standby without a primary: it has nothing to replay, and answers all the same.
+    (server.data_dir / "standby.signal").touch()
+    server.restart()
+    reader = PostgresReader(place(server), time.monotonic)
+    assert (await reader.connect()).in_recovery
+    for read in (reader.waits, reader.facts, reader.database, reader.checkpoints, reader.statements, reader.parameters):
+        assert not isinstance(await read(), Unavailable)
+    for read in (reader.statement_counters, reader.statement_texts, reader.databases, reader.slru, reader.archiver):
+        assert not isinstance(await read(), Unavailable)
+    assert isinstance(await reader.io(), Unavailable) == (major < 16)
+    files = await reader.wal_files()
+    assert not isinstance(files, Unavailable)
+    assert (files.segments > 0, files.recycled) == (True, None)
+    wal = await reader.wal()
+    assert not isinstance(wal, Unavailable)
+    assert wal.lsn_bytes
+    activity = await reader.activity()
+    assert not isinstance(activity, Unavailable)
+    assert "startup" in {backend.backend_type for backend in activity.backends}
+    await reader.aclose()

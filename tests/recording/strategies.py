@@ -1,0 +1,52 @@
+"""Frames that no server would produce, built from the type hints of the model."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from enum import StrEnum
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from hypothesis import strategies as st
+
+from pgtop_tune.model.frame import Frame
+
+_INTEGERS = st.integers(-(2**62), 2**62)
+_TEXT = st.text(max_size=12)
+
+
+def of(hint: Any, metadata: Any = None) -> st.SearchStrategy[Any]:
+    """Values of a type hint; keyed tables have unique keys, in any order."""
+    key = (metadata or {}).get("key")
+    if key is not None:
+        rows = st.lists(of(get_args(hint)[0]), max_size=6, unique_by=lambda row: getattr(row, key))
+        return rows.map(tuple)
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return st.one_of(*(of(argument) for argument in arguments))
+    if origin is tuple and arguments[-1] is Ellipsis:
+        return st.lists(of(arguments[0]), max_size=3).map(tuple)
+    if origin is tuple:
+        return st.tuples(*(of(argument) for argument in arguments))
+    return _plain(hint)
+
+
+def _plain(hint: Any) -> st.SearchStrategy[Any]:
+    if dataclasses.is_dataclass(hint):
+        hints = get_type_hints(hint)
+        return st.builds(
+            hint, **{field.name: of(hints[field.name], field.metadata) for field in dataclasses.fields(hint)}
+        )
+    if issubclass(hint, StrEnum):
+        return st.sampled_from(list(hint))
+    simple = {
+        int: _INTEGERS,
+        float: st.floats(allow_nan=False, allow_infinity=False),
+        bool: st.booleans(),
+        str: _TEXT,
+        type(None): st.none(),
+    }
+    return simple[hint]
+
+
+FRAMES = of(Frame)

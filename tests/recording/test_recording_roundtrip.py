@@ -1,0 +1,273 @@
+"""What is written is read back exactly, whole or cut anywhere."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.recording.format import FORMAT, KEY_EVERY, Header
+from pgtop_tune.recording.reader import RecordingReader
+from pgtop_tune.recording.writer import RecordingWriter
+from tests.recording.strategies import FRAMES
+from tests.support.frames import frame
+
+HEADER = Header(FORMAT, "0.1.0", 1_790_000_000_000, "+00:00", 1.0, "bench@/run/postgresql:5432/bench")
+
+
+def write(path: Path, frames: list[Frame]) -> Path:
+    writer = RecordingWriter(path, HEADER)
+    for one in frames:
+        writer.write(one)
+    writer.close()
+    return path
+
+
+def read(path: Path) -> tuple[list[Frame], list[str]]:
+    reader = RecordingReader(path)
+    try:
+        return [one for _, one in reader.frames()], reader.problems
+    finally:
+        reader.close()
+
+
+def realistic(count: int) -> list[Frame]:
+    return [frame(second) for second in range(count)]
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@given(frames=st.lists(FRAMES, min_size=1, max_size=4))
+def test_any_frames_survive_write_and_read_exactly(
+    frames: list[Frame], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = write(tmp_path_factory.mktemp("r") / "a.jsonl", frames)
+    assert read(path) == (frames, [])
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+def test_key_frames_and_deltas_give_the_frames_back(tmp_path: Path, name: str) -> None:
+    frames = realistic(KEY_EVERY * 2 + 5)
+    path = write(tmp_path / name, frames)
+    assert read(path) == (frames, [])
+    reader = RecordingReader(path)
+    for first in (0, 1, KEY_EVERY - 1, KEY_EVERY, KEY_EVERY + 1, len(frames) - 1):
+        assert next(reader.frames(first)) == (first, frames[first])
+    assert reader.length_s == frames[-1].elapsed_s
+    reader.close()
+
+
+def test_first_line_names_the_format_and_every_line_is_json(tmp_path: Path) -> None:
+    lines = write(tmp_path / "a.jsonl", realistic(5)).read_text().splitlines()
+    parsed = [json.loads(line) for line in lines]
+    assert parsed[0]["format"] == "pgtop-tune/1"
+    assert [sorted(line) for line in parsed[1:]] == [["key"]] + [["delta"]] * 4
+
+
+def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", realistic(1))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", realistic(1))
+    before = path.read_bytes()
+    with pytest.raises(RecordingProblem, match="exists already"):
+        RecordingWriter(path, HEADER)
+    assert path.read_bytes() == before
+
+
+def test_any_prefix_of_a_recording_reads(tmp_path: Path) -> None:
+    frames = realistic(4)
+    whole = write(tmp_path / "whole.jsonl", frames).read_bytes()
+    first_line = whole.index(b"\n") + 1
+    cut = tmp_path / "cut.jsonl"
+    for length in range(first_line, len(whole), 997):
+        cut.write_bytes(whole[:length])
+        found, problems = read(cut)
+        assert found == frames[: len(found)]
+        torn = not whole[:length].endswith(b"\n")
+        assert problems == (["the last line is torn and was skipped"] if torn else [])
+
+
+def test_a_torn_gzip_reads_up_to_the_tear(tmp_path: Path) -> None:
+    frames = realistic(30)
+    whole = write(tmp_path / "whole.jsonl.gz", frames).read_bytes()
+    cut = tmp_path / "cut.jsonl.gz"
+    cut.write_bytes(whole[: len(whole) * 2 // 3])
+    found, problems = read(cut)
+    assert 5 < len(found) < 30
+    assert found == frames[: len(found)]
+    assert problems
+
+
+def test_a_gzip_is_readable_while_it_is_written(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path / "a.jsonl.gz", HEADER)
+    frames = realistic(3)
+    for one in frames:
+        writer.write(one)
+    assert read(tmp_path / "a.jsonl.gz")[0] == frames
+    writer.close()
+    assert gzip.decompress((tmp_path / "a.jsonl.gz").read_bytes()).count(b"\n") == 4
+
+
+def test_a_damaged_line_costs_the_frames_up_to_the_next_key(tmp_path: Path) -> None:
+    frames = realistic(KEY_EVERY + 3)
+    path = write(tmp_path / "a.jsonl", frames)
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[11] = lines[11][: len(lines[11]) // 2] + b"\n"
+    path.write_bytes(b"".join(lines))
+    found, problems = read(path)
+    assert found == frames[:10] + frames[KEY_EVERY:]
+    assert len(problems) == 1
+    assert problems[0].startswith("line 12: ")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "not a recording"),
+        (b"\x00\x01\x02" * 50, "not a recording"),
+        (b'{"hello": 1}\n', "not a recording"),
+        (b'{"format": "pgtop-tune/2"}\n', "reads up to pgtop-tune/1"),
+        (b'{"format": "pgtop-tune/x"}\n', "unknown format"),
+        (b"[" * 100_000 + b"\n", "not a recording"),
+    ],
+)
+def test_other_files_are_refused_in_one_sentence(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "other"
+    path.write_bytes(content)
+    with pytest.raises(RecordingProblem, match=words):
+        RecordingReader(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RecordingProblem, match=r"cannot read .*nothing\.jsonl"):
+        RecordingReader(tmp_path / "nothing.jsonl")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"key": {"sequence": 1}}',
+        b'{"key": {"sequence": "one", "taken_at_ms": 1, "elapsed_s": 0.0}}',
+        b'{"key": {"sequence": 1, "taken_at_ms": 1, "elapsed_s": NaN}}',
+        b'{"key": {"sequence": 1, "taken_at_ms": 1, "elapsed_s": 1.0, "events": {"a": 1}}}',
+        b'{"key": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"key": {"sequence": ' + b"9" * 10_000 + b"}}",
+        b'{"delta": {}}',
+        b'{"other": {}}',
+        b"42",
+    ],
+)
+def test_hostile_lines_are_skipped_and_named(tmp_path: Path, line: bytes) -> None:
+    path = write(tmp_path / "a.jsonl", [])
+    path.write_bytes(path.read_bytes() + line + b"\n")
+    found, problems = read(path)
+    assert found == []
+    assert len(problems) == 1
+    assert problems[0].startswith("line 2: ")
+
+
+def test_fields_of_a_newer_version_are_ignored_and_missing_sections_are_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [])
+    line = {"key": {"sequence": 7, "taken_at_ms": 5, "elapsed_s": 2.5, "weather": {"wind": 3}}}
+    path.write_text(path.read_text() + json.dumps(line) + "\n")
+    found, problems = read(path)
+    assert problems == []
+    assert found == [Frame(7, 5, 2.5)]
+    assert str(found[0].host) == "not recorded"
+
+
+def test_recordings_of_whole_rows_and_arrays_of_differences_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # How tables were written before columns were packed.
+    frames = realistic(3)
+    monkeypatch.setattr("pgtop_tune.recording.codec.MANY", 1_000_000)
+    path = write(tmp_path / "a.jsonl", frames)
+    processes = frames[-1].host.processes.processes  # type: ignore[union-attr]
+    columns = {"user_ticks": [7] * len(processes)}
+    line = {"delta": {"host": {"processes": {"processes": {"columns": columns}}}}}
+    path.write_text(path.read_text() + json.dumps(line) + "\n")
+    found, problems = read(path)
+    assert problems == []
+    assert found[:3] == frames
+    later = found[3].host.processes.processes  # type: ignore[union-attr]
+    assert [row.user_ticks for row in later] == [row.user_ticks + 7 for row in processes]
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        [[1, 1], {"user_ticks": [1]}],
+        [[1], {"user_ticks": [1, 2]}],
+        [[9_000], {"user_ticks": [1]}],
+        [[0], {"user_ticks": [1]}],
+        [[1], {"user_ticks": {"by": 2, "more": ["x"]}}],
+        [[1], {"user_ticks": {"from": None, "by": 1, "less": [1]}}],
+        [[1], {"user_ticks": {"beside": "no such", "by": 1, "less": [1]}}],
+        [[1], {"state": {"words": ["R"], "at": [2]}}],
+        [[1], {"state": {"words": ["R"]}}],
+        [[1], {"user_ticks": {"values": [None]}}],
+        [[1]],
+        "what",
+    ],
+)
+def test_hostile_columns_are_skipped_and_named(tmp_path: Path, packed: object) -> None:
+    frames = realistic(1)
+    path = write(tmp_path / "a.jsonl", frames)
+    line = {"delta": {"host": {"processes": {"processes": {"packed": packed}}}}}
+    path.write_text(path.read_text() + json.dumps(line) + "\n")
+    found, problems = read(path)
+    assert found == frames
+    assert len(problems) == 1
+    assert problems[0].startswith("line 3: ")
+
+
+def test_a_gzip_of_one_member_reads(tmp_path: Path) -> None:
+    # As it was written before, and as gzip packs a plain recording again.
+    frames = realistic(KEY_EVERY + 3)
+    plain = write(tmp_path / "a.jsonl", frames).read_bytes()
+    packed = tmp_path / "b.jsonl.gz"
+    packed.write_bytes(gzip.compress(plain))
+    assert read(packed) == (frames, [])
+
+
+def test_a_gzipped_recording_unpacks_to_the_plain_one(tmp_path: Path) -> None:
+    frames = realistic(KEY_EVERY * 2 + 5)
+    plain = write(tmp_path / "a.jsonl", frames).read_bytes()
+    assert gzip.decompress(write(tmp_path / "b.jsonl.gz", frames).read_bytes()) == plain
+
+
+@pytest.mark.parametrize("wanted", [0, 1, KEY_EVERY - 1, KEY_EVERY, KEY_EVERY * 2 + 4])
+def test_moments_and_frames_are_found_in_a_gzip_as_in_a_plain_file(tmp_path: Path, wanted: int) -> None:
+    frames = realistic(KEY_EVERY * 2 + 5)
+    for name in ("a.jsonl", "a.jsonl.gz"):
+        reader = RecordingReader(write(tmp_path / name, frames))
+        assert reader.frame_count == len(frames)
+        assert reader.elapsed_s(wanted) == frames[wanted].elapsed_s
+        assert reader.index_at(frames[wanted].elapsed_s + 0.5) == wanted
+        assert reader.index_at(-1.0) == 0
+        reader.close()
+
+
+def test_damage_in_a_gzip_costs_the_frames_up_to_the_next_key(tmp_path: Path) -> None:
+    frames = realistic(KEY_EVERY * 3)
+    path = write(tmp_path / "a.jsonl.gz", frames)
+    packed = bytearray(path.read_bytes())
+    middle = len(packed) // 2
+    packed[middle : middle + 40] = bytes(40)
+    path.write_bytes(packed)
+    found, problems = read(path)
+    assert found[:KEY_EVERY] == frames[:KEY_EVERY]
+    assert found[-KEY_EVERY:] == frames[-KEY_EVERY:]
+    assert len(found) < len(frames)
+    assert len(problems) == 1
+    assert "skipped up to the next key frame" in problems[0]

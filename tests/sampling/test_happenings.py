@@ -1,0 +1,76 @@
+"""What two frames say has happened."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.bench import RunState
+from pgtop_tune.model.events import EventKind
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.sampling.happenings import events_between
+from tests.support import frames
+
+
+def said(older: Frame, newer: Frame) -> list[tuple[EventKind, str]]:
+    return [(event.kind, event.text) for event in events_between(older, newer)]
+
+
+def with_postgres(frame: Frame, section: str, **values: object) -> Frame:
+    postgres = replace(frame.postgres, **{section: replace(getattr(frame.postgres, section), **values)})
+    return replace(frame, postgres=postgres)
+
+
+def quiet(sequence: int) -> Frame:
+    frame = frames.frame(sequence, load=False)
+    frame = with_postgres(frame, "checkpoints", timed=3, requested=1)
+    return with_postgres(frame, "database", deadlocks=0)
+
+
+def test_nothing_happened() -> None:
+    assert said(quiet(1), quiet(2)) == []
+
+
+def test_checkpoints_are_told_apart_by_cause() -> None:
+    after = with_postgres(quiet(2), "checkpoints", timed=4, requested=2)
+    assert said(quiet(1), after) == [(EventKind.CHECKPOINT, "ckpt(req)"), (EventKind.CHECKPOINT, "ckpt(time)")]
+
+
+def test_a_statistics_reset_is_named_and_no_checkpoint_is_made_up() -> None:
+    after = with_postgres(quiet(2), "checkpoints", timed=0, requested=0, stats_reset_ms=2**42)
+    after = with_postgres(after, "database", stats_reset_ms=2**42)
+    assert said(quiet(1), after) == [(EventKind.RESET, "statistics reset")]
+
+
+def test_deadlocks_are_counted() -> None:
+    after = with_postgres(quiet(2), "database", deadlocks=2)
+    assert said(quiet(1), after) == [(EventKind.DEADLOCK, "2 deadlocks")]
+
+
+def test_an_autovacuum_worker_that_begins_is_told_once() -> None:
+    now_ms = frames.EPOCH_MS
+    worker = frames.backend(
+        900, now_ms, backend_type="autovacuum worker", query="autovacuum: VACUUM ANALYZE public.accounts"
+    )
+    backends = (*quiet(2).postgres.activity.backends, worker)
+    first, second = (with_postgres(quiet(number), "activity", backends=backends) for number in (2, 3))
+    assert said(quiet(1), first) == [(EventKind.AUTOVACUUM, "vacuum accounts")]
+    assert said(first, second) == []
+
+
+def test_a_load_begins_and_ends() -> None:
+    idle, running = frames.frame(1, load=False), frames.frame(2)
+    bench = running.bench
+    assert not isinstance(bench, Unavailable)
+    run = bench.run
+    kinds = {kind for kind, _ in said(idle, running)}
+    assert kinds == {EventKind.LOAD}
+    failed = replace(running, sequence=3, bench=replace(bench, run=replace(run, state=RunState.FAILED, exit_status=2)))
+    assert said(running, failed)[-1] == (EventKind.LOAD, "load failed (2)")
+    assert said(failed, failed) == []
+
+
+def test_a_server_that_is_away_says_nothing() -> None:
+    away = replace(quiet(2), postgres=Unavailable(Reason.NO_ANSWER, "gone"))
+    assert said(quiet(1), away) == []
+    assert said(away, quiet(3)) == []

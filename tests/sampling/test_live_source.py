@@ -1,0 +1,197 @@
+"""The live source against real servers: what they do shows in the frames, also when they go away."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import psycopg
+import pytest
+
+from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.wiring import LiveSession
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.errors import NotLetIn
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.server import QPS, TPS
+from pgtop_tune.metrics.waits import wait_profile
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.events import EventKind
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.postgres import PostgresSample
+from pgtop_tune.postgres.conninfo import resolve
+from tests.support.servers import conninfo
+
+DEADLINE_S = 40.0
+
+
+class Watcher:
+    """A session sampled in the test's own loop."""
+
+    def __init__(self, target: str, interval_s: float) -> None:
+        self.session = LiveSession(resolve(target), LiveOptions(interval_s=interval_s))
+        self.frames: list[Frame] = []
+        self._steps = self.session.source.steps()
+
+    async def until(self, condition: Callable[[Frame], bool]) -> Frame:
+        """The first frame that fits; fails after the deadline."""
+        async with asyncio.timeout(DEADLINE_S):
+            async for step in self._steps:
+                self.frames.extend(step.frames)
+                if condition(self.frames[-1]):
+                    return self.frames[-1]
+        raise AssertionError("the source ended")
+
+    async def more(self, count: int) -> Interval:
+        """So many frames later."""
+        last = self.frames[-1].sequence + count
+        await self.until(lambda frame: frame.sequence >= last)
+        return Interval(self.frames)
+
+    def events(self, kind: EventKind) -> list[str]:
+        """Texts of the events seen."""
+        return [event.text for frame in self.frames for event in frame.events if event.kind is kind]
+
+
+@asynccontextmanager
+async def watching(target: str, interval_s: float = 0.2) -> AsyncIterator[Watcher]:
+    watcher = Watcher(target, interval_s)
+    try:
+        yield watcher
+    finally:
+        await watcher.session.source.aclose()
+
+
+def answered(frame: Frame) -> bool:
+    return isinstance(frame.postgres, PostgresSample)
+
+
+def silent(frame: Frame) -> bool:
+    return isinstance(frame.postgres, Unavailable) and frame.postgres.reason is Reason.NO_ANSWER
+
+
+async def test_every_section_is_there_on_a_server_of_ours(server: Throwaway) -> None:
+    async with watching(conninfo(server)) as watcher:
+        frame = await watcher.until(answered)
+        assert isinstance(frame.postgres, PostgresSample)
+        sections = {name: getattr(frame.postgres, name) for name in PostgresSample.__dataclass_fields__}
+        # Servers made here write their log to stderr, where no SQL reaches it.
+        assert {name for name, section in sections.items() if isinstance(section, Unavailable)} == {"server_log"}
+        assert frame.postgres.server.local
+        assert frame.postgres.server.postmaster_pid == server.postmaster_pid
+        pids = {process.pid for process in frame.host.processes.processes}
+        assert {server.postmaster_pid, os.getpid()} <= pids
+        assert any("data" in disk.roles for disk in frame.host.disks.disks)
+
+
+async def test_transactions_of_others_are_counted_and_ours_are_not(database: str) -> None:
+    async with watching(database, 0.5) as watcher:
+        await watcher.until(answered)
+        quiet = await watcher.more(8)
+        assert sum(TPS(Interval(watcher.frames[: n + 1])) or 0.0 for n in range(3, len(watcher.frames))) < 4.0
+        before = quiet.newest
+        done = 0
+        with psycopg.connect(database, autocommit=True) as connection:
+            for _ in range(400):
+                connection.execute("SELECT 1")
+                done += 1
+        await watcher.more(5)
+        window = [frame for frame in watcher.frames if frame.sequence >= before.sequence]
+        seconds = window[-1].postgres.database.at_s - window[0].postgres.database.at_s
+        counted = TPS(Interval((window[0], window[-1])))
+        assert counted is not None
+        assert counted * seconds == pytest.approx(done, rel=0.1, abs=10)
+        statements = QPS(Interval((window[0], window[-1])))
+        assert statements is not None
+        assert statements * seconds == pytest.approx(done, rel=0.15, abs=15)
+
+
+async def test_a_lock_wait_shows_with_its_root(database: str) -> None:
+    with psycopg.connect(database) as holder, psycopg.connect(database) as waiter:
+        holder.execute("CREATE TABLE locked (id int)")
+        holder.commit()
+        holder.execute("LOCK TABLE locked")
+        thread = threading.Thread(target=lambda: waiter.execute("SELECT * FROM locked"))
+        async with watching(database) as watcher:
+            thread.start()
+            frame = await watcher.until(
+                lambda frame: answered(frame) and any(row.blocked_by for row in frame.postgres.activity.backends)
+            )
+            blocked = next(row for row in frame.postgres.activity.backends if row.blocked_by)
+            assert blocked.pid == waiter.info.backend_pid
+            assert blocked.blocked_by == (holder.info.backend_pid,)
+            waits = {wait.label: wait.sessions for wait in wait_profile(await watcher.more(5), 0.9)}
+            assert waits["Lock:relation"] == pytest.approx(1.0, abs=0.35)
+        holder.rollback()
+        thread.join(DEADLINE_S)
+
+
+async def test_a_restart_is_survived_and_named(fresh_server: Throwaway) -> None:
+    async with watching(conninfo(fresh_server)) as watcher:
+        await watcher.until(answered)
+        await asyncio.to_thread(fresh_server.restart)
+        await watcher.until(silent)
+        back = await watcher.until(answered)
+        await watcher.more(2)
+        assert watcher.events(EventKind.RESTART) == ["server restarted"]
+        assert watcher.events(EventKind.CONNECTION) == ["server gone"]
+        assert TPS(Interval([frame for frame in watcher.frames if frame.sequence <= back.sequence])) is None
+        away = [frame for frame in watcher.frames if silent(frame)]
+        assert all(not isinstance(frame.host, Unavailable) for frame in away)
+
+
+async def test_a_hung_server_stops_nothing_but_its_own_numbers(fresh_server: Throwaway) -> None:
+    async with watching(conninfo(fresh_server)) as watcher:
+        first = await watcher.until(answered)
+        pids = [fresh_server.postmaster_pid, watcher.session._our_backend()[0]]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            hung = await watcher.until(silent)
+            assert hung.postgres.detail.startswith("no answer for ")
+            assert not isinstance(hung.host, Unavailable)
+            await watcher.more(3)
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+        again = await watcher.until(answered)
+        assert again.sequence > first.sequence
+
+
+async def test_a_server_that_says_no_ends_the_session_with_its_words(server: Throwaway) -> None:
+    async with watching(conninfo(server, "no_such_database")) as watcher:
+        with pytest.raises(NotLetIn, match=r"no_such_database.*does not exist"):
+            await watcher.until(answered)
+
+
+async def test_a_server_that_is_not_there_is_waited_for(make_server: Callable[..., Throwaway]) -> None:
+    server = make_server()
+    target = conninfo(server)
+    os.kill(server.postmaster_pid, signal.SIGSTOP)
+    os.rename(server.socket_dir / ".s.PGSQL.5432", server.socket_dir / "hidden")
+    try:
+        async with watching(target) as watcher:
+            away = await watcher.until(silent)
+            assert "trying again in" in away.postgres.detail
+            assert not isinstance(away.host, Unavailable)
+            os.rename(server.socket_dir / "hidden", server.socket_dir / ".s.PGSQL.5432")
+            os.kill(server.postmaster_pid, signal.SIGCONT)
+            await watcher.until(answered)
+    finally:
+        os.kill(server.postmaster_pid, signal.SIGCONT)
+
+
+async def test_late_ticks_are_skipped_and_the_real_interval_is_kept(database: str) -> None:
+    async with watching(database) as watcher:
+        await watcher.until(answered)
+        watcher.session.source.set_interval(0.0001)
+        assert watcher.session.source.interval_s == 0.2
+        await asyncio.sleep(0.7)
+        await watcher.more(1)
+        before, after = watcher.frames[-2], watcher.frames[-1]
+        assert after.sequence - before.sequence >= 3
+        assert after.elapsed_s - before.elapsed_s > 0.6

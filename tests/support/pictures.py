@@ -1,0 +1,39 @@
+"""Screens as plain text, and pictures kept in files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from pgtop_tune.session.session import Session
+from pgtop_tune.tui.glyphs import UNICODE, Glyphs
+from pgtop_tune.tui.lines import text_of
+from pgtop_tune.tui.panes.dashboard import Look, dashboard_lines
+from pgtop_tune.tui.panes.layout import dashboard_layout
+
+REGENERATE: Final = "PGTOP_TUNE_REGENERATE_GOLDENS"
+"""Set to 1, the pictures are written anew instead of compared; look at the difference before you commit it."""
+
+
+def dashboard_rows(
+    session: Session, width: int, height: int, glyphs: Glyphs = UNICODE, look: Look | None = None
+) -> list[str]:
+    """The dashboard from top to bottom, one text per row of the screen."""
+    panes = dashboard_lines(session, dashboard_layout(width, height), width, glyphs, look or Look())
+    return [text_of(line) for lines in panes.values() for line in lines]
+
+
+def pane_text(session: Session, pane: str, width: int, height: int, look: Look | None = None) -> str:
+    """One pane of a dashboard of that size."""
+    panes = dashboard_lines(session, dashboard_layout(width, height), width, UNICODE, look or Look())
+    return "\n".join(text_of(line) for line in panes[pane])
+
+
+def assert_picture(golden: Path, rows: list[str]) -> None:
+    """Compares with the picture in the file; trailing blanks do not count."""
+    picture = "".join(f"{row.rstrip()}\n" for row in rows)
+    if os.environ.get(REGENERATE) == "1":
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(picture, encoding="utf-8")
+    assert picture == golden.read_text(encoding="utf-8"), f"differs from {golden.name}; {REGENERATE}=1 writes it anew"

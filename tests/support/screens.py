@@ -1,0 +1,343 @@
+"""The screen without a terminal: a source that follows a script, controls that remember, and waiting for conditions."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from textual.pilot import Pilot
+
+from pgtop_tune.errors import PgtopError, ServerProblem
+from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, Outcome, QueryPlan
+from pgtop_tune.model.change import ChangeState, ParameterChange
+from pgtop_tune.model.events import Event
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.load import LoadSpec, ProfileSummary
+from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.session.engine import Engine
+from pgtop_tune.session.load_control import DatasetFound, LoadState, MakingPlan, MakingPreview
+from pgtop_tune.session.ports import RecordingState, Step, TransportState
+from pgtop_tune.tui.app import PgtopApp
+from pgtop_tune.tui.controls import Controls, ScreenOptions
+from tests.support.frames import frame
+
+DEADLINE_S = 10.0
+
+
+class ScriptedSource:
+    """A `FrameSource` that hands over what a test feeds it; notes go into the next frame, as in a live one."""
+
+    def __init__(self, steps: Iterable[Step] = (), *, ends: bool = False, fails: BaseException | None = None) -> None:
+        self._waiting: deque[Step] = deque(steps)
+        self._ends = ends
+        self._fails = fails
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake: asyncio.Event | None = None
+        self._notes: deque[Event] = deque()
+        self.noted: list[Event] = []
+        self.handed_over = 0
+        self.closed = False
+        self.interval_s = 1.0
+
+    def feed(self, *frames: Frame, restart: bool = False) -> None:
+        """Hands one step over. From any thread."""
+        self._waiting.append(Step(frames, restart))
+        if self._loop is not None and self._wake is not None:
+            self._loop.call_soon_threadsafe(self._wake.set)
+
+    async def steps(self) -> AsyncIterator[Step]:
+        self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
+        while True:
+            while self._waiting:
+                step = self._waiting.popleft()
+                notes = tuple(self._notes)
+                self._notes.clear()
+                if notes and step.frames:
+                    *others, last = step.frames
+                    step = replace(step, frames=(*others, replace(last, events=last.events + notes)))
+                yield step
+                self.handed_over += 1
+            if self._fails is not None:
+                raise self._fails
+            if self._ends:
+                return
+            await self._wake.wait()
+            self._wake.clear()
+
+    def note(self, event: Event) -> None:
+        self.noted.append(event)
+        self._notes.append(event)
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+    def set_interval(self, interval_s: float) -> None:
+        self.interval_s = interval_s
+
+
+PROFILES = (
+    ProfileSummary("tpcb-like", "TPC-B (sort of)", "five statements", 8, "prepared", "pgbench"),
+    ProfileSummary("select-only", "reads by key", "one statement", 32, "simple", "pgbench"),
+    ProfileSummary("ticket-read", "a ticket by key", "one statement", 32, "prepared", "bus"),
+)
+
+
+class ScriptedLoad:
+    """A `LoadControl` that runs nothing."""
+
+    def __init__(self, refuses: PgtopError | None = None) -> None:
+        self.refuses = refuses
+        self.standing = LoadState()
+        self.found = (DatasetFound("pgbench", "scale 100"), DatasetFound("bus"))
+        self.means = MakingPreview("scale 10", 160_000_000, 10_000_000_000, database="bench")
+        self.steps: list[tuple[LoadSpec, str, bool]] = []
+        self.made: list[tuple[MakingPlan, bool]] = []
+        self.started: list[LoadSpec] = []
+        self.previewed: list[LoadSpec] = []
+        self.stops = 0
+
+    def state(self) -> LoadState:
+        return self.standing
+
+    async def profiles(self) -> tuple[ProfileSummary, ...]:
+        return PROFILES
+
+    async def datasets(self) -> tuple[DatasetFound, ...]:
+        return self.found
+
+    async def start_steps(self, spec: LoadSpec, steps: str, *, tidy: bool) -> None:
+        if self.refuses is not None:
+            raise self.refuses
+        self.steps.append((spec, steps, tidy))
+
+    async def look(self, plan: MakingPlan) -> MakingPreview:
+        return self.means
+
+    async def make(self, plan: MakingPlan, *, replace: bool) -> None:
+        self.made.append((plan, replace))
+
+    async def preview(self, spec: LoadSpec) -> str:
+        self.previewed.append(spec)
+        time_option = "" if spec.duration_s is None else f" -T {spec.duration_s}"
+        return f"pgbench -n -b {spec.profile} -c {spec.clients} -M {spec.protocol}{time_option}"
+
+    async def start(self, spec: LoadSpec) -> None:
+        if self.refuses is not None:
+            raise self.refuses
+        self.started.append(spec)
+
+    async def stop(self) -> None:
+        self.stops += 1
+
+
+def parameter(name: str, setting: str, shown: str, **other: object) -> Parameter:
+    """A row of pg_settings."""
+    values: dict[str, object] = {
+        "name": name, "setting": setting, "shown": shown, "unit": "", "category": "", "short_desc": "",
+        "context": "sighup", "vartype": "integer", "source": "default", "min_val": "", "max_val": "", "enumvals": (),
+        "boot_val": setting, "reset_val": setting, "sourcefile": "", "pending_restart": False,
+    }  # fmt: skip
+    return Parameter(**(values | other))  # type: ignore[arg-type]
+
+
+@dataclass
+class ScriptedParameters:
+    """A `ParameterControl` with a server of three parameters."""
+
+    refuses: str = ""
+    journal: list[ParameterChange] = field(default_factory=list)
+    rows: dict[str, Parameter] = field(
+        default_factory=lambda: {
+            row.name: row
+            for row in (
+                parameter("max_wal_size", "1024", "1GB", unit="MB", min_val="2", max_val="2147483647"),
+                parameter(
+                    "synchronous_commit", "on", "on", vartype="enum", context="user",
+                    enumvals=("local", "remote_write", "remote_apply", "on", "off"),
+                ),
+                parameter("work_mem", "4096", "4MB", unit="kB", min_val="64", max_val="2147483647", context="user"),
+            )
+        }
+    )  # fmt: skip
+
+    async def list(self, names: tuple[str, ...]) -> tuple[Parameter, ...]:
+        return tuple(self.rows[name] for name in names if name in self.rows)
+
+    def statement(self, name: str, value: str | None) -> str:
+        what = f"RESET {name}" if value is None else f"SET {name} = '{value}'"
+        return f"ALTER SYSTEM {what}; SELECT pg_reload_conf();"
+
+    async def apply(self, name: str, value: str | None) -> ParameterChange:
+        if self.refuses:
+            raise ServerProblem(self.refuses)
+        before = self.rows[name]
+        after = value if value is not None else "1GB"
+        self.rows[name] = replace(before, setting=after, shown=after)
+        change = ParameterChange(
+            f"c{len(self.journal)}", 0, name, value, before.shown, None, "default", ChangeState.APPLIED, after
+        )
+        self.journal.append(change)
+        return change
+
+    async def undo(self) -> ParameterChange | None:
+        if not self.journal:
+            return None
+        change = self.journal.pop()
+        before = change.shown_before
+        self.rows[change.name] = replace(self.rows[change.name], setting=before, shown=before)
+        return replace(change, state=ChangeState.REVERTED, shown_after=before)
+
+    async def undo_all(self) -> tuple[ParameterChange, ...]:
+        undone = []
+        while (change := await self.undo()) is not None:
+            undone.append(change)
+        return tuple(undone)
+
+    async def in_force(self) -> tuple[ParameterChange, ...]:
+        return tuple(self.journal)
+
+
+class ScriptedRecording:
+    """A `RecordingControl` that writes nothing."""
+
+    def __init__(self, refuses: PgtopError | None = None) -> None:
+        self.refuses = refuses
+        self._path: str | None = None
+
+    def start(self, path: str | None = None) -> RecordingState:
+        if self.refuses is not None:
+            raise self.refuses
+        self._path = path or "made-up.jsonl.gz"
+        return self.state()
+
+    def stop(self) -> RecordingState:
+        self._path = None
+        return self.state()
+
+    def state(self) -> RecordingState:
+        return RecordingState(self._path)
+
+
+class ScriptedBackends:
+    """A `BackendControl` of a server where everything can be signalled, and every query has one plan."""
+
+    def __init__(self, refuses: PgtopError | None = None, outcomes: dict[int, Outcome] | None = None) -> None:
+        self.refuses = refuses
+        self.outcomes = outcomes or {}
+        self.signalled: list[tuple[BackendAct, BackendKey]] = []
+        self.explained: list[tuple[BackendKey, str]] = []
+
+    def statement(self, act: BackendAct, backend: BackendKey) -> str:
+        return f"SELECT pg_{act}_backend({backend[0]}) WHERE backend_start = {backend[1]};"
+
+    async def signal(self, act: BackendAct, backends: Sequence[BackendKey]) -> tuple[BackendResult, ...]:
+        if self.refuses is not None:
+            raise self.refuses
+        self.signalled += [(act, backend) for backend in backends]
+        results = []
+        for backend in backends:
+            outcome = self.outcomes.get(backend[0], Outcome.DONE)
+            detail = "GRANT pg_signal_backend TO bench" if outcome is Outcome.NOT_PERMITTED else ""
+            results.append(BackendResult(backend, outcome, detail))
+        return tuple(results)
+
+    async def explain(self, backend: BackendKey, seen: str) -> QueryPlan:
+        if self.refuses is not None:
+            raise self.refuses
+        self.explained.append((backend, seen))
+        return QueryPlan(("Seq Scan on [t]", "  Filter: \x1b[31m"), f"EXPLAIN {seen}", "bench", "app", False)
+
+
+class ScriptedTransport:
+    """A `Transport` that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.paused, self.speed, self.steps = False, 1.0, 0
+        self.jumped: list[float] = []
+
+    def state(self) -> TransportState:
+        return TransportState(self.paused, self.speed, 30.0, 120.0, at_end=False)
+
+    def pause(self, paused: bool) -> None:
+        self.paused = paused
+
+    def set_speed(self, speed: float) -> None:
+        self.speed = speed
+
+    def step(self, frames: int) -> None:
+        self.steps += frames
+
+    def jump(self, elapsed_s: float) -> None:
+        self.jumped.append(elapsed_s)
+
+
+def frames(count: int, **other: object) -> list[Frame]:
+    """The first seconds of the made-up session."""
+    return [frame(second, **other) for second in range(count)]  # type: ignore[arg-type]
+
+
+@dataclass
+class Rig:
+    """A running screen."""
+
+    app: PgtopApp
+    pilot: Pilot[int]
+    source: ScriptedSource
+    controls: Controls
+
+    def text(self) -> str:
+        """What stands on the visible screen, as plain text."""
+        return screen_text(self.app)
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Waits until it is so; fails with the screen's text when it never is."""
+        deadline = time.monotonic() + DEADLINE_S
+        while not condition():
+            assert time.monotonic() < deadline, f"never came true; the screen says:\n{self.text()}"
+            await self.pilot.pause(0.01)
+
+    async def sees(self, words: str) -> None:
+        """Waits until these words stand on the screen."""
+        await self.until(lambda: words in self.text())
+
+    async def press(self, *keys: str) -> None:
+        """Presses keys one after the other."""
+        await self.pilot.press(*keys)
+
+    async def type(self, text: str) -> None:
+        """Types text letter by letter."""
+        await self.pilot.press(*("space" if letter == " " else letter for letter in text))
+
+
+def screen_text(app: PgtopApp) -> str:
+    """The visible screen as plain text (the one private look into Textual's compositor)."""
+    return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+
+
+@contextlib.asynccontextmanager
+async def running_screen(
+    source: ScriptedSource | None = None,
+    *,
+    size: tuple[int, int] = (120, 40),
+    options: ScreenOptions | None = None,
+    waits_for_frames: bool = True,
+    **controls: object,
+) -> AsyncIterator[Rig]:
+    """A screen on a scripted source, with a real engine in its own thread; stopped at the end."""
+    if source is None:
+        source = ScriptedSource([Step(tuple(frames(5)), restart=True)])
+    wired = Controls(Engine(source), **controls)  # type: ignore[arg-type]
+    app = PgtopApp(wired, options or ScreenOptions())
+    try:
+        async with app.run_test(size=size, notifications=True) as pilot:
+            rig = Rig(app, pilot, source, wired)
+            if waits_for_frames:
+                await rig.until(lambda: app._live.now is not None)
+                await pilot.pause()
+            yield rig
+    finally:
+        assert wired.engine.stop(), "the engine did not stop"

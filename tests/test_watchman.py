@@ -1,0 +1,61 @@
+"""The process that does what is left to do when we are gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from pgtop_tune.watchman import Watchman
+
+HOLDS = """
+import os, sys, time
+from pgtop_tune.watchman import Watchman
+watchman = Watchman(["/bin/sh", "-c", "echo $WORD > $PLACE"], dict(os.environ))
+print(watchman.process.pid, flush=True)
+time.sleep(300)
+"""
+
+
+def appears(path: Path) -> bool:
+    deadline = time.monotonic() + 60
+    while not (path.exists() and path.read_text()):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def test_what_is_left_is_done_when_we_are_killed(tmp_path: Path) -> None:
+    place = tmp_path / "done"
+    held = subprocess.Popen(
+        [sys.executable, "-c", HOLDS],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PLACE": str(place), "WORD": "reverted"},
+        start_new_session=True,
+    )
+    assert held.stdout is not None
+    held.stdout.readline()
+    os.killpg(held.pid, signal.SIGKILL)
+    held.wait()
+    held.stdout.close()
+    assert appears(place)
+    assert place.read_text() == "reverted\n"
+
+
+def test_nothing_is_done_when_all_is_well(tmp_path: Path) -> None:
+    watchman = Watchman(["/bin/sh", "-c", f"echo x > {tmp_path}/done"], os.environ)
+    watchman.dismiss()
+    assert watchman.process.returncode == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_is_done_when_its_time_has_come_and_again_until_it_works(tmp_path: Path) -> None:
+    script = f"test -e {tmp_path}/tried && echo x > {tmp_path}/done; touch {tmp_path}/tried; test -e {tmp_path}/done"
+    watchman = Watchman(["/bin/sh", "-c", script], os.environ, time.time() + 0.2)
+    assert appears(tmp_path / "done")
+    assert watchman.process.wait(60) == 0
+    watchman.dismiss()

@@ -1,0 +1,106 @@
+"""The way out: asked only when something would be lost, and nothing is left behind unseen."""
+
+from __future__ import annotations
+
+from pgtop_tune.errors import ServerProblem
+from pgtop_tune.model.change import ParameterChange
+from pgtop_tune.session.ports import Step
+from pgtop_tune.tui.controls import ScreenOptions
+from pgtop_tune.tui.screens.dashboard import Dashboard
+from pgtop_tune.tuning.knobs.live import LIVE
+from tests.support.screens import (
+    Rig,
+    ScriptedLoad,
+    ScriptedParameters,
+    ScriptedSource,
+    ScriptedTransport,
+    frames,
+    running_screen,
+)
+
+
+def _idle() -> ScriptedSource:
+    return ScriptedSource([Step(tuple(frames(5, load=False)), restart=True)])
+
+
+async def _change(rig: Rig) -> None:
+    assert rig.app.changes is not None
+    await rig.app.changes.apply("max_wal_size", "16GB")
+
+
+async def test_nothing_to_lose_nothing_asked() -> None:
+    async with running_screen(_idle(), load=ScriptedLoad(), parameters=ScriptedParameters(), knobs=LIVE) as rig:
+        await rig.press("ctrl+c")
+        await rig.until(lambda: rig.app._exit)
+
+
+async def test_a_running_load_is_asked_about_and_stopped() -> None:
+    load = ScriptedLoad()
+    async with running_screen(load=load) as rig:
+        await rig.press("q")
+        await rig.sees("A load is running (tpcb-like, 16 clients)")
+        await rig.press("escape")
+        await rig.until(lambda: isinstance(rig.app.screen, Dashboard))
+        assert load.stops == 0
+        await rig.press("q")
+        await rig.sees("stop the load and leave")
+        await rig.press("y")
+        await rig.until(lambda: rig.app._exit)
+        assert load.stops == 1
+
+
+async def test_ctrl_c_twice_leaves_and_changes_stay() -> None:
+    control = ScriptedParameters()
+    async with running_screen(_idle(), parameters=control, knobs=LIVE) as rig:
+        await _change(rig)
+        await rig.press("ctrl+c")
+        await rig.sees("max_wal_size 1GB→16GB")
+        await rig.press("ctrl+c")
+        await rig.until(lambda: rig.app._exit)
+        assert len(control.journal) == 1
+
+
+async def test_changes_are_undone_before_leaving_when_asked_for() -> None:
+    control = ScriptedParameters()
+    async with running_screen(_idle(), parameters=control, knobs=LIVE) as rig:
+        await _change(rig)
+        await _change(rig)
+        await rig.press("q")
+        await rig.sees("undo the changes, leave")
+        await rig.press("u")
+        await rig.until(lambda: rig.app._exit)
+        assert control.journal == []
+
+
+async def test_a_server_that_refuses_the_undo_keeps_the_screen_open() -> None:
+    class Stubborn(ScriptedParameters):
+        async def undo(self) -> ParameterChange | None:
+            raise ServerProblem("cannot execute ALTER SYSTEM")
+
+    async with running_screen(_idle(), parameters=Stubborn(), knobs=LIVE) as rig:
+        await _change(rig)
+        await rig.press("q")
+        await rig.sees("undo the changes")
+        await rig.press("u")
+        await rig.until(lambda: rig.app._notifications)
+        assert "cannot execute ALTER SYSTEM" in next(iter(rig.app._notifications)).message
+        assert not rig.app._exit
+        await rig.press("q")
+        await rig.sees("the changes stay")
+        await rig.press("l")
+        await rig.until(lambda: rig.app._exit)
+
+
+async def test_a_recorded_load_is_nobody_s_to_stop() -> None:
+    async with running_screen(transport=ScriptedTransport()) as rig:
+        await rig.press("q")
+        await rig.until(lambda: rig.app._exit)
+
+
+async def test_changes_of_a_server_that_is_thrown_away_are_nothing_to_ask_about() -> None:
+    async with running_screen(
+        _idle(), parameters=ScriptedParameters(), knobs=LIVE, options=ScreenOptions(throwaway=True)
+    ) as rig:
+        await _change(rig)
+        await rig.press("q")
+        await rig.until(lambda: rig.app._exit)

@@ -1,0 +1,120 @@
+"""The load dialog: what is typed is previewed, started, stopped, and pgbench's own words are shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pgtop_tune.errors import LoadProblem
+from pgtop_tune.model.bench import BenchSample, RunState
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.session.ports import Step
+from pgtop_tune.tui.screens.dashboard import Dashboard
+from pgtop_tune.tui.screens.load import LoadDialog
+from tests.support.frames import bench_sample, frame
+from tests.support.screens import ScriptedLoad, ScriptedSource, frames, running_screen
+
+
+def _run(second: int, state: RunState, message: str = "", run: int = 1, status: int | None = None) -> Frame:
+    sample = bench_sample(second, run)
+    progress = sample.progress if state is RunState.RUNNING else ()
+    changed = replace(sample.run, state=state, message=message, exit_status=status, run=run)
+    return frame(second, bench=BenchSample(float(second), changed, progress))
+
+
+def _idle() -> ScriptedSource:
+    return ScriptedSource([Step(tuple(frames(5, load=False)), restart=True)])
+
+
+async def test_the_command_line_follows_what_is_typed() -> None:
+    load = ScriptedLoad()
+    async with running_screen(_idle(), load=load) as rig:
+        await rig.press("b")
+        await rig.sees("pgbench -n -b tpcb-like -c 8 -M prepared")
+        await rig.press("down", "plus", "down", "down")
+        await rig.type("60")
+        await rig.sees("-c 16 -M prepared -T 60")
+        await rig.press("up", "up", "backspace", "backspace")
+        await rig.sees("clients: a number is missing")
+
+
+async def test_enter_starts_and_the_dialog_closes_when_the_load_reports() -> None:
+    load = ScriptedLoad()
+    async with running_screen(_idle(), load=load) as rig:
+        await rig.press("b")
+        await rig.sees("pgbench -n")
+        await rig.press("down", "plus", "enter")
+        await rig.until(lambda: load.started == [LoadSpec(clients=16)])
+        rig.source.feed(_run(5, RunState.STARTING))
+        await rig.sees("starting")
+        rig.source.feed(_run(6, RunState.RUNNING))
+        await rig.until(lambda: isinstance(rig.app.screen, Dashboard))
+        await rig.press("b")
+        await rig.sees("left")
+        assert "Enter start" not in rig.text()
+
+
+async def test_the_next_dialog_begins_with_what_was_typed_before() -> None:
+    async with running_screen(_idle(), load=ScriptedLoad()) as rig:
+        await rig.press("b")
+        await rig.sees("-c 8")
+        await rig.press("down", "plus")
+        await rig.sees("-c 16")
+        await rig.press("escape", "b")
+        await rig.sees("-c 16")
+
+
+async def test_a_refusal_is_shown_and_the_form_stays() -> None:
+    load = ScriptedLoad(LoadProblem("pgbench: error: no [such] \x1b[31mtable", "initialise first"))
+    async with running_screen(_idle(), load=load) as rig:
+        await rig.press("b")
+        await rig.sees("pgbench -n")
+        await rig.press("enter")
+        await rig.sees("no [such] ␛[31mtable")
+        assert "initialise first" in rig.text()
+        assert "clients" in rig.text()
+
+
+async def test_pgbench_failing_after_its_start_keeps_the_dialog_open_with_its_words() -> None:
+    load = ScriptedLoad()
+    async with running_screen(_idle(), load=load) as rig:
+        await rig.press("b")
+        await rig.sees("pgbench -n")
+        await rig.press("enter")
+        await rig.sees("waiting for its first second")
+        rig.source.feed(_run(5, RunState.FAILED, 'relation "pgbench_branches" does not exist', status=1))
+        await rig.sees('relation "pgbench_branches" does not exist')
+        await rig.sees("exit status 1")
+        assert isinstance(rig.app.screen, LoadDialog)
+        assert "waiting" not in rig.text()
+
+
+async def test_a_running_load_is_stopped_with_x() -> None:
+    load = ScriptedLoad()
+    async with running_screen(load=load) as rig:
+        await rig.press("b")
+        await rig.sees("x stop")
+        assert "pgbench" in rig.text()
+        await rig.press("x")
+        await rig.until(lambda: load.stops == 1)
+
+
+async def test_a_load_that_fails_behind_a_closed_dialog_says_so_once() -> None:
+    async with running_screen(load=ScriptedLoad()) as rig:
+        rig.source.feed(_run(5, RunState.FAILED, "server [closed] the connection", status=2))
+        rig.source.feed(_run(6, RunState.FAILED, "server [closed] the connection", status=2))
+        await rig.until(lambda: rig.app._live.now is not None and rig.app._live.now.sequence == 6)
+        await rig.until(lambda: rig.app._notifications)
+        told = [notice.message for notice in rig.app._notifications]
+        assert told == ["load 1 failed: server [closed] the connection"]
+        await rig.sees("load 1 failed: server [closed] the connection")
+
+
+async def test_what_surprises_is_one_sentence_and_not_a_crash() -> None:
+    class Surprising(ScriptedLoad):
+        async def preview(self, spec: LoadSpec) -> str:
+            raise ZeroDivisionError("oh")
+
+    async with running_screen(_idle(), load=Surprising()) as rig:
+        await rig.press("b")
+        await rig.sees("ZeroDivisionError: oh")

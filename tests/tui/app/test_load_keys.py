@@ -1,0 +1,193 @@
+"""Data sets, steps and results from the load dialog: what is asked for, what is shown, what is never done unasked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pgtop_tune.errors import LoadProblem
+from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.session.load_control import LoadSeries, LoadState, Made, MakingPlan, MakingProgress
+from pgtop_tune.session.ports import Step
+from pgtop_tune.tui.screens.dashboard import Dashboard
+from pgtop_tune.tui.screens.load import LoadDialog
+from pgtop_tune.tui.screens.load_init import InitDialog
+from pgtop_tune.tui.screens.load_results import ResultsDialog
+from tests.support.frames import frame
+from tests.support.results import asked, failed, result
+from tests.support.screens import Rig, ScriptedLoad, ScriptedSource, frames, running_screen
+from tests.tui.panes.test_load_pictures import of_clients
+
+
+def _idle() -> ScriptedSource:
+    return ScriptedSource([Step(tuple(frames(5, load=False)), restart=True)])
+
+
+async def _form(rig: Rig) -> None:
+    await rig.press("b")
+    await rig.sees("pgbench -n")
+
+
+async def test_each_profile_says_whether_its_data_set_is_there() -> None:
+    async with running_screen(_idle(), load=ScriptedLoad()) as rig:
+        await _form(rig)
+        await rig.sees("scale 100 (found)")
+        await rig.press("left")
+        await rig.sees("needs the bus data set: i makes it")
+
+
+async def test_limit_tries_and_statements_are_typed_and_started() -> None:
+    load = ScriptedLoad()
+    async with running_screen(_idle(), load=load) as rig:
+        await _form(rig)
+        await rig.press(*["down"] * 5)
+        await rig.type("2.5")
+        await rig.press("down", "down")
+        await rig.type("3")
+        await rig.press("down", "right", "enter")
+        wanted = LoadSpec(latency_limit_ms=2.5, max_tries=3, per_statement=True)
+        await rig.until(lambda: load.started == [wanted])
+
+
+async def test_a_data_set_of_the_size_typed_is_made_and_the_dashboard_goes_on() -> None:
+    load = ScriptedLoad()
+    async with running_screen(_idle(), load=load) as rig:
+        await _form(rig)
+        await rig.press("i")
+        await rig.sees("of disk will be needed")
+        await rig.press("backspace", "backspace")
+        await rig.type("25")
+        await rig.press("enter")
+        await rig.until(lambda: load.made == [(MakingPlan("pgbench", "25"), False)])
+        progress = MakingProgress("client-side generate", 500_000, 2_500_000, remaining_s=20.0)
+        load.standing = LoadState(doing="making", title="scale 25", making=progress)
+        rig.source.feed(frame(6, load=False))
+        await rig.sees("500k of 2.50M rows, 20 s left")
+        await rig.press("escape", "escape")
+        await rig.sees("making scale 25: 20%, 20 s left")
+        await rig.press("q")
+        await rig.sees("making scale 25: not done yet")
+        await rig.press("y")
+        await rig.until(lambda: load.stops == 1)
+
+
+async def test_what_is_there_is_dropped_only_after_a_typed_yes() -> None:
+    load = ScriptedLoad()
+    load.means = replace(load.means, dropped="scale 1, 100k accounts")
+    async with running_screen(_idle(), load=load) as rig:
+        await _form(rig)
+        await rig.press("i")
+        await rig.sees("the database bench holds scale 1, 100k accounts. It will be dropped.")
+        await rig.press("enter")
+        await rig.sees("what is there goes only when you type yes")
+        await rig.type("ye")
+        await rig.press("enter")
+        await rig.sees("what is there goes only when you type yes")
+        assert load.made == []
+        await rig.type("s")
+        await rig.press("enter")
+        await rig.until(lambda: load.made == [(MakingPlan("pgbench", "10"), True)])
+
+
+async def test_a_making_is_stopped_with_x_and_its_end_is_told() -> None:
+    load = ScriptedLoad()
+    async with running_screen(_idle(), load=load) as rig:
+        await _form(rig)
+        await rig.press("i")
+        await rig.sees("of disk will be needed")
+        await rig.press("enter")
+        await rig.until(lambda: load.made)
+        load.standing = LoadState(doing="making", title="scale 10", making=MakingProgress("vacuum"))
+        rig.source.feed(frame(6, load=False))
+        await rig.sees("x stop")
+        await rig.press("x")
+        await rig.until(lambda: load.stops == 1)
+        load.standing = LoadState(made=Made("scale 10", (("vacuum", 0.5),), 3.6))
+        rig.source.feed(frame(7, load=False))
+        await rig.sees("made: scale 10")
+        assert isinstance(rig.app.screen, InitDialog)
+
+
+async def test_steps_begin_with_the_list_and_the_spec_of_the_form() -> None:
+    load = ScriptedLoad()
+    async with running_screen(_idle(), load=load) as rig:
+        await _form(rig)
+        await rig.press("n")
+        await rig.sees("1,2,4,8,16,32,64")
+        await rig.press("ctrl+u")
+        await rig.type("1,2")
+        await rig.press("down", "ctrl+u")
+        await rig.type("30")
+        await rig.sees("2 runs, 00:01:00")
+        await rig.press("down", "right", "enter")
+        await rig.until(lambda: load.steps == [(LoadSpec(duration_s=30), "clients=1,2", False)])
+        await rig.until(lambda: isinstance(rig.app.screen, Dashboard))
+
+
+async def test_steps_that_are_refused_stay_for_correction() -> None:
+    load = ScriptedLoad(LoadProblem("5000 clients will not fit: max_connections is 100", "fewer clients"))
+    async with running_screen(_idle(), load=load) as rig:
+        await _form(rig)
+        await rig.press("n")
+        await rig.sees("1,2,4")
+        await rig.press("enter")
+        await rig.sees("5000 clients will not fit: max_connections is 100")
+
+
+async def test_while_steps_run_the_dashboard_names_the_step_and_the_dialog_those_done() -> None:
+    load = ScriptedLoad()
+    async with running_screen(_idle(), load=load) as rig:
+        series = replace(of_clients(), over=False)
+        load.standing = LoadState("steps", "step 8 of 9: 128 clients", "housekeeping: vacuum", series=series)
+        rig.source.feed(frame(6, load=False))
+        await rig.sees("step 8 of 9: 128 clients")
+        await rig.press("b")
+        await rig.sees("housekeeping: vacuum")
+        assert "2180.0" in rig.text()
+        await rig.press("x")
+        await rig.until(lambda: load.stops == 1)
+
+
+async def test_what_came_out_is_shown_once_and_again_on_request() -> None:
+    load = ScriptedLoad()
+    async with running_screen(_idle(), load=load) as rig:
+        load.standing = LoadState(series=of_clients())
+        rig.source.feed(frame(6, load=False))
+        await rig.sees("knee at 16 clients")
+        await rig.press("right")
+        await rig.sees("step 1 of 7")
+        await rig.press("left", "left")
+        await rig.sees("step 7 of 7")
+        await rig.press("escape")
+        rig.source.feed(frame(7, load=False))
+        await rig.until(lambda: rig.app._live.now is not None and rig.app._live.now.sequence == 7)
+        assert isinstance(rig.app.screen, Dashboard)
+        await _form(rig)
+        await rig.press("r")
+        await rig.sees("knee at 16 clients")
+
+
+async def test_a_result_waits_until_what_is_being_typed_is_done() -> None:
+    load = ScriptedLoad()
+    async with running_screen(_idle(), load=load) as rig:
+        await rig.press("m")
+        await rig.sees("Enter ok")
+        load.standing = LoadState(series=LoadSeries(1, "", 1, (result(),), over=True))
+        rig.source.feed(frame(6, load=False))
+        await rig.until(lambda: rig.app._live.now is not None and rig.app._live.now.sequence == 6)
+        assert not isinstance(rig.app.screen, ResultsDialog)
+        await rig.press("escape")
+        rig.source.feed(frame(7, load=False))
+        await rig.sees("p99.99")
+
+
+async def test_a_run_that_failed_was_told_already() -> None:
+    load = ScriptedLoad()
+    async with running_screen(_idle(), load=load) as rig:
+        load.standing = LoadState(series=LoadSeries(1, "", 1, (failed(asked()),), over=True))
+        rig.source.feed(frame(6, load=False))
+        await rig.until(lambda: rig.app._live.now is not None and rig.app._live.now.sequence == 6)
+        assert isinstance(rig.app.screen, Dashboard)
+        await _form(rig)
+        assert isinstance(rig.app.screen, LoadDialog)
+        await rig.press("r")
+        await rig.sees("not valid")

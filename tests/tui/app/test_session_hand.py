@@ -1,0 +1,142 @@
+"""Cancel, terminate and EXPLAIN from the screen: whom they mean, what is asked before, what is said after."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.model.backend_action import BackendAct, Outcome
+from pgtop_tune.model.postgres import Activity
+from pgtop_tune.tui.controls import ScreenOptions
+from pgtop_tune.tui.screens.confirm import ConfirmDialog
+from pgtop_tune.tui.screens.details import DetailsDialog
+from pgtop_tune.tui.screens.page import PageScreen
+from pgtop_tune.tui.screens.scene import SceneScreen
+from tests.support.frames import backend, frame, postgres_sample
+from tests.support.screens import Rig, ScriptedBackends, ScriptedTransport, running_screen
+
+
+def page_of(rig: Rig) -> PageScreen:
+    return rig.app._pages
+
+
+async def opened(rig: Rig) -> None:
+    await rig.press("2")
+    await rig.until(lambda: rig.app.screen is page_of(rig) and page_of(rig)._found)
+
+
+async def asked(rig: Rig) -> None:
+    await rig.until(lambda: isinstance(rig.app.screen, ConfirmDialog))
+
+
+async def told(rig: Rig, words: str) -> None:
+    await rig.until(lambda: any(words in notice.message for notice in rig.app._notifications))
+
+
+async def test_tagged_rows_are_meant_also_when_another_is_selected() -> None:
+    control = ScriptedBackends()
+    async with running_screen(backends=control) as rig:
+        await opened(rig)
+        await rig.press("home", "x", "x", "end", "K")
+        await asked(rig)
+        await rig.sees("terminate 2 sessions")
+        await rig.press("y")
+        wanted = [row.key for row in page_of(rig)._found[:2]]
+        await rig.until(lambda: control.signalled == [(BackendAct.TERMINATE, key) for key in wanted])
+        await told(rig, "2 terminated")
+        await rig.until(lambda: [event.text for event in rig.source.noted] == ["terminated ×2"])
+
+
+async def test_all_that_the_filter_shows_are_asked_about_twice_and_only_clients_are_meant() -> None:
+    control = ScriptedBackends()
+    async with running_screen(backends=control, size=(120, 60)) as rig:
+        await opened(rig)
+        await rig.press("slash")
+        await rig.type("wal")
+        await rig.press("enter", "home", "c")
+        await asked(rig)
+        await rig.sees("client sessions that the filter shows")
+        clients = [row.key for row in page_of(rig)._found if row.backend.backend_type == "client backend"]
+        assert 1 < len(clients) < len(page_of(rig)._found)
+        await rig.press("a")
+        await rig.sees(f"cancel the statement of {len(clients)} sessions")
+        assert control.signalled == []
+        await rig.press("y")
+        await rig.until(lambda: control.signalled == [(BackendAct.CANCEL, key) for key in clients])
+
+
+async def test_escape_does_nothing_and_enter_is_no_answer() -> None:
+    control = ScriptedBackends()
+    async with running_screen(backends=control) as rig:
+        await rig.press("down", "K")
+        await asked(rig)
+        await rig.press("enter", "escape")
+        await rig.until(lambda: isinstance(rig.app.screen, SceneScreen))
+        await told(rig, "nothing was done")
+        assert control.signalled == []
+
+
+async def test_nothing_selected_is_said() -> None:
+    async with running_screen(backends=ScriptedBackends()) as rig:
+        await rig.press("c")
+        await told(rig, "select a session")
+
+
+async def test_what_came_of_each_is_said_with_the_grant() -> None:
+    async with running_screen() as rig:
+        first, second = (row.backend.pid for row in rig.app._dashboard._rows[:2])
+    control = ScriptedBackends(outcomes={first: Outcome.NOT_PERMITTED, second: Outcome.GONE})
+    async with running_screen(backends=control) as rig:
+        await opened(rig)
+        await rig.press("home", "x", "x", "x", "c")
+        await asked(rig)
+        await rig.press("y")
+        await told(rig, "1 not permitted, 1 gone already, 1 cancelled\nGRANT pg_signal_backend")
+
+
+async def test_the_question_shows_hostile_queries_as_text() -> None:
+    hostile = backend(7, frame(4).taken_at_ms, query="SELECT '[bold]\x1b]52;c;AAAA\x07'")
+    control = ScriptedBackends()
+    async with running_screen(backends=control) as rig:
+        activity = Activity(5.0, frame(5).taken_at_ms, (hostile,))
+        rig.source.feed(frame(5, postgres=postgres_sample(5, activity=activity)))
+        await rig.until(lambda: len(rig.app._dashboard._rows) == 1)
+        await rig.press("down", "K")
+        await asked(rig)
+        await rig.sees("[bold]␛]52;c;AAAA")
+
+
+@pytest.mark.parametrize("key", ["c", "e"])
+async def test_a_refusal_is_said(key: str) -> None:
+    control = ScriptedBackends(refuses=UsageProblem("the text holds more than one statement"))
+    async with running_screen(backends=control) as rig:
+        await rig.press("down", key)
+        if key == "c":
+            await asked(rig)
+            await rig.press("y")
+        await told(rig, "more than one statement")
+
+
+@pytest.mark.parametrize("page", ["1", "2"])
+async def test_the_details_of_a_session_have_the_same_keys(page: str) -> None:
+    control = ScriptedBackends()
+    async with running_screen(backends=control, options=ScreenOptions(keymap={"terminate": "X"})) as rig:
+        await rig.press(page, "home", "enter")
+        await rig.sees("c cancel  X terminate  e explain")
+        await rig.press("X")
+        await asked(rig)
+        await rig.press("y")
+        await rig.until(lambda: len(control.signalled) == 1)
+        await rig.press("enter", "e")
+        await rig.sees("Seq Scan on [t]")
+        assert control.explained[0][0] == control.signalled[0][1]
+
+
+async def test_a_replay_has_details_without_these_keys() -> None:
+    async with running_screen(transport=ScriptedTransport()) as rig:
+        await rig.press("home", "enter")
+        await rig.sees("as pg_stat_activity has it")
+        assert "terminate" not in rig.text()
+        await rig.press("K")
+        await rig.pilot.pause()
+        assert isinstance(rig.app.screen, DetailsDialog)

@@ -1,0 +1,188 @@
+"""The host page: pictures, what is missing says why, many cores, hostile names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pgtop_tune.metrics import host_details as details
+from pgtop_tune.metrics import host_limits as limits
+from pgtop_tune.metrics import host_places as places
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.filesystems import FileSystemSample
+from pgtop_tune.model.host import DiskSample, HostFacts, HostSample
+from pgtop_tune.session.ports import Step
+from pgtop_tune.session.session import Session
+from pgtop_tune.tui.glyphs import UNICODE
+from pgtop_tune.tui.lines import text_of, width
+from pgtop_tune.tui.pages.host import PAGE
+from pgtop_tune.tui.pages.host_tables import DISKS, FILE_SYSTEMS, LIMITS, NETWORK, NUMA, PROCESSES
+from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
+from pgtop_tune.tui.pages.page import PageTable
+from pgtop_tune.tui.panes.host import host_lines
+from pgtop_tune.tui.screens.page import PageScreen
+from tests.support.frames import frame
+from tests.support.host_frames import capped_disks, full_host, full_session
+from tests.support.pictures import assert_picture
+from tests.support.screens import running_screen
+
+GOLDENS = Path(__file__).parents[1] / "goldens"
+SIZES = ((80, 24), (160, 48))
+
+
+def session_with(seconds: int = 40, cores: int = 4, **sections: object) -> Session:
+    session = Session()
+    for second in range(seconds):
+        session.apply(Step((frame(second, cores=cores, host=full_host(second, cores, **sections)),)))
+    return session
+
+
+def summary(session: Session, cells: int, rows: int) -> list[str]:
+    lines = PAGE.summary(session, cells, rows, UNICODE)
+    assert len(lines) == rows
+    assert all(width(line) == cells for line in lines)
+    return [text_of(line) for line in lines]
+
+
+def table_text(session: Session, table: PageTable, cells: int = 160, rows: int = 14) -> list[str]:
+    view = replace(first_view(table), columns=frozenset(column.id for column in table.columns if column.shown))
+    found = table.rows(session)
+    shown = found if isinstance(found, Unavailable) else ordered(table, view, found)
+    return [text_of(line) for line in listing_lines(PAGE.tables, table, view, shown, cells, rows, UNICODE)]
+
+
+@pytest.mark.parametrize(("cells", "rows"), SIZES, ids=lambda number: str(number))
+def test_summary_and_tables_as_pictures(cells: int, rows: int) -> None:
+    session = full_session(60)
+    picture = summary(session, cells, PAGE.summary_rows(cells, rows))
+    for table in PAGE.tables:
+        picture += table_text(session, table, cells)
+    assert_picture(GOLDENS / f"page-host-{cells}x{rows}.txt", picture)
+
+
+def test_every_one_of_384_cores_has_a_cell_where_there_is_room() -> None:
+    strip = summary(full_session(3, cores=384), 160, 14)[2:5]
+    assert sum(character in UNICODE.rising[1:] for line in strip for character in line) == 384
+
+
+def test_one_full_core_among_384_is_seen_on_a_small_screen() -> None:
+    def look(second: int) -> HostSample:
+        host = full_host(second, 384)
+        cores = tuple(
+            replace(core, user_ticks=100 * second, idle_ticks=0, system_ticks=0, iowait_ticks=0)
+            if core.cpu == "cpu200"
+            else replace(core, user_ticks=0, idle_ticks=100 * second, system_ticks=0, iowait_ticks=0)
+            for core in host.cpu.cores  # type: ignore[union-attr]
+        )
+        return replace(host, cpu=replace(host.cpu, cores=cores))  # type: ignore[type-var]
+
+    session = Session()
+    for second in range(3):
+        session.apply(Step((frame(second, host=look(second)),)))
+    assert sum(line.count(UNICODE.full) for line in summary(session, 80, 8)) == 1
+
+
+@pytest.mark.parametrize(
+    ("section", "table"),
+    [
+        ("disks", DISKS), ("file_systems", FILE_SYSTEMS), ("network", NETWORK), ("numa", NUMA), ("cgroup", LIMITS),
+        ("processes", PROCESSES),
+    ],
+)  # fmt: skip
+def test_a_section_that_is_missing_says_why_in_its_table(section: str, table: PageTable) -> None:
+    why = Unavailable(Reason.NO_PERMISSION, "GRANT something TO somebody")
+    session = session_with(3, **{section: why})
+    assert "GRANT something TO somebody" in "\n".join(table_text(session, table))
+    for other in PAGE.tables:
+        if other is not table:
+            assert not isinstance(other.rows(session), Unavailable)
+
+
+def test_a_machine_that_cannot_be_seen_says_why_once_and_on_every_table() -> None:
+    session = Session()
+    session.apply(Step((frame(0, host=Unavailable(Reason.NOT_LOCAL, "the server runs elsewhere")),)))
+    assert "the server runs elsewhere" in summary(session, 80, 8)[0]
+    assert all("the server runs elsewhere" in "\n".join(table_text(session, table)) for table in PAGE.tables)
+    assert summary(Session(), 80, 8)
+
+
+def test_what_does_not_answer_and_what_has_no_disk_is_told_at_the_top() -> None:
+    disks = replace(capped_disks(2), unplaced=("wal: whether pg_wal is a link cannot be seen",))
+    systems = FileSystemSample(0.0, (), ("/far (nfs4): no answer for 12 s",))
+    (_, note, *_) = summary(session_with(2, disks=disks, file_systems=systems), 160, 14)
+    assert "/far (nfs4): no answer for 12 s" in note
+    assert "whether pg_wal is a link" in note
+
+
+def test_the_first_frame_has_gauges_and_no_rates() -> None:
+    session = session_with(1)
+    (wal,) = [line for line in table_text(session, FILE_SYSTEMS) if "/wal" in line]
+    assert "50.0G" in wal
+    assert all("-" in line for line in table_text(session, NETWORK)[2:4])
+
+
+def test_where_the_numbers_are_from_is_said() -> None:
+    facts = HostFacts("db-7", "6.1.0", "server's /proc over SQL", "boot-1", 4, 100, 4096, 1 << 34)
+    assert "numbers from: server's /proc over SQL" in summary(session_with(2, facts=facts), 80, 8)[0]
+
+
+def test_over_sql_what_serves_no_session_is_the_postmaster() -> None:
+    facts = HostFacts("db-7", "6.1.0", "server's /proc over SQL", "boot-1", 4, 100, 4096, 1 << 34)
+    assert not any("pgtop-tune" in line for line in table_text(session_with(2, facts=facts), PROCESSES))
+
+
+def test_sessions_can_be_reached_from_their_processes() -> None:
+    rows = PROCESSES.rows(session_with(3))
+    assert not isinstance(rows, Unavailable)
+    assert PROCESSES.backend_of is not None
+    by_kind = {row.note: PROCESSES.backend_of(row) for row in rows}
+    assert by_kind["postmaster"] is by_kind["pgbench"] is None
+    assert by_kind["client backend"] is not None
+
+
+def capped(seconds: int) -> Session:
+    session = Session()
+    for second in range(seconds):
+        session.apply(Step((frame(second, host=full_host(second, disks=capped_disks(second))),)))
+    return session
+
+
+def test_a_disk_at_its_cap_is_marked_on_the_dashboard_and_in_its_row() -> None:
+    below, at = capped(25), capped(40)
+    said = "at its cap: 6000 IOPS, 90 MB/s"
+    assert said not in "\n".join(text_of(line) for line in host_lines(below, 140, 4, UNICODE))
+    assert f"{UNICODE.pointer_left} {said}" in "\n".join(text_of(line) for line in host_lines(at, 140, 4, UNICODE))
+    assert "6000 IOPS, 90 MB/s" in "\n".join(table_text(at, DISKS))
+    # Short of room the fact stays and its figures go.
+    assert "at its cap" in "\n".join(text_of(line) for line in host_lines(at, 80, 3, UNICODE))
+
+
+def test_hostile_names_do_not_reach_the_screen_as_they_are() -> None:
+    disks = capped_disks(2)
+    evil = "\x1b]0;x\x07[red]\u202e" * 20
+    rows = tuple(replace(disk, name=evil, roles=(f"tablespace {evil}",)) for disk in disks.disks)
+    session = session_with(2, disks=DiskSample(2.0, rows))
+    text = "\n".join(table_text(session, DISKS, 80))
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+
+
+def test_every_column_says_what_it_is() -> None:
+    for table in PAGE.tables:
+        assert len({column.id for column in table.columns}) == len(table.columns)
+        for column in table.columns:
+            assert column.definition
+            assert column.source
+
+
+async def test_help_on_the_page_tells_the_numbers_of_its_summary_and_of_its_tables() -> None:
+    async with running_screen() as rig:
+        await rig.press("7")
+        await rig.until(lambda: isinstance(rig.app.screen, PageScreen))
+        screen = rig.app.screen
+        assert isinstance(screen, PageScreen)
+        told = " ".join(text_of(line).strip() for line in screen.explained(200))
+    for metric in (details.CPU_GUEST, details.FREQUENCY, places.MINUTES_LEFT, limits.NODE_MISS):
+        assert metric.definition in told

@@ -1,0 +1,121 @@
+"""Pages 8 and 9, and the tables of connections: pictures, absences said in place, foreign names never obeyed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.replication import Receiver
+from pgtop_tune.session.ports import Step
+from pgtop_tune.session.session import Session
+from pgtop_tune.tui.glyphs import UNICODE
+from pgtop_tune.tui.lines import text_of, width
+from pgtop_tune.tui.pages import relations, replication, sessions
+from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
+from pgtop_tune.tui.pages.page import Page, PageTable
+from pgtop_tune.tui.pages.row_details import row_lines
+from tests.support.frames import EPOCH_MS, GIB
+from tests.support.pictures import assert_picture
+from tests.support.relation_frames import moment, watched
+from tests.support.relation_frames import replication as replication_of
+
+GOLDENS = Path(__file__).parents[1] / "goldens"
+CONNECTIONS = replace(sessions.PAGE, id="connections", tables=sessions.PAGE.tables[1:])
+PAGES = (relations.PAGE, replication.PAGE, CONNECTIONS)
+TABLES = [(page, table) for page in PAGES for table in page.tables]
+SECTIONS = {
+    "tables": "relations", "indexes": "relations", "vacuum": "relations", "progress": "progress",
+    "wraparound": "database_limits", "temp-files": "temp_files", "senders": "replication", "slots": "slots",
+    "horizon": "horizon", "prepared": "horizon", "subscriptions": "subscriptions", "connections": "activity",
+    "limits": "activity", "settings": "parameters", "log": "server_log",
+}  # fmt: skip
+
+
+@pytest.fixture
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Times of day in pictures do not depend on where they are drawn."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+def picture(session: Session, page: Page, table: PageTable, cells: int, rows: int) -> list[str]:
+    summary = page.summary(session, cells, page.summary_rows(cells, rows), UNICODE)
+    found = table.rows(session)
+    view = first_view(table)
+    shown = found if isinstance(found, Unavailable) else ordered(table, view, found)
+    lines = [*summary, *listing_lines(page.tables, table, view, shown, cells, rows - len(summary), UNICODE)]
+    assert all(width(line) <= cells for line in lines)
+    return [text_of(line) for line in lines]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.id)
+@pytest.mark.parametrize(("cells", "rows"), [(80, 24), (160, 48)])
+def test_every_table_as_a_picture(page: Page, cells: int, rows: int, utc: None) -> None:
+    session = watched(46)
+    rows_of_all = [line for table in page.tables for line in [*picture(session, page, table, cells, 14), ""]]
+    assert_picture(GOLDENS / f"page-{page.id}-{cells}x{rows}.txt", rows_of_all)
+
+
+@pytest.mark.parametrize(("page", "table"), TABLES, ids=lambda each: each.id)
+def test_what_is_missing_says_why_in_its_place(page: Page, table: PageTable) -> None:
+    session = Session()
+    session.apply(Step((moment(1, **{SECTIONS[table.id]: Unavailable(Reason.NO_PERMISSION, "GRANT it TO me")}),)))
+    assert "GRANT it TO me" in "\n".join(picture(session, page, table, 80, 20))
+
+
+@pytest.mark.parametrize(("page", "table"), TABLES, ids=lambda each: each.id)
+def test_before_the_first_frame_nothing_breaks(page: Page, table: PageTable) -> None:
+    assert picture(Session(), page, table, 80, 20)
+
+
+@pytest.mark.parametrize(("page", "table"), TABLES, ids=lambda each: each.id)
+def test_details_name_every_column_and_hold_no_control_characters(page: Page, table: PageTable) -> None:
+    session = watched(31)
+    rows = table.rows(session)
+    assert not isinstance(rows, Unavailable)
+    assert rows
+    for row in rows:
+        texts = [text_of(line) for line in row_lines(table, session, row, 100, UNICODE)]
+        assert all(column.title in "\n".join(texts) for column in table.columns)
+        cells = [column.text(row) for column in table.columns]
+        assert not {"\x1b", "\u202e", "\n"} & set("".join(cells))
+    keys = [table.key_of(row) for row in rows]
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize(("page", "table"), TABLES, ids=lambda each: each.id)
+def test_every_column_has_an_id_of_its_own_and_says_what_it_is(page: Page, table: PageTable) -> None:
+    ids = [column.id for column in table.columns]
+    assert len(set(ids)) == len(ids)
+    assert all(column.definition.endswith(".") and column.source for column in table.columns)
+
+
+def test_a_standby_says_how_far_it_is_behind() -> None:
+    receiver = Receiver(
+        "streaming", "db0:5432", "standby1", 40 * GIB, 40 * GIB + 1024, EPOCH_MS, 40 * GIB - 4096, EPOCH_MS - 7_000,
+        "not paused",
+    )  # fmt: skip
+    session = Session()
+    session.apply(Step((moment(1, replication=replication_of(1, receiver)),)))
+    words = picture(session, replication.PAGE, replication.SENDERS, 160, 20)[0]
+    assert "streaming from db0:5432" in words
+    assert "behind 8.0 s" in words
+    assert "not replayed 4.00K" in words
+
+
+def test_a_command_is_bound_to_the_session_that_runs_it() -> None:
+    session = watched(3)
+    rows = relations.PROGRESS.rows(session)
+    assert not isinstance(rows, Unavailable)
+    assert relations.PROGRESS.backend_of is not None
+    found = {row.row.pid: relations.PROGRESS.backend_of(row) for row in rows}
+    assert found[2_231] == (2_231, EPOCH_MS - 60_000)
+    assert found[4_100] is None

@@ -1,0 +1,228 @@
+"""Pages 5 and 6 as they look: numbers in their columns, reasons in the place of tables, foreign text never obeyed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.io import ArchiverStatus, DatabaseSample, IoSample, SlruSample, WalFiles
+from pgtop_tune.model.postgres import ParameterSample, StatementTotals
+from pgtop_tune.session.session import Session
+from pgtop_tune.tui.glyphs import ASCII, UNICODE, Glyphs
+from pgtop_tune.tui.lines import text_of, width
+from pgtop_tune.tui.pages import io, statements
+from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
+from pgtop_tune.tui.pages.page import Page, PageTable
+from pgtop_tune.tui.pages.row_details import row_lines, row_text
+from tests.support.frames import EPOCH_MS, MIB, PARAMETERS, parameter, postgres_sample
+from tests.support.pictures import assert_picture
+from tests.support.statement_frames import HOSTILE, database, io_row, sample, session_with, slru, statement, texts
+
+GOLDENS = Path(__file__).parents[1] / "goldens"
+SIZES = ((80, 24), (160, 48))
+WORDS = {
+    1: "UPDATE pgbench_accounts SET abalance = abalance + $1 WHERE aid = $2",
+    2: HOSTILE,
+    3: "SELECT count(*)\n  FROM orders\n WHERE placed > $1",
+}
+
+
+def section(second: int) -> dict[str, object]:
+    """Two seconds between looks at statements and I/O; everything grows by the same each second."""
+    at = second // 2 * 2
+    before = float(at - 2) if at >= 2 else None
+    entries = [
+        statement(1, calls=1_200 * at, exec_us=640_000 * at, rows=1_200 * at, shared_blks_hit=9_700 * at,
+                  shared_blks_read=300 * at, shared_blks_dirtied=800 * at, shared_blks_written=40 * at,
+                  wal_bytes=900_000 * at, wal_fpi=20 * at, wal_records=3_600 * at, min_exec_us=200, max_exec_us=91_000,
+                  blk_read_us=90_000 * at, plans=0),
+        statement(2, calls=3 * at, exec_us=90_000 * at, rows=90 * at, temp_blks_written=500 * at, jit_us=7_000 * at,
+                  datname='odd "[db]'),
+        statement(3, calls=70, exec_us=91_000_000, rows=70),
+        statement(4, calls=2 * at, exec_us=1_000 * at, usename="app", toplevel=False),
+    ]  # fmt: skip
+    io_rows = (
+        io_row("checkpointer", reads=None, read_bytes=None, read_us=None, writes=600 * at, write_bytes=600 * 8192 * at,
+               write_us=12_000 * at, extends=None, extend_bytes=None, fsyncs=2 * at, fsync_us=8_000 * at),
+        io_row("client backend", reads=300 * at, read_bytes=300 * 8192 * at, read_us=90_000 * at, writes=40 * at,
+               write_bytes=40 * 8192 * at, hits=9_700 * at, extends=3 * at, extend_bytes=3 * 8192 * at),
+        io_row("client backend", "wal", writes=1_100 * at, write_bytes=1_100 * 8192 * at, fsyncs=900 * at),
+        io_row("autovacuum worker", context="vacuum", reads=7),
+    )  # fmt: skip
+    sample_of_frame = postgres_sample(second)
+    return {
+        "statements": StatementTotals(float(second), 1_300 * second, 731.0 * second, 4_321, 2, EPOCH_MS - 3_600_000),
+        "statement_counters": sample(float(at), before, entries, changed=900, left_out=800, own=9),
+        "statement_texts": texts(0.0, WORDS),
+        "databases": DatabaseSample(
+            float(at),
+            (
+                database(0, datname=None),
+                database(5, datname="bench", numbackends=17, xact_commit=1_200 * at, xact_rollback=3 * at,
+                         blks_hit=9_700 * at, blks_read=300 * at, tup_updated=3_600 * at, active_us=5_200_000 * at,
+                         checksum_failures=1, deadlocks=2),
+                database(9, datname='odd "[db]\x1b[2J', checksum_failures=None),
+            ),
+        ),
+        "io": IoSample(float(at), 1, io_rows),
+        "slru": SlruSample(float(at), (slru("transaction", blks_hit=900 * at, blks_read=100 * at), slru("notify"))),
+        "archiver": ArchiverStatus(
+            float(at), 41, f"00000001{2550 // 256:08X}{2550 % 256:08X}", EPOCH_MS - 5_000, 1, "", None, 1
+        ),
+        "wal_files": WalFiles(float(second), 40 + second, (40 + second) * 16 * MIB, 8),
+        "wal": replace(
+            sample_of_frame.wal, wal_writes=1_100 * second, wal_write_us=11_000 * second, wal_syncs=900 * second,
+            wal_sync_us=1_800_000 * second,
+        ),  # type: ignore[type-var]
+        "parameters": ParameterSample(
+            0.0,
+            (*PARAMETERS, parameter("pg_stat_statements.max", "5000", "5000"),
+             parameter("pg_stat_statements.track_planning", "off", "off", vartype="bool"),
+             parameter("archive_mode", "on", "on")),
+        ),
+    }  # fmt: skip
+
+
+def busy() -> Session:
+    return session_with([section(second) for second in range(14)])
+
+
+def shown(
+    page: Page, table: PageTable, session: Session, width: int, height: int, glyphs: Glyphs = UNICODE
+) -> list[str]:
+    """Summary and table as on the screen."""
+    rows = table.rows(session)
+    view = first_view(table)
+    found = rows if isinstance(rows, Unavailable) else ordered(table, view, rows)
+    room = page.summary_rows(width, height)
+    lines = page.summary(session, width, room, glyphs)
+    assert len(lines) <= room
+    lines = [*lines, *listing_lines(page.tables, table, view, found, width, height - room - 4, glyphs)]
+    return [text_of(line) for line in lines]
+
+
+def cells(rows: Sequence[str], first: str) -> str:
+    return next(row for row in rows if first in row)
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+@pytest.mark.parametrize("name", ["statements", "io", "wal", "slru", "databases", "archiver"])
+def test_pictures(name: str, width: int, height: int) -> None:
+    page = statements.PAGE if name == "statements" else io.PAGE
+    table = next(table for table in page.tables if table.id == name)
+    assert_picture(GOLDENS / f"page-{name}-{width}x{height}.txt", shown(page, table, busy(), width, height))
+
+
+def test_statements_stand_by_time_with_their_numbers() -> None:
+    rows = shown(statements.PAGE, statements.TABLE, busy(), 200, 40)
+    first = cells(rows, "UPDATE pgbench_accounts").split()
+    assert first[:8] == ["640", "88", "1.20k", "0.53", "1", "97", "2.34M", "6.25M"]
+    bodies = [row for row in rows if "SELECT" in row or "UPDATE" in row or "query id" in row][-4:]
+    assert [("UPDATE" in bodies[0]), ("boo" in bodies[1]), ("query id 4" in bodies[2]), ("orders" in bodies[3])] == [
+        True
+    ] * 4
+
+
+def test_the_summary_tells_entries_evictions_and_what_is_not_shown() -> None:
+    text = "\n".join(shown(statements.PAGE, statements.TABLE, busy(), 200, 40)[:2])
+    assert "entries 4321/5000" in text
+    assert "evictions 2" in text
+    assert "800 used and not shown" in text
+    assert "9 of ours left out" in text
+    assert "track_planning is off" in text
+
+
+def test_details_are_called_by_the_query_and_have_it_above_the_counters() -> None:
+    session = busy()
+    rows = statements.TABLE.rows(session)
+    assert not isinstance(rows, Unavailable)
+    assert statements.TABLE.called is not None
+    for row in rows:
+        assert row.text is None or "SELECT" in statements.TABLE.called(row) or "UPDATE" in statements.TABLE.called(row)
+        lines = [text_of(line) for line in row_lines(statements.TABLE, session, row, 76, UNICODE)]
+        query = next(index for index, line in enumerate(lines) if line.startswith("query") and "query id" not in line)
+        assert query < next(index for index, line in enumerate(lines) if line.startswith("counted"))
+
+
+def test_details_have_the_whole_text_and_every_counter() -> None:
+    session = busy()
+    rows = {rate.counters.queryid: rate for rate in statements.TABLE.rows(session)}  # type: ignore[union-attr]
+    lines = [text_of(line) for line in row_lines(statements.TABLE, session, rows[3], 80, UNICODE)]
+    at = next(index for index, line in enumerate(lines) if line.startswith("query") and "query id" not in line)
+    assert [line.rstrip() for line in lines[at + 1 : at + 4]] == [
+        "SELECT count(*)",
+        "  FROM orders",
+        " WHERE placed > $1",
+    ]
+    assert any(line.split()[:3] == ["wal_bytes", "0", "0"] for line in lines)
+    assert row_text(statements.TABLE, rows[3]) == WORDS[3]
+    assert row_text(statements.TABLE, rows[4]) == "4"
+
+
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
+@pytest.mark.parametrize("size", [(40, 10), (80, 24), (131, 33), (250, 60)])
+def test_every_line_fits_and_no_foreign_text_is_obeyed(size: tuple[int, int], glyphs: Glyphs) -> None:
+    session = busy()
+    for page in (statements.PAGE, io.PAGE):
+        for table in page.tables:
+            for column in table.columns:
+                for row in table.rows(session):  # type: ignore[union-attr]
+                    assert not {"\x1b", "\u202e", "\n"} & set(column.text(row)), (table.id, column.id)
+            room = page.summary_rows(*size)
+            assert all(width(line) <= size[0] for line in page.summary(session, size[0], room, glyphs))
+            assert all(len(row) <= size[0] * 4 for row in shown(page, table, session, *size, glyphs))
+
+
+@pytest.mark.parametrize(
+    ("table", "field"),
+    [(statements.TABLE, "statement_counters"), (io.IO, "io"), (io.SLRU, "slru"), (io.DATABASES, "databases"),
+     (io.ARCHIVER, "archiver")],
+)  # fmt: skip
+def test_a_missing_section_says_why_in_the_place_of_the_table(table: PageTable, field: str) -> None:
+    why = Unavailable(Reason.NO_PERMISSION, "GRANT something TO bench opens it")
+    session = session_with([{**section(second), field: why} for second in range(3)])
+    page = statements.PAGE if table is statements.TABLE else io.PAGE
+    assert "GRANT something TO bench opens it" in "\n".join(shown(page, table, session, 120, 40))
+
+
+def test_before_the_first_frame_and_after_one_nothing_is_made_up() -> None:
+    for session in (Session(), session_with([section(0)])):
+        for page in (statements.PAGE, io.PAGE):
+            for table in page.tables:
+                rows = shown(page, table, session, 120, 40)
+                assert not any("nan" in row or "None" in row for row in rows)
+    row = cells(shown(statements.PAGE, statements.TABLE, session_with([section(0)]), 160, 40), "UPDATE").split()
+    assert row[:4] == ["-", "-", "-", "-"]
+
+
+def test_columns_explain_themselves_and_sort_by_numbers() -> None:
+    session = busy()
+    for page in (statements.PAGE, io.PAGE):
+        for table in page.tables:
+            assert len({column.id for column in table.columns}) == len(table.columns)
+            assert not table.sort or any(column.id == table.sort for column in table.columns)
+            for column in table.columns:
+                assert column.definition.endswith(".")
+                assert column.source
+                for row in table.rows(session):  # type: ignore[union-attr]
+                    value = None if column.value is None else column.value(row)
+                    assert not isinstance(value, float) or math.isfinite(value)
+
+
+def test_archiving_that_is_off_is_said() -> None:
+    off = ParameterSample(0.0, (*PARAMETERS, parameter("archive_mode", "off", "off")))
+    never = ArchiverStatus(0.0, 0, "", None, 0, "", None, None)
+    session = session_with([{**section(0), "parameters": off, "archiver": never}])
+    assert "archive_mode is off" in "\n".join(shown(io.PAGE, io.ARCHIVER, session, 120, 40))
+    assert "archiving off" in "\n".join(shown(io.PAGE, io.IO, session, 200, 40))
+
+
+def test_statements_hidden_from_this_role_come_with_the_grant() -> None:
+    hidden = {**section(0), "statement_counters": sample(0.0, None, [], hidden=12)}
+    text = "\n".join(shown(statements.PAGE, statements.TABLE, session_with([hidden]), 160, 40))
+    assert "12 statements of other users are hidden: GRANT pg_read_all_stats TO bench" in text

@@ -1,0 +1,250 @@
+"""Pages 3 and 4 as they look: heat map, drill-down, lock tree, and reasons in the place of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.session.history import Point
+from pgtop_tune.session.session import Session
+from pgtop_tune.tui.glyphs import ASCII, UNICODE, Glyphs
+from pgtop_tune.tui.lines import text_of, width
+from pgtop_tune.tui.pages import locks, waits
+from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
+from pgtop_tune.tui.pages.page import Page, PageTable
+from pgtop_tune.tui.pages.row_details import row_lines, row_text
+from pgtop_tune.tui.panes.time_axis import CHARTED
+from pgtop_tune.tui.panes.wait_heat import heat_lines
+from pgtop_tune.tui.widgets.heat_map import columns_of, heat_row
+from tests.support.frames import CORES, EPOCH_MS, postgres_sample, session_of
+from tests.support.pictures import assert_picture
+from tests.support.wait_frames import HOSTILE, UPDATE, queueing_session, waiting_session
+
+GOLDENS = Path(__file__).parents[1] / "goldens"
+TABLES = {table.id: table for page in (waits.PAGE, locks.PAGE) for table in page.tables}
+MADE: dict[str, Callable[[], Session]] = {"waits": waiting_session, "locks": queueing_session}
+
+
+def shown(
+    page: Page, table: PageTable, session: Session, cells: int, height: int, glyphs: Glyphs = UNICODE
+) -> list[str]:
+    """Summary and table as on the screen."""
+    rows = table.rows(session)
+    view = first_view(table)
+    found = rows if isinstance(rows, Unavailable) else ordered(table, view, rows)
+    room = page.summary_rows(cells, height)
+    lines = page.summary(session, cells, room, glyphs)
+    assert len(lines) <= room
+    return [
+        text_of(line)
+        for line in (*lines, *listing_lines(page.tables, table, view, found, cells, height - room - 4, glyphs))
+    ]
+
+
+@pytest.mark.parametrize(("cells", "height"), [(80, 24), (160, 48)])
+@pytest.mark.parametrize(
+    "name", ["waits-events", "waits-queries", "waits-databases", "waits-users", "waits-types", "locks"]
+)
+def test_pictures(name: str, cells: int, height: int) -> None:
+    page = locks.PAGE if name == "locks" else waits.PAGE
+    rows = shown(page, TABLES[name], MADE[page.id](), cells, height)
+    assert_picture(GOLDENS / f"page-{name}-{cells}x{height}.txt", rows)
+
+
+def test_ascii_picture() -> None:
+    rows = shown(waits.PAGE, TABLES["waits-events"], waiting_session(), 80, 24, ASCII)
+    assert all(row.isascii() for row in rows)
+    assert_picture(GOLDENS / "page-waits-ascii-80x24.txt", rows)
+
+
+def rows_of(table: str, session: Session) -> dict[str, waits.WaitRow]:
+    rows = TABLES[table].rows(session)
+    assert not isinstance(rows, Unavailable)
+    return {row.name: row for row in rows}
+
+
+def test_sessions_shares_and_milliseconds_are_what_was_seen() -> None:
+    session = waiting_session(90)
+    rows = rows_of("waits-events", session)
+    sync, turn = rows["IO:WalSync"], rows["Client:turn"]
+    assert sync.group.sessions == pytest.approx(3.0)
+    assert sync.share == pytest.approx(100 * 3.0 / 7.5)
+    assert turn.group.sessions == pytest.approx(4.0)
+    assert (turn.share, turn.share_long) == (None, None)
+    tps = 1000.0 * sync.group.sessions / (sync.ms_per_transaction or 0.0)
+    assert 1000 < tps < 1400
+    assert sum(row.share or 0.0 for row in rows.values()) == pytest.approx(100.0)
+
+
+def test_the_long_window_remembers_what_the_short_one_has_forgotten() -> None:
+    session = waiting_session(50)
+    sync = rows_of("waits-events", session)["IO:WalSync"]
+    assert sync.group.sessions == pytest.approx(3.0)
+    assert sync.group.sessions_long == pytest.approx(3.0 * 20 / 50)
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ("waits-queries", {"11": 3.0, "12": 3.0, "13": 1.0, "-": 0.5}),
+        ("waits-databases", {"bench": 6.0, "shop": 1.0, "-": 0.5}),
+        ("waits-users", {"bench": 6.0, 'odd "name"': 1.0, "-": 0.5}),
+        ("waits-types", {"client backend": 7.0, "checkpointer": 0.5}),
+    ],
+)
+def test_every_dimension_adds_up_to_the_sessions_at_work(table: str, expected: dict[str, float]) -> None:
+    found = {name: row.group.sessions for name, row in rows_of(table, waiting_session()).items()}
+    assert found == pytest.approx(expected)
+    assert sum(found.values()) == pytest.approx(7.5)
+
+
+def test_texts_come_from_the_statistics_else_from_a_session_that_ran_it() -> None:
+    rows = rows_of("waits-queries", waiting_session())
+    assert {name: row.query for name, row in rows.items()} == {"11": "END", "12": UPDATE, "13": HOSTILE, "-": ""}
+    assert row_text(TABLES["waits-queries"], rows["12"]) == UPDATE
+
+
+def test_enter_drills_down_by_everything_else() -> None:
+    session = waiting_session()
+    row = rows_of("waits-queries", session)["12"]
+    lines = [text_of(line).split() for line in row_lines(TABLES["waits-queries"], session, row, 90, UNICODE)]
+    assert ["2.00", "Lock:transactionid"] in lines
+    assert ["1.00", "CPU"] in lines
+    assert ["3.00", "bench"] in lines
+    assert not any("IO:WalSync" in words for words in lines)
+
+
+def test_full_blocks_are_as_many_sessions_as_there_are_cpus() -> None:
+    lines = {text_of(line)[:6].strip(): line for line in heat_lines(waiting_session(), 120, 10, UNICODE)}
+    newest = {
+        name: [span for span in line if span[0].strip()][1:-1][-1]
+        for name, line in lines.items()
+        if name in "CPU IO Lock active"
+    }
+    assert newest["CPU"][1] == "heat-2", f"2 sessions of {CORES} CPUs"
+    assert newest["active"][0][-1] == UNICODE.full
+    assert newest["active"][1] == "heat-4"
+
+
+def test_little_room_keeps_the_classes_with_most_sessions() -> None:
+    names = [text_of(line)[:7].strip() for line in heat_lines(waiting_session(), 80, 5, UNICODE)[1:]]
+    assert names == ["active", "CPU", "IO", "Client"]
+
+
+def test_an_outage_is_a_gap_and_nothing_is_a_speck() -> None:
+    points = [Point(float(second), None if 4 <= second < 8 else float(second >= 8)) for second in range(12)]
+    values = columns_of(points, 0.0, 12.0, 12)
+    assert values == [0.0] * 4 + [None] * 4 + [1.0] * 4
+    assert text_of(heat_row(values, 1.0, UNICODE)) == "····    ████"
+    assert text_of(heat_row(values, 1.0, ASCII)) == "____    ####"
+
+
+def test_a_point_speaks_for_the_columns_since_the_one_before() -> None:
+    points = [Point(float(second), 1.0) for second in range(0, 12, 3)]
+    assert columns_of(points, 0.0, 12.0, 12) == [1.0] * 10 + [None] * 2
+    assert columns_of([*points, Point(60.0, 1.0)], 0.0, 80.0, 80)[20:60] == [None] * 40
+
+
+def test_levels_can_be_told_apart_without_colour() -> None:
+    for glyphs in (UNICODE, ASCII):
+        drawn = [text_of(heat_row([share], 1.0, glyphs)) for share in (0.0, 0.1, 0.3, 0.5, 0.7, 1.0)]
+        assert len(set(drawn)) == len(drawn)
+
+
+def test_lock_rows_know_whom_to_cancel() -> None:
+    rows = locks.TABLE.rows(queueing_session())
+    assert not isinstance(rows, Unavailable)
+    backend_of = locks.TABLE.backend_of
+    assert backend_of is not None
+    found = {row.node.pid: backend_of(row) for row in rows}
+    assert found[0] is None
+    assert found[101] == (101, EPOCH_MS - 60_000)
+    assert len({row.key for row in rows}) == len(rows)
+
+
+def test_idle_root_stands_out_and_its_story_is_told() -> None:
+    session = queueing_session()
+    summary = [text_of(line) for line in locks.PAGE.summary(session, 160, 3, UNICODE)]
+    assert "waiting 5" in summary[0]
+    assert "longest wait 1m00s" in summary[0]
+    assert "deadlock in the making: 104 105" in summary[0]
+    assert "3 more wait" in summary[0]
+    assert summary[1].startswith("100 app idle in transaction for 3m12s holds up 2: SELECT")
+    assert "'pay ''now'''" in summary[2]
+    rows = locks.TABLE.rows(session)
+    assert not isinstance(rows, Unavailable)
+    state = next(column for column in locks.TABLE.columns if column.id == "state")
+    styles = {row.node.pid: state.style(row) for row in rows}
+    assert (styles[100], styles[0], styles[101]) == ("critical", "critical", "")
+
+
+def test_details_of_a_wait_say_what_has_no_id_and_mark_what_is_cut() -> None:
+    session = waiting_session()
+    table = TABLES["waits-events"]
+    rows = table.rows(session)
+    assert not isinstance(rows, Unavailable)
+    lines = [text_of(line) for row in rows for line in row_lines(table, session, row, 40, UNICODE)]
+    assert any("(without an id: commits and o…" in line for line in lines)
+    assert any(line.endswith("UPDATE pgbench_branches SET b…") for line in lines)
+    assert all(len(line) <= 40 for line in lines)
+
+
+def test_details_of_a_prepared_transaction_say_how_to_end_it() -> None:
+    session = queueing_session()
+    rows = locks.TABLE.rows(session)
+    assert not isinstance(rows, Unavailable)
+    prepared = next(row for row in rows if row.node.pid == 0)
+    text = " ".join(text_of(line) for line in row_lines(locks.TABLE, session, prepared, 120, UNICODE))
+    assert "ROLLBACK PREPARED 'pay ''now'''" in text
+    waiter = next(row for row in rows if row.node.pid == 101)
+    text = " ".join(text_of(line) for line in row_lines(locks.TABLE, session, waiter, 120, UNICODE))
+    assert "ShareLock on cart row (3,7), xid 812 (transactionid)" in text
+    assert "100 ExclusiveLock" in text
+
+
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
+@pytest.mark.parametrize("size", [(40, 10), (80, 24), (131, 33), (250, 60)])
+def test_every_line_fits_and_no_foreign_text_is_obeyed(size: tuple[int, int], glyphs: Glyphs) -> None:
+    for page in (waits.PAGE, locks.PAGE):
+        session = MADE[page.id]()
+        for table in page.tables:
+            rows = table.rows(session)
+            assert not isinstance(rows, Unavailable)
+            for column in table.columns:
+                for row in rows:
+                    assert not {"\x1b", "\u202e", "\n"} & set(column.text(row)), (table.id, column.id)
+            lines = page.summary(session, size[0], page.summary_rows(*size), glyphs)
+            assert all(width(line) <= size[0] for line in lines)
+            shown(page, table, session, *size, glyphs)
+
+
+def test_missing_sections_say_why_in_the_place_of_their_tables() -> None:
+    why = Unavailable(Reason.SWITCHED_OFF, "track_activities is off: the server keeps no session states")
+    session = session_of(
+        3, charted=CHARTED, change=lambda second: {"postgres": postgres_sample(second, waits=why, activity=why)}
+    )
+    for page in (waits.PAGE, locks.PAGE):
+        for table in page.tables:
+            assert "track_activities is off" in "\n".join(shown(page, table, session, 120, 40))
+
+
+def test_a_refused_pg_locks_leaves_the_tree() -> None:
+    refused = Unavailable(Reason.TOO_SLOW, "canceling statement due to statement timeout")
+    queue = queueing_session()
+    assert queue.now is not None
+    session = session_of(
+        2, change=lambda second: {
+            "postgres": postgres_sample(second, activity=queue.now.postgres.activity, locks=refused)  # type: ignore[union-attr]
+        }
+    )  # fmt: skip
+    text = "\n".join(shown(locks.PAGE, locks.TABLE, session, 120, 40))
+    assert "statement timeout" in text
+    assert "> 101" in text
+
+
+def test_nobody_waits() -> None:
+    session = session_of(2, change=lambda second: {"postgres": postgres_sample(second, clients=1)})
+    assert "nobody waits for a lock" in "\n".join(shown(locks.PAGE, locks.TABLE, session, 120, 40))

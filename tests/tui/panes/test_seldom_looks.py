@@ -1,0 +1,20 @@
+"""The sessions pane says when it shows an older look than the rest of the screen."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgtop_tune.tui.glyphs import UNICODE
+from pgtop_tune.tui.lines import text_of
+from pgtop_tune.tui.panes.sessions import sessions_lines
+from tests.support.frames import postgres_sample, session_of
+
+
+@pytest.mark.parametrize(("every", "said"), [(1, False), (3, True)])
+def test_the_head_says_how_often_sessions_are_looked_at_where_that_is_seldom(every: int, said: bool) -> None:
+    def change(second: int) -> dict[str, object]:
+        activity = postgres_sample(second - second % every).activity
+        return {"postgres": postgres_sample(second, activity=activity)}
+
+    head = text_of(sessions_lines(session_of(12, change=change), 120, 5, UNICODE)[0])
+    assert ("looked at every 3.0 s" in head) is said

@@ -1,0 +1,142 @@
+"""Themes: complete, readable, and what is wrong in a theme of the user's own is said all at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rich.color import Color
+from rich.style import Style
+from textual.app import App, ComposeResult
+from textual.widgets import Input, Label
+
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.tui.lines import PLAIN, STYLES
+from pgtop_tune.tui.palette import DEFAULT, PaletteTheme, load_themes, shipped_themes
+
+SHIPPED = shipped_themes()
+BLACK, WHITE = (0, 0, 0), (255, 255, 255)
+MINIMAL = 'name = "mine"\nextends = "dark"\n'
+
+
+@pytest.fixture
+def own_themes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    directory = tmp_path / "pgtop-tune" / "themes"
+    directory.mkdir(parents=True)
+    return directory
+
+
+def luminance(rgb: tuple[int, int, int]) -> float:
+    linear = [c / 12.92 if (c := part / 255) <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for part in rgb]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: tuple[int, int, int], other: tuple[int, int, int]) -> float:
+    """WCAG 2.2, success criterion 1.4.3."""
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def fixed_rgb(color: Color | None) -> tuple[int, int, int] | None:
+    """The colour where it does not depend on the terminal's own sixteen."""
+    if color is None or color.is_default or (color.number is not None and color.number < 16):
+        return None
+    return tuple(color.get_truecolor())  # type: ignore[return-value]
+
+
+def test_six_themes_are_shipped_the_default_first() -> None:
+    assert list(SHIPPED) == [DEFAULT, "ansi-dark", "ansi-light", "high-contrast", "light", "mono"]
+
+
+@pytest.mark.parametrize("theme", SHIPPED.values(), ids=list(SHIPPED))
+def test_a_shipped_theme_knows_every_style(theme: PaletteTheme) -> None:
+    assert set(theme.spans) == {*STYLES, PLAIN}
+    assert theme.description
+
+
+@pytest.mark.parametrize("theme", SHIPPED.values(), ids=list(SHIPPED))
+def test_fixed_colours_are_readable(theme: PaletteTheme) -> None:
+    ground = BLACK if theme.dark else WHITE
+    for name, style in theme.spans.items():
+        if style is None:
+            continue
+        ink = fixed_rgb(style.color)
+        paper = fixed_rgb(style.bgcolor) or ground
+        if ink is not None:
+            assert contrast(ink, paper) >= 4.5, f"{name}: {contrast(ink, paper):.1f}"
+
+
+@pytest.mark.parametrize("name", ["dark", "light", "ansi-dark", "ansi-light", "mono"])
+def test_plain_text_and_grounds_are_the_terminals_own(name: str) -> None:
+    spans = SHIPPED[name].spans
+    assert spans[PLAIN] is None
+    assert all(style is None or style.bgcolor is None for style in spans.values())
+
+
+def test_high_contrast_sets_every_ground() -> None:
+    assert all(style is not None and style.bgcolor is not None for style in SHIPPED["high-contrast"].spans.values())
+
+
+def test_mono_has_no_colours_and_still_tells_the_important_apart() -> None:
+    spans = SHIPPED["mono"].spans
+    assert all(style is None or (style.color is None and style.bgcolor is None) for style in spans.values())
+    assert len({str(spans[name]) for name in (PLAIN, "dim", "warning", "critical", "cursor")}) == 5
+
+
+@pytest.mark.parametrize("theme", SHIPPED.values(), ids=list(SHIPPED))
+def test_the_important_is_told_apart_in_every_theme(theme: PaletteTheme) -> None:
+    assert len({str(theme.spans[name]) for name in (PLAIN, "dim", "warning", "critical", "cursor")}) == 5
+
+
+@pytest.mark.parametrize("name", list(SHIPPED))
+async def test_textuals_own_widgets_take_every_theme(name: str) -> None:
+    class Dialog(App[None]):
+        def compose(self) -> ComposeResult:
+            yield Input("x")
+            yield Label("y")
+
+    app = Dialog()
+    for theme in SHIPPED.values():
+        app.register_theme(theme)
+    async with app.run_test(size=(40, 10)) as pilot:
+        app.theme = name
+        await pilot.pause()
+        assert app.current_theme.name == name
+
+
+def test_a_users_theme_takes_what_it_does_not_say_from_another(own_themes: Path) -> None:
+    (own_themes / "mine.toml").write_text(MINIMAL + '[styles]\nwarning = "bold #ff8800"\n')
+    themes = load_themes()
+    assert themes["mine"].spans["warning"] == Style.parse("bold #ff8800")
+    assert themes["mine"].spans["critical"] == themes["dark"].spans["critical"]
+    assert themes["mine"].primary == themes["dark"].primary
+
+
+def test_a_users_theme_replaces_a_shipped_one_of_that_name(own_themes: Path) -> None:
+    (own_themes / "light.toml").write_text('name = "light"\nextends = "ansi-light"\n')
+    assert load_themes()["light"].spans == SHIPPED["ansi-light"].spans
+
+
+def test_everything_wrong_is_said_at_once(own_themes: Path) -> None:
+    (own_themes / "a.toml").write_text(
+        MINIMAL
+        + 'colour = 1\n[styles]\nwarnung = "red"\ncritical = "bold perhaps"\ndim = 3\n[widgets]\nprimary = "#zz"\n'
+        + '[variables]\nborder = "nowhere"\nblock-cursor-text-style = "loud"\n'
+    )
+    (own_themes / "b.toml").write_text("not toml")
+    (own_themes / "c.toml").write_text('name = "other"\nextends = "nobody"\ndark = 1\n')
+    with pytest.raises(UsageProblem) as caught:
+        load_themes()
+    message = caught.value.message
+    for words in (
+        "a.toml", "unknown key colour", "unknown style warnung", "bold perhaps", "styles.dim is not a string", "#zz",
+        "nowhere", "loud", "b.toml", "c.toml", 'extends "nobody"', "dark is neither",
+    ):  # fmt: skip
+        assert words in message
+    assert "wait-lwlock" in caught.value.hint
+
+
+def test_no_color_leaves_attributes_only(own_themes: Path) -> None:
+    themes = load_themes(no_color=True)
+    assert all(theme.spans == SHIPPED["mono"].spans for theme in themes.values())

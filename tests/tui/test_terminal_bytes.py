@@ -1,0 +1,144 @@
+"""What really reaches a terminal, read at the other end of a pty."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+
+import pyte
+import pytest
+
+from tests.support.canvas_probe import shown
+
+COLUMNS, ROWS = 60, 8
+DEADLINE_S = 20.0
+OURS = re.compile(rb"\x1b\[[0-9;]*[HmCK]|\x1b\[\?2026[hl]|\r+\n")
+MARKS = re.compile(rb"\x1b\]0;shown [^\x07]*\x07")
+
+
+class Probe:
+    """The program of `tests.support.canvas_probe` and its terminal."""
+
+    def __init__(self, master: int, process: subprocess.Popen[bytes]) -> None:
+        self._master = master
+        self._process = process
+        self._seen = bytearray()
+        self._read = 0
+        self.screen = pyte.Screen(COLUMNS, ROWS)
+        self.screen.reset_mode(pyte.modes.DECAWM)
+        self._stream = pyte.ByteStream(self.screen)
+
+    def _more(self, deadline: float) -> None:
+        assert time.monotonic() < deadline, bytes(self._seen[self._read :])
+        if select.select([self._master], [], [], 0.2)[0]:
+            self._seen += os.read(self._master, 65536)
+
+    def until_shown(self, what: str) -> bytes:
+        """Everything written up to the mark for this, without it."""
+        mark = shown(what).encode()
+        deadline = time.monotonic() + DEADLINE_S
+        while (end := self._seen.find(mark, self._read)) < 0:
+            self._more(deadline)
+        written = MARKS.sub(b"", self._seen[self._read : end])
+        self._read = end + len(mark)
+        self._stream.feed(written)
+        return written
+
+    def until_rows(self, rows: list[str]) -> None:
+        """Reads on until the terminal shows just this."""
+        deadline = time.monotonic() + DEADLINE_S
+        while self.rows() != rows:
+            self._stream.feed(bytes(self._seen[self._read :]))
+            self._read = len(self._seen)
+            if self.rows() != rows:
+                self._more(deadline)
+
+    def press(self, key: str) -> bytes:
+        """Presses a key; everything written because of it."""
+        os.write(self._master, key.encode())
+        return self.until_shown(key)
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Gives the terminal another size and empties its screen, as the worst of terminals would."""
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.screen.resize(rows, columns)
+        self.screen.reset()
+        self.screen.reset_mode(pyte.modes.DECAWM)
+
+    def rows(self) -> list[str]:
+        """What the terminal shows, without trailing blanks."""
+        return [row.rstrip() for row in self.screen.display]
+
+
+@pytest.fixture
+def probe() -> Iterator[Probe]:
+    master, slave = os.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "", "TEXTUAL_FPS": "60"}
+    for name in ("NO_COLOR", "LINES", "COLUMNS"):
+        environment.pop(name, None)
+    command = [sys.executable, "-m", "tests.support.canvas_probe"]
+    process = subprocess.Popen(command, preexec_fn=lambda: os.login_tty(slave), env=environment)
+    os.close(slave)
+    try:
+        running = Probe(master, process)
+        os.write(master, b"\x1b[?2026;2$y")
+        running.until_shown(f"{COLUMNS}x{ROWS}")
+        yield running
+    finally:
+        process.kill()
+        process.wait(DEADLINE_S)
+        os.close(master)
+
+
+def test_an_unchanged_picture_writes_no_byte_and_a_changed_digit_few(probe: Probe) -> None:
+    probe.press("a")
+    assert probe.rows()[:2] == ["row 0 steady 12.5", "row 1 steady 12.5"]
+    assert probe.press("a") == b""
+    assert probe.press("b") == b"\x1b[?2026h\x1b[4;17H\x1b[1m7\x1b[m\x1b[?2026l"
+    assert probe.rows()[3] == "row 3 steady 12.7"
+
+
+def test_a_full_repaint_of_the_same_picture_writes_no_byte(probe: Probe) -> None:
+    probe.press("a")
+    assert probe.press("r") == b""
+
+
+def test_plain_text_takes_no_colour_sequences(probe: Probe) -> None:
+    written = probe.press("a")
+    assert b"m steady" not in written.replace(b"\x1b[m", b"")
+    assert written.count(b"row") == 6
+
+
+def test_nothing_hostile_reaches_the_terminal(probe: Probe) -> None:
+    written = probe.press("h")
+    left = OURS.sub(b"", written).decode()
+    assert not re.search(r"[\x00-\x1f\x7f-\x9f\u202e]", left)
+    assert "[bold]" in left
+    assert probe.screen.title != "owned"
+
+
+def test_disputed_and_wide_characters_are_written_as_they_are(probe: Probe) -> None:
+    assert "漢字 and 👩‍💻".replace("\u200d", "·") in probe.press("w").decode()
+
+
+def test_what_lay_over_the_canvas_is_painted_over(probe: Probe) -> None:
+    before = (probe.press("a"), probe.rows())[1]
+    probe.press("m")
+    assert probe.rows()[2] == "row OVER ITy 12.5"
+    probe.press("m")
+    assert probe.rows() == before
+
+
+def test_a_resized_terminal_is_painted_anew(probe: Probe) -> None:
+    probe.press("a")
+    probe.resize(30, 5)
+    probe.until_rows([f"row {y} steady 12.5" for y in range(5)])

@@ -56,7 +56,7 @@ async def test_a_replayed_session_shows_what_the_live_one_showed(database: str, 
 
     async def start() -> None:
         await session.load.start(LoadSpec(clients=2))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(live.seen) < 6:
                 await asyncio.sleep(0.05)
         await asyncio.to_thread(checkpoint, database)

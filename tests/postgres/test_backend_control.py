@@ -19,7 +19,7 @@ from tests.postgres.conftest import Superuser, place
 from tests.support.servers import conninfo
 
 _KEY = "SELECT pid, (date_part('epoch', backend_start) * 1000)::bigint FROM pg_stat_activity WHERE pid = %s"
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 
 
 def key_of(server: Throwaway, session: psycopg.Connection[tuple[object, ...]]) -> BackendKey:

@@ -19,7 +19,7 @@ from pgtop_tune.postgres.reader import PostgresReader
 from tests.postgres.conftest import place
 from tests.support.servers import conninfo
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 VARIANTS = (14, 17, 18)
 """Majors whose progress views differ."""
 Start = Callable[..., int]

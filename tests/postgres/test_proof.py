@@ -94,7 +94,7 @@ async def test_sessions_in_an_old_statement_are_counted(server: Throwaway, tmp_p
 
         thread = threading.Thread(target=sleeps)
         thread.start()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not other.execute("SELECT 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(60)'").fetchone():
             assert time.monotonic() < deadline
             other.rollback()

@@ -23,7 +23,7 @@ from pgtop_tune.postgres.readers.server_log import LINES_KEPT, PIECE_BYTES
 from tests.postgres.conftest import place
 from tests.support.servers import conninfo
 
-DEADLINE_S = 15.0
+DEADLINE_S = 60.0
 STDERR = b"""\
 2026-11-20 22:57:22.992 UTC [24605] FATAL:  database system identifier differs between the primary and standby
 2026-11-20 22:57:22.992 UTC [24605] DETAIL:  The primary's identifier is 1, the standby's identifier is 2.

@@ -32,7 +32,7 @@ async def playing(path: Path, speed: float = 60.0) -> AsyncIterator[tuple[Replay
 
 
 async def following(steps: AsyncIterator[Step]) -> Step:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return await anext(steps)
 
 
@@ -111,7 +111,7 @@ async def test_pause_holds_and_play_goes_on(recording: Path) -> None:
         await asyncio.sleep(0.2)
         assert not waiting.done()
         source.pause(False)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert (await waiting).frames[0].sequence == 11
 
 

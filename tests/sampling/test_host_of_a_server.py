@@ -30,7 +30,7 @@ from pgtop_tune.sampling import host_sampler
 from tests.support.servers import conninfo
 
 ELSEWHERE = Unavailable(Reason.NOT_LOCAL, "the server runs on another machine")
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from pgtop_tune.model.postgres import PostgresSample
 from pgtop_tune.postgres.conninfo import resolve
 from tests.support.servers import conninfo
 
-DEADLINE_S = 40.0
+DEADLINE_S = 60.0
 
 
 class Watcher:

@@ -10,7 +10,7 @@ from typing import Final
 import psycopg
 
 Connection = psycopg.Connection[tuple[object, ...]]
-DEADLINE_S: Final = 30.0
+DEADLINE_S: Final = 60.0
 
 
 class Crowd:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def eventually(condition: Callable[[], bool], timeout_s: float = 10.0) -> bool:
+def eventually(condition: Callable[[], bool], timeout_s: float = 60.0) -> bool:
     """Whether the condition comes true before the deadline."""
     deadline = time.monotonic() + timeout_s
     while not condition():

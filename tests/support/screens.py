@@ -25,7 +25,7 @@ from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import Controls, ScreenOptions
 from tests.support.frames import frame
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 
 
 class ScriptedSource:

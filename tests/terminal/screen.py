@@ -16,7 +16,7 @@ from typing import Self
 
 import pyte
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 
 
 class Terminal:

@@ -21,7 +21,7 @@ import pytest
 
 import tests.support.screen_program
 
-DEADLINE_S = 40.0
+DEADLINE_S = 60.0
 
 
 class Terminal:

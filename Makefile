@@ -8,6 +8,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11 python3.14,\
             $(if $(shell $(name) -c 'import sys; print(sys.version_info >= (3, 11) or "")' 2>/dev/null | grep True),$(name))))
+# Most tests wait for a server: two at a time take half as long, also on two cores.
+WORKERS := -n auto --maxprocesses=4 --dist loadfile
 INSTALL = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .PHONY: demo test test-long check format bench docs screenshot clean
@@ -16,7 +18,7 @@ demo: $(VENV)/.installed
 	@$(BIN)/pgtop-tune demo $(ARGS)
 
 test: $(VENV)/.tested-with
-	@$(BIN)/python -m pytest -m "not long" $(ARGS)
+	@$(BIN)/python -m pytest -m "not long" $(WORKERS) $(ARGS)
 
 test-long: $(VENV)/.tested-with
 	@$(BIN)/python -m pytest -m long $(ARGS)

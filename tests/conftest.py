@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -13,6 +14,7 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from tests.support.servers import MAJORS, QUICK, NotAvailable, Servers, conninfo
 
 _SERVERS = pytest.StashKey[Servers]()
+_SUMMARIES = pytest.StashKey[set[str]]()
 _numbers = itertools.count(1)
 
 
@@ -23,11 +25,23 @@ settings.load_profile("unhurried")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_SERVERS] = Servers()
+    config.stash[_SUMMARIES] = set()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker tells the controller which servers it had."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["servers"] = session.config.stash[_SERVERS].summary()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[_SUMMARIES].add(getattr(node, "workeroutput", {}).get("servers", ""))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    line = config.stash[_SERVERS].summary()
-    if line:
+    for line in sorted({config.stash[_SERVERS].summary(), *config.stash[_SUMMARIES]} - {""}):
         terminalreporter.write_line(line)
 
 

@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from pgtop_tune.bench.progress import PREFIX
+from pgtop_tune.bench.torn_lines import whole_lines
 
 _CONSEQUENCE: Final = re.compile(r"could not create connection for (?:setup|client \d+)$|Run was aborted; ", re.I)
 """Said as well, but never the reason."""
@@ -48,11 +49,9 @@ def last_words(stderr: str) -> str:
     """
     kept: dict[str, None] = {}
     behind: dict[str, None] = {}
-    for line in stderr.splitlines():
-        text = line.rstrip()
-        if not text or text.startswith(PREFIX):
-            continue
-        (behind if _CONSEQUENCE.search(text) else kept).setdefault(text)
+    for text in whole_lines(stderr):
+        if not text.startswith(PREFIX):
+            (behind if _CONSEQUENCE.search(text) else kept).setdefault(text)
     return "\n".join(list(kept or behind)[:_MOST_LINES])
 
 

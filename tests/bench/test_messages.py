@@ -65,3 +65,57 @@ def test_one_line_per_client_is_not_repeated_without_end() -> None:
 def test_silence_stays_silence() -> None:
     assert last_words("") == ""
     assert hint_for("something new") == ""
+
+
+CONNECTION = (
+    'connection to server on socket "/tmp/pg/.s.PGSQL.5432" failed: FATAL:  remaining connection slots are reserved for'
+    " roles with the SUPERUSER attribute"
+)
+REFUSED = f"pgbench: error: {CONNECTION}"
+ABORTED = "script 0 aborted in command 0 query 0: ERROR:  division by zero"
+
+
+@pytest.mark.parametrize(
+    ("stderr", "words"),
+    [
+        # What pgbench 15 and 18 printed with several threads: prefix and message are written piece by piece.
+        (f"pgbench:pgbench:pgbench: error: {CONNECTION}\npgbench: error: could not create connection for client 50",
+         [REFUSED]),
+        (f"pgbench:pgbench:pgbench: error: {CONNECTION}\npgbench: error:   error: error: {CONNECTION}\n"
+         "could not create connection for client 18", [REFUSED]),
+        (f"pgbench: error: {CONNECTION}\npgbench: error: pgbench: error: {CONNECTION}\n"
+         "pgbench: error: could not create connection for client 34", [REFUSED]),
+        (f"pgbench: error: {CONNECTION}\npgbench:pgbench: error: could not create connection for client 2", [REFUSED]),
+        (f"pgbench: error: {CONNECTION}\npgbench: error: could not create connection for client 26\npgbench:",
+         [REFUSED]),
+        (f"pgbench: pgbench: error: pgbench:error: client 7 {ABORTED}\nclient 8 {ABORTED}\n error: client 10 {ABORTED}",
+         [f"pgbench: error: client 7 {ABORTED}", f"client 8 {ABORTED}", f"pgbench: error: client 10 {ABORTED}"]),
+        # Messages longer than what is written at once, and progress lines, may be torn as well.
+        (f"pgbench: error: client 1 {ABORTED}pgbench: error: client 2 {ABORTED}",
+         [f"pgbench: error: client 1 {ABORTED}", f"pgbench: error: client 2 {ABORTED}"]),
+        ("pgbench: error: client 1 abortpgbench:ed in command 1\n error: client 2 aborted in command 3",
+         ["pgbench: error: client 1 aborted in command 1", "pgbench: error: client 2 aborted in command 3"]),
+        (f"progress: 1.0 s, 275.9 tps, lat 7.085 ms stddev 5.189pgbench: error: client 1 {ABORTED}\n, 0 failed",
+         [f"pgbench: error: client 1 {ABORTED}"]),
+        (f"pgbench:progress: 1.0 s, 275.9 tps, lat 7.085 ms stddev 5.189, 0 failed\n error: client 1 {ABORTED}",
+         [f"pgbench: error: client 1 {ABORTED}"]),
+        (f"pgbench:WARNING:  terminating connection due to immediate shutdown command\n error: client 1 {ABORTED}",
+         ["WARNING:  terminating connection due to immediate shutdown command", f"pgbench: error: client 1 {ABORTED}"]),
+    ],
+)  # fmt: skip
+def test_words_that_threads_wrote_into_each_other_are_taken_apart(stderr: str, words: list[str]) -> None:
+    assert last_words(stderr).splitlines() == words
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/usr/lib/postgresql/15/bin/pgbench: unrecognized option '--nothing'",
+        'pgbench: hint: Perhaps you need to do initialization ("pgbench -i") in database "postgres".',
+        "          ^",
+        "\tIs the server running locally and accepting connections on that socket?",
+        'pgbench: error: unrecognized weight specification (hint: error: ): "x"',
+    ],
+)
+def test_words_of_one_thread_stay_as_they_are(line: str) -> None:
+    assert last_words(line) == line

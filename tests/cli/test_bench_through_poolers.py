@@ -58,8 +58,6 @@ def test_more_clients_than_the_server_has_room_for_fail_directly_and_go_through_
     with PgBouncer(small, default_pool_size=8, user="app") as bouncer, HaProxy(bouncer.port) as front:
         ran = bench(
             small, "--steps", "clients=20,40", "-t", "20", "--format", "markdown",
-            # Two threads that fail at once write into each other's lines.
-            "-j", "1",
             "--record", str(recording), "--pooler", f"PgBouncer={bouncer.console()}",
             "--endpoint", f"PostgreSQL={small.socket_dir}:{small.port}",
             "--endpoint", f"PgBouncer=127.0.0.1:{bouncer.port}",

@@ -15,17 +15,14 @@ if TYPE_CHECKING:
 
 def choice(last: bool, set_id: str, since_ms: int | None) -> Choice:
     """Which changes the words of the command mean; all of them without any."""
+    from pgtop_tune.host.control import everything, of_set, since
+    from pgtop_tune.host.control import last as last_set
+
     if since_ms is not None:
-        return lambda in_force: [change for change in in_force if change.at_ms > since_ms]
+        return since(since_ms)
     if set_id:
-        return lambda in_force: [change for change in in_force if set_id in (change.set_id, change.id)]
-    if last:
-        return lambda in_force: [change for change in in_force if _with(change, in_force[-1])]
-    return lambda in_force: in_force
-
-
-def _with(change: HostChange, newest: HostChange) -> bool:
-    return change.id == newest.id or bool(newest.set_id and change.set_id == newest.set_id)
+        return of_set(set_id)
+    return last_set if last else everything
 
 
 def revert_machine(chosen: Choice, directory: Path | None) -> None:

@@ -106,6 +106,7 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
         load=session.load,
         parameters=session.parameters,
         backends=session.backends,
+        machine=session.machine,
         recording=recorder,
         interval=session,
         knobs=LIVE,

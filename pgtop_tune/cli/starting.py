@@ -13,12 +13,14 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
 from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, QueryPlan
 from pgtop_tune.model.change import ParameterChange, Terms, Wanted
 from pgtop_tune.model.events import Event
 from pgtop_tune.model.load import LoadSpec, ProfileSummary
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.model.proof import Proof
+from pgtop_tune.model.system_setting import HostChange, SystemSetting, WantedSetting
 from pgtop_tune.secret import Secret
 from pgtop_tune.session.load_control import DatasetFound, LoadControl, LoadState, MakingPlan, MakingPreview
 from pgtop_tune.session.ports import Step
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from pgtop_tune.cli.wiring import LiveParts
     from pgtop_tune.experiment.frame_keeper import FrameKeeper
     from pgtop_tune.experiment.load_desk import LoadDesk
+    from pgtop_tune.host.block_queue import Disk
+    from pgtop_tune.host.machine_facts import MachineFacts
     from pgtop_tune.postgres.conninfo import ConnInfo
 
 
@@ -42,6 +46,7 @@ class StartingSession:
         load: `LoadControl`, waiting until the parts are there.
         parameters: `ParameterControl`, likewise.
         backends: `BackendControl`, likewise.
+        machine: `MachineControl`, likewise.
     """
 
     def __init__(self, conninfo: ConnInfo, options: LiveOptions, keeper: FrameKeeper) -> None:
@@ -56,6 +61,7 @@ class StartingSession:
         self.load = StartingLoad(self)
         self.parameters = StartingParameters(self)
         self.backends = StartingBackends(self)
+        self.machine = StartingMachine(self)
 
     @property
     def made(self) -> LiveParts | None:
@@ -113,6 +119,7 @@ class StartingSession:
         if self._parts is not None:
             await self._parts.source.aclose()
             await self._parts.parameters.aclose()
+            await self._parts.machine.aclose()
 
     @property
     def interval_s(self) -> float:
@@ -229,3 +236,49 @@ class StartingBackends:
 
     async def explain(self, backend: BackendKey, seen: str) -> QueryPlan:
         return await (await self._session.parts()).backends.explain(backend, seen)
+
+
+class StartingMachine:
+    """See `MachineControl`."""
+
+    def __init__(self, session: StartingSession) -> None:
+        self._session = session
+
+    async def settings(self) -> tuple[SystemSetting, ...] | Unavailable:
+        return await (await self._session.parts()).machine.settings()
+
+    async def facts(self) -> MachineFacts:
+        return await (await self._session.parts()).machine.facts()
+
+    async def disks(self) -> tuple[Disk, ...]:
+        return await (await self._session.parts()).machine.disks()
+
+    def commands(self, name: str, value: str, *, survive: bool = False) -> tuple[str, ...]:
+        parts = self._session.made
+        return () if parts is None else parts.machine.commands(name, value, survive=survive)
+
+    async def apply(self, name: str, value: str, *, survive: bool = False) -> HostChange:
+        return await (await self._session.parts()).machine.apply(name, value, survive=survive)
+
+    async def apply_set(
+        self, wanted: Sequence[WantedSetting], terms: Terms, *, survive: bool = False
+    ) -> tuple[HostChange, ...]:
+        return await (await self._session.parts()).machine.apply_set(wanted, terms, survive=survive)
+
+    async def keep(self, set_id: str) -> tuple[HostChange, ...]:
+        return await (await self._session.parts()).machine.keep(set_id)
+
+    async def revert_set(self, set_id: str, why: str = "") -> tuple[HostChange, ...]:
+        return await (await self._session.parts()).machine.revert_set(set_id, why)
+
+    async def revert_overdue(self) -> tuple[HostChange, ...]:
+        return await (await self._session.parts()).machine.revert_overdue()
+
+    async def undo(self) -> HostChange | None:
+        return await (await self._session.parts()).machine.undo()
+
+    async def undo_all(self) -> tuple[HostChange, ...]:
+        return await (await self._session.parts()).machine.undo_all()
+
+    async def in_force(self) -> tuple[HostChange, ...]:
+        return await (await self._session.parts()).machine.in_force()

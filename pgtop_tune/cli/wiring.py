@@ -6,6 +6,7 @@ Imported by commands when they run, never by `--help`: it brings the drivers.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from pgtop_tune.bench.endpoint import Endpoint
 from pgtop_tune.bench.places.ssh import SshPlace
@@ -16,6 +17,7 @@ from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.experiment.dataset_desk import DatasetDesk
 from pgtop_tune.experiment.frame_keeper import FrameKeeper
 from pgtop_tune.experiment.load_desk import LoadDesk
+from pgtop_tune.host.control import HostControl
 from pgtop_tune.host.local import LocalHost
 from pgtop_tune.host.own_cost import OwnCostMeter
 from pgtop_tune.model.absence import Unavailable
@@ -27,6 +29,7 @@ from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo
 from pgtop_tune.postgres.control import PostgresControl, Rules
 from pgtop_tune.postgres.own_sessions import OwnSessions
 from pgtop_tune.postgres.reader import PostgresReader
+from pgtop_tune.postgres.revert_guard import guard_set
 from pgtop_tune.postgres.sql_hand import PsycopgHand, open_hand
 from pgtop_tune.recording.recorder import Recorder
 from pgtop_tune.sampling.clock import SessionClock
@@ -38,6 +41,7 @@ from pgtop_tune.secret import Secret
 from pgtop_tune.session.engine import Engine
 from pgtop_tune.tuning.fence import loss_of
 from pgtop_tune.tuning.ordering import in_order
+from pgtop_tune.watchman import Watchman
 
 
 class LiveParts:
@@ -48,6 +52,7 @@ class LiveParts:
         load: pgbench.
         parameters: ALTER SYSTEM.
         backends: Cancel, terminate, EXPLAIN.
+        machine: Settings of the operating system, where the server runs on this machine.
     """
 
     def __init__(self, conninfo: ConnInfo, options: LiveOptions) -> None:
@@ -85,6 +90,7 @@ class LiveParts:
             conninfo, own=own, directory=options.journal_directory, rules=Rules(loss_of, in_order, options.allow_unsafe)
         )
         self.backends = PostgresBackends(conninfo, own)
+        self.machine = HostControl(host.directories, directory=options.journal_directory, guard=self._guard_machine_set)
         consoles = [PoolerConsole(address, clock, APPLICATION_NAME) for address in options.poolers]
         poolers = PoolerSampler(consoles, clock)
         self.source = LiveSource(clock, host, server, self.load, footprint, options.interval_s, poolers)
@@ -96,6 +102,10 @@ class LiveParts:
             if isinstance(capabilities, Unavailable)
             else (capabilities.backend_pid, capabilities.backend_start_ms)
         )
+
+    def _guard_machine_set(self, set_id: str, until_ms: int, directory: Path | None) -> Watchman:
+        """The same command as for parameters: of a set that has both, the server's part is taken back first."""
+        return guard_set(self._conninfo, set_id, until_ms, directory)
 
     def load_desk(self, keeper: FrameKeeper) -> LoadDesk:
         """Load with its records, steps and data sets, for a screen.

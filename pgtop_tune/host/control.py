@@ -6,22 +6,27 @@ import asyncio
 import getpass
 import os
 import socket
+import time
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.errors import HostProblem, JournalProblem, PgtopError
 from pgtop_tune.host.block_devices import ROOT, carriers
 from pgtop_tune.host.block_queue import Disk, disks
 from pgtop_tune.host.machine_facts import MachineFacts, machine_facts
 from pgtop_tune.host.paste import commands
 from pgtop_tune.host.proc_files import read_once
-from pgtop_tune.host.setting_change import Intent, make, take_back
+from pgtop_tune.host.setting_change import Intent, take_back
+from pgtop_tune.host.setting_set import check_set, make_set
 from pgtop_tune.host.system_settings import names, settings
+from pgtop_tune.host.trials import Guard, Trials, guard_machine_set
 from pgtop_tune.journal import Journal, JournalText, ServerName, path_for, read
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.system_setting import HostChange, SystemSetting
+from pgtop_tune.model.change import Terms
+from pgtop_tune.model.system_setting import HostChange, SystemSetting, WantedSetting
 
 _MACHINE_ID: Final = "etc/machine-id"
 
@@ -43,28 +48,42 @@ def machine(root: Path = ROOT) -> ServerName:
 
 
 class HostControl:
-    """Changes of the operating system with a journal. The journal is open only while something is changed."""
+    """Changes of the operating system with a journal; fits session.machine_control.MachineControl.
+
+    The journal is open only while something is changed.
+    """
 
     def __init__(
-        self, data_directories: Sequence[str] = (), *, root: Path = ROOT, directory: Path | None = None
+        self,
+        directories: Callable[[], Sequence[str] | Unavailable] = lambda: (),
+        *,
+        root: Path = ROOT,
+        directory: Path | None = None,
+        guard: Guard = guard_machine_set,
     ) -> None:
         """Args:
-        data_directories: Where the server keeps data and WAL: whose disks' queues are looked at.
+        directories: Where the server keeps data and WAL: whose disks' queues are looked at. Why not, when its machine
+            is another one: then nothing is shown and nothing is changed.
         root: Where /proc, /sys, /etc, /run, /usr and /lib are found.
         directory: Of the journals; paths.journal_dir() by default.
+        guard: Starts the process that takes a set on trial back when we are gone.
         """
-        self._data_directories = tuple(data_directories)
+        self._directories = directories
         self._root = root
         self._directory = directory
         self._machine = machine(root)
+        self._trials = Trials(self.revert_set, guard)
         self._one_at_a_time = asyncio.Lock()
 
     async def disks(self) -> tuple[Disk, ...]:
         """The disks under the server's directories that have a queue."""
         return await asyncio.to_thread(self._disks)
 
-    async def settings(self) -> tuple[SystemSetting, ...]:
-        """What there is to set, as it is now and as it is after a reboot."""
+    async def settings(self) -> tuple[SystemSetting, ...] | Unavailable:
+        """What there is to set, as it is now and as it is after a reboot; why not, where the server is elsewhere."""
+        elsewhere = self._elsewhere()
+        if elsewhere is not None:
+            return elsewhere
         return await asyncio.to_thread(lambda: settings(self._root, self._names_of_disks()))
 
     async def facts(self) -> MachineFacts:
@@ -75,64 +94,107 @@ class HostControl:
         """What to paste into a shell where this process may not change it itself."""
         return commands(name, value, survive=survive)
 
-    async def apply(self, name: str, value: str, *, survive: bool = False, intent: Intent | None = None) -> HostChange:
-        """See `setting_change.make`; with `survive` the value is put into our file of sysctl.d as well.
+    async def apply(self, name: str, value: str, *, survive: bool = False) -> HostChange:
+        """A set of one; see `apply_set`."""
+        return (await self.apply_set((WantedSetting(name, value),), Terms(), survive=survive))[0]
+
+    async def apply_set(
+        self, wanted: Sequence[WantedSetting], terms: Terms, *, survive: bool = False
+    ) -> tuple[HostChange, ...]:
+        """See `setting_set.make_set`; with `survive` the values are put into our file of sysctl.d as well.
+
+        What is on trial is taken back when its time is over, when we end without keeping it, and by a process of its
+        own when we are killed.
 
         Raises:
-            UsageProblem: No such setting here, or a value it does not take.
-            HostProblem: We may not (the hint has the command), or the kernel refuses; nothing changed.
-            JournalProblem: The journal could not be written; nothing was changed.
+            UsageProblem: No such setting here, a value it does not take, or one that no file can keep.
+            HostProblem: We may not (the hint has the command), or the kernel refuses; nothing is changed.
+            JournalProblem: The journal could not be written; nothing is changed.
         """
-
-        def change() -> HostChange:
-            if name not in names(self._root, self._names_of_disks()):
-                raise UsageProblem(f"{name!r} is no setting of this machine that is changed here")
-            with Journal(self._machine, self._directory) as journal:
-                return make(
-                    journal, self._root, name, value, survive=survive, intent=intent or Intent(by=whoever_runs_this())
-                )
-
-        return await self._alone(change)
+        elsewhere = self._elsewhere()
+        if elsewhere is not None:
+            raise HostProblem(f"settings of the machine are changed where the server runs: {elsewhere}")
+        made = await self._alone(lambda: self._made(wanted, terms, survive))
+        if terms.keep_within_s is not None:
+            self._trials.begin(made[0].set_id, terms.keep_within_s)
+        return made
 
     async def keep(self, set_id: str) -> tuple[HostChange, ...]:
         """Ends the trial of a set: its changes stay until somebody reverts them."""
-        return await self._alone(lambda: _kept(self._machine, self._directory, set_id))
+        kept = await self._alone(lambda: _kept(self._machine, self._directory, set_id))
+        self._trials.end(set_id)
+        return kept
 
     async def undo(self) -> HostChange | None:
-        """Reverts the last change that is still in force; None when there is none."""
-        last = await self._alone(lambda: revert(lambda in_force: in_force[-1:], self._root, self._directory))
-        return last[0] if last else None
+        """Reverts the last change that is still in force, with its set; None when there is none."""
+        undone = await self._reverted(last)
+        return undone[0] if undone else None
 
     async def undo_all(self) -> tuple[HostChange, ...]:
         """Reverts all changes still in force, last first."""
-        return await self._alone(lambda: revert(everything, self._root, self._directory))
+        return await self._reverted(everything)
 
-    async def revert_set(self, set_id: str) -> tuple[HostChange, ...]:
+    async def revert_set(self, set_id: str, why: str = "") -> tuple[HostChange, ...]:
         """Reverts the changes of a set that are still in force, last first."""
+        return await self._reverted(of_set(set_id), why)
 
-        def of_set(in_force: Sequence[HostChange]) -> Sequence[HostChange]:
-            return [change for change in in_force if change.set_id == set_id]
-
-        return await self._alone(lambda: revert(of_set, self._root, self._directory))
-
-    async def take_back_overdue(self, now_ms: int) -> tuple[HostChange, ...]:
-        """Reverts changes on trial that nobody kept in time, also those of a process that is gone.
-
-        Args:
-            now_ms: Milliseconds since the epoch.
-        """
-
-        def overdue(in_force: Sequence[HostChange]) -> Sequence[HostChange]:
-            return [change for change in in_force if change.until_ms is not None and change.until_ms <= now_ms]
-
-        return await self._alone(lambda: revert(overdue, self._root, self._directory))
+    async def revert_overdue(self) -> tuple[HostChange, ...]:
+        """Reverts changes on trial that nobody kept in time, also those of a process that is gone."""
+        return await self._reverted(overdue(time.time_ns() // 1_000_000), "nobody kept it in time")
 
     async def in_force(self) -> tuple[HostChange, ...]:
         """Changes that the journal holds as made and not reverted, oldest first."""
         return await asyncio.to_thread(lambda: _text(self._machine, self._directory).host_in_force)
 
+    async def aclose(self) -> None:
+        """Takes back what is on trial; other changes stay in force."""
+        for set_id in self._trials.ids:
+            try:
+                await self.revert_set(set_id, "the program ended before it was kept")
+            except PgtopError:
+                # Its process tries on when we are gone.
+                continue
+
+    def _elsewhere(self) -> Unavailable | None:
+        found = self._directories()
+        return found if isinstance(found, Unavailable) else None
+
+    def _made(self, wanted: Sequence[WantedSetting], terms: Terms, survive: bool) -> tuple[HostChange, ...]:
+        check_set(self._root, wanted, names(self._root, self._names_of_disks()), survive=survive)
+        on_trial = terms.keep_within_s is not None
+        set_id = terms.set_id or (uuid.uuid4().hex[:12] if len(wanted) > 1 or on_trial else "")
+        until_ms = None
+        if terms.keep_within_s is not None:
+            until_ms = time.time_ns() // 1_000_000 + int(terms.keep_within_s * 1000)
+        intent = Intent(set_id, whoever_runs_this(), terms.reason, until_ms)
+        with Journal(self._machine, self._directory) as journal:
+            if until_ms is not None:
+                self._guarded(set_id, until_ms)
+            try:
+                return make_set(journal, self._root, wanted, survive=survive, intent=intent)
+            except PgtopError:
+                self._trials.end(set_id)
+                raise
+
+    def _guarded(self, set_id: str, until_ms: int) -> None:
+        try:
+            self._trials.guard(set_id, until_ms, self._directory)
+        except OSError as error:
+            raise JournalProblem(
+                f"what takes the change back after a crash cannot be started: {error.strerror}", "nothing was changed"
+            ) from None
+
+    async def _reverted(self, choice: Choice, why: str = "") -> tuple[HostChange, ...]:
+        undone = await self._alone(lambda: revert(choice, self._root, self._directory, why))
+        for set_id in {change.set_id for change in undone}:
+            self._trials.end(set_id)
+        return undone
+
     def _disks(self) -> tuple[Disk, ...]:
-        found = [carriers(directory, self._root) for directory in self._data_directories]
+        directories = self._directories()
+        if isinstance(directories, Unavailable):
+            return ()
+        found = [carriers(directory, self._root) for directory in directories]
         return disks([name for each in found if not isinstance(each, Unavailable) for name in each], self._root)
 
     def _names_of_disks(self) -> tuple[str, ...]:
@@ -149,24 +211,49 @@ def everything(in_force: Sequence[HostChange]) -> Sequence[HostChange]:
     return in_force
 
 
-def revert(choice: Choice = everything, root: Path = ROOT, directory: Path | None = None) -> tuple[HostChange, ...]:
+def last(in_force: Sequence[HostChange]) -> Sequence[HostChange]:
+    """The last change, with the set it belongs to."""
+    newest = in_force[-1:]
+    set_id = newest[0].set_id if newest else ""
+    return [change for change in in_force if change.set_id == set_id] if set_id else newest
+
+
+def of_set(set_id: str) -> Choice:
+    """A set, or a single change, by its id."""
+    return lambda in_force: [change for change in in_force if set_id in (change.set_id, change.id)]
+
+
+def since(moment_ms: int) -> Choice:
+    """What was changed after a moment, milliseconds since the epoch."""
+    return lambda in_force: [change for change in in_force if change.at_ms > moment_ms]
+
+
+def overdue(now_ms: int) -> Choice:
+    """What nobody kept in time."""
+    return lambda in_force: [change for change in in_force if change.until_ms is not None and change.until_ms <= now_ms]
+
+
+def revert(
+    choice: Choice = everything, root: Path = ROOT, directory: Path | None = None, why: str = ""
+) -> tuple[HostChange, ...]:
     """Takes back changes that this machine's journal holds as in force, last first. Blocking.
 
     Args:
         choice: Which of them.
         root: Where /proc, /sys and /etc are found.
         directory: Of the journals; paths.journal_dir() by default.
+        why: What is to be said about it.
 
     Raises:
         HostProblem: We may not, or the kernel refuses; those before are reverted.
         JournalProblem: The journal cannot be read or written, or another process is writing it.
     """
     name = machine(root)
-    if not _text(name, directory).host_in_force:
+    if not choice(_text(name, directory).host_in_force):
         return ()
     with Journal(name, directory) as journal:
         chosen = [change.id for change in choice(journal.text().host_in_force)]
-        return tuple(take_back(journal, root, _current(journal, identity)) for identity in reversed(chosen))
+        return tuple(take_back(journal, root, _current(journal, identity), why) for identity in reversed(chosen))
 
 
 def whoever_runs_this() -> str:

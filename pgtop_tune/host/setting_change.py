@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from pgtop_tune.errors import HostProblem, UsageProblem
+from pgtop_tune.errors import HostProblem, JournalProblem, UsageProblem
 from pgtop_tune.host import drop_in
 from pgtop_tune.host.huge_page_pool import pages_in_words, pool_of
 from pgtop_tune.host.paste import commands
@@ -54,16 +54,12 @@ def checked(found: SystemSetting, value: str) -> str:
     return text
 
 
-def make(journal: Journal, root: Path, name: str, value: str, *, survive: bool, intent: Intent) -> HostChange:
-    """Writes the live value, reads it back, and with `survive` puts it into our file of sysctl.d as well.
-
-    Returns:
-        The change; `message` says plainly where the kernel gave something else, or a later file wins at boot.
+def allowed(root: Path, name: str, value: str, *, survive: bool) -> tuple[SystemSetting, str, str]:
+    """A setting, the value as the kernel's file takes it, and what it has now; nothing is changed.
 
     Raises:
         UsageProblem: The value is none, or the setting cannot be kept in a file.
-        HostProblem: We may not, or the kernel refuses; nothing changed.
-        JournalProblem: The journal could not be written; nothing was changed.
+        HostProblem: This kernel does not have it, or this process may not change it; the hint has the command.
     """
     found = setting(name, root, BootSettings(root))
     if isinstance(found.live, Unavailable):
@@ -77,6 +73,21 @@ def make(journal: Journal, root: Path, name: str, value: str, *, survive: bool, 
         raise HostProblem(
             f"{found.path} cannot be written by this process", f"run {commands(name, wanted, survive=survive)[0]}"
         )
+    return found, wanted, found.live
+
+
+def make(journal: Journal, root: Path, name: str, value: str, *, survive: bool, intent: Intent) -> HostChange:
+    """Writes the live value, reads it back, and with `survive` puts it into our file of sysctl.d as well.
+
+    Returns:
+        The change; `message` says plainly where the kernel gave something else, or a later file wins at boot.
+
+    Raises:
+        UsageProblem: The value is none, or the setting cannot be kept in a file.
+        HostProblem: We may not, or the kernel refuses; nothing changed.
+        JournalProblem: The journal could not be written; nothing was changed.
+    """
+    found, wanted, before = allowed(root, name, value, survive=survive)
     file = root / drop_in.PATH
     change = HostChange(
         id=uuid.uuid4().hex[:12],
@@ -84,7 +95,7 @@ def make(journal: Journal, root: Path, name: str, value: str, *, survive: bool, 
         name=name,
         path=found.path,
         value=wanted,
-        value_before=found.live,
+        value_before=before,
         state=ChangeState.INTENDED,
         boot_id=_boot_id(root),
         also_before=tuple((path, live_value(path, root)) for path in _along(name, root)),
@@ -107,16 +118,29 @@ def make(journal: Journal, root: Path, name: str, value: str, *, survive: bool, 
         raise
     message = "; ".join(filter(None, (_objection(change, shown, root), _overridden(change, root))))
     applied = replace(change, state=ChangeState.APPLIED, shown_after=shown, message=message)
-    journal.write(applied)
+    try:
+        journal.write(applied)
+    except JournalProblem:
+        # It stands there as intended: whoever takes it back finds nothing to do.
+        _live_back(change, root)
+        if survive:
+            drop_in.replace(file, change.drop_in_before)
+        raise
     return applied
 
 
-def take_back(journal: Journal, root: Path, change: HostChange) -> HostChange:
+def take_back(journal: Journal, root: Path, change: HostChange, why: str = "") -> HostChange:
     """Puts back the live value, what the kernel had changed along with it, and the file.
 
     A change whose fate a crash has hidden is settled by looking; a value that somebody else has set since is left
     alone; later changes of the same setting or file that are still in force stay, and remember what was before this
     one.
+
+    Args:
+        journal: Open.
+        root: Where /proc, /sys and /etc are found.
+        change: In force, as the journal has it now.
+        why: What is to be said about it.
 
     Raises:
         HostProblem: We may not, or the kernel refuses; the change is still in force.
@@ -139,7 +163,7 @@ def take_back(journal: Journal, root: Path, change: HostChange) -> HostChange:
         change,
         state=ChangeState.REVERTED,
         shown_after=_now(change, root),
-        message="; ".join(filter(None, (note, file))),
+        message="; ".join(filter(None, (why, note, file))),
     )
     journal.write(reverted)
     return reverted

@@ -118,8 +118,10 @@ class Terms:
         keep_within_s: It is taken back after so many seconds unless somebody keeps it; None keeps it at once.
         reason: Why, in the operator's words.
         confirmed: Names of parameters that were typed to unlock values that can lose data.
+        set_id: Of the set they are part of, where others are made elsewhere; "" makes one up where one is needed.
     """
 
     keep_within_s: float | None = None
     reason: str = ""
     confirmed: frozenset[str] = frozenset()
+    set_id: str = ""

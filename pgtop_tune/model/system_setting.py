@@ -65,6 +65,19 @@ class SystemSetting:
 
 
 @dataclass(frozen=True, slots=True)
+class WantedSetting:
+    """A setting of the operating system as somebody wants it.
+
+    Attributes:
+        name: As in SystemSetting.
+        value: As typed.
+    """
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class HostChange:
     """A change of one setting of the operating system, as the journal keeps it.
 

@@ -62,7 +62,8 @@ def intended(
         UsageProblem: One of them is there twice.
     """
     at_ms, by = now_ms(), who()
-    set_id = uuid.uuid4().hex[:12] if len(wanted) > 1 or terms.keep_within_s is not None else ""
+    is_set = len(wanted) > 1 or terms.keep_within_s is not None
+    set_id = terms.set_id or (uuid.uuid4().hex[:12] if is_set else "")
     until_ms = None if terms.keep_within_s is None else at_ms + int(terms.keep_within_s * 1000)
     lines = list(session.auto_conf()) if any(each.scope.kind is ScopeKind.SYSTEM for each in wanted) else []
     found: list[ParameterChange] = []

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final, Protocol, TypeVar
 
 from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.host.block_devices import server_directories
 from pgtop_tune.host.disk_caps import DiskCap
 from pgtop_tune.host.local import LocalHost
 from pgtop_tune.host.locality import local_postmaster, working_directory
@@ -68,11 +69,18 @@ class HostSampler:
         self._sql_seen_s = self._sql_due_s = 0.0
         self._remote = False
         self._absent: Unavailable | None = None if surely_local else NOT_YET
+        self._elsewhere: Unavailable | None = NOT_YET
         self._postmaster_pid: int | None = None
         self._directory: str | None = None
         self._places: ServerPlaces = NOWHERE_ELSE
         self._places_due_s = 0.0
         self._places_task: asyncio.Task[None] | None = None
+
+    def directories(self) -> tuple[str, ...] | Unavailable:
+        """Where a server of this machine keeps data and WAL; NOT_LOCAL or NOT_YET for another. Thread-safe."""
+        if self._elsewhere is not None:
+            return self._elsewhere
+        return tuple(server_directories(self._directory).values()) if self._directory else ()
 
     async def localise(self, facts: ServerFacts) -> ServerFacts:
         """The facts with `local` and `postmaster_pid` filled in; remembers the answer for the next samples."""
@@ -84,14 +92,14 @@ class HostSampler:
         if isinstance(postmaster, Unavailable):
             await self._go_over_sql(facts, postmaster)
             return replace(facts, local=False, postmaster_pid=None)
-        self._remote, self._absent, self._postmaster_pid = False, None, postmaster
+        self._remote, self._absent, self._postmaster_pid, self._elsewhere = False, None, postmaster, None
         self._directory = facts.data_directory or working_directory(postmaster)
         await asyncio.to_thread(self._host.set_directories, self._directory, self._places)
         self._host.set_server(postmaster)
         return replace(facts, local=True, postmaster_pid=postmaster)
 
     async def _go_over_sql(self, facts: ServerFacts, elsewhere: Unavailable) -> None:
-        self._postmaster_pid, self._sql_seen = None, NOT_YET
+        self._postmaster_pid, self._sql_seen, self._elsewhere = None, NOT_YET, elsewhere
         found = await self._over_sql.open(facts.data_directory, self._places)
         self._remote = not isinstance(found, Unavailable)
         self._absent = None

@@ -11,6 +11,7 @@ from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.secret import Secret
 from pgtop_tune.session.engine import Engine
 from pgtop_tune.session.load_control import LoadControl
+from pgtop_tune.session.machine_control import MachineControl
 from pgtop_tune.session.ports import BackendControl, ParameterControl, RecordingControl, Transport
 from pgtop_tune.tui.actions import Need
 from pgtop_tune.tuning.knobs.knob import Knob
@@ -54,6 +55,7 @@ class Controls:
         on_password: Takes the password the operator types; called in the engine's loop.
         password_needed: Whether the server waits for one now. Thread-safe.
         backends: Sessions of the server: cancel, terminate, EXPLAIN.
+        machine: Settings of the operating system under the server.
         tally: Where the sampler reads how many bytes the screen has written.
     """
 
@@ -67,6 +69,7 @@ class Controls:
     on_password: Callable[[Secret], None] | None = None
     password_needed: Callable[[], bool] | None = None
     backends: BackendControl | None = None
+    machine: MachineControl | None = None
     tally: TerminalTally = field(default_factory=TerminalTally)
 
     def has(self) -> frozenset[Need]:

@@ -20,10 +20,10 @@ from pgtop_tune.errors import ClusterProblem, HostProblem
 from pgtop_tune.host.block_devices import ROOT
 from pgtop_tune.host.control import HostControl
 from pgtop_tune.host.huge_page_pool import pool_of
-from pgtop_tune.host.setting_change import Intent
 from pgtop_tune.host.system_settings import SYSCTLS, TRANSPARENT, default_page_bytes, live_value, path_of
-from pgtop_tune.model.change import ChangeState
+from pgtop_tune.model.change import ChangeState, Terms
 from pgtop_tune.model.host import HugePages
+from pgtop_tune.model.system_setting import WantedSetting
 from pgtop_tune.tuning.advice.facts import Facts
 from pgtop_tune.tuning.advice.system_rules import SystemFacts, huge_pages_needed
 from tests.support.servers import conninfo
@@ -162,7 +162,7 @@ def test_a_page_of_a_gigabyte_is_had_and_given_back(control: HostControl) -> Non
 def test_revert_finds_the_changes_of_a_process_that_is_gone(control: HostControl, tmp_path: Path) -> None:
     before = kernel()
     for name, value in (("vm.dirty_expire_centisecs", "2999"), ("vm.dirty_writeback_centisecs", "499")):
-        asyncio.run(control.apply(name, value, intent=Intent(by="t@h, 1", reason="shorter")))
+        asyncio.run(control.apply_set([WantedSetting(name, value)], Terms(reason="shorter")))
 
     def pgtop_tune(*words: str) -> str:
         argv = [sys.executable, "-m", "pgtop_tune", "revert", *words, "--journal", str(tmp_path)]
@@ -171,7 +171,7 @@ def test_revert_finds_the_changes_of_a_process_that_is_gone(control: HostControl
     listed = pgtop_tune("--list")
     assert "operating system of" in listed
     assert "vm.dirty_expire_centisecs: " in listed
-    assert "by t@h, 1; shorter; --machine --set " in listed
+    assert f", {os.getpid()}; shorter; --machine --set " in listed
     assert pgtop_tune("--machine", "--last").startswith("vm.dirty_writeback_centisecs: 499 → ")
     assert live_value(path_of("vm.dirty_expire_centisecs"), ROOT) == "2999"
     assert pgtop_tune("--machine").endswith("1 change reverted\n")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import os
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +23,10 @@ from pgtop_tune.host.control import HostControl, everything, machine, revert
 from pgtop_tune.host.setting_change import Intent, make
 from pgtop_tune.host.system_settings import path_of
 from pgtop_tune.journal import Journal, path_for, read
-from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.change import ChangeState
-from pgtop_tune.model.system_setting import HostChange, SystemSetting
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.change import ChangeState, Terms
+from pgtop_tune.model.system_setting import HostChange, SystemSetting, WantedSetting
+from pgtop_tune.watchman import Watchman
 from tests.support.machine_tree import THP, USUAL, snapshot, write
 
 SWAPPINESS = "proc/sys/vm/swappiness"
@@ -39,7 +42,14 @@ class Machine:
         self.control = HostControl(root=self.root, directory=self.journals)
 
     def change(self, name: str, value: str, *, survive: bool = False, set_id: str = "") -> HostChange:
-        return asyncio.run(self.control.apply(name, value, survive=survive, intent=Intent(set_id=set_id, by="t@h, 1")))
+        wanted = [WantedSetting(name, value)]
+        return asyncio.run(self.control.apply_set(wanted, Terms(set_id=set_id), survive=survive))[0]
+
+    def on_trial(self, name: str, value: str, until_ms: int, set_id: str = "") -> HostChange:
+        """As a process that is gone has left it."""
+        with Journal(machine(self.root), self.journals) as journal:
+            intent = Intent(set_id=set_id, by="t@h, 1", until_ms=until_ms)
+            return make(journal, self.root, name, value, survive=False, intent=intent)
 
     def undo(self) -> HostChange | None:
         return asyncio.run(self.control.undo())
@@ -50,7 +60,9 @@ class Machine:
         ]
 
     def setting(self, name: str) -> SystemSetting:
-        return next(each for each in asyncio.run(self.control.settings()) if each.name == name)
+        found = asyncio.run(self.control.settings())
+        assert not isinstance(found, Unavailable)
+        return next(each for each in found if each.name == name)
 
     def journaled(self) -> tuple[HostChange, ...]:
         return read(path_for(machine(self.root).key, self.journals)).host_changes
@@ -198,9 +210,7 @@ def test_a_set_is_kept_and_reverted_together_and_nothing_else_with_it(made: Mach
     made.change("vm.overcommit_memory", "2")
     made.change("vm.swappiness", "5", set_id="s")
     made.change("vm.zone_reclaim_mode", "1", set_id="s")
-    on_trial = asyncio.run(
-        made.control.apply("vm.dirty_expire_centisecs", "1000", intent=Intent(set_id="s", until_ms=60_000))
-    )
+    on_trial = made.on_trial("vm.dirty_expire_centisecs", "1000", 60_000, "s")
     assert (on_trial.kept, on_trial.until_ms) == (False, 60_000)
     assert [(each.kept, each.until_ms) for each in asyncio.run(made.control.keep("s"))] == [(True, None)] * 3
     assert [each.name for each in asyncio.run(made.control.revert_set("s"))] == [
@@ -213,14 +223,120 @@ WRITE = os.write
 
 
 def test_what_was_on_trial_and_not_kept_is_taken_back_by_whoever_looks_next(made: Machine) -> None:
+    now_ms = time.time_ns() // 1_000_000
     made.change("vm.overcommit_memory", "2")
-    for name, until_ms in (("vm.swappiness", 60_000), ("vm.zone_reclaim_mode", 90_000)):
-        asyncio.run(made.control.apply(name, "1", intent=Intent(until_ms=until_ms)))
-    made.control = HostControl(root=made.root, directory=made.journals)
-    assert asyncio.run(made.control.take_back_overdue(59_999)) == ()
-    assert [each.name for each in asyncio.run(made.control.take_back_overdue(60_000))] == ["vm.swappiness"]
+    made.on_trial("vm.swappiness", "1", now_ms - 1)
+    made.on_trial("vm.zone_reclaim_mode", "1", now_ms + 3_600_000)
+    (back,) = asyncio.run(made.control.revert_overdue())
+    assert (back.name, back.message) == ("vm.swappiness", "nobody kept it in time")
     assert made.text(SWAPPINESS) == "60\n"
     assert len(asyncio.run(made.control.in_force())) == 2
+
+
+ORDERED = (WantedSetting("vm.swappiness", "5"), WantedSetting("vm.min_free_kbytes", "102400"))
+
+
+class Waiting:
+    """Stands for the process that waits for our end."""
+
+    def __init__(self) -> None:
+        self.sets: list[str] = []
+
+    def __call__(self, set_id: str, until_ms: int, directory: Path | None) -> Watchman:
+        self.sets.append(set_id)
+        return Watchman(["true"], {})
+
+
+async def test_a_set_on_trial_is_taken_back_when_its_time_is_over(made: Machine) -> None:
+    before = snapshot(made.root)
+    waiting = Waiting()
+    control = HostControl(root=made.root, directory=made.journals, guard=waiting)
+    changes = await control.apply_set(ORDERED, Terms(keep_within_s=0.2, reason="a try"))
+    assert waiting.sets == [changes[0].set_id] == [changes[1].set_id]
+    assert [(each.kept, each.reason) for each in changes] == [(False, "a try")] * 2
+    async with asyncio.timeout(30):
+        while await control.in_force():
+            await asyncio.sleep(0.05)
+    assert snapshot(made.root) == before
+
+
+async def test_a_set_on_trial_ends_with_the_session_and_a_kept_one_does_not(made: Machine) -> None:
+    control = HostControl(root=made.root, directory=made.journals, guard=Waiting())
+    kept, left = [(await control.apply_set([each], Terms(keep_within_s=600.0)))[0] for each in ORDERED]
+    await control.keep(kept.set_id)
+    await control.aclose()
+    assert (made.text(SWAPPINESS), made.text(path_of(left.name))) == ("5\n", "67584\n")
+    assert [(each.id, each.kept) for each in await control.in_force()] == [(kept.id, True)]
+
+
+async def test_without_the_process_that_waits_for_our_end_nothing_is_put_on_trial(made: Machine) -> None:
+    def none(set_id: str, until_ms: int, directory: Path | None) -> Watchman:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    control = HostControl(root=made.root, directory=made.journals, guard=none)
+    with pytest.raises(JournalProblem, match="cannot be started: Resource temporarily unavailable"):
+        await control.apply_set(ORDERED, Terms(keep_within_s=600.0))
+    assert made.text(SWAPPINESS) == "60\n"
+
+
+def test_of_a_set_with_a_bad_value_nothing_is_made(made: Machine) -> None:
+    with pytest.raises(UsageProblem, match=r"vm\.min_free_kbytes does not take '1GB'"):
+        asyncio.run(made.control.apply_set([ORDERED[0], WantedSetting("vm.min_free_kbytes", "1GB")], Terms()))
+    assert made.journaled() == ()
+
+
+def test_what_the_kernel_refuses_takes_the_rest_of_its_set_back(made: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_live = setting_change._write
+
+    def refusing(root: Path, path: str, value: str) -> None:
+        if value == "102400":
+            raise HostProblem(f"{path} does not take {value!r}: Invalid argument")
+        write_live(root, path, value)
+
+    before = snapshot(made.root)
+    monkeypatch.setattr(setting_change, "_write", refusing)
+    with pytest.raises(HostProblem, match="Invalid argument"):
+        asyncio.run(made.control.apply_set(ORDERED, Terms(), survive=True))
+    assert snapshot(made.root) == before
+    assert asyncio.run(made.control.in_force()) == ()
+
+
+@pytest.mark.parametrize("pair", [("vm.dirty_bytes", "vm.dirty_ratio"), ("vm.swappiness", "vm.swappiness")])
+def test_two_values_of_which_the_kernel_keeps_one_are_refused(made: Machine, pair: tuple[str, str]) -> None:
+    with pytest.raises(UsageProblem, match=r"two words for one thing|to be set twice"):
+        asyncio.run(made.control.apply_set([WantedSetting(name, "40") for name in pair], Terms()))
+    assert made.journaled() == ()
+
+
+def test_of_a_server_elsewhere_nothing_is_shown_and_nothing_changed(made: Machine) -> None:
+    elsewhere = Unavailable(Reason.NOT_LOCAL, "no server process 17 here")
+    control = HostControl(lambda: elsewhere, root=made.root, directory=made.journals)
+    assert asyncio.run(control.settings()) == elsewhere
+    assert asyncio.run(control.disks()) == ()
+    with pytest.raises(HostProblem, match="changed where the server runs: no server process 17 here"):
+        asyncio.run(control.apply("vm.swappiness", "5"))
+    assert made.text(SWAPPINESS) == "60\n"
+
+
+@pytest.mark.parametrize("line", [2, 4])
+def test_a_journal_that_fills_up_half_way_leaves_everything_as_it_was(
+    made: Machine, monkeypatch: pytest.MonkeyPatch, line: int
+) -> None:
+    """The second line of a change says that it was made; the disk is full just then."""
+    before, written = snapshot(made.root), 0
+    write_line = Journal.write
+
+    def full(self: Journal, change: HostChange) -> None:
+        nonlocal written
+        written += 1
+        if written == line:
+            raise JournalProblem("the change journal cannot be written: No space left on device")
+        write_line(self, change)
+
+    monkeypatch.setattr(Journal, "write", full)
+    with pytest.raises(JournalProblem, match="No space left"):
+        asyncio.run(made.control.apply_set(ORDERED, Terms(), survive=True))
+    assert snapshot(made.root) == before
 
 
 def test_a_machine_keeps_its_journal_when_it_is_given_another_name(made: Machine) -> None:
@@ -404,7 +520,7 @@ def test_a_journal_that_cannot_be_written_changes_nothing(made: Machine) -> None
 
 def test_queues_of_the_servers_disks_are_settings_too(made: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pgtop_tune.host.control.carriers", lambda directory, root: ("nvme0n1", "dm-9"))
-    made.control = HostControl(["/var/lib/postgresql"], root=made.root, directory=made.journals)
+    made.control = HostControl(lambda: ["/var/lib/postgresql"], root=made.root, directory=made.journals)
     assert made.setting("nvme0n1/scheduler").choices == ("none", "mq-deadline")
     change = made.change("nvme0n1/read_ahead_kb", "4096")
     assert (change.path, change.shown_after) == ("/sys/block/nvme0n1/queue/read_ahead_kb", "4096")

@@ -94,9 +94,10 @@ def test_what_is_advised_is_what_this_kernel_takes() -> None:
 
 
 def test_facts_of_this_machine_are_what_another_reader_of_proc_finds() -> None:
-    control = HostControl([os.getcwd()])
+    control = HostControl(lambda: [os.getcwd()])
     machine = asyncio.run(control.facts())
     found, its_disks = asyncio.run(control.settings()), asyncio.run(control.disks())
+    assert not isinstance(found, Unavailable)
     facts = system_facts(Facts(major=18, shared_buffers_bytes=GB), machine, found, its_disks)
     assert (facts.server.ram_bytes, facts.swap_bytes) == (psutil.virtual_memory().total, psutil.swap_memory().total)
     swappiness = Path("/proc/sys/vm/swappiness")

@@ -296,7 +296,15 @@ def _facts(cell: Cell) -> RunFacts:
 def _with_report(facts: RunFacts, report: BenchReport | None) -> RunFacts:
     if report is None:
         return facts
-    return replace(facts, processed=report.processed, failed=report.failed, skipped=report.skipped, scale=report.scale)
+    return replace(
+        facts,
+        processed=report.processed,
+        failed=report.failed,
+        serialization_failures=report.serialization_failures,
+        deadlock_failures=report.deadlock_failures,
+        skipped=report.skipped,
+        scale=report.scale,
+    )
 
 
 def _must_be_there(cell: Cell, tables: Sequence[DatasetTable]) -> None:

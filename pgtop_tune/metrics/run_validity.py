@@ -13,6 +13,7 @@ from typing import Final
 
 from pgtop_tune.metrics import run_surroundings as around
 from pgtop_tune.metrics.run_evidence import Evidence
+from pgtop_tune.metrics.run_failures import COUNTS_UP_TO_PERCENT, NOTED_UP_TO_PERCENT, transactions_failed
 from pgtop_tune.model.bench import RunState
 from pgtop_tune.model.run_result import Doubt, Verdict
 
@@ -70,21 +71,6 @@ def _stopped(evidence: Evidence) -> Doubt | None:
     asked_s = evidence.run.duration_s
     words = f"stopped after {evidence.seconds:.0f} s" + (f" of {asked_s}" if asked_s else "")
     return Doubt("RUN-PARTIAL", INVALID, words, "run it again to its end", (("seconds", evidence.seconds),))
-
-
-def _transactions_failed(evidence: Evidence) -> Doubt | None:
-    failed = evidence.facts.failed
-    if failed is None:
-        failed = sum(line.failed for line in evidence.progress)
-    if not failed:
-        return None
-    whole = failed + evidence.transactions
-    return Doubt(
-        "FAILED-TRANSACTIONS", INVALID,
-        f"{failed} of {whole:.0f} transactions failed ({failed / whole:.2%}) and are not in tps and latency",
-        "serialization failures and deadlocks can be tried again with --max-tries; other errors are in stderr",
-        (("failed", failed), ("share_percent", 100.0 * failed / whole)),
-    )  # fmt: skip
 
 
 def _skipped(evidence: Evidence) -> Doubt | None:
@@ -220,7 +206,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("RUN-FAILED", "pgbench failed; the tps line it prints all the same does not count.", "pgbench's exit status", _failed),
     Rule("CONNECTION-ERRORS", "Clients were not let in.", "pgbench's words on stderr", _connection_errors),
     Rule("RUN-PARTIAL", "The run was stopped before its time.", "Ctrl-C, a signal, the stop key", _stopped),
-    Rule("FAILED-TRANSACTIONS", "Transactions failed; pgbench leaves them out of its figures.", "report: number of failed transactions; > 0", _transactions_failed),
+    Rule("FAILED-TRANSACTIONS", "Transactions failed (serialization, deadlocks), all tries counted; pgbench leaves them out of its figures.", f"report: number of failed transactions; above 0 a note, above {NOTED_UP_TO_PERCENT:.0f} % suspect, above {COUNTS_UP_TO_PERCENT:.0f} % or of another kind invalid", transactions_failed),
     Rule("SKIPPED", "Scheduled transactions were not run at all.", "report: number of transactions skipped; > 0", _skipped),
     Rule("RATE-MISSED", "The rate asked for was not reached.", "transactions / seconds < 99 % of --rate less two standard deviations", _rate_missed),
     Rule("SERVER-AWAY", "The server restarted or did not answer.", "start of the postmaster; frames without a server", around.server_away),

@@ -176,6 +176,7 @@ class RunFacts:
 
     Attributes:
         processed, failed, skipped: Of pgbench's report; None without one.
+        serialization_failures, deadlock_failures: Those among the failed (pgbench 15 and later).
         scale: pgbench's scaling factor, as its report says.
         builtin: pgbench's own script that was run; "" for scripts from files.
         tables: Of its dataset, without schema; empty when not known.
@@ -187,6 +188,8 @@ class RunFacts:
     processed: int | None = None
     failed: int | None = None
     skipped: int | None = None
+    serialization_failures: int | None = None
+    deadlock_failures: int | None = None
     scale: int | None = None
     builtin: str = ""
     tables: tuple[str, ...] = ()

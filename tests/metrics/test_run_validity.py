@@ -93,10 +93,43 @@ def test_a_run_that_was_stopped_is_partial() -> None:
     assert (doubt.verdict, doubt.reason) == (Verdict.INVALID, f"stopped after {SECONDS} s of 300")
 
 
-def test_failed_and_skipped_transactions_come_with_their_share() -> None:
-    doubt = found(replace(FACTS, failed=700, processed=69_300))["FAILED-TRANSACTIONS"]
+@pytest.mark.parametrize(
+    ("failed", "verdict"),
+    [
+        (1, Verdict.NOTE),
+        (700, Verdict.NOTE),
+        (701, Verdict.SUSPECT),
+        (7_000, Verdict.SUSPECT),
+        (7_001, Verdict.INVALID),
+    ],
+)
+def test_transactions_that_failed_are_of_the_load_until_they_are_many(failed: int, verdict: Verdict) -> None:
+    facts_given = replace(
+        FACTS, failed=failed, processed=70_000 - failed, serialization_failures=failed - 1, deadlock_failures=1
+    )
+    doubt = found(facts_given)["FAILED-TRANSACTIONS"]
+    assert doubt.verdict is verdict
+    assert dict(doubt.numbers)["share_percent"] == pytest.approx(failed / 700)
+    assert "1 deadlock" in doubt.reason
+    assert "--max-tries" in doubt.advice
+
+
+def test_failures_that_no_new_try_would_mend_make_a_run_invalid() -> None:
+    other = replace(FACTS, failed=3, serialization_failures=1, deadlock_failures=1)
+    doubt = found(other)["FAILED-TRANSACTIONS"]
+    assert doubt.verdict is Verdict.INVALID
+    assert "1 other" in doubt.reason
+
+
+def test_tries_that_were_not_enough_are_not_advised_again() -> None:
+    doubt = found(replace(FACTS, failed=3), run={"max_tries": 10})["FAILED-TRANSACTIONS"]
+    assert "10 tries were not enough" in doubt.advice
+
+
+def test_skipped_transactions_come_with_their_share() -> None:
+    doubt = found(replace(FACTS, skipped=700, processed=69_300))["SKIPPED"]
+    assert doubt.verdict is Verdict.INVALID
     assert dict(doubt.numbers)["share_percent"] == pytest.approx(1.0)
-    assert found(replace(FACTS, skipped=7))["SKIPPED"].verdict is Verdict.INVALID
 
 
 def test_from_a_recording_alone_progress_lines_tell_what_failed() -> None:
@@ -280,7 +313,9 @@ def test_without_a_server_or_a_machine_every_rule_is_silent_or_says_so() -> None
 
 def test_rules_are_told_apart_and_invalid_doubts_come_first() -> None:
     assert len({rule.id for rule in RULES}) == len(RULES)
-    verdicts = [doubt.verdict for doubt in doubts(evidence(replace(FACTS, failed=3, scale=1), state=RunState.STOPPED))]
+    verdicts = [
+        doubt.verdict for doubt in doubts(evidence(replace(FACTS, failed=30_000, scale=1), state=RunState.STOPPED))
+    ]
     assert verdicts == sorted(verdicts, key=list(Verdict).index)
 
 

@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import typer.main
 
 import pgtop_tune.metrics
+from docs.checks_page import checks
 from docs.field_docs import field_words
 from docs.markdown import plain, table
 from docs.profile_page import profiles
@@ -179,6 +180,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "recording-format.md": recording_format,
     "system.md": system,
     "validity.md": validity,
+    "checks.md": checks,
 }
 """File name and what writes its text."""
 

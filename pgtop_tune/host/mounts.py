@@ -25,6 +25,7 @@ class Mount:
         source: What is mounted, as the file system tells it: "/dev/sda1", "tank/pgdata", "server:/export".
         options: Options of the file system ("upperdir=/…"), not those of the mount.
         device: Its device number, "254:0"; "0:…" for file systems without a device of their own.
+        flags: Options of the mount: "rw", "noatime".
     """
 
     point: str
@@ -32,6 +33,7 @@ class Mount:
     source: str
     options: tuple[str, ...]
     device: str = ""
+    flags: tuple[str, ...] = ()
 
 
 def parse_mountinfo(mountinfo: bytes) -> tuple[Mount, ...]:
@@ -48,6 +50,7 @@ def parse_mountinfo(mountinfo: bytes) -> tuple[Mount, ...]:
                     source=_unescape(there[1]),
                     options=tuple(_unescape(option) for option in there[2].split(b",")),
                     device=_unescape(here[2]),
+                    flags=tuple(_unescape(flag) for flag in here[5].split(b",")),
                 )
             )
     return tuple(mounts)

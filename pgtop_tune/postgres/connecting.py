@@ -18,8 +18,13 @@ _ENCODING: Final = {"client_encoding": "UTF8"}
 """As the server writes it: PgBouncer takes asyncpg's 'utf-8' for another one and sets it anew for every transaction."""
 
 
-async def open_connection(conninfo: ConnInfo, own: OwnSessions) -> ReadConnection:
+async def open_connection(conninfo: ConnInfo, own: OwnSessions, patience_s: float = ANSWER_TIMEOUT_S) -> ReadConnection:
     """Connects to the first endpoint that lets us in.
+
+    Args:
+        conninfo: Where to.
+        own: Our sessions.
+        patience_s: How long one answer is waited for.
 
     Raises:
         ConnectionProblem: None did; speaks of the last.
@@ -29,21 +34,21 @@ async def open_connection(conninfo: ConnInfo, own: OwnSessions) -> ReadConnectio
     for number, arguments in enumerate(conninfo.as_asyncpg()):
         endpoint = conninfo.endpoints[number % len(conninfo.endpoints)]
         try:
-            return await _opened(arguments, endpoint, conninfo, own)
+            return await _opened(arguments, endpoint, conninfo, own, patience_s)
         except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as problem:
             error = problem
     raise connection_problem(error, conninfo) from None
 
 
 async def _opened(
-    arguments: dict[str, Any], endpoint: Endpoint, conninfo: ConnInfo, own: OwnSessions
+    arguments: dict[str, Any], endpoint: Endpoint, conninfo: ConnInfo, own: OwnSessions, patience_s: float
 ) -> ReadConnection:
     settings = {**arguments.pop("server_settings", {}), "application_name": APPLICATION_NAME, **_ENCODING}
     raw = await asyncpg.connect(
         **{"timeout": CONNECT_TIMEOUT_S, **arguments},
         server_settings=settings,
         statement_cache_size=0,
-        command_timeout=ANSWER_TIMEOUT_S,
+        command_timeout=patience_s,
     )
     try:
         kind = PooledConnection if await _behind_pooler(raw, own) else ReadConnection

@@ -1,0 +1,53 @@
+"""The page of the health check, from its registry."""
+
+from __future__ import annotations
+
+from docs.markdown import plain, table
+from pgtop_tune.health.check import Check, Confidence, Severity, Threshold
+from pgtop_tune.health.registry import CHECKS
+from pgtop_tune.health.report import documentation
+from pgtop_tune.tuning.advice.facts import about
+
+_SEVERITIES = {
+    Severity.INFO: "worth knowing; nothing to be done at once",
+    Severity.WARNING: "costs speed or will hurt later",
+    Severity.HIGH: "will hurt under load",
+    Severity.CRITICAL: "loses data or stops the server",
+}
+
+
+def checks() -> str:
+    """Every check: what it looks at, why, by which numbers it judges, what it needs."""
+    parts = [
+        "# Checks\n",
+        "What `pgtop-tune check` looks at. Ids are stable. A check that misses what it needs is *unknown* with the\n"
+        "reason, and counted; it never passes. Limits are changed with `--threshold`: `MEM-01=95` means the first\n"
+        "one of a check, `MEM-01.high=120` another. A check that counts judges by cumulative statistics: where they\n"
+        f"are younger than a day its confidence is lower ({', '.join(Confidence)}).\n",
+        table(("severity", "means"), _SEVERITIES.items()),
+    ]
+    for group in dict.fromkeys(check.group for check in CHECKS):
+        parts.append(f"## {group[:1].upper()}{group[1:]}\n")
+        parts += [_check(check) for check in CHECKS if check.group == group]
+    return "\n".join(parts)
+
+
+def _check(check: Check) -> str:
+    rows = [
+        ("worst", str(check.severity)),
+        ("limits", "; ".join(map(_threshold, check.thresholds))),
+        ("needs", ", ".join(plain(f"{need.name} ({need.source})") for need in check.needs)),
+        ("counts", "by statistics since their reset" if check.counts else ""),
+        ("read", f"[PostgreSQL's documentation]({documentation(check, None)})"),
+    ]
+    words = "\n".join(f"- {label}: {said}" for label, said in rows if said)
+    return f"### {check.id}: {plain(check.title)}\n\n{plain(check.why)}\n\n{words}\n"
+
+
+def _threshold(threshold: Threshold) -> str:
+    value = f"{threshold.default:g}"
+    if threshold.unit.startswith("bytes"):
+        value = f"{about(threshold.default)}{threshold.unit.removeprefix('bytes')}"
+    elif threshold.unit:
+        value = f"{value} {threshold.unit}"
+    return f"`{threshold.name}` {value} ({plain(threshold.says)})"

@@ -1,0 +1,162 @@
+"""A check as a row, and what it says: findings with evidence, or that it cannot know and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from pgtop_tune.health.facts import Facts, Need
+
+
+class Severity(StrEnum):
+    """How much it hurts. The words stand in reports."""
+
+    INFO = "info"
+    """Worth knowing; nothing to be done at once."""
+    WARNING = "warning"
+    """Costs speed or will hurt later."""
+    HIGH = "high"
+    """Will hurt under load."""
+    CRITICAL = "critical"
+    """Loses data or stops the server."""
+
+    @property
+    def rank(self) -> int:
+        """0 for INFO, 3 for CRITICAL."""
+        return list(Severity).index(self)
+
+
+class Confidence(StrEnum):
+    """How sure a finding is."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+class Language(StrEnum):
+    """What a fix is written in."""
+
+    SQL = "sql"
+    SHELL = "shell"
+    CONFIGURATION = "conf"
+    """Lines of a file; the remark says which."""
+    WORDS = "words"
+    """What cannot be one command."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A number and where it is from.
+
+    Attributes:
+        says: "shared_buffers 20 GB of 15.6 GB memory". May hold foreign text.
+        source: View and column, kernel file, or formula.
+    """
+
+    says: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Something to run, and how it is taken back.
+
+    Attributes:
+        do: Exact commands, one per line. Names of the server's objects are quoted.
+        undo: The same for the way back.
+        language: Of both.
+        remark: When it takes effect, where it has to be run; "" when that is clear.
+        parameter: (name, value) where it is one parameter of the server, so that it can become a change set.
+    """
+
+    do: str
+    undo: str
+    language: Language = Language.SQL
+    remark: str = ""
+    parameter: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that will hurt.
+
+    Attributes:
+        severity: How much.
+        says: One line: what is wrong, with the deciding number. May hold foreign text.
+        evidence: What it stands on.
+        fix: What to do, and the way back; None where only people can decide.
+        confidence: The framework lowers it where statistics are young.
+        subject: What it is about when a check can find several things ("bench public.orders_idx"): with the check's id
+            it says whether a finding is the same as that of a former check. Foreign text.
+    """
+
+    severity: Severity
+    says: str
+    evidence: tuple[Evidence, ...]
+    fix: Action | None = None
+    confidence: Confidence = Confidence.HIGH
+    subject: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A check, or a part of it, that cannot say.
+
+    Attributes:
+        reason: Why, and what opens it; one line. May hold foreign text.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """A number that a check judges by.
+
+    Attributes:
+        name: Within the check: --threshold MEM-01.warning=80; the first one is meant by MEM-01=80.
+        default: Ours.
+        unit: "%", "s", "bytes"; "" for plain numbers.
+        says: What happens there.
+    """
+
+    name: str
+    default: float
+    unit: str
+    says: str
+
+
+Limits = Mapping[str, float]
+"""Values of a check's thresholds by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One row of the registry.
+
+    Attributes:
+        id: Stable: "MEM-01".
+        group: Part of the reference it stands in.
+        title: What is looked at, a few words.
+        why: One sentence: what happens to who ignores it.
+        severity: The highest that it finds.
+        page: Page of PostgreSQL's documentation with its anchor: "runtime-config-resource.html#GUC-WORK-MEM".
+        needs: What it cannot do without; one of them missing makes it unknown.
+        look: What it finds; nothing is a pass. Pure. May raise `Missing`, which makes it unknown.
+        thresholds: What it judges by.
+        counts: Whether it judges by counters, which say little when they are young.
+    """
+
+    id: str
+    group: str
+    title: str
+    why: str
+    severity: Severity
+    page: str
+    needs: tuple[Need[Any], ...]
+    look: Callable[[Facts, Limits], Iterable[Finding | Unknown]]
+    thresholds: tuple[Threshold, ...] = ()
+    counts: bool = False

@@ -1,0 +1,140 @@
+"""What checks look at: frames of the server and its machine, answers of its databases, the machine's settings.
+
+Every part is a value or `Unavailable` with the reason. A check names what it needs: rows of `needs`, or `Question`s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.machine import MachineDetails
+
+R = TypeVar("R")
+T_co = TypeVar("T_co", covariant=True)
+
+NOT_ASKED: Final = Unavailable(Reason.NOT_RECORDED, "not asked")
+NOT_IN_RECORDING: Final = Unavailable(Reason.NOT_RECORDED, "not in a recording")
+
+
+class Missing(Exception):
+    """A fact a check cannot do without is not there; the framework makes `Unknown` of it.
+
+    Attributes:
+        need: Name of the need.
+        why: The reason.
+    """
+
+    def __init__(self, need: str, why: Unavailable) -> None:
+        super().__init__(need)
+        self.need = need
+        self.why = why
+
+
+class Need(Protocol[T_co]):
+    """A part of the facts that a check stands on."""
+
+    @property
+    def name(self) -> str:
+        """Stable: "parameters"."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """View, file or query it is from."""
+        ...
+
+    def of(self, facts: Facts) -> T_co | Unavailable:
+        """The part, or why it is not there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A database that could not be asked.
+
+    Attributes:
+        database: Its name. Foreign text.
+        why: In the server's words. Foreign text.
+    """
+
+    database: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[R]):
+    """What databases answered.
+
+    Attributes:
+        rows: (database, row); of a question that is asked once the database is "".
+        asked: Databases that answered.
+        refused: Those that did not.
+    """
+
+    rows: tuple[tuple[str, R], ...]
+    asked: tuple[str, ...] = ()
+    refused: tuple[Refused, ...] = ()
+
+    def __iter__(self) -> Iterator[tuple[str, R]]:
+        return iter(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[R]):
+    """A query of the check's own: file `postgres/sql/NAME.FIRSTMAJOR.sql`.
+
+    Attributes:
+        name: Of the file.
+        row: Dataclass whose fields are named as the columns.
+        source: Views and columns it reads, for the reference.
+        everywhere: Asked in every database; else once, in the one that is connected to.
+    """
+
+    name: str
+    row: type[R]
+    source: str
+    everywhere: bool = False
+
+    def of(self, facts: Facts) -> Answer[R] | Unavailable:
+        """See `Need.of`."""
+        return facts.answers.get(self.name, facts.unanswered)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything that was asked, once.
+
+    Attributes:
+        frames: Oldest first, at least one; the newest counts, rates are between them.
+        machine: Settings of the operating system and of the postmaster's process.
+        answers: By the name of the question.
+        unanswered: Why a question has no answer at all.
+        described: Which server: "user@host:port/dbname", or the file. Foreign text.
+    """
+
+    frames: tuple[Frame, ...]
+    machine: MachineDetails | Unavailable = NOT_ASKED
+    answers: Mapping[str, Answer[Any] | Unavailable] = field(default_factory=dict)
+    unanswered: Unavailable = NOT_ASKED
+    described: str = ""
+
+    @property
+    def interval(self) -> Interval:
+        """The frames as metrics want them."""
+        return Interval(self.frames)
+
+    def have(self, need: Need[R]) -> R:
+        """A part that is there.
+
+        Raises:
+            Missing: It is not.
+        """
+        found = need.of(self)
+        if isinstance(found, Unavailable):
+            raise Missing(need.name, found)
+        return found

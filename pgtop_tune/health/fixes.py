@@ -1,0 +1,90 @@
+"""Fixes that several checks offer: a parameter, a setting of the kernel. Values are quoted by psycopg."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from psycopg import sql
+
+from pgtop_tune.health.check import Action, Language
+from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.postgres.scopes import statement
+
+_RESTART: Final = "takes effect with a restart"
+_RELOAD: Final = "SELECT pg_reload_conf();"
+_WHEN: Final = {"postmaster": _RESTART, "backend": "for new sessions", "superuser-backend": "for new sessions"}
+
+
+def identifier(*names: str) -> str:
+    """A name, or names joined by dots, quoted as SQL wants it."""
+    return sql.Identifier(*names).as_string(None)
+
+
+def literal(value: str) -> str:
+    """A text quoted as SQL wants it."""
+    return sql.Literal(value).as_string(None)
+
+
+def composed(template: str, **parts: sql.Composable) -> str:
+    """A statement of a template with {names}, filled with `sql.Identifier` and `sql.Literal`.
+
+    Args:
+        template: Written by us, never foreign text.
+        parts: What stands for the names.
+    """
+    return sql.SQL(template).format(**parts).as_string(None)
+
+
+def set_parameter(parameter: Parameter, value: str) -> Action:
+    """ALTER SYSTEM to a value, and back to what is set now."""
+    end = "" if parameter.context == "postmaster" else f"\n{_RELOAD}"
+    return Action(
+        f"{_statement(parameter.name, value)};{end}",
+        f"{_statement(parameter.name, parameter.shown if _in_auto_conf(parameter) else None)};{end}",
+        remark=_WHEN.get(parameter.context, ""),
+        parameter=(parameter.name, value),
+    )
+
+
+def _statement(name: str, value: str | None) -> str:
+    return statement(name, value).as_string(None)
+
+
+def _in_auto_conf(parameter: Parameter) -> bool:
+    """Where we may not look, what is set at all is taken to be set there: setting it again does no harm."""
+    if parameter.in_auto_conf is None:
+        return parameter.source == "configuration file"
+    return parameter.in_auto_conf
+
+
+def sysctl(name: str, value: str, before: str) -> Action:
+    """A sysctl, now and after a reboot."""
+    file = f"/etc/sysctl.d/90-postgresql-{name.rpartition('.')[2]}.conf"
+    return Action(
+        f"sysctl -w {name}={value}\necho '{name} = {value}' > {file}",
+        f"sysctl -w {name}={before}\nrm {file}",
+        Language.SHELL,
+        "as root on the server's machine",
+    )
+
+
+def kernel_file(path: str, value: str, before: str, boot: str) -> Action:
+    """A value into a file of /sys, which is gone after a reboot.
+
+    Args:
+        path: The file.
+        value: What to write.
+        before: What it has.
+        boot: How it is made to last.
+    """
+    return Action(
+        f"echo {value} > {path}",
+        f"echo {before} > {path}",
+        Language.SHELL,
+        f"as root on the server's machine; to last: {boot}",
+    )
+
+
+def words(do: str, undo: str = "") -> Action:
+    """What cannot be one command."""
+    return Action(do, undo, Language.WORDS)

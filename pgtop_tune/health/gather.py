@@ -1,0 +1,187 @@
+"""Asks a server and its machine everything the checks need, once. The only module of `health` that talks to them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final
+
+from pgtop_tune.health.check import Check
+from pgtop_tune.health.facts import Answer, Facts, Question, Refused
+from pgtop_tune.host.block_devices import ROOT, server_directories
+from pgtop_tune.host.local import LocalHost
+from pgtop_tune.host.locality import working_directory
+from pgtop_tune.host.machine_details import machine_details
+from pgtop_tune.metrics import sections
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.host import HostSample
+from pgtop_tune.model.machine import MachineDetails
+from pgtop_tune.model.places import NOWHERE_ELSE, ServerPlaces
+from pgtop_tune.model.postgres import PostgresSample, ServerFacts
+from pgtop_tune.postgres.conninfo import ConnInfo
+from pgtop_tune.postgres.own_sessions import OwnSessions
+from pgtop_tune.postgres.reader import PostgresReader
+from pgtop_tune.postgres.survey import Asked, ask_everywhere, ask_here
+from pgtop_tune.sampling.host_sampler import HostSampler
+
+BETWEEN_LOOKS_S: Final = 1.0
+"""Between the two frames that rates are made of."""
+DATABASES_S: Final = 30.0
+"""For all databases together."""
+_PATIENCE_S: Final = 3.0
+_ONCE: Final = (
+    "parameters", "activity", "database", "wal", "checkpoints", "databases", "io", "archiver", "wal_files",
+    "replication", "slots", "subscriptions", "horizon", "database_limits", "temp_files", "progress",
+)  # fmt: skip
+"""Sections of the first look, methods of the reader."""
+_AGAIN: Final = ("activity", "database", "wal", "checkpoints", "io")
+"""Those whose counters are read a second time."""
+
+
+async def gather(conninfo: ConnInfo, checks: Sequence[Check], root: Path = ROOT) -> Facts:
+    """Everything these checks need.
+
+    Args:
+        conninfo: The server.
+        checks: Only what they ask of databases is asked.
+        root: Where /proc, /sys and /etc of this machine are found.
+
+    Raises:
+        ConnectionProblem: The server is not there, or does not let us in.
+        PasswordNeeded: It wants a password.
+    """
+    began_s = time.monotonic()
+
+    def clock() -> float:
+        return time.monotonic() - began_s
+
+    own = OwnSessions()
+    reader = PostgresReader(conninfo, clock, own)
+    questions = _questions(checks)
+    try:
+        server = await reader.connect()
+        asking = asyncio.create_task(_answers(conninfo, own, server.version_num // 10_000, questions))
+        try:
+            eye = _Eye(reader, conninfo, clock, root)
+            server = await eye.localise(server)
+            first = await _frame(0, reader, eye, server, clock, _ONCE, PostgresSample(server=server))
+            assert isinstance(first.postgres, PostgresSample)
+            await asyncio.sleep(max(BETWEEN_LOOKS_S - clock(), BETWEEN_LOOKS_S / 2))
+            last = await _frame(1, reader, eye, server, clock, _AGAIN, first.postgres)
+            machine = await asyncio.to_thread(eye.machine, server, last)
+            answers = await asking
+        finally:
+            asking.cancel()
+            eye.close()
+    finally:
+        await reader.aclose()
+    return Facts((first, last), machine, answers, described=conninfo.describe())
+
+
+class _Eye:
+    """The machine of the server, wherever it can be seen."""
+
+    def __init__(self, reader: PostgresReader, conninfo: ConnInfo, clock: Any, root: Path) -> None:
+        self._reader = reader
+        self._root = root
+        self._local = LocalHost(clock, root)
+        self._sampler = HostSampler(self._local, conninfo.endpoints[0].is_socket, self._our_backend, reader, clock)
+        self._places: ServerPlaces = NOWHERE_ELSE
+
+    def _our_backend(self) -> tuple[int, int]:
+        found = self._reader.capabilities
+        return (0, 0) if isinstance(found, Unavailable) else (found.backend_pid, found.backend_start_ms)
+
+    async def localise(self, facts: ServerFacts) -> ServerFacts:
+        """The facts with where its machine is."""
+        places = await self._reader.places()
+        self._places = NOWHERE_ELSE if isinstance(places, Unavailable) else places
+        return await self._sampler.localise(facts)
+
+    async def look(self, postgres: PostgresSample) -> HostSample | Unavailable:
+        """The machine now."""
+        return await self._sampler.look(postgres, (), _PATIENCE_S)
+
+    def machine(self, server: ServerFacts, frame: Frame) -> MachineDetails | Unavailable:
+        """Its settings. Reads many small files: call it off the event loop."""
+        if not server.local:
+            return Unavailable(Reason.NOT_LOCAL, "settings of the kernel are only seen on the server's own machine")
+        pid = server.postmaster_pid
+        data = server.data_directory or (working_directory(pid) if pid is not None else None)
+        disks = sections.disks(frame)
+        devices = () if isinstance(disks, Unavailable) else tuple(disk.name for disk in disks.disks if disk.roles)
+        directories = server_directories(data, self._places) if data else {}
+        return machine_details(self._root, devices, directories, pid)
+
+    def close(self) -> None:
+        """Closes files."""
+        self._sampler.close()
+
+
+async def _frame(
+    sequence: int,
+    reader: PostgresReader,
+    eye: _Eye,
+    server: ServerFacts,
+    clock: Any,
+    names: Collection[str],
+    before: PostgresSample,
+) -> Frame:
+    """One look; sections that are not named stand as they were before."""
+    found: dict[str, Any] = {each.name: getattr(before, each.name) for each in fields(PostgresSample)}
+    for name in names:
+        found[name] = await getattr(reader, name)()
+    postgres = PostgresSample(**{**found, "server": server})
+    return Frame(sequence, int(time.time() * 1000), clock(), await eye.look(postgres), postgres)
+
+
+def _questions(checks: Sequence[Check]) -> tuple[Question[Any], ...]:
+    asked = {need.name: need for check in checks for need in check.needs if isinstance(need, Question)}
+    return tuple(asked.values())
+
+
+async def _answers(
+    conninfo: ConnInfo, own: OwnSessions, major: int, questions: Sequence[Question[Any]]
+) -> Mapping[str, Answer[Any] | Unavailable]:
+    once = [question for question in questions if not question.everywhere]
+    everywhere = [question for question in questions if question.everywhere]
+    found: dict[str, Answer[Any] | Unavailable] = {}
+    if once:
+        here = await ask_here(conninfo, own, major, [question.name for question in once])
+        found |= {question.name: _once(question, here) for question in once}
+    if everywhere:
+        all_of_them = await ask_everywhere(
+            conninfo, own, major, [question.name for question in everywhere], DATABASES_S
+        )
+        found |= {question.name: _everywhere(question, all_of_them) for question in everywhere}
+    return found
+
+
+def _once(question: Question[Any], asked: Asked) -> Answer[Any] | Unavailable:
+    if asked.refused:
+        return Unavailable(Reason.NO_ANSWER, asked.refused)
+    rows = asked.answers[question.name]
+    if isinstance(rows, Unavailable):
+        return rows
+    return Answer(tuple(("", question.row(**row)) for row in rows), (asked.database,))
+
+
+def _everywhere(question: Question[Any], asked: Sequence[Asked]) -> Answer[Any] | Unavailable:
+    """Unavailable only where no database answered."""
+    rows: list[tuple[str, Any]] = []
+    seen: list[str] = []
+    refused: list[Refused] = []
+    for one in asked:
+        answer = Unavailable(Reason.NO_ANSWER, one.refused) if one.refused else one.answers[question.name]
+        if isinstance(answer, Unavailable):
+            refused.append(Refused(one.database, str(answer)))
+        else:
+            seen.append(one.database)
+            rows += [(one.database, question.row(**row)) for row in answer]
+    if refused and not seen:
+        return Unavailable(Reason.NO_ANSWER, f"{refused[0].database}: {refused[0].why}")
+    return Answer(tuple(rows), tuple(seen), tuple(refused))

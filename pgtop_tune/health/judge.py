@@ -1,0 +1,104 @@
+"""Runs checks over facts. What a check needs and is not there makes it unknown, never passed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
+from pgtop_tune.health import needs
+from pgtop_tune.health.check import Check, Confidence, Finding, Limits, Unknown
+from pgtop_tune.health.facts import Answer, Facts, Missing, Question
+from pgtop_tune.health.report import Report, Result
+from pgtop_tune.model.absence import Unavailable
+
+_YOUNG_S: Final = 86_400.0
+_SHOWN_REFUSALS: Final = 3
+_LOWER: Final[Mapping[Confidence, Confidence]] = MappingProxyType(
+    {Confidence.HIGH: Confidence.MEDIUM, Confidence.MEDIUM: Confidence.LOW, Confidence.LOW: Confidence.LOW}
+)
+
+
+def judge(checks: Sequence[Check], facts: Facts, thresholds: Mapping[str, Limits] = MappingProxyType({})) -> Report:
+    """What the checks say about the facts.
+
+    Args:
+        checks: Rows of the registry.
+        facts: What was asked.
+        thresholds: Check id → values that differ from the defaults.
+    """
+    server = needs.SERVER.of(facts)
+    seen = None if isinstance(server, Unavailable) else server
+    young = _young(facts)
+    return Report(
+        at_ms=facts.frames[-1].taken_at_ms,
+        target=facts.described,
+        server="" if seen is None else f"PostgreSQL {seen.version}",
+        major=None if seen is None else seen.version_num // 10_000,
+        results=tuple(_result(check, facts, thresholds.get(check.id, {}), young) for check in checks),
+    )
+
+
+def statistics_age_s(facts: Facts) -> float | None:
+    """Seconds since the youngest of the cumulative statistics began: a reset, or the start after a crash.
+
+    None when it is not known. Source: stats_reset of pg_stat_database, pg_stat_wal and pg_stat_bgwriter or
+    pg_stat_checkpointer; pg_postmaster_start_time() where there was no reset.
+    """
+    server = needs.SERVER.of(facts)
+    found = [
+        section.stats_reset_ms
+        for need in (needs.DATABASE, needs.WAL, needs.CHECKPOINTS)
+        if not isinstance(section := need.of(facts), Unavailable) and section.stats_reset_ms is not None
+    ]
+    if not isinstance(server, Unavailable):
+        found.append(server.started_ms)
+    return (facts.frames[-1].taken_at_ms - max(found)) / 1000 if found else None
+
+
+def _young(facts: Facts) -> bool:
+    age_s = statistics_age_s(facts)
+    return age_s is not None and age_s < _YOUNG_S
+
+
+def _result(check: Check, facts: Facts, given: Limits, young: bool) -> Result:
+    missing = [(need.name, found) for need in check.needs if isinstance(found := need.of(facts), Unavailable)]
+    if missing:
+        return Result(check, unknowns=(_unknown(*missing[0]),))
+    limits = {threshold.name: threshold.default for threshold in check.thresholds} | dict(given)
+    findings: list[Finding] = []
+    unknowns: list[Unknown] = []
+    try:
+        for said in check.look(facts, limits):
+            if isinstance(said, Unknown):
+                unknowns.append(said)
+            else:
+                findings.append(said)
+    except Missing as problem:
+        unknowns.append(_unknown(problem.need, problem.why))
+    unknowns += _refusals(check, facts)
+    if young and check.counts:
+        findings = [replace(finding, confidence=_LOWER[finding.confidence]) for finding in findings]
+    findings.sort(key=lambda finding: -finding.severity.rank)
+    return Result(check, tuple(findings), tuple(unknowns))
+
+
+def _unknown(need: str, why: Unavailable) -> Unknown:
+    return Unknown(f"{need}: {why}")
+
+
+def _refusals(check: Check, facts: Facts) -> list[Unknown]:
+    """Databases that were not seen by a check that looks into every one."""
+    refused = {
+        refusal.database: refusal.why
+        for need in check.needs
+        if isinstance(need, Question) and isinstance(answer := need.of(facts), Answer)
+        for refusal in answer.refused
+    }
+    if not refused:
+        return []
+    shown = "; ".join(f"{database}: {why}" for database, why in list(refused.items())[:_SHOWN_REFUSALS])
+    more = "" if len(refused) <= _SHOWN_REFUSALS else f"; and {len(refused) - _SHOWN_REFUSALS} more"
+    plural = "databases were" if len(refused) > 1 else "database was"
+    return [Unknown(f"{len(refused)} {plural} not seen: {shown}{more}")]

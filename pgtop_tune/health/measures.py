@@ -1,0 +1,118 @@
+"""What several checks work out of the facts in the same way."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from pgtop_tune.health import needs
+from pgtop_tune.health.check import Evidence
+from pgtop_tune.health.facts import Facts
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.tuning.advice.facts import about
+
+_PAGE_BYTES: Final = 4096
+_ENTRY_BYTES: Final = 8
+_NEARLY: Final = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What the server may use.
+
+    Attributes:
+        limit_bytes: Memory of the machine, or the limit of its control group where that is less.
+        says: "15.6 GB of memory".
+        source: Where it is from.
+    """
+
+    limit_bytes: int
+    says: str
+    source: str
+
+    @property
+    def evidence(self) -> Evidence:
+        """As evidence."""
+        return Evidence(self.says, self.source)
+
+
+def memory(facts: Facts) -> Memory:
+    """What the server may use.
+
+    Raises:
+        Missing: The machine was not seen.
+    """
+    host, group = facts.have(needs.HOST), needs.CGROUP.of(facts)
+    limit = None if isinstance(group, Unavailable) else group.memory_max_bytes
+    if limit is not None and limit < host.memory_bytes:
+        of = about(host.memory_bytes)
+        return Memory(limit, f"{about(limit)} is the limit of its control group, of {of}", "memory.max of the cgroup")
+    return Memory(host.memory_bytes, f"{about(host.memory_bytes)} of memory", "MemTotal of /proc/meminfo")
+
+
+def cores(facts: Facts) -> int:
+    """Processors the server may use, at least 1; a quota of its control group counts.
+
+    Raises:
+        Missing: The machine was not seen.
+    """
+    host, group = facts.have(needs.HOST), needs.CGROUP.of(facts)
+    quota = None if isinstance(group, Unavailable) else group.cpu_quota_cores
+    return host.cpu_count if quota is None else max(min(host.cpu_count, round(quota)), 1)
+
+
+def page_tables_bytes(shared_buffers_bytes: float) -> float:
+    """Page tables of a backend that has touched all of shared_buffers, with 4 kB pages: 8 bytes a page."""
+    return shared_buffers_bytes / _PAGE_BYTES * _ENTRY_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class HugePageUse:
+    """Whether the shared memory is in huge pages.
+
+    Attributes:
+        used: None where it cannot be told.
+        source: How we know.
+    """
+
+    used: bool | None
+    source: str
+
+
+def huge_pages_used(facts: Facts) -> HugePageUse:
+    """Whether the shared memory is in huge pages: huge_pages_status (17+), huge_pages, else the kernel's pool.
+
+    Raises:
+        Missing: The parameters were not seen.
+    """
+    server = needs.parameters(facts)
+    status = server.find("huge_pages_status")
+    if status is not None and status.setting in ("on", "off"):
+        return HugePageUse(status.setting == "on", "huge_pages_status")
+    setting = server.text("huge_pages")
+    if setting in ("on", "off"):
+        return HugePageUse(setting == "on", f"huge_pages={setting}")
+    seen = needs.MEMORY.of(facts)
+    if isinstance(seen, Unavailable):
+        return HugePageUse(None, f"huge_pages=try, and the machine was not seen: {seen}")
+    pool = max(seen.huge_pages, key=lambda each: each.total, default=None)
+    if pool is None or not pool.total:
+        return HugePageUse(False, "HugePages_Total is 0")
+    needed = huge_pages_needed(facts, pool.page_bytes)
+    taken = pool.total - pool.free + pool.reserved
+    if taken < needed * _NEARLY:
+        return HugePageUse(False, f"{taken} huge pages in use or reserved, the server's memory needs {needed}")
+    return HugePageUse(None, f"huge_pages=try, and {taken} huge pages are in use by whoever")
+
+
+def huge_pages_needed(facts: Facts, page_bytes: int) -> int:
+    """Huge pages of a size that hold the server's shared memory: shared_memory_size (15+), else shared_buffers + 5 %.
+
+    Raises:
+        Missing: The parameters were not seen.
+    """
+    server = needs.parameters(facts)
+    size = server.find("shared_memory_size")
+    total = server.number("shared_memory_size") if size is not None else server.number("shared_buffers") * 1.05
+    return math.ceil(total / page_bytes)

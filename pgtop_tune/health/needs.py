@@ -1,0 +1,158 @@
+"""The parts of the facts that checks may need, as rows: sections of the newest frame, settings of the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from pgtop_tune.health.facts import Facts, Missing
+from pgtop_tune.metrics import sections
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.host import HostFacts
+from pgtop_tune.model.machine import MachineDetails
+from pgtop_tune.model.postgres import Parameter, ParameterSample
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Section(Generic[T]):
+    """A section of the newest frame; see `facts.Need`."""
+
+    name: str
+    source: str
+    section: Callable[[Frame], T | Unavailable]
+
+    def of(self, facts: Facts) -> T | Unavailable:
+        """See `Need.of`."""
+        return self.section(facts.frames[-1])
+
+
+def _host(frame: Frame) -> HostFacts | Unavailable:
+    return frame.host if isinstance(frame.host, Unavailable) else frame.host.facts
+
+
+SERVER: Final = Section("server", "pg_settings, pg_control_system()", sections.server)
+PARAMETERS: Final = Section("parameters", "pg_settings", sections.parameters)
+ACTIVITY: Final = Section("activity", "pg_stat_activity", sections.activity)
+DATABASE: Final = Section("database", "pg_stat_database, summed", sections.database)
+DATABASES: Final = Section("databases", "pg_stat_database", sections.databases)
+WAL: Final = Section("wal", "pg_stat_wal", sections.wal)
+CHECKPOINTS: Final = Section("checkpoints", "pg_stat_checkpointer, pg_stat_bgwriter", sections.checkpoints)
+IO: Final = Section("io", "pg_stat_io", sections.io)
+ARCHIVER: Final = Section("archiver", "pg_stat_archiver", sections.archiver)
+WAL_FILES: Final = Section("wal files", "pg_ls_waldir()", sections.wal_files)
+REPLICATION: Final = Section("replication", "pg_stat_replication, pg_stat_wal_receiver", sections.replication)
+SLOTS: Final = Section("slots", "pg_replication_slots", sections.slots)
+SUBSCRIPTIONS: Final = Section("subscriptions", "pg_stat_subscription", sections.subscriptions)
+HORIZON: Final = Section("horizon", "pg_stat_activity, pg_prepared_xacts", sections.horizon)
+DATABASE_LIMITS: Final = Section("database limits", "pg_database, pg_roles", sections.database_limits)
+TEMP_FILES: Final = Section("temporary files", "pg_ls_tmpdir()", sections.temp_files)
+PROGRESS: Final = Section("progress", "pg_stat_progress_*", sections.progress)
+HOST: Final = Section("host", "/proc/sys/kernel, /proc/meminfo", _host)
+CPU: Final = Section("cpu", "/proc/stat", sections.cpu)
+MEMORY: Final = Section("memory", "/proc/meminfo, /proc/vmstat", sections.memory)
+PRESSURE: Final = Section("pressure", "/proc/pressure", sections.pressure)
+DISKS: Final = Section("disks", "/proc/diskstats", sections.disks)
+FILE_SYSTEMS: Final = Section("file systems", "statvfs(3)", sections.file_systems)
+NUMA: Final = Section("NUMA nodes", "/sys/devices/system/node", sections.numa)
+FREQUENCY: Final = Section("CPU frequency", "/sys/devices/system/cpu/cpufreq", sections.frequency)
+CGROUP: Final = Section("control group", "/sys/fs/cgroup", sections.cgroup)
+POOLERS: Final = Section("poolers", "SHOW POOLS of the named poolers", lambda frame: frame.pooler)
+
+
+@dataclass(frozen=True, slots=True)
+class _Machine:
+    """Settings of the machine."""
+
+    name: str = "machine"
+    source: str = "/proc/sys, /sys/kernel, /sys/block, /proc/PID of the postmaster"
+
+    def of(self, facts: Facts) -> MachineDetails | Unavailable:
+        """See `Need.of`."""
+        return facts.machine
+
+
+MACHINE: Final = _Machine()
+
+
+class Parameters:
+    """Parameters by name, in numbers and units of our choice.
+
+    Args:
+        sample: pg_settings.
+    """
+
+    _UNITS: Final = {"": 1.0, "B": 1.0, "kB": 1024.0, "8kB": 8192.0, "MB": 1024.0**2, "GB": 1024.0**3} | {
+        "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0,
+    }  # fmt: skip
+
+    def __init__(self, sample: ParameterSample) -> None:
+        self._of = {parameter.name: parameter for parameter in sample.parameters}
+
+    def find(self, name: str) -> Parameter | None:
+        """The row; None where this server does not have the parameter, or hides it."""
+        return self._of.get(name)
+
+    def row(self, name: str) -> Parameter:
+        """The row.
+
+        Raises:
+            Missing: This server does not have the parameter, or hides it.
+        """
+        found = self._of.get(name)
+        if found is None:
+            raise Missing(name, Unavailable(Reason.NOT_SUPPORTED, f"this server does not show {name}"))
+        return found
+
+    def text(self, name: str) -> str:
+        """pg_settings.setting. Raises as `row`."""
+        return self.row(name).setting
+
+    def shown(self, name: str) -> str:
+        """As SHOW prints it. Raises as `row`."""
+        return self.row(name).shown
+
+    def on(self, name: str) -> bool:
+        """Whether a switch is on. Raises as `row`."""
+        return self.row(name).setting == "on"
+
+    def number(self, name: str) -> float:
+        """Bytes for sizes, seconds for times, else the number. Raises as `row`."""
+        row = self.row(name)
+        try:
+            value = float(row.setting)
+            return value if value < 0 else value * self._unit(row.unit)
+        except ValueError:
+            why = Unavailable(Reason.NOT_SUPPORTED, f"{name} is not a number: {row.setting}")
+            raise Missing(name, why) from None
+
+    def whole(self, name: str) -> int:
+        """`number`, whole. Raises as `row`."""
+        return int(self.number(name))
+
+    def _unit(self, unit: str) -> float:
+        if unit in self._UNITS:
+            return self._UNITS[unit]
+        digits = unit.rstrip("BkMG")
+        return float(digits) * self._UNITS[unit[len(digits) :]]
+
+
+def parameters(facts: Facts) -> Parameters:
+    """The parameters of the server.
+
+    Raises:
+        Missing: They were not seen.
+    """
+    return Parameters(facts.have(PARAMETERS))
+
+
+def major(facts: Facts) -> int:
+    """Major version of the server.
+
+    Raises:
+        Missing: It was not seen.
+    """
+    return facts.have(SERVER).version_num // 10_000

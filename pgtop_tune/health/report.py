@@ -1,0 +1,91 @@
+"""What all checks together said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pgtop_tune.health.check import Check, Finding, Severity, Unknown
+
+
+class Outcome(StrEnum):
+    """How a check ended."""
+
+    FOUND = "found"
+    UNKNOWN = "unknown"
+    PASSED = "passed"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One check.
+
+    Attributes:
+        findings: Worst first.
+        unknowns: What it could not see, also beside findings.
+    """
+
+    check: Check
+    findings: tuple[Finding, ...] = ()
+    unknowns: tuple[Unknown, ...] = ()
+
+    @property
+    def outcome(self) -> Outcome:
+        """FOUND when there is a finding, UNKNOWN when something was not seen, else PASSED."""
+        return Outcome.FOUND if self.findings else Outcome.UNKNOWN if self.unknowns else Outcome.PASSED
+
+    @property
+    def severity(self) -> Severity | None:
+        """Of the worst finding."""
+        return max((finding.severity for finding in self.findings), key=lambda each: each.rank, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All checks of one look.
+
+    Attributes:
+        at_ms: When, milliseconds since the epoch.
+        target: Which server, without secrets. Foreign text.
+        server: "PostgreSQL 18.6"; "" when it is not known. Foreign text.
+        major: Of the server; None when it is not known.
+        results: Checks in the order of the registry.
+        compared_with: What findings were compared with when only new ones are in the results; "" otherwise.
+        known: Findings left out because a former check had them.
+        gone: (check id, what it said) of a former check's findings that are no more.
+    """
+
+    at_ms: int
+    target: str
+    server: str
+    major: int | None
+    results: tuple[Result, ...]
+    compared_with: str = ""
+    known: int = 0
+    gone: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def findings(self) -> tuple[tuple[Check, Finding], ...]:
+        """All of them, worst first, those of one severity in the order of the registry."""
+        found = [(result.check, finding) for result in self.results for finding in result.findings]
+        return tuple(sorted(found, key=lambda each: -each[1].severity.rank))
+
+    @property
+    def unknowns(self) -> tuple[tuple[Check, Unknown], ...]:
+        """All of them, in the order of the registry."""
+        return tuple((result.check, unknown) for result in self.results for unknown in result.unknowns)
+
+    @property
+    def passed(self) -> int:
+        """Checks that looked and found nothing."""
+        return sum(1 for result in self.results if result.outcome is Outcome.PASSED)
+
+    def at_least(self, severity: Severity) -> int:
+        """Findings of a severity and above."""
+        return sum(1 for _, finding in self.findings if finding.severity.rank >= severity.rank)
+
+
+def documentation(check: Check, major: int | None, newest: int = 18) -> str:
+    """Where PostgreSQL's documentation of that major speaks of it; a major newer than we know is "devel"."""
+    version = "current" if major is None else "devel" if major > newest else str(major)
+    return f"https://www.postgresql.org/docs/{version}/{check.page}"

@@ -1,0 +1,105 @@
+"""Memory checks: the arithmetic, the edges of thresholds, what is not known."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgtop_tune.health.check import Check, Severity
+from pgtop_tune.health.registry import CHECKS
+from pgtop_tune.model.absence import Reason, Unavailable
+from tests.support.health_facts import GIB, MIB, found, result, spoilt, unknown
+
+BY_ID = {check.id: check for check in CHECKS}
+
+
+def check(id_: str) -> Check:
+    return BY_ID[id_]
+
+
+BROKEN = {
+    "max_connections": "1000",
+    "shared_buffers": "20GB",
+    "work_mem": "32MB",
+    "maintenance_work_mem": "1GB",
+    "huge_pages": "try",
+    "huge_pages_status": "off",
+}
+"""The configuration of a book's first day, on 16 GB."""
+
+
+def test_the_broken_configuration_fails_the_memory_rule_with_its_arithmetic() -> None:
+    facts = spoilt(BROKEN, without=("shared_memory_size",))
+    (finding,) = found(check("MEM-01"), facts)
+
+    assert finding.severity is Severity.CRITICAL
+    arithmetic = finding.evidence[0].says
+    for term in (
+        "1000 connections × (work_mem 32 MB × hash_mem_multiplier 2 + temp_buffers 8 MB)",
+        "shared_buffers and what belongs to them 20 GB",
+        "3 autovacuum workers × 1 GB",
+        "4 parallel workers × work_mem 32 MB × hash_mem_multiplier 2",
+        "1000 connections × 40 MB of page tables, without huge pages",
+        "the system 2 GB",
+    ):
+        assert term in arithmetic
+    # 1000 × 72 MB + 20 GB + 3 GB + 4 × 64 MB + 1000 × 40 MB + 2 GB
+    total = 1000 * 72 * MIB + 20 * GIB + 3 * GIB + 4 * 64 * MIB + 1000 * 40 * MIB + 2 * GIB
+    assert f"{100 * total / (16 * GIB):.0f} % of what there is" in finding.says
+    assert finding.fix is not None
+    assert finding.fix.parameter == ("shared_buffers", "4GB")
+    assert """ALTER SYSTEM SET "shared_buffers" = '4GB'""" in finding.fix.do
+    assert 'ALTER SYSTEM RESET "shared_buffers"' in finding.fix.undo
+
+
+def test_a_well_set_server_passes_every_memory_check() -> None:
+    facts = spoilt()
+    said = {check.id: result(check, facts) for check in CHECKS if check.group == "memory"}
+    assert {id_: each.findings for id_, each in said.items() if each.findings} == {}
+    assert {id_: each.unknowns for id_, each in said.items() if each.unknowns} == {}
+
+
+def test_the_limit_of_a_control_group_counts_instead_of_the_memory() -> None:
+    from tests.support.host_frames import cgroup
+
+    facts = spoilt(memory_bytes=64 * GIB, host={"cgroup": cgroup(100)}, parameters={"max_connections": "2000"})
+    (finding,) = found(check("MEM-01"), facts)
+    assert any("control group" in evidence.says for evidence in finding.evidence)
+
+
+@pytest.mark.parametrize(
+    ("id_", "parameter", "silent", "loud"),
+    [
+        ("MEM-02", "shared_buffers", "6.3GB", "6.5GB"),
+        ("MEM-02", "shared_buffers", "2458MB", "2457MB"),
+        ("MEM-04", "work_mem", "64MB", "65MB"),
+        ("MEM-04", "work_mem", "4MB", "4095kB"),
+        ("MEM-05", "effective_cache_size", "16GB", "16385MB"),
+        ("MEM-05", "effective_cache_size", "4GB", "4095MB"),
+        ("MEM-06", "maintenance_work_mem", "682MB", "684MB"),
+    ],
+)
+def test_the_edge_of_a_threshold(id_: str, parameter: str, silent: str, loud: str) -> None:
+    assert not found(check(id_), spoilt({parameter: silent}))
+    (finding,) = found(check(id_), spoilt({parameter: loud}))
+    assert finding.fix is not None
+    assert finding.fix.parameter is not None
+
+
+def test_a_threshold_that_is_given_counts_instead_of_ours() -> None:
+    facts = spoilt({"work_mem": "128MB"})
+    assert found(check("MEM-04"), facts)
+    assert not found(check("MEM-04"), facts, warning=128 * MIB)
+
+
+def test_page_tables_count_only_without_huge_pages() -> None:
+    many = {"max_connections": "1000"}
+    assert not found(check("MEM-03"), spoilt(many))
+    (finding,) = found(check("MEM-03"), spoilt({**many, "huge_pages": "off", "huge_pages_status": "off"}))
+    assert finding.severity is Severity.HIGH
+    assert "7.81 GB" in finding.says
+
+
+def test_a_machine_that_is_not_seen_makes_the_memory_rule_unknown() -> None:
+    facts = spoilt(host=Unavailable(Reason.NOT_LOCAL, "the server runs on another machine"))
+    (said,) = unknown(check("MEM-01"), facts)
+    assert "another machine" in said.reason

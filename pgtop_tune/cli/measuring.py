@@ -18,9 +18,9 @@ from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.run_files import check_directory, write_run
 from pgtop_tune.cli.run_words import heading, markdown, progress_words, text
-from pgtop_tune.cli.wiring import LiveSession, endpoint_of
+from pgtop_tune.cli.targets import targets
+from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.errors import ConnectionProblem, RecordingProblem
-from pgtop_tune.experiment.endpoints import Target, parse_endpoint
 from pgtop_tune.experiment.frame_keeper import FrameKeeper
 from pgtop_tune.experiment.load_run import Before, Cell, LoadRun
 from pgtop_tune.experiment.plan import cells
@@ -32,7 +32,6 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchProgress, BenchRun
 from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.model.run_result import RunResult
-from pgtop_tune.postgres.conninfo import ConnInfo, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,10 +78,10 @@ async def measure(wanted: Wanted) -> int:
     directories = profile_directories(wanted.profiles_directory)
     loaded = load_profiles(directories)
     profiles = [loaded.get(name) for name in wanted.profiles]
-    async with opened(wanted.connection) as (_, conninfo):
-        pass
+    async with opened(wanted.connection) as (hand, conninfo):
+        places = await targets(wanted.endpoints, hand, conninfo, from_here=wanted.live.load_from is None)
     plan = cells(
-        _targets(wanted.endpoints, conninfo),
+        places,
         profiles,
         wanted.spec,
         steps,
@@ -133,24 +132,6 @@ async def measure(wanted: Wanted) -> int:
     if signalled:
         return ExitCode.SIGNALLED + signalled
     return ExitCode.OK if all(result.valid for result in series.results) else ExitCode.LOAD
-
-
-def _targets(endpoints: Sequence[str], conninfo: ConnInfo) -> tuple[Target, ...]:
-    if not endpoints:
-        return (Target(str(conninfo.endpoints[0]), endpoint_of(conninfo)),)
-    found = []
-    for typed in endpoints:
-        words = parse_endpoint(typed)
-        if words.uri:
-            meant = resolve(words.uri, user=conninfo.user)
-        else:
-            host, port = words.host or conninfo.host, words.port or str(conninfo.port)
-            meant = resolve(
-                words.database or conninfo.dbname, host=host, port=port, user=conninfo.user, password=conninfo.password
-            )
-        direct = (meant.host, meant.port) == (conninfo.host, conninfo.port)
-        found.append(Target(words.name, endpoint_of(meant), direct))
-    return tuple(found)
 
 
 async def _first_answer(session: LiveSession, keeper: FrameKeeper) -> None:

@@ -43,6 +43,11 @@ class PsycopgHand:
         self._pid = connection.info.backend_pid
         own.pids.add(self._pid)
 
+    @property
+    def backend_pid(self) -> int:
+        """The process as it was told when we were let in: the backend's, or a number that a pooler made up."""
+        return self._pid
+
     async def execute(self, sql: str) -> None:
         """Runs statements that give no rows; several separated by semicolons are one transaction.
 

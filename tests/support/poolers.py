@@ -166,13 +166,14 @@ class PgBouncer(_Running):
 
 
 class HaProxy(_Running):
-    """A HAProxy in TCP mode in front of another port of loopback."""
+    """A HAProxy in TCP mode in front of another port of loopback, or of an address in its own words."""
 
-    def __init__(self, behind: int) -> None:
+    def __init__(self, behind: int | str) -> None:
         found, port = program("haproxy"), free_port()
+        address = behind if isinstance(behind, str) else f"{LOOPBACK}:{behind}"
         configuration = (
             "global\n  maxconn 500\n"
             "defaults\n  mode tcp\n  timeout connect 10s\n  timeout client 10m\n  timeout server 10m\n"
-            f"listen pooled\n  bind {LOOPBACK}:{port}\n  server one {LOOPBACK}:{behind}\n"
+            f"listen pooled\n  bind {LOOPBACK}:{port}\n  server one {address}\n"
         )
         super().__init__({"cfg": configuration}, lambda directory: [found, "-db", "-f", str(directory / "cfg")], port)

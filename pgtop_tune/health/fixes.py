@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Final
 
 from psycopg import sql
@@ -57,14 +58,21 @@ def _in_auto_conf(parameter: Parameter) -> bool:
     return parameter.in_auto_conf
 
 
-def sysctl(name: str, value: str, before: str) -> Action:
-    """A sysctl, now and after a reboot."""
+def sysctl(name: str, value: str, before: str, remark: str = "") -> Action:
+    """A sysctl, now and after a reboot.
+
+    Args:
+        name: As "vm.swappiness".
+        value: What to set.
+        before: What it is now.
+        remark: What else is to be known.
+    """
     file = f"/etc/sysctl.d/90-postgresql-{name.rpartition('.')[2]}.conf"
     return Action(
         f"sysctl -w {name}={value}\necho '{name} = {value}' > {file}",
         f"sysctl -w {name}={before}\nrm {file}",
         Language.SHELL,
-        "as root on the server's machine",
+        f"as root on the server's machine{'; ' if remark else ''}{remark}",
     )
 
 
@@ -82,6 +90,23 @@ def kernel_file(path: str, value: str, before: str, boot: str) -> Action:
         f"echo {before} > {path}",
         Language.SHELL,
         f"as root on the server's machine; to last: {boot}",
+    )
+
+
+def mount_again(point: str, option: str, before: str) -> Action:
+    """Another option for a mount.
+
+    Args:
+        point: Where it is mounted. Foreign text.
+        option: The new one.
+        before: The one it has.
+    """
+    place = shlex.quote(point)
+    return Action(
+        f"mount -o remount,{option} {place}",
+        f"mount -o remount,{before} {place}",
+        Language.SHELL,
+        "as root on the server's machine; to last: /etc/fstab",
     )
 
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Evidence
-from pgtop_tune.health.facts import Facts
-from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.health.facts import Facts, Missing
+from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.tuning.advice.facts import about
 
 _PAGE_BYTES: Final = 4096
@@ -116,3 +116,26 @@ def huge_pages_needed(facts: Facts, page_bytes: int) -> int:
     size = server.find("shared_memory_size")
     total = server.number("shared_memory_size") if size is not None else server.number("shared_buffers") * 1.05
     return math.ceil(total / page_bytes)
+
+
+def setting(facts: Facts, name: str) -> str:
+    """A setting of the kernel now.
+
+    Raises:
+        Missing: It cannot be read.
+    """
+    found = facts.have(needs.MACHINE).live(name)
+    if found is None:
+        raise Missing(name, Unavailable(Reason.NOT_SUPPORTED, f"{name} was not looked at"))
+    if isinstance(found, Unavailable):
+        raise Missing(name, found)
+    return found
+
+
+def number(facts: Facts, name: str) -> int:
+    """The same as a number. Raises as `setting`."""
+    found = setting(facts, name)
+    try:
+        return int(found)
+    except ValueError:
+        raise Missing(name, Unavailable(Reason.FAILED, f"{name} is not a number: {found}")) from None

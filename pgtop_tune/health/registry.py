@@ -8,9 +8,16 @@ from typing import Final
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.health.check import Check, Limits
-from pgtop_tune.health.checks import memory
+from pgtop_tune.health.checks import cpu, disks, huge_pages, kernel, memory, processes
 
-CHECKS: Final[tuple[Check, ...]] = (*memory.CHECKS,)
+CHECKS: Final[tuple[Check, ...]] = (
+    *memory.CHECKS,
+    *huge_pages.CHECKS,
+    *kernel.CHECKS,
+    *processes.CHECKS,
+    *cpu.CHECKS,
+    *disks.CHECKS,
+)
 """Every row; ids are unique."""
 
 

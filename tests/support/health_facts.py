@@ -81,11 +81,14 @@ def parameter(name: str, shown: str, **other: Any) -> Parameter:
     return Parameter(**(values | other))
 
 
-def details(settings: Mapping[str, str] | None = None, **other: Any) -> MachineDetails:
-    """A well-set machine with one virtual disk; settings of the kernel and other fields replaced."""
+def details(
+    settings: Mapping[str, str] | None = None, settings_rows: Sequence[SystemSetting] = (), **other: Any
+) -> MachineDetails:
+    """A well-set machine with one virtual disk; settings, as values or rows, and other fields replaced."""
     merged = {**SETTINGS, **(settings or {})}
+    made = tuple(SystemSetting(name, f"/{name}", value) for name, value in merged.items())
     values: dict[str, Any] = {
-        "settings": tuple(SystemSetting(name, f"/{name}", value) for name, value in merged.items()),
+        "settings": tuple(settings_rows) or made,
         "queues": (Queue("vda", False, False, True, False),),
         "mounts": (MountPoint("/data", "xfs", "/dev/vda1", ("rw", "noatime"), ("data", "wal")),),
         "postmaster": Postmaster(-1000, 0, 1_048_576, 1_048_576),

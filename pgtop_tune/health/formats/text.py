@@ -22,7 +22,7 @@ def lines(report: Report, details: bool = False) -> list[str]:
     server = f" · {one_line(report.server)}" if report.server else ""
     found = [f"{one_line(report.target)}{server}"]
     for check, finding in report.findings:
-        found.append(f"{finding.severity:<{_WIDTH}}  {check.id:<8}  {_about(check, finding)}")
+        found.append(f"{finding.severity:<{_WIDTH}}  {check.id:<8}  {about(finding)}")
         if details:
             found += _details(check, finding, report.major)
     if details:
@@ -51,8 +51,9 @@ def summary(report: Report, details: bool = False) -> str:
     return " · ".join(parts) + more
 
 
-def _about(check: Check, finding: Finding) -> str:
-    subject = f"{one_line(finding.subject)}: " if finding.subject else ""
+def about(finding: Finding) -> str:
+    """What was found, in one line, with what it is about."""
+    subject = f"{one_line(finding.subject)}: " if finding.subject and finding.subject not in finding.says else ""
     return f"{subject}{one_line(finding.says)}"
 
 

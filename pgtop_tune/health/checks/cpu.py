@@ -1,0 +1,114 @@
+"""Processors: what a hypervisor or a control group takes away, and how fast they are let run.
+
+Source: /proc/stat, cpu.stat of the control group, Documentation/admin-guide/pm/cpufreq.rst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pgtop_tune.health import needs
+from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.fixes import words
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.host import CpuTimes
+
+_GROUP: Final = "processors"
+_PAGE: Final = "kernel-resources.html"
+_FAST: Final = "performance"
+_SLOW: Final = frozenset({"powersave", "conservative", "ondemand"})
+_TICKS: Final = (
+    "user_ticks", "nice_ticks", "system_ticks", "idle_ticks", "iowait_ticks", "irq_ticks", "softirq_ticks",
+    "steal_ticks",
+)  # fmt: skip
+
+
+def _all(times: CpuTimes) -> int:
+    return sum(int(getattr(times, name)) for name in _TICKS)
+
+
+def _steal(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    newest, oldest = facts.have(needs.CPU), needs.CPU.section(facts.frames[0])
+    if isinstance(oldest, Unavailable) or oldest.at_s >= newest.at_s:
+        yield Unknown("steal needs two looks, and there is one")
+        return
+    ticks = _all(newest.total) - _all(oldest.total)
+    stolen = newest.total.steal_ticks - oldest.total.steal_ticks
+    percent = 100 * stolen / ticks if ticks > 0 else 0.0
+    if percent <= limits["warning"]:
+        return
+    since_boot = 100 * newest.total.steal_ticks / max(_all(newest.total), 1)
+    yield Finding(
+        Severity.HIGH if percent > limits["high"] else Severity.WARNING,
+        f"the hypervisor takes {percent:.3g} % of the CPU time away",
+        (
+            Evidence(f"steal {percent:.3g} % in {newest.at_s - oldest.at_s:.3g} s", "/proc/stat"),
+            Evidence(f"steal {since_boot:.3g} % since boot", "/proc/stat"),
+        ),
+        words("a machine whose CPUs are not shared, or has fewer neighbours; a benchmark means little here"),
+    )  # fmt: skip
+
+
+def _throttled(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    group = facts.have(needs.CGROUP)
+    if not group.cpu_quota_cores or not group.cpu_periods or group.cpu_throttled_periods is None:
+        return
+    percent = 100 * group.cpu_throttled_periods / group.cpu_periods
+    if percent <= limits["warning"]:
+        return
+    yield Finding(
+        Severity.HIGH if percent > limits["high"] else Severity.WARNING,
+        f"its CPU quota was used up in {percent:.3g} % of the periods: all backends stood still until the next",
+        (
+            Evidence(f"{group.cpu_throttled_periods} of {group.cpu_periods} periods in {group.path}", "cpu.stat"),
+            Evidence(f"a quota of {group.cpu_quota_cores:g} CPUs", "cpu.max"),
+        ),
+        words("a higher CPU limit for the container or service, or fewer active sessions"),
+    )
+
+
+def _governor(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    policies = facts.have(needs.FREQUENCY).policies
+    other = [policy for policy in policies if policy.governor != _FAST]
+    if not other:
+        return
+    names = sorted({policy.governor for policy in other})
+    slow = not _SLOW.isdisjoint(names)
+    yield Finding(
+        Severity.WARNING if slow else Severity.INFO,
+        f"{len(other)} of {len(policies)} CPU policies are {', '.join(names)}: clocks rise after the work has come",
+        (Evidence(f"scaling_governor {', '.join(names)}", "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor"),),
+        Action(
+            f"cpupower frequency-set -g {_FAST}",
+            f"cpupower frequency-set -g {names[0]}",
+            Language.SHELL,
+            "as root on the server's machine; gone after a reboot unless tuned or a unit sets it",
+        ),
+    )
+
+
+CHECKS: Final = (
+    Check(
+        "CPU-01", _GROUP, "steal",
+        "CPU time that a hypervisor gives to others shows as latency nobody can explain.",
+        Severity.HIGH, _PAGE, (needs.CPU,), _steal,
+        (Threshold("warning", 1, "%", "warning above it"), Threshold("high", 10, "%", "high above it")),
+    ),
+    Check(
+        "CPU-02", _GROUP, "CPU quota",
+        "A control group that has used up its quota stops every process in it, also those that hold locks.",
+        Severity.HIGH, _PAGE, (needs.CGROUP,), _throttled,
+        (
+            Threshold("warning", 1, "%", "of the periods throttled: warning above it"),
+            Threshold("high", 10, "%", "high above it"),
+        ),
+    ),
+    Check(
+        "CPU-03", _GROUP, "frequency governor",
+        "A CPU that sleeps deep between short statements answers each of them slowly.",
+        Severity.WARNING, _PAGE, (needs.FREQUENCY,), _governor,
+    ),
+)  # fmt: skip
+"""Rows of the registry."""

@@ -1,0 +1,251 @@
+"""Disks and file systems under the server's directories.
+
+Source: PostgreSQL documentation, "File Systems" and "Reliability"; ext4(5), xfs(5), sysfs-block of the kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pgtop_tune.health import needs
+from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.fixes import kernel_file, mount_again, words
+from pgtop_tune.health.measures import setting
+from pgtop_tune.model.filesystems import FileSystem
+from pgtop_tune.model.machine import MountPoint, Queue
+from pgtop_tune.tuning.advice.facts import about
+
+_GROUP: Final = "disks"
+_FILE_SYSTEMS: Final = "creating-cluster.html#CREATING-CLUSTER-FILESYSTEM"
+_RELIABILITY: Final = "wal-reliability.html"
+_USUAL: Final = frozenset({"ext4", "xfs"})
+_NETWORK: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "glusterfs", "fuse.glusterfs"})
+_MEMORY: Final = frozenset({"tmpfs", "ramfs"})
+_LAYERED: Final = frozenset({"overlay", "aufs", "fuse.fuse-overlayfs"})
+_KEEPS: Final = ("data", "wal", "tablespace")
+"""How roles begin that hold what must not be lost."""
+_NO_BARRIERS: Final = frozenset({"nobarrier", "barrier=0"})
+_SHARED_QUEUE: Final = frozenset({"bfq", "cfq"})
+_BOOT: Final = "a udev rule"
+
+
+def _roles(place: FileSystem | MountPoint) -> str:
+    return ", ".join(place.roles)
+
+
+def _keeps(place: FileSystem | MountPoint) -> bool:
+    return any(role.startswith(_KEEPS) for role in place.roles)
+
+
+def _space(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    seen = facts.have(needs.FILE_SYSTEMS)
+    for place in seen.file_systems:
+        used = place.total_bytes - place.free_bytes
+        whole = used + place.available_bytes
+        if whole <= 0:
+            continue
+        percent = 100 * used / whole
+        if percent < limits["warning"]:
+            continue
+        yield Finding(
+            Severity.CRITICAL if percent >= limits["critical"] else Severity.WARNING,
+            f"{place.mount} is {percent:.3g} % full, {about(place.available_bytes)} are left",
+            (
+                Evidence(f"{about(used)} of {about(whole)} used", "statvfs(3) f_blocks, f_bfree, f_bavail"),
+                Evidence(f"holds {_roles(place)} ({place.kind} on {place.source})", "/proc/self/mountinfo"),
+            ),
+            words("make room or a larger volume; never delete in pg_wal: slots, archiving and wal_keep_size hold it"),
+            subject=place.mount,
+        )
+    for silent in seen.unanswered:
+        yield Unknown(silent)
+
+
+def _inodes(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    for place in facts.have(needs.FILE_SYSTEMS).file_systems:
+        if not place.inodes:
+            continue
+        percent = 100 * (place.inodes - place.inodes_free) / place.inodes
+        if percent < limits["warning"]:
+            continue
+        yield Finding(
+            Severity.CRITICAL if percent >= limits["critical"] else Severity.WARNING,
+            f"{percent:.3g} % of the inodes of {place.mount} are used: no file can be made although there is room",
+            (
+                Evidence(f"{place.inodes_free} of {place.inodes} are left", "statvfs(3) f_files, f_favail"),
+                Evidence(f"holds {_roles(place)}", "/proc/self/mountinfo"),
+            ),
+            words("remove what makes many small files, or make the file system anew with more inodes"),
+            subject=place.mount,
+        )
+
+
+def _kind(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    for place in facts.have(needs.MACHINE).mounts:
+        if not _keeps(place) or place.kind in _USUAL:
+            continue
+        severity, said, do = _judged(place.kind)
+        yield Finding(
+            severity,
+            f"{_roles(place)} on {place.kind}: {said}",
+            (Evidence(f"{place.point} is {place.kind} on {place.source}", "/proc/self/mountinfo"),),
+            words(do),
+            subject=place.point,
+        )
+
+
+def _judged(kind: str) -> tuple[Severity, str, str]:
+    if kind in _MEMORY:
+        return Severity.CRITICAL, "kept in memory, gone after a reboot", "move the directory to a disk"
+    if kind in _LAYERED:
+        return (
+            Severity.HIGH,
+            "the layer of a container: slow, and gone with it",
+            "put the directory on a volume of its own",
+        )
+    if kind in _NETWORK:
+        return (
+            Severity.HIGH,
+            "a network file system, whose fsync and locks depend on another machine",
+            "a local disk or a network block device; if it has to be NFS: hard mounts, and sync exports",
+        )
+    return (
+        Severity.INFO,
+        "neither ext4 nor xfs, which most measurements are from",
+        "measure it; on copying file systems (zfs, btrfs) wal_init_zero and wal_recycle are better off",
+    )
+
+
+def _options(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    for place in facts.have(needs.MACHINE).mounts:
+        if not _keeps(place):
+            continue
+        options = frozenset(place.options)
+        evidence = (Evidence(f"{place.point}: {','.join(place.options)}", "/proc/self/mountinfo"),)
+        if unsafe := sorted(options & _NO_BARRIERS):
+            yield Finding(
+                Severity.CRITICAL,
+                f"{place.point} is mounted {unsafe[0]}: fsync does not reach the disk, a power failure corrupts data",
+                evidence, mount_again(place.point, "barrier", unsafe[0]), subject=f"{place.point} {unsafe[0]}",
+            )  # fmt: skip
+        if "sync" in options:
+            yield Finding(
+                Severity.WARNING,
+                f"{place.point} is mounted sync: every write waits for the disk, not only commits",
+                evidence, mount_again(place.point, "async", "sync"), subject=f"{place.point} sync",
+            )  # fmt: skip
+        if "strictatime" in options or not options & {"relatime", "noatime", "lazytime"}:
+            yield Finding(
+                Severity.INFO,
+                f"{place.point} notes the time of every read",
+                evidence, mount_again(place.point, "noatime", "strictatime"), subject=f"{place.point} atime",
+            )  # fmt: skip
+
+
+def _scheduler(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    for queue in _own_queues(facts):
+        now = setting(facts, f"{queue.name}/scheduler")
+        better = "none" if queue.nvme or queue.virtual else "mq-deadline"
+        shared = now in _SHARED_QUEUE
+        if not shared and not (better == "none" and now != "none"):
+            continue
+        path = f"/sys/block/{queue.name}/queue/scheduler"
+        yield Finding(
+            Severity.WARNING if shared else Severity.INFO,
+            f"requests to {queue.name} are ordered by {now}"
+            + (": fair among programs, slow for one" if shared else ", although the device orders them itself"),
+            (Evidence(f"scheduler {now}", path),),
+            kernel_file(path, better, now, _BOOT),
+            subject=queue.name,
+        )
+
+
+def _read_ahead(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    for queue in _own_queues(facts):
+        text = setting(facts, f"{queue.name}/read_ahead_kb")
+        now = int(text) if text.isdecimal() else 0
+        if limits["low"] <= now <= limits["warning"]:
+            continue
+        path = f"/sys/block/{queue.name}/queue/read_ahead_kb"
+        said = (
+            "sequential scans wait for each request" if now < limits["low"] else "single reads fetch what nobody wants"
+        )
+        yield Finding(
+            Severity.WARNING,
+            f"{queue.name} reads {now} kB ahead: {said}",
+            (Evidence(f"read_ahead_kb {now}", path),),
+            kernel_file(path, "4096" if queue.rotational and not queue.virtual else "512", str(now), _BOOT),
+            subject=queue.name,
+        )
+
+
+def _own_queues(facts: Facts) -> list[Queue]:
+    """Those that order requests themselves: not volumes made of other disks."""
+    return [queue for queue in facts.have(needs.MACHINE).queues if not queue.stacked]
+
+
+def _together(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    for disk in facts.have(needs.DISKS).disks:
+        if disk.stacked or not {"data", "wal"} <= set(disk.roles):
+            continue
+        yield Finding(
+            Severity.INFO,
+            f"WAL and data share {disk.name}: a checkpoint's writes and each commit's flush wait for each other",
+            (Evidence(f"{disk.name} holds {', '.join(disk.roles)}", "/proc/self/mountinfo, /sys/block"),),
+            words("a device of its own for pg_wal pays where commits wait (WalSync) while checkpoints write"),
+            subject=disk.name,
+        )
+
+
+CHECKS: Final = (
+    Check(
+        "DISK-01", _GROUP, "space",
+        "A server that cannot write WAL stops; one that cannot extend a table fails statements.",
+        Severity.CRITICAL, "diskusage.html", (needs.FILE_SYSTEMS,), _space,
+        (
+            Threshold("warning", 70, "%", "used: warning from it on"),
+            Threshold("critical", 90, "%", "critical from it on"),
+        ),
+    ),
+    Check(
+        "DISK-02", _GROUP, "inodes",
+        "Every relation is several files: without inodes none can be made.",
+        Severity.CRITICAL, "diskusage.html", (needs.FILE_SYSTEMS,), _inodes,
+        (
+            Threshold("warning", 80, "%", "used: warning from it on"),
+            Threshold("critical", 95, "%", "critical from it on"),
+        ),
+    ),
+    Check(
+        "DISK-03", _GROUP, "kind of file system",
+        "Whether data survive a crash depends on what fsync means there.",
+        Severity.CRITICAL, _FILE_SYSTEMS, (needs.MACHINE,), _kind,
+    ),
+    Check(
+        "DISK-04", _GROUP, "mount options",
+        "Options made for speed can take away what a commit promises.",
+        Severity.CRITICAL, _RELIABILITY, (needs.MACHINE,), _options,
+    ),
+    Check(
+        "DISK-05", _GROUP, "I/O scheduler",
+        "The kernel orders requests a second time, or shares the disk fairly with programs that do not matter.",
+        Severity.WARNING, _FILE_SYSTEMS, (needs.MACHINE,), _scheduler,
+    ),
+    Check(
+        "DISK-06", _GROUP, "read-ahead",
+        "It decides how fast a sequential scan is, and how much of each random read is wasted.",
+        Severity.WARNING, _FILE_SYSTEMS, (needs.MACHINE,), _read_ahead,
+        (
+            Threshold("warning", 16384, "kB", "warning above it"),
+            Threshold("low", 64, "kB", "warning below it"),
+        ),
+    ),
+    Check(
+        "DISK-07", _GROUP, "WAL and data apart",
+        "Flushes of commits are small and urgent, writes of checkpoints large and patient.",
+        Severity.INFO, "wal-internals.html", (needs.DISKS,), _together,
+    ),
+)  # fmt: skip
+"""Rows of the registry."""

@@ -1,0 +1,161 @@
+"""Huge pages: wanted, there, reserved for nobody; and those the kernel makes by itself.
+
+Source: PostgreSQL documentation, "Linux Huge Pages"; Documentation/admin-guide/mm/{hugetlbpage,transhuge}.rst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pgtop_tune.health import needs
+from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.fixes import kernel_file, sysctl
+from pgtop_tune.health.measures import huge_pages_needed, huge_pages_used, page_tables_bytes
+from pgtop_tune.model.host import HugePages
+from pgtop_tune.tuning.advice.facts import GB, about
+
+_GROUP: Final = "huge pages"
+_PAGE: Final = "kernel-resources.html#LINUX-HUGE-PAGES"
+_COUNT: Final = "vm.nr_hugepages"
+_THP: Final = "/sys/kernel/mm/transparent_hugepage"
+_BOOT: Final = "transparent_hugepage=madvise on the kernel's command line"
+_USUAL_BYTES: Final = 2 * 1024 * 1024
+
+
+def _pool(facts: Facts) -> HugePages | None:
+    """The pool of the default size: the only one the kernel tells of in /proc/meminfo, else the smallest."""
+    pools = facts.have(needs.MEMORY).huge_pages
+    return min(pools, key=lambda each: each.page_bytes, default=None)
+
+
+def _wanted(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    server = needs.parameters(facts)
+    buffers = server.number("shared_buffers")
+    if buffers < limits["warning"]:
+        return
+    use = huge_pages_used(facts)
+    if use.used:
+        return
+    if use.used is None:
+        yield Unknown(use.source)
+        return
+    pool = _pool(facts)
+    page_bytes = _USUAL_BYTES if pool is None else pool.page_bytes
+    needed = huge_pages_needed(facts, page_bytes)
+    there = 0 if pool is None else pool.total
+    yield Finding(
+        Severity.HIGH if buffers >= limits["high"] else Severity.WARNING,
+        f"shared_buffers of {about(buffers)} are in 4 kB pages",
+        (
+            Evidence(f"huge pages are not used: {use.source}", "huge_pages_status, huge_pages, /proc/meminfo"),
+            Evidence(f"{about(page_tables_bytes(buffers))} of page tables for each session", "8 bytes a page"),
+            Evidence(f"{needed} pages of {about(page_bytes)} needed", "shared_memory_size"),
+            Evidence(f"{there} there", "HugePages_Total of /proc/meminfo"),
+        ),
+        sysctl(_COUNT, str(needed), str(there), "and restart the server, with huge_pages=try or on"),
+    )  # fmt: skip
+
+
+def _at_boot(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    server, machine = needs.parameters(facts), facts.have(needs.MACHINE)
+    mode = server.text("huge_pages")
+    if mode == "off" or huge_pages_used(facts).used is False:
+        return
+    page_bytes = machine.huge_page_bytes or _USUAL_BYTES
+    needed = huge_pages_needed(facts, page_bytes)
+    setting = next((each for each in machine.settings if each.name == _COUNT), None)
+    if setting is None:
+        yield Unknown("how many huge pages the machine starts with is not known")
+        return
+    after = setting.after_reboot
+    if after.value is None and after.not_read:
+        yield Unknown(f"{_COUNT} after a reboot: {', '.join(after.not_read)} may set it and is not read")
+        return
+    pages = int(after.value) if after.value and after.value.isdecimal() else 0
+    if pages >= needed:
+        return
+    consequence = "the server will not start" if mode == "on" else "the server will go without and say nothing"
+    where = f"{after.assignments[-1].file} sets {pages}" if after.assignments else "no file sets it"
+    yield Finding(
+        Severity.CRITICAL if mode == "on" else Severity.WARNING,
+        f"after a reboot there are {pages} huge pages of the {needed} it needs: {consequence}",
+        (
+            Evidence(f"{_COUNT} after a reboot: {where}", "/etc/sysctl.d, /proc/cmdline"),
+            Evidence(f"{needed} pages of {about(page_bytes)} needed", "shared_memory_size"),
+            Evidence(f"huge_pages={mode}", "pg_settings.setting"),
+        ),
+        sysctl(_COUNT, str(needed), str(setting.live)),
+    )
+
+
+def _idle(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    for pool in facts.have(needs.MEMORY).huge_pages:
+        idle = pool.free - pool.reserved
+        size = idle * pool.page_bytes
+        if pool.total == 0 or size <= limits["bytes"] or 100 * idle <= limits["percent"] * pool.total:
+            continue
+        yield Finding(
+            Severity.WARNING,
+            f"{about(size)} are reserved as huge pages and nobody uses them",
+            (
+                Evidence(
+                    f"of {pool.total} pages of {about(pool.page_bytes)} {pool.free} are free and {pool.reserved} of "
+                    "these promised",
+                    "HugePages_Total, HugePages_Free, HugePages_Rsvd of /proc/meminfo",
+                ),
+            ),
+            sysctl(_COUNT, str(pool.total - idle), str(pool.total)),
+            subject=f"pages of {about(pool.page_bytes)}",
+        )
+
+
+def _transparent(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    seen = facts.have(needs.MEMORY)
+    if not seen.thp_mode:
+        yield Unknown(f"{_THP}/enabled cannot be read: a kernel without them, or a container that hides it")
+        return
+    if seen.thp_mode != "always":
+        return
+    waits = seen.thp_defrag == "always"
+    yield Finding(
+        Severity.HIGH if waits else Severity.WARNING,
+        "the kernel makes huge pages of any memory by itself"
+        + (", and processes wait while it clears room" if waits else ""),
+        (Evidence(f"enabled {seen.thp_mode}, defrag {seen.thp_defrag or 'not known'}", f"{_THP}/enabled, defrag"),),
+        kernel_file(f"{_THP}/enabled", "madvise", seen.thp_mode, _BOOT),
+    )
+
+
+CHECKS: Final = (
+    Check(
+        "HUGE-01", _GROUP, "huge pages for shared_buffers",
+        "With 4 kB pages each session has page tables of its own for all of shared_buffers, and the TLB misses.",
+        Severity.HIGH, _PAGE, (needs.PARAMETERS, needs.MEMORY), _wanted,
+        (
+            Threshold("warning", 2 * GB, "bytes", "of shared_buffers in small pages: warning from it on"),
+            Threshold("high", 8 * GB, "bytes", "high from it on"),
+        ),
+    ),
+    Check(
+        "HUGE-02", _GROUP, "huge pages after a reboot",
+        "Pages that are only reserved by hand are gone after a reboot: with huge_pages=on the server does not start.",
+        Severity.CRITICAL, _PAGE, (needs.PARAMETERS, needs.MACHINE), _at_boot,
+    ),
+    Check(
+        "HUGE-03", _GROUP, "huge pages nobody uses",
+        "Memory reserved as huge pages is lost to everything else, the file cache included.",
+        Severity.WARNING, _PAGE, (needs.MEMORY,), _idle,
+        (
+            Threshold("percent", 10, "%", "of a pool idle: warning above it, when `bytes` is exceeded as well"),
+            Threshold("bytes", GB, "bytes", "idle: warning above it, when `percent` is exceeded as well"),
+        ),
+    ),
+    Check(
+        "HUGE-04", _GROUP, "transparent huge pages",
+        "With always, processes stall while the kernel moves memory about, and use more of it than they asked for.",
+        Severity.HIGH, _PAGE, (needs.MEMORY,), _transparent,
+    ),
+)  # fmt: skip
+"""Rows of the registry."""

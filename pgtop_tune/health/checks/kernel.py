@@ -1,0 +1,243 @@
+"""The operating system: overcommit, swap, dirty pages, NUMA.
+
+Source: PostgreSQL documentation, "Managing Kernel Resources"; Documentation/admin-guide/sysctl/{vm,kernel}.rst,
+mm/overcommit-accounting.rst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pgtop_tune.health import needs
+from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.fixes import sysctl, words
+from pgtop_tune.health.measures import number, setting
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.tuning.advice.facts import GB, MB, about
+
+_GROUP: Final = "operating system"
+_KERNEL: Final = "kernel-resources.html"
+_OVERCOMMIT: Final = f"{_KERNEL}#LINUX-MEMORY-OVERCOMMIT"
+_OVERCOMMIT_FILE: Final = "/etc/sysctl.d/90-postgresql-overcommit.conf"
+_DIRTY_FILE: Final = "/etc/sysctl.d/90-postgresql-dirty.conf"
+
+
+def _file(name: str) -> str:
+    return f"/proc/sys/{name.replace('.', '/')}"
+
+
+def _overcommit(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    mode = number(facts, "vm.overcommit_memory")
+    if mode == 2:
+        return
+    ratio = setting(facts, "vm.overcommit_ratio")
+    said = "promises any amount of memory" if mode == 1 else "promises more memory than there is"
+    yield Finding(
+        Severity.WARNING,
+        f"the kernel {said}: its OOM killer may end the server",
+        (Evidence(f"vm.overcommit_memory {mode}", _file("vm.overcommit_memory")),),
+        Action(
+            "sysctl -w vm.overcommit_ratio=80\nsysctl -w vm.overcommit_memory=2\n"
+            f"printf 'vm.overcommit_ratio = 80\\nvm.overcommit_memory = 2\\n' > {_OVERCOMMIT_FILE}",
+            f"sysctl -w vm.overcommit_memory={mode}\nsysctl -w vm.overcommit_ratio={ratio}\nrm {_OVERCOMMIT_FILE}",
+            Language.SHELL,
+            "as root, on a machine that only runs the server; OS-02 then says whether CommitLimit is enough",
+        ),
+    )  # fmt: skip
+
+
+def _commit_limit(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    if number(facts, "vm.overcommit_memory") != 2:
+        return
+    seen = facts.have(needs.MEMORY)
+    huge = sum(pool.total * pool.page_bytes for pool in seen.huge_pages)
+    usable = seen.total_bytes - huge
+    limit, committed = seen.commit_limit_bytes, seen.committed_bytes
+    evidence = (
+        Evidence(f"CommitLimit {about(limit)}, Committed_AS {about(committed)}", "/proc/meminfo"),
+        Evidence(
+            f"{about(seen.total_bytes)} of memory, {about(huge)} of it huge pages, {about(seen.swap_total_bytes)} swap",
+            "MemTotal, HugePages_Total, SwapTotal of /proc/meminfo",
+        ),
+        Evidence("CommitLimit = (memory − huge pages) × vm.overcommit_ratio + swap", "overcommit-accounting.rst"),
+    )
+    raise_it = _raised_ratio(facts, usable)
+    left = 100 * (limit - committed) / limit if limit > 0 else 0.0
+    if left < limits["headroom"]:
+        yield Finding(
+            Severity.HIGH,
+            f"{left:.3g} % of what the kernel may promise is left: statements fail with out of memory",
+            evidence, raise_it,
+        )  # fmt: skip
+    elif 100 * limit < limits["usable"] * usable:
+        yield Finding(
+            Severity.WARNING,
+            f"{about(usable - limit)} of memory can never be promised to a process",
+            evidence, raise_it,
+        )  # fmt: skip
+
+
+def _raised_ratio(facts: Facts, usable_bytes: int) -> Action:
+    seen, before = facts.have(needs.MEMORY), setting(facts, "vm.overcommit_ratio")
+    ratio = max(min(int(100 * (0.95 * usable_bytes - seen.swap_total_bytes) / max(usable_bytes, 1)), 95), 50)
+    return sysctl("vm.overcommit_ratio", str(ratio), before)
+
+
+def _swappiness(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    swap = facts.have(needs.MEMORY).swap_total_bytes
+    value = number(facts, "vm.swappiness")
+    if not swap or 0 < value <= limits["warning"]:
+        return
+    early = value > 0
+    yield Finding(
+        Severity.WARNING if early else Severity.INFO,
+        f"vm.swappiness is {value}: "
+        + ("memory of sessions is swapped out to make room for files" if early else "the OOM killer comes before swap"),
+        (
+            Evidence(f"vm.swappiness {value}", _file("vm.swappiness")),
+            Evidence(f"{about(swap)} of swap", "SwapTotal of /proc/meminfo"),
+        ),
+        sysctl("vm.swappiness", "5", str(value)),
+    )
+
+
+def _dirty(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    seen = facts.have(needs.MEMORY)
+    given = number(facts, "vm.dirty_background_bytes")
+    ratio = number(facts, "vm.dirty_background_ratio")
+    # The kernel takes the ratio of what can be dirty: free memory and file cache, not all of it.
+    room = seen.free_bytes + max(seen.cached_bytes - seen.shmem_bytes, 0)
+    size = given or room * ratio / 100
+    if size <= limits["warning"]:
+        return
+    said = (
+        f"vm.dirty_background_bytes {given}" if given else f"{ratio} % of {about(room)} of free memory and file cache"
+    )
+    yield Finding(
+        Severity.HIGH if size > limits["high"] else Severity.WARNING,
+        f"the kernel collects {about(size)} of dirty pages before it begins to write",
+        (Evidence(said, f"{_file('vm.dirty_background_bytes')}, {_file('vm.dirty_background_ratio')}, /proc/meminfo"),),
+        Action(
+            f"sysctl -w vm.dirty_background_bytes={64 * MB}\n"
+            f"echo 'vm.dirty_background_bytes = {64 * MB}' > {_DIRTY_FILE}",
+            f"sysctl -w vm.dirty_background_{f'bytes={given}' if given else f'ratio={ratio}'}\nrm {_DIRTY_FILE}",
+            Language.SHELL,
+            "as root on the server's machine; the kernel makes the other of the pair 0",
+        ),
+    )
+
+
+def _swapping(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    newest, oldest = facts.have(needs.MEMORY), needs.MEMORY.section(facts.frames[0])
+    if isinstance(oldest, Unavailable) or newest.swap_in_pages is None or newest.swap_out_pages is None:
+        yield Unknown("swap traffic is not counted: /proc/vmstat cannot be read")
+        return
+    if not newest.swap_total_bytes:
+        return
+    seconds = newest.at_s - oldest.at_s
+    if seconds <= 0 or oldest.swap_in_pages is None or oldest.swap_out_pages is None:
+        yield Unknown("swap traffic needs two looks, and there is one")
+        return
+    read, written = newest.swap_in_pages - oldest.swap_in_pages, newest.swap_out_pages - oldest.swap_out_pages
+    if (read + written) / seconds <= limits["pages"]:
+        return
+    yield Finding(
+        Severity.HIGH,
+        f"the machine swaps: {read} pages in, {written} out within {seconds:.3g} s",
+        (
+            Evidence(f"pswpin +{read}, pswpout +{written} in {seconds:.3g} s", "/proc/vmstat"),
+            Evidence(
+                f"{about(newest.swap_total_bytes - newest.swap_free_bytes)} of {about(newest.swap_total_bytes)} in use",
+                "SwapTotal, SwapFree of /proc/meminfo",
+            ),
+        ),
+        words("find who has the memory (MEM-01 has the server's part), and give the machine less to do"),
+    )
+
+
+def _numa(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    machine = facts.have(needs.MACHINE)
+    if machine.numa_nodes < 2:
+        return
+    nodes = Evidence(f"{machine.numa_nodes} nodes", "/sys/devices/system/node")
+    reclaim = number(facts, "vm.zone_reclaim_mode")
+    if reclaim:
+        yield Finding(
+            Severity.HIGH,
+            "the kernel throws file cache away rather than use another node's memory",
+            (Evidence(f"vm.zone_reclaim_mode {reclaim}", _file("vm.zone_reclaim_mode")), nodes),
+            sysctl("vm.zone_reclaim_mode", "0", str(reclaim)),
+            subject="vm.zone_reclaim_mode",
+        )
+    balancing = number(facts, "kernel.numa_balancing")
+    if balancing:
+        yield Finding(
+            Severity.INFO,
+            "the kernel moves pages of shared_buffers between nodes, where they have no right place",
+            (Evidence(f"kernel.numa_balancing {balancing}", _file("kernel.numa_balancing")), nodes),
+            sysctl("kernel.numa_balancing", "0", str(balancing)),
+            subject="kernel.numa_balancing",
+        )
+
+
+def _autogroup(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    if number(facts, "kernel.sched_autogroup_enabled") == 0:
+        return
+    yield Finding(
+        Severity.INFO,
+        "backends are scheduled as a group for each session of the kernel, not as single processes",
+        (Evidence("kernel.sched_autogroup_enabled 1", _file("kernel.sched_autogroup_enabled")),),
+        sysctl("kernel.sched_autogroup_enabled", "0", "1"),
+    )
+
+
+CHECKS: Final = (
+    Check(
+        "OS-01", _GROUP, "memory overcommit",
+        "When promised memory is not there the kernel ends a process, and a killed backend takes all sessions with it.",
+        Severity.WARNING, _OVERCOMMIT, (needs.MACHINE,), _overcommit,
+    ),
+    Check(
+        "OS-02", _GROUP, "commit limit",
+        "With strict accounting the kernel refuses memory beyond CommitLimit, however much of it is free.",
+        Severity.HIGH, _OVERCOMMIT, (needs.MACHINE, needs.MEMORY), _commit_limit,
+        (
+            Threshold("headroom", 20, "%", "of CommitLimit left: high below it"),
+            Threshold("usable", 60, "%", "CommitLimit of the memory that is no huge pages: warning below it"),
+        ),
+    ),
+    Check(
+        "OS-03", _GROUP, "swappiness",
+        "A session whose memory was swapped out answers from the disk.",
+        Severity.WARNING, _OVERCOMMIT, (needs.MACHINE, needs.MEMORY), _swappiness,
+        (Threshold("warning", 10, "", "warning above it, when there is swap"),),
+    ),
+    Check(
+        "OS-04", _GROUP, "dirty pages",
+        "What the kernel has collected is written at once, and a checkpoint's fsync and all commits wait behind it.",
+        Severity.HIGH, "runtime-config-wal.html#GUC-CHECKPOINT-FLUSH-AFTER", (needs.MACHINE, needs.MEMORY), _dirty,
+        (
+            Threshold("warning", GB, "bytes", "warning above it"),
+            Threshold("high", 4 * GB, "bytes", "high above it"),
+        ),
+    ),
+    Check(
+        "OS-05", _GROUP, "swap traffic",
+        "A server that swaps has lost by orders of magnitude.",
+        Severity.HIGH, _OVERCOMMIT, (needs.MEMORY,), _swapping,
+        (Threshold("pages", 0, "pages/s", "in and out: high above it"),),
+    ),
+    Check(
+        "OS-06", _GROUP, "NUMA",
+        "shared_buffers are used from all nodes: a kernel that wants everything near wastes cache and time.",
+        Severity.HIGH, _KERNEL, (needs.MACHINE,), _numa,
+    ),
+    Check(
+        "OS-07", _GROUP, "scheduler groups",
+        "Autogrouping shares the CPUs between groups of processes and not between backends.",
+        Severity.INFO, _KERNEL, (needs.MACHINE,), _autogroup,
+    ),
+)  # fmt: skip
+"""Rows of the registry."""

@@ -1,0 +1,167 @@
+"""The server's processes on their machine: the OOM killer, open files, the clock, the control group.
+
+Source: PostgreSQL documentation, "Managing Kernel Resources"; proc_pid_oom_score_adj(5), cgroup-v2.rst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pgtop_tune.health import needs
+from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.fixes import kernel_file, words
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.tuning.advice.facts import about
+
+_GROUP: Final = "server's processes"
+_OVERCOMMIT: Final = "kernel-resources.html#LINUX-MEMORY-OVERCOMMIT"
+_UNIT: Final = "/etc/systemd/system/postgresql.service.d"
+_CLOCK: Final = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+_SLOW_CLOCKS: Final = frozenset({"hpet", "acpi_pm", "pit", "jiffies", "refined-jiffies", "xen"})
+_RESERVED_FILES: Final = 58
+"""NUM_RESERVED_FDS and FD_MINFREE of src/backend/storage/file/fd.c."""
+_PROTECTED: Final = -900
+_CHILDREN: Final = (
+    "Environment=PG_OOM_ADJUST_FILE=/proc/self/oom_score_adj",
+    "Environment=PG_OOM_ADJUST_VALUE=0",
+)
+"""Makes backends as likely as any process to be chosen."""
+
+
+def _drop_in(name: str, *lines: str) -> Action:
+    """Lines for the server's service."""
+    file = f"{_UNIT}/{name}.conf"
+    quoted = " ".join(f"'{line}'" for line in ("[Service]", *lines))
+    return Action(
+        f"mkdir -p {_UNIT}\nprintf '%s\\n' {quoted} > {file}\nsystemctl daemon-reload",
+        f"rm {file}\nsystemctl daemon-reload",
+        Language.SHELL,
+        "as root; distributions call the service differently; takes effect with a restart",
+    )
+
+
+def _oom_score(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    process = facts.have(needs.MACHINE).postmaster
+    if isinstance(process, Unavailable):
+        yield Unknown(f"the postmaster's process: {process}")
+        return
+    evidence = [Evidence(f"oom_score_adj of the postmaster is {process.oom_score_adj}", "/proc/PID/oom_score_adj")]
+    if process.children_adj is not None:
+        evidence.append(Evidence(f"of its children at most {process.children_adj}", "/proc/PID/oom_score_adj"))
+    if process.oom_score_adj > limits["protected"]:
+        yield Finding(
+            Severity.WARNING if process.oom_score_adj >= 0 else Severity.INFO,
+            "the OOM killer may choose the postmaster: the server would go down with all sessions",
+            tuple(evidence),
+            _drop_in("oom", "OOMScoreAdjust=-1000", *_CHILDREN),
+        )  # fmt: skip
+    elif process.children_adj is not None and process.children_adj <= _PROTECTED:
+        yield Finding(
+            Severity.WARNING,
+            "no backend can be chosen by the OOM killer: a runaway query ends everything else first",
+            tuple(evidence),
+            _drop_in("oom", *_CHILDREN),
+        )  # fmt: skip
+
+
+def _files(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    process = facts.have(needs.MACHINE).postmaster
+    if isinstance(process, Unavailable):
+        yield Unknown(f"the postmaster's process: {process}")
+        return
+    wanted = needs.parameters(facts).whole("max_files_per_process") + _RESERVED_FILES
+    soft = process.open_files_soft
+    if soft is None or soft >= max(wanted, limits["least"]):
+        return
+    yield Finding(
+        Severity.WARNING,
+        f"a process of the server may open {soft} files, it is meant to open {wanted}: it closes some to open others",
+        (
+            Evidence(f"Max open files {soft}, hard limit {process.open_files_hard}", "/proc/PID/limits"),
+            Evidence(f"max_files_per_process {wanted - _RESERVED_FILES} and {_RESERVED_FILES} reserved", "pg_settings"),
+        ),
+        _drop_in("files", "LimitNOFILE=65536"),
+    )
+
+
+def _clock_source(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    machine = facts.have(needs.MACHINE)
+    if not machine.clock_source:
+        yield Unknown(f"{_CLOCK} cannot be read")
+        return
+    if machine.clock_source not in _SLOW_CLOCKS:
+        return
+    better = next((each for each in machine.clock_sources if each not in _SLOW_CLOCKS), "")
+    yield Finding(
+        Severity.WARNING,
+        f"the clock is {machine.clock_source}: reading it costs a system call or a slow device",
+        (
+            Evidence(
+                f"{machine.clock_source}, available {' '.join(machine.clock_sources) or 'not known'}",
+                "/sys/devices/system/clocksource/clocksource0",
+            ),
+        ),
+        kernel_file(_CLOCK, better, machine.clock_source, f"clocksource={better} on the kernel's command line")
+        if better
+        else words("ask the hypervisor for a paravirtual clock or a stable TSC; keep track_io_timing off until then"),
+    )
+
+
+def _group_memory(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    group = facts.have(needs.CGROUP)
+    if group.oom_kills:
+        yield Finding(
+            Severity.HIGH,
+            f"the limit of its control group has killed {group.oom_kills} processes",
+            (
+                Evidence(f"oom_kill {group.oom_kills} in {group.path}", "memory.events"),
+                Evidence(f"memory.max {_size(group.memory_max_bytes)}", "memory.max"),
+            ),
+            words("a higher limit, or less for sessions (MEM-01 has the sum)"),
+            subject="oom_kill",
+        )
+    elif group.memory_max_events:
+        yield Finding(
+            Severity.WARNING,
+            f"its control group has run into its memory limit {group.memory_max_events} times",
+            (
+                Evidence(f"max {group.memory_max_events} in {group.path}", "memory.events"),
+                Evidence(f"memory.max {_size(group.memory_max_bytes)}", "memory.max"),
+            ),
+            words("a higher limit, or less for sessions (MEM-01 has the sum)"),
+            subject="max",
+        )
+
+
+def _size(size_bytes: int | None) -> str:
+    return "not set" if size_bytes is None else about(size_bytes)
+
+
+CHECKS: Final = (
+    Check(
+        "OS-08", _GROUP, "OOM score of the postmaster",
+        "When memory runs out the kernel chooses whom to end; the postmaster is the one that must not be.",
+        Severity.WARNING, _OVERCOMMIT, (needs.MACHINE,), _oom_score,
+        (Threshold("protected", _PROTECTED, "", "oom_score_adj: a finding above it"),),
+    ),
+    Check(
+        "OS-09", _GROUP, "open files",
+        "With too few files a backend closes and opens relations again and again, or cannot connect at all.",
+        Severity.WARNING, "runtime-config-resource.html#GUC-MAX-FILES-PER-PROCESS", (needs.MACHINE, needs.PARAMETERS),
+        _files,
+        (Threshold("least", 1024, "files", "soft limit: warning below it, or below max_files_per_process"),),
+    ),
+    Check(
+        "OS-10", _GROUP, "clock source",
+        "EXPLAIN ANALYZE and track_io_timing read the clock twice for every row and block.",
+        Severity.WARNING, "pgtesttiming.html", (needs.MACHINE,), _clock_source,
+    ),
+    Check(
+        "OS-11", _GROUP, "memory limit of the control group",
+        "At the limit of a container the file cache goes first, then the OOM killer comes.",
+        Severity.HIGH, _OVERCOMMIT, (needs.CGROUP,), _group_memory,
+    ),
+)  # fmt: skip
+"""Rows of the registry."""

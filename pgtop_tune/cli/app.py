@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from pgtop_tune import __version__
-from pgtop_tune.cli.commands import check, demo, diff, parameters, record, replay, revert, top
+from pgtop_tune.cli.commands import check, compare, demo, diff, parameters, record, replay, revert, top
 from pgtop_tune.cli.commands import set as changes
 from pgtop_tune.cli.commands.bench.app import bench
 from pgtop_tune.cli.exit_codes import ExitCode, exit_code
@@ -63,6 +63,7 @@ COMMANDS: Final = (
     ("revert", revert.revert),
     ("diff", diff.diff),
     ("check", check.check),
+    ("compare", compare.compare),
 )
 GROUPS: Final = (("bench", bench),)
 """Commands with commands of their own."""

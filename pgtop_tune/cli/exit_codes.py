@@ -35,6 +35,10 @@ class ExitCode(IntEnum):
     """A recording cannot be read or written."""
     CHANGE = 6
     """A parameter or a setting of the machine could not be changed or reverted, or the journal could not be used."""
+    CONDITION_HOLDS = 7
+    """A condition of --fail-if holds."""
+    CANNOT_TELL = 8
+    """A condition of --fail-if cannot be told: not comparable, not measured, or too short."""
     SIGNALLED = 128
     """Plus the number of the signal: 129 hang-up, 130 interrupt, 143 terminate."""
 

@@ -77,7 +77,23 @@ def effect_of(a: Sequence[float], b: Sequence[float], period: int | None = None)
     blocks_a, blocks_b = block_means(a, length), block_means(b, length)
     if min(len(blocks_a), len(blocks_b)) < FEWEST:
         return Effect(fmean(b) / fmean(a) - 1.0, None, None, len(blocks_a), len(blocks_b), length, None)
-    return _effect(blocks_a, blocks_b, length, _STILL_ALIKE)
+    return _effect(fmean(blocks_b) / fmean(blocks_a), blocks_a, blocks_b, length, _STILL_ALIKE)
+
+
+def effect_of_whole(whole: tuple[float, float], a: Sequence[float], b: Sequence[float], length: int) -> Effect | None:
+    """The same for a figure that is no mean of its blocks, as a percentile: it is told from the whole windows.
+
+    Args:
+        whole: The figure over all of A, and of B.
+        a, b: The figure of each block, for the uncertainty.
+        length: Steps of a block; 1 where each is a run of its own.
+    """
+    if not a or not b or min(*whole, fmean(a), fmean(b)) <= 0:
+        return None
+    ratio = whole[1] / whole[0]
+    if min(len(a), len(b)) < FEWEST:
+        return Effect(ratio - 1.0, None, None, len(a), len(b), length, None)
+    return _effect(ratio, a, b, length, _STILL_ALIKE if length > 1 else 1.0)
 
 
 def effect_of_blocks(a: Sequence[float], b: Sequence[float]) -> Effect | None:
@@ -86,11 +102,38 @@ def effect_of_blocks(a: Sequence[float], b: Sequence[float]) -> Effect | None:
         return None
     if min(len(a), len(b)) < FEWEST:
         return Effect(fmean(b) / fmean(a) - 1.0, None, None, len(a), len(b), 1, None)
-    return _effect(a, b, 1, 1.0)
+    return _effect(fmean(b) / fmean(a), a, b, 1, 1.0)
 
 
-def _effect(a: Sequence[float], b: Sequence[float], length: int, alike: float) -> Effect:
-    ratio = fmean(b) / fmean(a)
+def share_effect(a: Sequence[float], b: Sequence[float], whole: float) -> Effect | None:
+    """How a part of something changed, as a share of the whole: 2 ms less of a wait in 10 ms of latency are −20 %.
+
+    A part may be 0 in one of them, so that differences are taken in place of ratios: (mean B − mean A) ± t · error.
+
+    Args:
+        a, b: The part in each block, in the unit of `whole`.
+    """
+    if not a or not b or whole <= 0:
+        return None
+    difference = (fmean(b) - fmean(a)) / whole
+    if min(len(a), len(b)) < FEWEST:
+        return Effect(difference, None, None, len(a), len(b), 1, None)
+    error = math.sqrt(_STILL_ALIKE * (variance(a) / len(a) + variance(b) / len(b))) / whole
+    degrees = min(len(a), len(b)) - 1
+    t, decided = t_quantile(_SHOWN, degrees), t_quantile(_DECIDED, degrees)
+    return Effect(
+        relative=difference,
+        low=difference - t * error,
+        high=difference + t * error,
+        blocks_a=len(a),
+        blocks_b=len(b),
+        block_s=1,
+        smallest_seen=(decided + t_quantile(_POWER, degrees)) * error,
+        certain=abs(difference) > decided * error,
+    )
+
+
+def _effect(ratio: float, a: Sequence[float], b: Sequence[float], length: int, alike: float) -> Effect:
     error = math.sqrt(alike * (variance(a) / len(a) / fmean(a) ** 2 + variance(b) / len(b) / fmean(b) ** 2))
     degrees = min(len(a), len(b)) - 1
     t, decided = t_quantile(_SHOWN, degrees), t_quantile(_DECIDED, degrees)

@@ -1,0 +1,205 @@
+"""What is compared: a table of figures, each read from two frames as what is divided and what it is divided by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from pgtop_tune.metrics import host, sections, server
+from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
+from pgtop_tune.metrics.load import CLIENT_TPS
+from pgtop_tune.model.absence import Unavailable
+
+TPS: Final = "tps"
+LATENCY: Final = "latency"
+FAILED: Final = "failed"
+
+
+class Better(StrEnum):
+    """Which way is an improvement."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+    NEITHER = "neither"
+    """It explains, and is no aim by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One line of a comparison.
+
+    Attributes:
+        id: As --fail-if has it.
+        unit: "1/s", "ms", "bytes/s", "%", "bytes".
+        source: What it is made of.
+        quantile: Per cent, for a percentile of latencies.
+        points: Of a figure in per cent, the change in percentage points that counts as much as doubling does of
+            others; None where changes are ratios.
+    """
+
+    id: str
+    title: str
+    unit: str
+    better: Better
+    source: str
+    quantile: float | None = None
+    points: float | None = None
+
+
+FIGURES: Final = (
+    Figure(TPS, "tps", "1/s", Better.HIGHER, "tps of pgbench's progress lines"),
+    Figure(
+        "server_tps",
+        "tps of the server",
+        "1/s",
+        Better.HIGHER,
+        "Δ(xact_commit + xact_rollback) of pg_stat_database ÷ Δt; where no load of ours runs",
+    ),
+    Figure("p50", "latency p50", "ms", Better.LOWER, "pgbench's transaction log", 50.0),
+    Figure("p95", "latency p95", "ms", Better.LOWER, "pgbench's transaction log", 95.0),
+    Figure("p99", "latency p99", "ms", Better.LOWER, "pgbench's transaction log", 99.0),
+    Figure(LATENCY, "latency mean", "ms", Better.LOWER, "lat of pgbench's progress lines, by transactions"),
+    Figure(FAILED, "failed", "%", Better.LOWER, "failed of pgbench's progress lines ÷ all transactions", points=10.0),
+    Figure("cpu_per_tx", "CPU per transaction", "ms", Better.LOWER, "busy time of all CPUs ÷ transactions"),
+    Figure("wal_per_tx", "WAL per transaction", "bytes", Better.LOWER, "Δ pg_current_wal_insert_lsn() ÷ transactions"),
+    Figure("wal", "WAL", "bytes/s", Better.NEITHER, "Δ pg_current_wal_insert_lsn() ÷ Δt"),
+    Figure(
+        "cpu",
+        "CPU busy",
+        "%",
+        Better.NEITHER,
+        "/proc/stat: not idle and not waiting for I/O, all cores are 100",
+        points=100.0,
+    ),
+    Figure(
+        "cache_hit",
+        "buffer hits",
+        "%",
+        Better.NEITHER,
+        "blks_hit ÷ (blks_hit + blks_read) of pg_stat_database",
+        points=100.0,
+    ),
+    Figure("psi_io", "I/O pressure", "%", Better.LOWER, "/proc/pressure/io some: Δ total ÷ Δt", points=100.0),
+    Figure(
+        "disk_busy",
+        "disk busy",
+        "%",
+        Better.NEITHER,
+        "Δ io_ticks of /proc/diskstats ÷ Δt, of the data's disk",
+        points=100.0,
+    ),
+    Figure("read_await", "read await", "ms", Better.LOWER, "/proc/diskstats: Δ ms reading ÷ Δ reads"),
+    Figure("write_await", "write await", "ms", Better.LOWER, "/proc/diskstats: Δ ms writing ÷ Δ writes"),
+    Figure(
+        "wal_disk_busy",
+        "WAL disk busy",
+        "%",
+        Better.NEITHER,
+        "as disk busy, where WAL has a disk of its own",
+        points=100.0,
+    ),
+    Figure("wal_write_await", "WAL write await", "ms", Better.LOWER, "as write await, where WAL has a disk of its own"),
+)
+"""In the order of the table."""
+PERCENTILES: Final = tuple(figure for figure in FIGURES if figure.quantile is not None)
+BY_ID: Final = {figure.id: figure for figure in FIGURES}
+
+Found = Iterator[tuple[str, float, float]]
+
+
+def frame_sums(interval: Interval, seconds: float, *, loaded: bool) -> Found:
+    """(figure, what is divided, by what) of the newest frame.
+
+    Args:
+        interval: Frames up to it.
+        seconds: Since the frame before.
+        loaded: Whether it is of a run of ours, whose transactions are those that count.
+    """
+    for figure, metric, scale in _PER_TIME:
+        value = metric(interval)
+        if value is not None:
+            yield figure, value * scale * seconds, seconds
+    yield from _per_transaction(interval, seconds, loaded)
+    yield from _of_disks(interval, seconds)
+
+
+_PER_TIME: Final[tuple[tuple[str, Metric, float], ...]] = (
+    ("wal", server.WAL_BYTES, 1.0),
+    ("cpu", host.CPU_BUSY, 1.0),
+    ("cache_hit", server.CACHE_HIT, 1.0),
+    ("psi_io", host.PSI_IO_SOME, 1.0),
+)
+
+
+def _per_transaction(interval: Interval, seconds: float, loaded: bool) -> Found:
+    tps = CLIENT_TPS(interval) if loaded else server.TPS(interval)
+    if not loaded and tps is not None:
+        yield "server_tps", tps * seconds, seconds
+    if not tps:
+        return
+    wal, busy, cpu = server.WAL_BYTES(interval), host.CPU_BUSY(interval), interval.now(sections.cpu)
+    if wal is not None:
+        yield "wal_per_tx", wal * seconds, tps * seconds
+    if busy is not None and cpu is not None and cpu.cores:
+        yield "cpu_per_tx", busy / 100.0 * len(cpu.cores) * 1000.0 * seconds, tps * seconds
+
+
+@dataclass(frozen=True, slots=True)
+class _OfDisk:
+    """A figure of the disk that holds something.
+
+    Attributes:
+        weight: How many of them there were per second; None where time is what counts.
+    """
+
+    figure: str
+    role: str
+    value: Keyed[str]
+    weight: Keyed[str] | None = None
+
+
+_OF_DISKS: Final = (
+    _OfDisk("disk_busy", "data", host.DISK_BUSY),
+    _OfDisk("read_await", "data", host.DISK_READ_AWAIT, host.DISK_READS),
+    _OfDisk("write_await", "data", host.DISK_WRITE_AWAIT, host.DISK_WRITES),
+    _OfDisk("wal_disk_busy", "wal", host.DISK_BUSY),
+    _OfDisk("wal_write_await", "wal", host.DISK_WRITE_AWAIT, host.DISK_WRITES),
+)
+
+
+def _of_disks(interval: Interval, seconds: float) -> Found:
+    names = disks_by_role(interval)
+    known: dict[str, dict[str, float]] = {}
+    for row in _OF_DISKS:
+        name = names.get(row.role)
+        if name is None:
+            continue
+        value = _once(known, row.value, interval).get(name)
+        weight = 1.0 if row.weight is None else _once(known, row.weight, interval).get(name, 0.0)
+        if value is not None and weight:
+            yield row.figure, value * weight * seconds, weight * seconds
+
+
+def _once(known: dict[str, dict[str, float]], metric: Keyed[str], interval: Interval) -> dict[str, float]:
+    if metric.id not in known:
+        known[metric.id] = metric(interval)
+    return known[metric.id]
+
+
+def disks_by_role(interval: Interval) -> dict[str, str]:
+    """The disk with the data, and the one with WAL where it is another.
+
+    The device that a directory is on, or one below it; where no role is known and there is one disk only, that one.
+    """
+    found = sections.disks(interval.newest)
+    if isinstance(found, Unavailable):
+        return {}
+    names = {role: disk.name for disk in reversed(found.disks) for role in disk.roles if role in ("data", "wal")}
+    plain = [disk.name for disk in found.disks if not disk.stacked]
+    if not names and len(plain) == 1:
+        names["data"] = plain[0]
+    if names.get("wal") == names.get("data"):
+        names.pop("wal", None)
+    return names

@@ -1,0 +1,246 @@
+"""Reads a recording from begin to end, once, with memory that does not grow with its length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from pgtop_tune.analysis.facts import FactsSeen
+from pgtop_tune.analysis.figures import FAILED, LATENCY, PERCENTILES, TPS, frame_sums
+from pgtop_tune.analysis.gathered import Gathered, milliseconds, quotient
+from pgtop_tune.analysis.material import Budget, LoadKey, Material, Run, Summary
+from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.experiment.frame_keeper import thin
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.budget import latency_budget
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.percentiles import merge
+from pgtop_tune.metrics.run_evidence import evidence_of
+from pgtop_tune.metrics.run_validity import doubts
+from pgtop_tune.metrics.server import checkpoints_between
+from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.bench import BenchRun, BenchSample, RunState
+from pgtop_tune.model.events import Event
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.run_result import Doubt, RunFacts
+from pgtop_tune.recording.reader import RecordingReader
+
+BUDGET_S: Final = 10.0
+_PAST: Final = 130
+"""Frames looked back at by metrics of sections that are read seldom."""
+_JUDGED: Final = 7_200
+"""Frames of a run that are kept to judge it by; of a longer one no doubts are told."""
+_MOST_BUDGETS: Final = 10_000
+_MOST_EVENTS: Final = 2_000
+_LATE: Final = 5
+"""Seconds of the transaction log that may stand outside of the run's own: clocks differ."""
+
+
+def read_recording(path: Path, name: str = "") -> Material:
+    """Everything a comparison needs of a recording.
+
+    Args:
+        name: In place of the file's.
+
+    Raises:
+        RecordingProblem: It cannot be read, or holds no frames.
+    """
+    reader = RecordingReader(path)
+    try:
+        found = material_of((frame for _, frame in reader.frames()), name or path.name)
+        problems = tuple(reader.problems)
+    finally:
+        reader.close()
+    if found is None:
+        raise RecordingProblem(f"{path} holds no frames", "was it recorded for less than a second?")
+    return Material(found.name, found.began_ms, found.seconds, found.runs, found.facts, found.events, problems)
+
+
+def material_of(frames: Iterable[Frame], name: str) -> Material | None:
+    """The same of frames; None where there are none."""
+    reading = _Reading()
+    for frame in frames:
+        reading.take(frame)
+    if reading.last is None or reading.first is None:
+        return None
+    runs = tuple(each.finished() for each in reading.runs)
+    return Material(
+        name=name,
+        began_ms=reading.first.taken_at_ms,
+        seconds=reading.last.elapsed_s - reading.first.elapsed_s,
+        runs=runs or (reading.everything.finished(),),
+        facts=reading.facts.found(runs),
+        events=tuple(reading.events),
+    )
+
+
+class _Reading:
+    """Frames so far."""
+
+    def __init__(self) -> None:
+        self.first: Frame | None = None
+        self.last: Frame | None = None
+        self.runs: list[_RunReading] = []
+        self.everything = _RunReading(None)
+        self.events: list[Event] = []
+        self.facts = FactsSeen()
+        self._past: list[Frame] = []
+
+    def take(self, frame: Frame) -> None:
+        """The next frame."""
+        before, self.last = self.last, frame
+        self.first = self.first or frame
+        if len(self.events) < _MOST_EVENTS:
+            self.events.extend(frame.events)
+        self.facts.take(frame)
+        self._past.append(frame)
+        if len(self._past) > 2 * _PAST:
+            del self._past[:-_PAST]
+        interval = Interval(self._past)
+        seconds = 0.0 if before is None else frame.elapsed_s - before.elapsed_s
+        run = self._run_of(frame, before)
+        if run is not None:
+            run.take(interval, seconds)
+        elif not self.runs:
+            self.everything.take(interval, seconds)
+
+    def _run_of(self, frame: Frame, before: Frame | None) -> _RunReading | None:
+        bench = frame.bench
+        if isinstance(bench, Unavailable):
+            return None
+        if not self.runs or self.runs[-1].number != bench.run.run:
+            self.runs.append(_RunReading(bench.run, before))
+        return None if self.runs[-1].over else self.runs[-1]
+
+
+class _RunReading:
+    """One run so far; without a run of pgbench everything that was recorded."""
+
+    def __init__(self, run: BenchRun | None, before: Frame | None = None) -> None:
+        self.number = None if run is None else run.run
+        self.over = False
+        self._last = run
+        self._gathered = Gathered()
+        self._began_s: float | None = None
+        self._began_ms = 0 if run is None else run.started_ms
+        self._ended_s = 0.0
+        self._checkpoints: list[float] | None = None
+        self._budgets: list[Budget] = []
+        self._budget_due_s = BUDGET_S
+        self._judged: list[Frame] = [] if before is None else [thin(before)]
+        self._elapsed_s = 0.0
+        self._counted_s = 0.0
+
+    def take(self, interval: Interval, seconds: float) -> None:
+        """The newest frame of the interval."""
+        frame = interval.newest
+        if self._began_s is None:
+            self._began_s, self._began_ms = frame.elapsed_s, self._began_ms or frame.taken_at_ms
+        else:
+            at_s = frame.elapsed_s - self._began_s - seconds / 2
+            for figure, part, whole in frame_sums(interval, seconds, loaded=self._last is not None):
+                self._gathered.add(figure, at_s, part, whole)
+            self._look_for_checkpoints(interval, frame.elapsed_s - self._began_s)
+        self._ended_s = frame.elapsed_s
+        if isinstance(frame.bench, BenchSample) and self._last is not None:
+            self._take_load(frame.bench)
+            if len(self._judged) <= _JUDGED:
+                self._judged.append(thin(frame))
+        self._take_budget(interval, frame.elapsed_s - self._began_s)
+
+    def _take_load(self, bench: BenchSample) -> None:
+        self._last = bench.run
+        self.over = bench.run.state in (RunState.STOPPED, RunState.FINISHED, RunState.FAILED)
+        gathered = self._gathered
+        for line in bench.progress:
+            seconds = max(line.elapsed_s - self._elapsed_s, 0.0)
+            at_s = self._elapsed_s
+            self._elapsed_s = max(line.elapsed_s, self._elapsed_s)
+            done = line.tps * seconds
+            gathered.add(TPS, at_s, done, seconds)
+            gathered.add(LATENCY, at_s, line.latency_ms * done, done)
+            gathered.add(FAILED, at_s, 100.0 * line.failed, done + line.failed)
+        for second in bench.latencies:
+            at_s = second.second - self._began_ms / 1000.0
+            if -_LATE <= at_s <= self._ended_s + _LATE and second.logged:
+                gathered.add_latencies(at_s, second)
+
+    def _look_for_checkpoints(self, interval: Interval, at_s: float) -> None:
+        pair = interval.pair(sections.checkpoints)
+        between = None if pair is None or pair[1].at_s <= self._counted_s else checkpoints_between(*pair)
+        if pair is None or between is None:
+            return
+        self._counted_s = pair[1].at_s
+        if self._checkpoints is None:
+            self._checkpoints = []
+        if sum(between):
+            self._checkpoints.append(at_s)
+
+    def _take_budget(self, interval: Interval, at_s: float) -> None:
+        if at_s < self._budget_due_s or len(self._budgets) >= _MOST_BUDGETS:
+            return
+        self._budget_due_s += BUDGET_S
+        found = latency_budget(interval, BUDGET_S)
+        if found is None or found.measured is not (self._last is not None):
+            return
+        done = found.tps * BUDGET_S
+        self._budgets.append(
+            Budget(
+                done,
+                {part.label: part.ms * done for part in found.parts},
+                {part.label: part.wait_event_type for part in found.parts},
+            )
+        )
+
+    def finished(self) -> Run:
+        """What came of it."""
+        gathered, last = self._gathered, self._last
+        steps = [part / whole for part, whole in gathered.sums(TPS)]
+        steady = steady_state(steps) if len(steps) >= FEWEST_S else None
+        warm_up_s = 0.0 if steady is None or steady.warm_up_s is None else steady.warm_up_s * gathered.step_s
+        seconds = self._elapsed_s or self._ended_s - (self._began_s or 0.0)
+        return Run(
+            began_ms=self._began_ms,
+            key=LoadKey() if last is None else key_of(last),
+            gathered=gathered,
+            seconds=seconds,
+            warm_up_s=warm_up_s,
+            steady=None if steady is None else steady.steady,
+            steady_words="" if steady is None else steady.reason,
+            checkpoints_s=self._checkpoints,
+            budgets=self._budgets,
+            doubts=() if last is None else self._doubts(last),
+            summary=Summary() if last is None else _summary(last, gathered),
+        )
+
+    def _doubts(self, last: BenchRun) -> tuple[Doubt, ...]:
+        if len(self._judged) > _JUDGED:
+            return ()
+        evidence = evidence_of(self._judged, last.run, RunFacts())
+        return () if evidence is None else doubts(evidence)
+
+
+def key_of(run: BenchRun) -> LoadKey:
+    """What a run has to have in common with another."""
+    name = run.profile or " ".join(run.scripts) or "scripts"
+    return LoadKey(name, run.clients, run.rate_per_s, run.protocol, run.connect_per_transaction)
+
+
+def _summary(run: BenchRun, gathered: Gathered) -> Summary:
+    merged = merge(gathered.latencies())
+    quantiles = {figure.id: milliseconds(merged, figure.quantile or 0.0) for figure in PERCENTILES}
+    done = sum(part for part, _ in gathered.sums(TPS))
+    failed = sum(part for part, _ in gathered.sums(FAILED)) / 100.0
+    return Summary(
+        state=str(run.state),
+        tps=quotient(gathered.sums(TPS)),
+        latency_ms=quotient(gathered.sums(LATENCY)),
+        p50_ms=quantiles["p50"],
+        p95_ms=quantiles["p95"],
+        p99_ms=quantiles["p99"],
+        transactions=round(done) if done else None,
+        failed=round(failed) if done else None,
+        message=run.message,
+    )

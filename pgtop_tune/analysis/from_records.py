@@ -1,0 +1,267 @@
+"""Reads what `bench run` wrote: the record of a run, a series of them, or a directory of records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from pgtop_tune.analysis.facts import DATA, LOAD, MACHINE, SERVER, in_order, parameter_fact
+from pgtop_tune.analysis.figures import FAILED, LATENCY, PERCENTILES, TPS
+from pgtop_tune.analysis.gathered import Gathered
+from pgtop_tune.analysis.material import Fact, Kind, LoadKey, Material, Run, Summary
+from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
+from pgtop_tune.model.run_result import FORMAT, Doubt, Verdict
+from pgtop_tune.units import size
+
+SERIES: Final = "pgtop-tune-series/1"
+MOST_BYTES: Final = 256 * 1024 * 1024
+_MOST_FILES: Final = 2_000
+_MOST_SECONDS: Final = 1_000_000
+_LONGEST_NUMBER: Final = 15
+_TOO_MUCH: Final = 1e18
+
+
+def is_record(begin: bytes) -> bool:
+    """Whether a file that begins so is a record of runs."""
+    return b'"pgtop-tune-run/' in begin or b'"pgtop-tune-series/' in begin
+
+
+def read_records(path: Path, name: str = "") -> Material:
+    """Runs of a file, or of all records in a directory.
+
+    Raises:
+        RecordingProblem: There is none that can be read.
+    """
+    problems: list[str] = []
+    records: list[Mapping[str, Any]] = []
+    if path.is_dir():
+        for each in sorted(path.glob("*.json"))[:_MOST_FILES]:
+            try:
+                records += _records_of(each)
+            except RecordingProblem as problem:
+                problems.append(problem.message)
+    else:
+        records = _records_of(path)
+    if not records:
+        raise RecordingProblem(f"{path} holds no record of a run", "bench run --out DIR writes them")
+    return material_of_records(records, name or path.name, tuple(problems))
+
+
+def _records_of(path: Path) -> list[Mapping[str, Any]]:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except OSError as problem:
+        raise RecordingProblem(f"cannot read {path}: {problem.strerror}", "check name and permission") from None
+    if len(content) > MOST_BYTES:
+        raise RecordingProblem(f"{path} is larger than any record", f"up to {size(MOST_BYTES)}B are read")
+    try:
+        parsed = json.loads(content)
+    except RecursionError:
+        raise RecordingProblem(f"{path}: JSON nested without end") from None
+    except ValueError as problem:
+        raise RecordingProblem(f"{path} is not JSON ({problem})", "bench run --out DIR writes records") from None
+    record = _object(parsed)
+    if record.get("format") == FORMAT:
+        return [record]
+    if record.get("format") == SERIES:
+        return [_object(each) for each in _list(record.get("runs"))]
+    raise RecordingProblem(
+        f"{path} is no record of a run", f'its "format" would be "{FORMAT}" or "{SERIES}"; a newer one is not read'
+    )
+
+
+def material_of_records(records: Sequence[Mapping[str, Any]], name: str, problems: tuple[str, ...] = ()) -> Material:
+    """The runs of several records as one side.
+
+    Raises:
+        RecordingProblem: One of them has not the shape of a record.
+    """
+    runs = sorted((_run(record) for record in records), key=lambda run: run.began_ms)
+    endpoints = {_text(record.get("endpoint")) for record in records}
+    if len(endpoints) < 2:
+        runs = [replace(run, key=replace(run.key, endpoint="")) for run in runs]
+    facts: dict[tuple[str, str], Fact] = {}
+    for record in records:
+        for fact in _facts(record):
+            known = facts.get((fact.group, fact.name))
+            if known is None or known.value == fact.value:
+                facts[fact.group, fact.name] = fact
+            elif fact.value not in known.value.split(", "):
+                facts[fact.group, fact.name] = replace(known, value=f"{known.value}, {fact.value}")
+    began_ms = min(run.began_ms for run in runs)
+    ended_ms = max((_number(record.get("ended_ms")) or 0.0 for record in records), default=0.0)
+    return Material(
+        name=name,
+        began_ms=began_ms,
+        seconds=max(ended_ms - began_ms, 0.0) / 1000.0,
+        runs=tuple(runs),
+        facts=in_order(facts.values()),
+        problems=problems,
+        all_parameters=False,
+    )
+
+
+def _run(record: Mapping[str, Any]) -> Run:
+    gathered = Gathered()
+    elapsed_s = 0.0
+    for each in _list(record.get("progress"))[:_MOST_SECONDS]:
+        line = _object(each)
+        at_s, tps, latency_ms = (_number(line.get(key)) for key in ("elapsed_s", "tps", "latency_ms"))
+        if at_s is None or tps is None or not elapsed_s < at_s <= _MOST_SECONDS:
+            continue
+        done = tps * (at_s - elapsed_s)
+        gathered.add(TPS, elapsed_s, done, at_s - elapsed_s)
+        if latency_ms is not None:
+            gathered.add(LATENCY, elapsed_s, latency_ms * done, done)
+        failed = _number(line.get("failed")) or 0.0
+        gathered.add(FAILED, elapsed_s, 100.0 * failed, done + failed)
+        elapsed_s = at_s
+    _take_percentiles(gathered, record)
+    steps = [part / whole for part, whole in gathered.sums(TPS)]
+    steady = steady_state(steps) if len(steps) >= FEWEST_S else None
+    summary = _summary(record)
+    found = {"p50": summary.p50_ms, "p95": summary.p95_ms, "p99": summary.p99_ms}
+    return Run(
+        began_ms=int(_number(record.get("started_ms")) or 0),
+        key=_key(record),
+        gathered=gathered,
+        seconds=elapsed_s,
+        warm_up_s=0.0 if steady is None or steady.warm_up_s is None else steady.warm_up_s * gathered.step_s,
+        steady=None if steady is None else steady.steady,
+        steady_words="" if steady is None else steady.reason,
+        whole={figure: value for figure, value in found.items() if value is not None},
+        doubts=tuple(_doubts(record)),
+        summary=summary,
+    )
+
+
+def _take_percentiles(gathered: Gathered, record: Mapping[str, Any]) -> None:
+    """Of each second by how many were logged: what a record has in place of histograms."""
+    seconds = {
+        at: _object(each)
+        for key, each in _object(record.get("by_second")).items()
+        if (at := _number(key, text=True)) is not None
+    }
+    began_s = min(seconds, default=0.0)
+    for at_s, second in sorted(seconds.items())[:_MOST_SECONDS]:
+        logged = _number(second.get("logged")) or 0.0
+        for figure in PERCENTILES:
+            value = _number(second.get(f"{figure.id}_ms"))
+            if value is not None and logged > 0 and at_s - began_s <= _MOST_SECONDS:
+                gathered.add(figure.id, at_s - began_s, value * logged, logged)
+
+
+def _key(record: Mapping[str, Any]) -> LoadKey:
+    spec = _object(record.get("spec"))
+    scripts = [_text(_object(each).get("name")) for each in _list(record.get("scripts"))]
+    return LoadKey(
+        name=_text(record.get("profile")) or " ".join(scripts) or "scripts",
+        clients=int(_number(spec.get("clients")) or 0),
+        rate_per_s=_number(spec.get("rate_per_s")),
+        protocol=_text(spec.get("protocol")),
+        connect_per_transaction=spec.get("connect_per_transaction") is True,
+        endpoint=_text(record.get("endpoint")),
+    )
+
+
+def _summary(record: Mapping[str, Any]) -> Summary:
+    percentiles = _object(record.get("percentiles"))
+    report = _object(record.get("report"))
+    return Summary(
+        state=_text(record.get("state")),
+        tps=_number(record.get("tps")),
+        latency_ms=_number(record.get("latency_average_ms")),
+        stddev_ms=_number(record.get("latency_stddev_ms")),
+        p50_ms=_number(percentiles.get("p50_ms")),
+        p95_ms=_number(percentiles.get("p95_ms")),
+        p99_ms=_number(percentiles.get("p99_ms")),
+        connect_ms=_number(record.get("connection_ms")),
+        transactions=_number(record.get("processed")),
+        failed=_number(record.get("failed")),
+        message=_text(record.get("message")),
+        statements=tuple(_statements(report)),
+    )
+
+
+def _statements(report: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
+    scripts = [{"name": "", "statements": report.get("statements")}, *_list(report.get("scripts"))]
+    for script in map(_object, scripts):
+        for statement in map(_object, _list(script.get("statements"))):
+            latency_ms = _number(statement.get("latency_ms"))
+            if latency_ms is not None:
+                yield _text(script.get("name")), _text(statement.get("text")), latency_ms
+
+
+def _doubts(record: Mapping[str, Any]) -> Iterator[Doubt]:
+    for doubt in map(_object, _list(_object(record.get("validity")).get("doubts"))):
+        word = _text(doubt.get("verdict"))
+        if word in tuple(Verdict):
+            yield Doubt(_text(doubt.get("id")), Verdict(word), _text(doubt.get("reason")), _text(doubt.get("advice")))
+
+
+def _facts(record: Mapping[str, Any]) -> Iterator[Fact]:
+    host, server = _object(record.get("host")), _object(record.get("server"))
+    rows = (
+        (MACHINE, "host name", _text(host.get("hostname")), Kind.IDENTITY),
+        (MACHINE, "boot", _text(host.get("boot_id")), Kind.IDENTITY),
+        (MACHINE, "kernel", _text(host.get("kernel")), Kind.CONDITION),
+        (MACHINE, "CPUs", _whole(host.get("cpu_count")), Kind.CONDITION),
+        (MACHINE, "memory", _bytes(host.get("memory_bytes")), Kind.CONDITION),
+        (SERVER, "PostgreSQL", _text(server.get("version")), Kind.CONDITION),
+        (SERVER, "endpoint", _text(server.get("endpoint")), Kind.IDENTITY),
+        (SERVER, "database", _text(server.get("database")), Kind.IDENTITY),
+        (SERVER, "system identifier", _text(server.get("system_identifier")), Kind.IDENTITY),
+        (SERVER, "started", _whole(server.get("started_ms")), Kind.IDENTITY),
+        (DATA, "pgbench scale", _whole(_object(record.get("facts")).get("scale")), Kind.CONDITION),
+        (LOAD, "pgbench", _text(record.get("pgbench_version")), Kind.CONDITION),
+        (LOAD, "pgbench runs", _text(record.get("machine")) or "beside pgtop-tune", Kind.CONDITION),
+        (LOAD, "threads", _threads(record), Kind.CONDITION),
+    )
+    yield from (Fact(group, name, value, kind) for group, name, value, kind in rows if value)
+    for script in map(_object, _list(record.get("scripts"))):
+        if digest := _text(script.get("sha256")):
+            yield Fact(LOAD, f"script {_text(script.get('name'))}", digest[:16], Kind.CONDITION)
+    settings = _object(server.get("settings"))
+    for name, value in settings.items():
+        yield from parameter_fact(name, _text(value))
+
+
+def _threads(record: Mapping[str, Any]) -> str:
+    report = _whole(_object(record.get("report")).get("threads"))
+    return report or _whole(_object(record.get("spec")).get("threads"))
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if type(value) is dict else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if type(value) is list else []
+
+
+def _text(value: Any) -> str:
+    return value if type(value) is str else ""
+
+
+def _number(value: Any, *, text: bool = False) -> float | None:
+    """A finite number that is not absurdly large."""
+    if text and type(value) is str and value.isascii() and value.isdecimal() and len(value) <= _LONGEST_NUMBER:
+        return float(value)
+    if type(value) not in (int, float) or not abs(value) < _TOO_MUCH:
+        return None
+    return float(value)
+
+
+def _whole(value: Any) -> str:
+    number = _number(value)
+    return "" if number is None else f"{number:.0f}"
+
+
+def _bytes(value: Any) -> str:
+    number = _number(value)
+    return "" if number is None else size(number)

@@ -1,0 +1,169 @@
+"""One side of a comparison: what was run, what was measured, on what, and what happened meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pgtop_tune.analysis.gathered import Gathered
+from pgtop_tune.model.events import Event
+from pgtop_tune.model.run_result import Doubt
+
+
+class Kind(StrEnum):
+    """What a fact of a fingerprint means for a comparison."""
+
+    IDENTITY = "identity"
+    """Tells one from the other and changes nothing: names, moments."""
+    SETTING = "setting"
+    """Somebody can set it: where it differs it is under test."""
+    CONDITION = "condition"
+    """What a result depends on: where it differs, results are not comparable unless it is said to be under test."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One line of a fingerprint.
+
+    Attributes:
+        group: machine, system, server, parameters, data or load.
+        value: As text. Foreign.
+        source: Who set it, of a parameter; "" elsewhere. Foreign.
+        shipped: Nobody set it: a side that tells only what was set has the same, as far as is known.
+    """
+
+    group: str
+    name: str
+    value: str
+    kind: Kind
+    source: str = ""
+    shipped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LoadKey:
+    """What two phases must have in common to be compared.
+
+    Attributes:
+        name: Of the profile or the scripts; "" for a recording without load.
+        endpoint: Only where one side has several; "" otherwise.
+    """
+
+    name: str = ""
+    clients: int = 0
+    rate_per_s: float | None = None
+    protocol: str = ""
+    connect_per_transaction: bool = False
+    endpoint: str = ""
+
+    @property
+    def title(self) -> str:
+        """In words: "tpcb-like ×16"."""
+        if not self.name:
+            return "everything"
+        rate = "" if self.rate_per_s is None else f" at {self.rate_per_s:g}/s"
+        connect = ", a connection each" if self.connect_per_transaction else ""
+        endpoint = f", {self.endpoint}" if self.endpoint else ""
+        return f"{self.name} ×{self.clients}{rate}{connect}{endpoint}"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """pgbench's own account of a run; None is what it did not say.
+
+    Attributes:
+        state: finished, stopped or failed; "" without a load.
+        message: Why it failed. Foreign text.
+        statements: (script, text, mean ms) with -r.
+    """
+
+    state: str = ""
+    tps: float | None = None
+    latency_ms: float | None = None
+    stddev_ms: float | None = None
+    p50_ms: float | None = None
+    p95_ms: float | None = None
+    p99_ms: float | None = None
+    connect_ms: float | None = None
+    transactions: float | None = None
+    failed: float | None = None
+    message: str = ""
+    statements: tuple[tuple[str, str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Where the time of transactions went in ten seconds.
+
+    Attributes:
+        transactions: Done in that time.
+        ms: Milliseconds of all of them together, by label.
+        classes: Class of each label.
+    """
+
+    transactions: float
+    ms: Mapping[str, float]
+    classes: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of a load, or a whole recording without one.
+
+    Attributes:
+        began_ms: Wall clock, milliseconds since the epoch.
+        seconds: How long it was measured.
+        warm_up_s: What is left out at the beginning.
+        steady: Whether it settled; None when that cannot be said.
+        whole: Figures over all of it where steps cannot give them (percentiles of a record), by figure.
+        checkpoints_s: When checkpoints began, seconds since the run began; None where that is not known.
+    """
+
+    began_ms: int
+    key: LoadKey
+    gathered: Gathered
+    seconds: float = 0.0
+    warm_up_s: float = 0.0
+    steady: bool | None = None
+    steady_words: str = ""
+    whole: dict[str, float] = field(default_factory=dict)
+    checkpoints_s: list[float] | None = None
+    budgets: list[Budget] = field(default_factory=list)
+    doubts: tuple[Doubt, ...] = ()
+    summary: Summary = Summary()
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """A recording, or records of runs.
+
+    Attributes:
+        name: What it was asked for by, a file or a directory, or the name of a baseline.
+        began_ms: Wall clock of its begin, milliseconds since the epoch; 0 when not known.
+        seconds: From begin to end.
+        runs: In the order of time.
+        facts: The fingerprint.
+        events: What happened, oldest first.
+        problems: What could not be read.
+        all_parameters: Whether the facts hold every parameter, or only what was set.
+    """
+
+    name: str
+    began_ms: int
+    seconds: float
+    runs: tuple[Run, ...]
+    facts: tuple[Fact, ...]
+    events: tuple[Event, ...] = ()
+    problems: tuple[str, ...] = ()
+    all_parameters: bool = True
+
+    @property
+    def phases(self) -> Mapping[LoadKey, tuple[Run, ...]]:
+        """Runs of the same load together, in the order of the first of each. A failed run is no phase."""
+        found: dict[LoadKey, list[Run]] = {}
+        for run in self.runs:
+            if run.summary.state != "failed":
+                found.setdefault(run.key, []).append(run)
+        return {key: tuple(runs) for key, runs in found.items()}

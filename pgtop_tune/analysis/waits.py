@@ -1,0 +1,116 @@
+"""Where the time of a transaction goes, side by side: milliseconds of each wait, and of each class of waits."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from statistics import fmean
+from typing import Final
+
+from pgtop_tune.analysis.material import Budget, Run
+from pgtop_tune.compare.blocks import TIMES, autocorrelation_time
+from pgtop_tune.compare.effect import Effect, Verdict, share_effect, verdict
+
+LEAST_SHARE: Final = 0.005
+"""Waits with less than this share of the latency on both sides are left out."""
+LESS: Final = "less"
+MORE: Final = "more"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitRow:
+    """Milliseconds per transaction.
+
+    Attributes:
+        label: "IO:WALSync"; of a class its name.
+        whole_class: Whether this is the sum of a class.
+        effect: Of it as a share of A's latency; with interval for classes.
+        verdict: "" for a single wait.
+    """
+
+    label: str
+    wait_event_type: str
+    whole_class: bool
+    a_ms: float
+    b_ms: float
+    effect: Effect | None
+    verdict: str
+
+
+def wait_rows(
+    a: Sequence[Run], b: Sequence[Run], latency_ms: tuple[float | None, float | None], comparable: bool
+) -> tuple[WaitRow, ...]:
+    """Classes, largest change first, each followed by its waits; empty where a side has no samples.
+
+    Args:
+        latency_ms: Of A and B; without a load of ours the sum of all waits stands for it.
+        comparable: Whether verdicts may be given.
+    """
+    sides = _budgets(a), _budgets(b)
+    if not all(sides):
+        return ()
+    means = [_ms(side) for side in sides]
+    whole = latency_ms[0] or sum(means[0].values())
+    if whole <= 0:
+        return ()
+    classes = {label: kind for side in sides for budget in side for label, kind in budget.classes.items()}
+    rows: list[WaitRow] = []
+    for kind in dict.fromkeys(classes.values()):
+        labels = [label for label, of in classes.items() if of == kind]
+        effect = share_effect(_class_blocks(sides[0], labels), _class_blocks(sides[1], labels), whole)
+        sums = [sum(mean[label] for label in labels) for mean in means]
+        if max(sums) < LEAST_SHARE * whole:
+            continue
+        said = _verdict(effect) if comparable else "not comparable"
+        rows.append(WaitRow(kind, kind, True, sums[0], sums[1], effect, said))
+        rows += [
+            WaitRow(label, kind, False, means[0][label], means[1][label], None, "")
+            for label in labels
+            if label != kind and max(means[0][label], means[1][label]) >= LEAST_SHARE * whole
+        ]
+    heads = {row.wait_event_type: abs(row.b_ms - row.a_ms) for row in rows if row.whole_class}
+    return tuple(
+        sorted(
+            rows,
+            key=lambda row: (
+                -heads[row.wait_event_type], row.wait_event_type, not row.whole_class, -max(row.a_ms, row.b_ms),
+            ),
+        )
+    )  # fmt: skip
+
+
+def _verdict(effect: Effect | None) -> str:
+    if effect is None or effect.low is None:
+        return "too little to say"
+    found = verdict(effect, higher_is_better=True)
+    return {Verdict.BETTER: MORE, Verdict.WORSE: LESS}.get(found, str(found))
+
+
+def _budgets(runs: Sequence[Run]) -> list[Budget]:
+    """Those behind the warm-ups."""
+    return [
+        budget
+        for run in runs
+        for place, budget in enumerate(run.budgets)
+        if budget.transactions > 0 and place * 10.0 >= run.warm_up_s
+    ]
+
+
+def _ms(budgets: Sequence[Budget]) -> defaultdict[str, float]:
+    """Per transaction, by label."""
+    transactions = sum(budget.transactions for budget in budgets)
+    total: defaultdict[str, float] = defaultdict(float)
+    for budget in budgets:
+        for label, ms in budget.ms.items():
+            total[label] += ms / transactions
+    return total
+
+
+def _class_blocks(budgets: Sequence[Budget], labels: Sequence[str]) -> list[float]:
+    """ms per transaction in blocks of ten seconds or, where neighbours resemble each other, of more."""
+    values = [sum(budget.ms.get(label, 0.0) for label in labels) / budget.transactions for budget in budgets]
+    time = autocorrelation_time(values)
+    length = ceil(TIMES * time) if time > 1.5 else 1
+    return [fmean(values[at : at + length]) for at in range(len(values) % length, len(values), length)]

@@ -1,0 +1,78 @@
+"""Sides of a comparison out of made-up frames: the same noisy load at a level of one's own."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from pgtop_tune.analysis.from_recording import material_of
+from pgtop_tune.analysis.material import Material
+from pgtop_tune.model.bench import BenchSample
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.host import HostFacts, HostSample
+from pgtop_tune.model.postgres import Parameter, ParameterSample, PostgresSample
+from tests.support.run_frames import run_frames
+
+SECONDS = 240
+
+
+def noisy(level: float, seed: str, spread: float = 0.03) -> Callable[[int], float]:
+    """Seconds that each keep half of the deviation of the one before."""
+    chance, deviation, values = random.Random(seed), 0.0, []
+    for _ in range(SECONDS + 1):
+        deviation = 0.5 * deviation + chance.gauss(0.0, spread)
+        values.append(level * (1.0 + deviation))
+    return lambda second: values[min(second, SECONDS)]
+
+
+def frames(
+    level: float = 1000.0, seed: str = "a", *, run: dict[str, object] | None = None, seconds: int = SECONDS
+) -> list[Frame]:
+    """A run whose latency is what a closed loop of 16 clients has at that throughput."""
+    tps = noisy(level, seed)
+    found = run_frames(tps=tps, run=run, seconds=seconds)
+    return [_with_latency(frame, tps(frame.sequence)) for frame in found]
+
+
+def _with_latency(frame: Frame, tps: float) -> Frame:
+    if not isinstance(frame.bench, BenchSample):
+        return frame
+    lines = tuple(replace(line, latency_ms=16_000.0 / tps) for line in frame.bench.progress)
+    return replace(frame, bench=replace(frame.bench, progress=lines))
+
+
+def side(found: Sequence[Frame], name: str = "side") -> Material:
+    """What a comparison has of frames."""
+    made = material_of(found, name)
+    assert made is not None
+    return made
+
+
+def on_machine(found: Sequence[Frame], **facts: object) -> list[Frame]:
+    """The same frames, of a machine that is another."""
+    changed = []
+    for frame in found:
+        assert isinstance(frame.host, HostSample)
+        assert isinstance(frame.host.facts, HostFacts)
+        other = replace(frame.host.facts, **facts)  # type: ignore[arg-type]
+        changed.append(replace(frame, host=replace(frame.host, facts=other)))
+    return changed
+
+
+def with_parameter(found: Sequence[Frame], name: str, shown: str) -> list[Frame]:
+    """The same frames, of a server on which a parameter is set."""
+    changed = []
+    for frame in found:
+        assert isinstance(frame.postgres, PostgresSample)
+        sample = frame.postgres.parameters
+        assert isinstance(sample, ParameterSample)
+        rows = tuple(_set(row, shown) if row.name == name else row for row in sample.parameters)
+        assert rows != sample.parameters
+        parameters = replace(sample, parameters=rows)
+        changed.append(replace(frame, postgres=replace(frame.postgres, parameters=parameters)))
+    return changed
+
+
+def _set(row: Parameter, shown: str) -> Parameter:
+    return replace(row, shown=shown, setting=shown, source="configuration file")

@@ -9,7 +9,7 @@ from pgtop_tune.experiment.load_run import Cell
 from pgtop_tune.experiment.series import curves
 from pgtop_tune.experiment.step_chart import chart_lines
 from pgtop_tune.experiment.steps import Steps
-from pgtop_tune.experiment.tables import as_markdown, as_text, load_name, percentile_words, table_of
+from pgtop_tune.experiment.tables import MISSING, as_markdown, as_text, load_name, percentile_words, table_of
 from pgtop_tune.model.bench import BenchProgress, BenchRun
 from pgtop_tune.model.run_result import Doubt, RunResult
 from pgtop_tune.safe_text import one_line
@@ -93,16 +93,24 @@ def _generator(result: RunResult) -> str:
 
 
 def _statements(result: RunResult) -> list[str]:
-    """Mean latency of each statement, with -r."""
-    report = result.report
+    """Mean latency of each statement, with -r; beside it what the server says of its execution."""
+    report, times = result.report, result.server_times
     if report is None:
         return []
     named = [("", report.statements), *((script.name, script.statements) for script in report.scripts)]
     lines = []
     for name, statements in named:
-        lines += [one_line(f"statements of {name}" if name else "statements")] if statements else []
-        lines += [f"  {each.latency_ms:10.3f} ms  {one_line(each.text, 90)}" for each in statements]
-    return lines
+        heading = f"statements of {name}" if name else "statements"
+        if statements:
+            lines += [
+                one_line(heading),
+                "    client mean   server mean    stddev, ms  (pgbench -r; pg_stat_statements)",
+            ]
+        for each in statements:
+            there = times.of(name, each.text)
+            server = f"{MISSING:>14}{MISSING:>14}" if there is None else f"{there.mean_ms:14.3f}{there.stddev_ms:14.3f}"
+            lines.append(f"  {each.latency_ms:13.3f}{server}  {one_line(each.text, 80)}")
+    return [*lines, one_line(f"not timed on the server: {times.problem}", 200)] if lines and times.problem else lines
 
 
 def _doubts_of_all(results: Sequence[RunResult]) -> list[str]:

@@ -22,6 +22,7 @@ from pgtop_tune.experiment.limits import limits
 from pgtop_tune.experiment.path import path_facts, poolers_looked_at
 from pgtop_tune.experiment.preflight import connection_room, file_room
 from pgtop_tune.experiment.record import Asked, record_of, record_of_nothing
+from pgtop_tune.experiment.server_times import Look, ServerClock
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.quiet import unrest
 from pgtop_tune.metrics.run_evidence import evidence_of
@@ -30,7 +31,7 @@ from pgtop_tune.model.bench import RunState
 from pgtop_tune.model.bench_report import BenchReport
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.load import LoadSpec
-from pgtop_tune.model.run_result import HousekeepingStep, RunFacts, RunResult, ScriptFile
+from pgtop_tune.model.run_result import HousekeepingStep, RunFacts, RunResult, ScriptFile, ServerTimes
 
 QUIET_DEADLINE_S: Final = 60.0
 _FRAME_DEADLINE_S: Final = 20.0
@@ -87,11 +88,13 @@ class UnderWay:
     Attributes:
         number: Of the run, as frames have it.
         asked, facts: For its record.
+        before: What the server had counted of statements, where that is asked for.
     """
 
     number: int
     asked: Asked
     facts: RunFacts
+    before: Look | None
 
 
 class LoadRun:
@@ -110,6 +113,7 @@ class LoadRun:
         self._runner = runner
         self._keeper = keeper
         self._open_hand = open_hand
+        self._clock = ServerClock(open_hand)
         self._told = told
         self._runs = 0
 
@@ -129,7 +133,8 @@ class LoadRun:
                 await self._warm_up(spec, before.warm_up_s)
             await self._keeper.fresh(_FRAME_DEADLINE_S)
             self._keeper.begin()
-            number = await self._start(spec)
+            looked = await self._look(spec)
+            run = UnderWay(await self._start(spec), asked, facts, looked)
         except PgtopError as problem:
             return record_of_nothing(asked, facts, problem.message, problem.hint, _now_ms())
         except asyncio.CancelledError:
@@ -138,8 +143,8 @@ class LoadRun:
         try:
             await self._runner.ended()
         except asyncio.CancelledError:
-            raise Cancelled(await asyncio.shield(self._stopped(number, asked, facts))) from None
-        return await self._record(number, asked, facts)
+            raise Cancelled(await asyncio.shield(self._stopped(run))) from None
+        return await self._record(run)
 
     async def start(self, cell: Cell) -> UnderWay:
         """Starts a run at once, as it stands: nothing is tidied up before, and quiet is not waited for.
@@ -152,12 +157,13 @@ class LoadRun:
         facts, spec = await self._prepare(cell, Before(), _facts(cell))
         asked = await self._complete(replace(_asked(cell), spec=spec), cell)
         self._keeper.begin()
-        return UnderWay(await self._start(spec), asked, facts)
+        looked = await self._look(spec)
+        return UnderWay(await self._start(spec), asked, facts, looked)
 
     async def finish(self, run: UnderWay) -> RunResult:
         """Waits for a run to end, by itself or stopped, and gives its record."""
         await self._runner.ended()
-        return await self._record(run.number, run.asked, run.facts)
+        return await self._record(run)
 
     async def _complete(self, asked: Asked, cell: Cell) -> Asked:
         self._runner.endpoint = cell.target.endpoint
@@ -170,21 +176,34 @@ class LoadRun:
         self._runs += 1
         return self._runs
 
-    async def _stopped(self, number: int, asked: Asked, facts: RunFacts) -> RunResult:
-        await self._runner.stop()
-        return await self._record(number, asked, facts)
+    async def _look(self, spec: LoadSpec) -> Look | None:
+        """What the server counted of statements up to now; None where nobody asks for statements."""
+        where = self._runner.endpoint
+        return await self._clock.before(where.user, where.dbname) if spec.per_statement else None
 
-    async def _record(self, number: int, asked: Asked, facts: RunFacts) -> RunResult:
+    async def _server_times(self, run: UnderWay, report: BenchReport | None) -> ServerTimes:
+        where = self._runner.endpoint
+        if run.before is None or report is None:
+            return ServerTimes()
+        return await self._clock.after(run.before, where.user, where.dbname, report)
+
+    async def _stopped(self, run: UnderWay) -> RunResult:
+        await self._runner.stop()
+        return await self._record(run)
+
+    async def _record(self, run: UnderWay) -> RunResult:
         """What was seen, once a frame has shown the end of the run."""
         ended_ms = _now_ms()
-        shown = await self._keeper.until(_shows_the_end(number), _FRAME_DEADLINE_S)
+        shown = await self._keeper.until(_shows_the_end(run.number), _FRAME_DEADLINE_S)
         report = self._runner.report
-        facts = _with_report(facts, report)
+        facts = _with_report(run.facts, report)
         frames = self._keeper.frames
-        evidence = evidence_of(frames if shown else self._with_the_rest(frames), number, facts)
+        evidence = evidence_of(frames if shown else self._with_the_rest(frames), run.number, facts)
         if evidence is None:
-            return record_of_nothing(asked, facts, "no frame shows the run: the session ended before it", "", ended_ms)
-        return record_of(asked, evidence, report, self._runner.output, ended_ms)
+            problem = "no frame shows the run: the session ended before it"
+            return record_of_nothing(run.asked, facts, problem, "", ended_ms)
+        record = record_of(run.asked, evidence, report, self._runner.output, ended_ms)
+        return replace(record, server_times=await self._server_times(run, report))
 
     def _with_the_rest(self, frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
         """No frame will show the end, the session has ended before: what pgbench said since is taken from itself."""

@@ -200,6 +200,42 @@ class RunFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class StatementTimes:
+    """A statement of a load as the server timed it over the run. See `experiment.server_times`.
+
+    Attributes:
+        script: Its name; "" where there is only one.
+        text: As in pgbench's report. Foreign text.
+        calls: Executions, of several scripts together where they have the same statement; None where it was not found.
+        mean_ms, stddev_ms: Of the time of execution on the server; None where it was not found.
+    """
+
+    script: str
+    text: str
+    calls: int | None = None
+    mean_ms: float | None = None
+    stddev_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTimes:
+    """What pg_stat_statements counted of a run's statements; nothing where that was not asked for.
+
+    Attributes:
+        rows: In the order of pgbench's report, without meta-commands.
+        problem: Why there are none; may hold foreign text.
+    """
+
+    rows: tuple[StatementTimes, ...] = ()
+    problem: str = ""
+
+    def of(self, script: str, text: str) -> StatementTimes | None:
+        """One of them, where the server timed it."""
+        found = (row for row in self.rows if (row.script, row.text) == (script, text) and row.calls)
+        return next(found, None)
+
+
+@dataclass(frozen=True, slots=True)
 class RunResult:
     """One run.
 
@@ -215,6 +251,7 @@ class RunResult:
         host: hostname, kernel, cpus, memory_bytes; empty when not known.
         server: version, database, started_ms, and the settings that were set; empty when not known.
         machine: Where pgbench ran, as it was named; "" beside us.
+        server_times: Of each statement on the server, where pgbench's own (-r) were asked for.
     """
 
     endpoint: str
@@ -253,6 +290,7 @@ class RunResult:
     stdout: str = ""
     stderr: str = ""
     machine: str = ""
+    server_times: ServerTimes = ServerTimes()
 
     @property
     def valid(self) -> bool:

@@ -137,8 +137,8 @@ def _row(name: str, latencies: Latencies) -> list[tuple[str, str]]:
 
 
 def _statements(result: RunResult, cells: int) -> list[Line]:
-    """Mean latency of each statement, where that was asked for."""
-    report = result.report
+    """Mean latency of each statement, where that was asked for, and what the server says of its execution."""
+    report, times = result.report, result.server_times
     if report is None:
         return []
     lines: list[Line] = []
@@ -146,11 +146,15 @@ def _statements(result: RunResult, cells: int) -> list[Line]:
         if not statements:
             continue
         title = f"statements of {one_line(name, _NAME)}, mean ms" if name else "statements, mean ms"
-        lines += [(), ((title, "title"),)]
+        lines += [(), ((title, "title"), ("; on the server: mean ± standard deviation" if times.rows else "", "dim"))]
         for each in statements:
-            tail = f"  {each.failures} failed" if each.failures else ""
-            text = one_line(each.text, _STATEMENT)
-            lines += labelled(f"{each.latency_ms:10.3f}  ", text + tail, cells, label_cells=LABEL)
+            failed = f"  {each.failures} failed" if each.failures else ""
+            there = times.of(name, each.text)
+            server = "" if there is None else f"[{figure(there.mean_ms, 3)} ± {figure(there.stddev_ms, 3)}] "
+            text = server + one_line(each.text, _STATEMENT) + failed
+            lines += labelled(f"{each.latency_ms:10.3f}  ", text, cells, label_cells=LABEL)
+    if lines and times.problem:
+        lines += wrapped(f"not timed on the server: {one_line(times.problem, _REASON)}", cells, "dim")
     return lines
 
 

@@ -10,7 +10,7 @@ import pytest
 from pgtop_tune.experiment.series import curves
 from pgtop_tune.experiment.steps import Steps
 from pgtop_tune.model.bench_report import ScriptReport, StatementReport
-from pgtop_tune.model.run_result import Latencies, LatencyOf, RunResult
+from pgtop_tune.model.run_result import Latencies, LatencyOf, RunResult, ServerTimes, StatementTimes
 from pgtop_tune.session.load_control import LoadSeries, Made, MakingPreview, MakingProgress
 from pgtop_tune.tui.glyphs import ASCII, UNICODE
 from pgtop_tune.tui.lines import Line, text_of, width
@@ -102,6 +102,17 @@ def test_a_run_that_does_not_count_says_so_first_in_pgbench_s_own_words() -> Non
 
 def test_what_a_script_is_called_is_no_command_to_the_terminal() -> None:
     assert not any("\x1b" in text for text in texts(result_lines(with_scripts(), 80, UNICODE)))
+
+
+def test_what_the_server_says_of_a_statement_stands_beside_pgbench_s_mean() -> None:
+    rows = (StatementTimes("read.sql", "SELECT balance FROM accounts WHERE id = :id", 63_000, 0.0512, 0.2),)
+    lines = texts(result_lines(replace(with_scripts(), server_times=ServerTimes(rows)), 110, UNICODE))
+    (line,) = [text for text in lines if "SELECT balance" in text]
+    assert line.split()[:5] == ["0.412", "[0.051", "±", "0.200]", "SELECT"]
+    without = texts(
+        result_lines(replace(with_scripts(), server_times=ServerTimes(problem="not\x1b there")), 80, UNICODE)
+    )
+    assert "not timed on the server: not␛ there" in without
 
 
 def test_a_doubt_makes_a_result_doubtful() -> None:

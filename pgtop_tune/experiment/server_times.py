@@ -1,0 +1,201 @@
+"""How long the statements of a load took on the server, beside the means that pgbench has of them on the client.
+
+pgbench -r knows a mean per statement and nothing of how it varies. The server does where pg_stat_statements is loaded:
+two readings of its counters, before and after the run, give mean and standard deviation over the run alone. Its
+minimum and maximum are of all time, and percentiles are nobody's.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pgtop_tune.bench.ports import SqlHand
+from pgtop_tune.errors import LoadProblem, PgtopError
+from pgtop_tune.model.bench_report import BenchReport, ScriptReport, StatementReport
+from pgtop_tune.model.run_result import ServerTimes, StatementTimes
+
+_SCHEMA: Final = """
+SELECT quote_ident(n.nspname)
+  FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
+ WHERE e.extname = 'pg_stat_statements'
+"""
+_COUNTERS: Final = """
+SELECT s.queryid, s.calls, s.total_exec_time, s.stddev_exec_time
+  FROM {schema}.pg_stat_statements(false) s
+ WHERE s.queryid IS NOT NULL AND s.toplevel
+   AND s.userid = (SELECT r.oid FROM pg_roles r WHERE r.rolname = %s)
+   AND s.dbid = (SELECT d.oid FROM pg_database d WHERE d.datname = %s)
+"""
+_TEXTS: Final = """
+SELECT DISTINCT s.queryid, left(s.query, 10000)
+  FROM {schema}.pg_stat_statements(true) s
+ WHERE s.queryid = ANY (%s)
+"""
+_PLACEHOLDER: Final = re.compile(r"'(?:[^']|'')*'|(?<!:):\w+|\$\d+|(?<![\w.])-?\d+(?:\.\d+)?(?!\w)")
+_BLANKS: Final = re.compile(r"\s+")
+
+OpenHand = Callable[[], Awaitable[SqlHand]]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Counters of one query id.
+
+    Attributes:
+        total_ms: total_exec_time.
+        squares: Sum of the squares of all times, ms²; of the standard deviation and the mean.
+    """
+
+    calls: int
+    total_ms: float
+    squares: float
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One reading of the counters of a role in a database.
+
+    Attributes:
+        problem: Why there is none; "" where there is.
+    """
+
+    counted: Mapping[int, Counted]
+    problem: str = ""
+
+
+class ServerClock:
+    """Reads pg_stat_statements before and after a run.
+
+    Args:
+        open_hand: SQL on the server that is watched.
+    """
+
+    def __init__(self, open_hand: OpenHand) -> None:
+        self._open_hand = open_hand
+
+    async def before(self, user: str, database: str) -> Look:
+        """The counters now; why not, where they cannot be had."""
+        try:
+            hand = await self._open_hand()
+            try:
+                return await _look(hand, user, database)
+            finally:
+                await hand.aclose()
+        except PgtopError as problem:
+            return Look({}, problem.message)
+
+    async def after(self, before: Look, user: str, database: str, report: BenchReport) -> ServerTimes:
+        """What the statements of the report took on the server since `before`."""
+        if before.problem:
+            return ServerTimes(problem=before.problem)
+        try:
+            hand = await self._open_hand()
+            try:
+                now = await _look(hand, user, database)
+                grown = {
+                    queryid: each
+                    for queryid, counted in now.counted.items()
+                    if (each := _grown(before.counted.get(queryid), counted)) is not None
+                }
+                texts = await hand.rows(await _with_schema(hand, _TEXTS), (list(grown),))
+            finally:
+                await hand.aclose()
+        except PgtopError as problem:
+            return ServerTimes(problem=problem.message)
+        return ServerTimes(rows=matched(report, {int(str(queryid)): str(text) for queryid, text in texts}, grown))
+
+
+def matched(report: BenchReport, texts: Mapping[int, str], grown: Mapping[int, Counted]) -> tuple[StatementTimes, ...]:
+    """The statements of a report, each with what the server counted of it.
+
+    A statement is found by its text with all values replaced. Of a statement of several lines pgbench tells the first:
+    it is found only where one statement alone begins so. Where the server counted less than half or more than twice of
+    what the load executed, it counted somebody else's (or, without pg_stat_statements.track_utility, none), and that is
+    not told.
+    """
+    found = {queryid: normalised(text) for queryid, text in texts.items()}
+    parts = report.scripts or (report,)
+    executed = Counter[str]()
+    for part in parts:
+        tries = (part.processed or 0) + (part.failed or 0) + (part.retries or 0)
+        for each in part.statements:
+            executed[normalised(each.text)] += tries
+    rows = []
+    for part in parts:
+        script = part.name if isinstance(part, ScriptReport) else ""
+        for each in part.statements:
+            if not each.text.startswith("\\"):
+                counted = _of(each, found, grown)
+                calls, expected = sum(row.calls for row in counted), executed[normalised(each.text)]
+                theirs = 2 * calls < expected or calls > 2 * expected
+                rows.append(StatementTimes(script, each.text, *_mean_and_deviation([] if theirs else counted)))
+    return tuple(rows)
+
+
+def normalised(text: str) -> str:
+    """A statement as it compares: one blank between words, "?" for each value, no ";" at the end.
+
+    END is COMMIT: the server keeps one entry for both, under the name that came first.
+    """
+    words = _PLACEHOLDER.sub("?", _BLANKS.sub(" ", text).strip().rstrip("; ")).casefold()
+    return "commit" if words == "end" else words
+
+
+def _of(statement: StatementReport, found: Mapping[int, str], grown: Mapping[int, Counted]) -> list[Counted]:
+    wanted = normalised(statement.text)
+    if statement.text.rstrip().endswith(";"):
+        ids = [queryid for queryid, text in found.items() if text == wanted]
+    else:
+        ids = [queryid for queryid, text in found.items() if text.startswith(wanted)]
+        if len({found[queryid] for queryid in ids}) > 1:
+            return []
+    return [grown[queryid] for queryid in ids]
+
+
+def _mean_and_deviation(rows: Sequence[Counted]) -> tuple[int | None, float | None, float | None]:
+    """Calls, mean and standard deviation in ms; all None without a call."""
+    calls = sum(row.calls for row in rows)
+    if not calls:
+        return None, None, None
+    mean_ms = sum(row.total_ms for row in rows) / calls
+    variance = sum(row.squares for row in rows) / calls - mean_ms**2
+    return calls, mean_ms, math.sqrt(max(variance, 0.0))
+
+
+def _grown(before: Counted | None, now: Counted) -> Counted | None:
+    """What was counted in between; None where nothing was, or the counters were reset."""
+    if before is None:
+        return now
+    if now.calls <= before.calls:
+        return None
+    return Counted(now.calls - before.calls, now.total_ms - before.total_ms, now.squares - before.squares)
+
+
+async def _look(hand: SqlHand, user: str, database: str) -> Look:
+    rows: Iterable[tuple[object, ...]] = await hand.rows(await _with_schema(hand, _COUNTERS), (user, database))
+    return Look({int(str(queryid)): _counted(calls, total, deviation) for queryid, calls, total, deviation in rows})
+
+
+def _counted(calls: object, total: object, deviation: object) -> Counted:
+    number, total_ms, deviation_ms = int(str(calls)), float(str(total)), float(str(deviation))
+    mean_ms = total_ms / number if number else 0.0
+    return Counted(number, total_ms, number * (deviation_ms**2 + mean_ms**2))
+
+
+async def _with_schema(hand: SqlHand, statement: str) -> str:
+    """The statement with the extension's schema, quoted by the server.
+
+    Raises:
+        LoadProblem: The extension is not there.
+    """
+    rows = await hand.rows(_SCHEMA)
+    if not rows:
+        raise LoadProblem(
+            "pg_stat_statements is not in the database that is watched", "CREATE EXTENSION pg_stat_statements"
+        )
+    return statement.format(schema=rows[0][0])

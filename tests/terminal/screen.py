@@ -111,5 +111,9 @@ class Terminal:
 
 def environment(home: Path) -> dict[str, str]:
     """A user of a UTF-8 terminal without configuration of their own."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "XDG_", "SSH_", "TEXTUAL"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PG", "XDG_", "SSH_", "TEXTUAL", "COLUMNS", "LINES"))
+    }
     return {**kept, "HOME": str(home), "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}

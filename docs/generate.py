@@ -34,7 +34,7 @@ from pgtop_tune.metrics.catalogue import Keyed, Metric
 from pgtop_tune.metrics.load import ProgressMetric
 from pgtop_tune.tui.actions import ACTIONS, Action, key_name
 from pgtop_tune.tui.panes.explain import PANE_METRICS, Entry
-from pgtop_tune.tuning.knobs.live import LIVE
+from pgtop_tune.tuning.knobs.catalogue import KNOBS
 from pgtop_tune.units import count
 
 REFERENCE: Final = Path(__file__).resolve().parent / "reference"
@@ -148,17 +148,17 @@ def _help(command: Any, name: str) -> str:
 
 
 def parameters() -> str:
-    """The parameters that can be changed live, group by group."""
+    """The parameters worth turning, group by group."""
     parts = [
-        "# Parameters that can be changed live\n",
+        "# Parameters\n",
         "What `p` offers. Value, unit, range and the moment a change takes effect come from `pg_settings` of the\n"
         "server; a parameter it does not have is left out. `+` and `-` go through the steps; any other value can be\n"
         "typed, and the server decides whether it takes it.\n",
     ]
-    groups = dict.fromkeys(knob.group for knob in LIVE)
+    groups = dict.fromkeys(knob.group for knob in KNOBS)
     for group in groups:
         parts.append(f"## {group[:1].upper()}{group[1:] if group != 'wal' else 'AL'}\n")
-        for knob in (each for each in LIVE if each.group == group):
+        for knob in (each for each in KNOBS if each.group == group):
             parts.append(f"### `{knob.name}`\n")
             parts.append(f"{plain(knob.why)}\n")
             rows = [
@@ -166,6 +166,10 @@ def parameters() -> str:
                 ("steps", ", ".join(f"`{step}`" for step in knob.steps) or "doubles and halves"),
                 ("look at", ", ".join(knob.panes)),
             ]
+            special = "; ".join(f"`{value}`: {plain(words)}" for value, words in knob.special)
+            others = ", ".join(f"`{name}`" for name in knob.moves_with)
+            rows += [(label, words) for label, words in (("special", special), ("moves with", others)) if words]
+            rows += [(f"`{value}` can lose", plain(loss)) for value, loss in knob.unsafe]
             rows += [("beware", plain(knob.warning))] if knob.warning else []
             parts.append("\n".join(f"- {label}: {words}" for label, words in rows) + "\n")
     return "\n".join(parts)

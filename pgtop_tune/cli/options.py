@@ -118,3 +118,6 @@ Mouse = Annotated[
         "--mouse/--no-mouse", rich_help_panel=_SCREEN, show_default=False, help="Mouse; off over SSH unless asked for."
     ),
 ]
+AllowUnsafe = Annotated[
+    bool, typer.Option("--allow-unsafe", help="Values that can lose data may be unlocked by typing the name.")
+]

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.tuning.advice.advise import advise
 from pgtop_tune.tuning.advice.facts import Advice, Facts
+from pgtop_tune.tuning.advice.on_server import advice_for, same
 from pgtop_tune.tuning.knobs.catalogue import GROUPS, KNOBS
 from pgtop_tune.tuning.knobs.knob import Knob
-from pgtop_tune.tuning.stepping import parse, parse_bool
 
 NONE: Final = "-"
-_NUMBERS: Final = frozenset({"integer", "real"})
 _DERIVED: Final = "override"
 """Source of what the server has worked out by itself, such as wal_buffers from -1."""
 _PLACES: Final = {knob.name: place for place, knob in enumerate(KNOBS)}
@@ -74,30 +72,10 @@ def rows_of(parameters: Sequence[Parameter], facts: Facts, group: str = "") -> t
         raise UsageProblem(f"there is no group {group!r}", f"{hint}groups: {', '.join(GROUPS)}")
     has = {parameter.name: parameter for parameter in parameters}
     return tuple(
-        Row(knob, has[knob.name], _possible(has[knob.name], advise(knob.name, facts)))
+        Row(knob, has[knob.name], advice_for(has[knob.name], facts))
         for knob in KNOBS
         if knob.name in has and (not group or knob.group.lower() == group.lower())
     )
-
-
-def _possible(parameter: Parameter, advice: Advice | None) -> Advice | None:
-    """Advice without a value that this server was not built for, as lz4."""
-    if advice is None or advice.value is None or parameter.vartype != "enum" or advice.value in parameter.enumvals:
-        return advice
-    return replace(advice, value=None, because=f"{advice.because} This server was built without {advice.value}.")
-
-
-def same(parameter: Parameter, value: str) -> bool:
-    """Whether a value as typed is the one the server has: 1024MB is 1GB, yes is on."""
-    try:
-        if parameter.vartype in _NUMBERS:
-            number = parse(value, parameter.unit, integer=parameter.vartype == "integer")
-            return number == parse(parameter.setting, parameter.unit, integer=parameter.vartype == "integer")
-        if parameter.vartype == "bool":
-            return parse_bool(value) == parameter.setting
-    except UsageProblem:
-        return False
-    return value == parameter.setting
 
 
 def as_json(row: Row) -> dict[str, Any]:

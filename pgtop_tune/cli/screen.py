@@ -53,6 +53,7 @@ class LiveWords:
         disk_caps: What the operator says of disks.
         poolers: Admin consoles to look at.
         load_from: The machine pgbench runs on; None is this one.
+        allow_unsafe: Values that can lose data may be unlocked.
     """
 
     interval_s: float | None = None
@@ -65,6 +66,7 @@ class LiveWords:
     disk_caps: tuple[DiskCap, ...] = ()
     poolers: tuple[PoolerAddress, ...] = ()
     load_from: SshAddress | None = None
+    allow_unsafe: bool = False
 
 
 def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
@@ -78,7 +80,7 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
     from pgtop_tune.experiment.frame_keeper import FrameKeeper
     from pgtop_tune.recording.recorder import Recorder
     from pgtop_tune.session.engine import Engine
-    from pgtop_tune.tuning.knobs.live import LIVE
+    from pgtop_tune.tuning.knobs.catalogue import KNOBS
 
     os.environ.setdefault("TEXTUAL_FPS", _PAINTS_PER_S)
     from pgtop_tune.tui.controls import Controls, TerminalTally
@@ -95,6 +97,7 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
         words.disk_caps,
         words.poolers,
         words.load_from,
+        words.allow_unsafe,
     )
     keeper = FrameKeeper(most=_FRAMES_JUDGED)
     session = StartingSession(conninfo, options, keeper)
@@ -109,7 +112,7 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
         machine=session.machine,
         recording=recorder,
         interval=session,
-        knobs=LIVE,
+        knobs=KNOBS,
         on_password=session.authenticate if words.may_ask else None,
         password_needed=session.password_needed if words.may_ask else None,
         tally=tally,
@@ -119,6 +122,7 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
         target=conninfo.describe(),
         start_load=words.start_load,
         throwaway=words.journal is not None,
+        allow_unsafe=words.allow_unsafe,
     )
     outcome = _show(controls, looks)
     _last_words(outcome, recorder.last_path)

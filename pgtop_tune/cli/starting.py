@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, QueryPlan
-from pgtop_tune.model.change import ParameterChange, Terms, Wanted
+from pgtop_tune.model.change import SYSTEM, ParameterChange, Scope, Terms, Wanted
 from pgtop_tune.model.events import Event
 from pgtop_tune.model.load import LoadSpec, ProfileSummary
 from pgtop_tune.model.postgres import Parameter
@@ -183,9 +183,9 @@ class StartingParameters:
     def __init__(self, session: StartingSession) -> None:
         self._session = session
 
-    def statement(self, name: str, value: str | None) -> str:
+    def statement(self, name: str, value: str | None, scope: Scope = SYSTEM) -> str:
         parts = self._session.made
-        return "" if parts is None else parts.parameters.statement(name, value)
+        return "" if parts is None else parts.parameters.statement(name, value, scope)
 
     async def apply(self, name: str, value: str | None) -> ParameterChange:
         return await (await self._session.parts()).parameters.apply(name, value)
@@ -213,6 +213,9 @@ class StartingParameters:
 
     async def prove(self, changes: Sequence[ParameterChange]) -> tuple[Proof, ...]:
         return await (await self._session.parts()).parameters.prove(changes)
+
+    async def undo_last(self) -> tuple[ParameterChange, ...]:
+        return await (await self._session.parts()).parameters.undo_last()
 
     async def redo(self) -> tuple[ParameterChange, ...]:
         return await (await self._session.parts()).parameters.redo()

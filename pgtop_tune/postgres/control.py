@@ -136,9 +136,14 @@ class PostgresControl:
 
     async def undo(self) -> ParameterChange | None:
         """Reverts the last change that is still in force, with its set; None when there is none."""
+        undone = await self.undo_last()
+        return undone[0] if undone else None
+
+    async def undo_last(self) -> tuple[ParameterChange, ...]:
+        """Reverts the last change that is still in force, with its set, last first; empty when there is none."""
         undone = await self._take_back(last)
         self._remember(undone)
-        return undone[0] if undone else None
+        return undone
 
     async def undo_all(self) -> tuple[ParameterChange, ...]:
         """Reverts all changes still in force, last first."""

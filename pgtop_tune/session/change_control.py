@@ -39,6 +39,10 @@ class ChangeControl(ParameterControl, Protocol):
         """Takes back what nobody kept in time, also of processes that are gone."""
         ...
 
+    async def undo_last(self) -> tuple[ParameterChange, ...]:
+        """Takes back the last change that is still in force, with its set, last first; empty when there is none."""
+        ...
+
     async def redo(self) -> tuple[ParameterChange, ...]:
         """Makes again what `undo` or `undo_all` took back last; empty when there is nothing."""
         ...

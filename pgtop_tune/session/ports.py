@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, QueryPlan
-from pgtop_tune.model.change import ParameterChange
+from pgtop_tune.model.change import SYSTEM, ParameterChange, Scope
 from pgtop_tune.model.events import Event
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import Parameter
@@ -65,8 +65,8 @@ class ParameterControl(Protocol):
         """The named rows of pg_settings that this server has, in the order asked for."""
         ...
 
-    def statement(self, name: str, value: str | None) -> str:
-        """The exact SQL `apply` would run, for the screen."""
+    def statement(self, name: str, value: str | None, scope: Scope = SYSTEM) -> str:
+        """The exact SQL that sets (or with None resets) a parameter, for the screen; with the reload it needs."""
         ...
 
     async def apply(self, name: str, value: str | None) -> ParameterChange:

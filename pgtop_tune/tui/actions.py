@@ -60,7 +60,11 @@ _REPLAY: Final = "replay"
 ACTIONS: Final[tuple[Action, ...]] = (
     Action("load", ("b",), "app.load", "start or stop a load (pgbench)", _TUNING, "load", (Need.LOAD,)),
     Action("parameters", ("p",), "app.parameters", "change parameters, live", _TUNING, "params", (Need.PARAMETERS,)),
-    Action("undo", ("u",), "app.undo", "undo the last change of a parameter", _TUNING, "undo", (Need.PARAMETERS,)),
+    Action("undo", ("u",), "app.undo", "undo the last change of parameters", _TUNING, "undo", (Need.PARAMETERS,)),
+    Action("undo-all", ("U",), "app.undo(True)", "undo every change that is in force", _TUNING, "",
+        (Need.PARAMETERS,)),
+    Action("redo", ("ctrl+r",), "app.redo", "make again what was undone last", _TUNING, "", (Need.PARAMETERS,)),
+    Action("keep", ("Y",), "app.keep", "keep the change that is on trial", _TUNING, "", (Need.PARAMETERS,)),
     Action("password", ("P",), "app.password", "type the password the server asks for", _TUNING, "", (Need.PASSWORD,)),
     Action("record", ("r",), "app.record", "recording on or off", _SCREEN, "rec", (Need.RECORDING,)),
     Action("note", ("m",), "app.note", "put a note on the tape", _SCREEN, "note", (Need.LIVE,)),

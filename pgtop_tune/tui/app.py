@@ -26,6 +26,7 @@ from pgtop_tune.safe_text import printable, printable_lines
 from pgtop_tune.secret import Secret
 from pgtop_tune.session.ports import RecordingState
 from pgtop_tune.tui.actions import ACTIONS, check_keymap
+from pgtop_tune.tui.changes import told
 from pgtop_tune.tui.commands import ActionCommands
 from pgtop_tune.tui.controls import Controls, ScreenOptions
 from pgtop_tune.tui.frames import ScreenSink
@@ -47,6 +48,8 @@ _NOT_AGAIN = -1
 """The operator closed the question; the key for it still works."""
 
 _BEGIN_AT_LATEST_S: Final = 0.5
+_COUNT_S: Final = 1.0
+"""What is on trial counts down also where frames come seldom."""
 _EVERYWHERE: Final = frozenset({"redraw"})
 """Actions whose keys also work in dialogs and while something is typed."""
 
@@ -146,6 +149,8 @@ class PgtopApp(OperatorApp):
         self.call_after_refresh(self._begin)
         # A dialog opened by the first key holds back what waits for a refresh of the screen below it.
         self.set_timer(_BEGIN_AT_LATEST_S, self._begin)
+        if self.changes is not None:
+            self.set_interval(_COUNT_S, self._count_down)
 
     def _begin(self) -> None:
         if self._begun:
@@ -226,6 +231,21 @@ class PgtopApp(OperatorApp):
             self._look_at_load()
             self._look_at_results()
             self._look_at_password()
+        self._look_at_trial()
+
+    def _look_at_trial(self) -> None:
+        """A trial that has ended by itself says so, with the reason; while one is on, its seconds go on."""
+        if self.changes is None:
+            return
+        ended = self.changes.taken_back()
+        if ended is not None:
+            self.tell(f"taken back, {ended.why}: {'; '.join(map(told, ended.changes))}", "warning")
+            self._repaint()
+
+    def _count_down(self) -> None:
+        if self.changes is not None and self.changes.on_trial is not None:
+            self._repaint()
+        self._look_at_trial()
 
     def _scene(self) -> Scene:
         controls, live, frozen = self._controls, self._live, self._frozen
@@ -234,7 +254,8 @@ class PgtopApp(OperatorApp):
             behind_s = live.now.elapsed_s - frozen.now.elapsed_s
         transport = None if controls.transport is None else controls.transport.state()
         load = None if controls.load is None else controls.load.state()
-        return Scene(frozen or live, self._recording_state(), behind_s, transport, load)
+        trial = None if self.changes is None else self.changes.on_trial
+        return Scene(frozen or live, self._recording_state(), behind_s, transport, load, trial)
 
     def _recording_state(self) -> RecordingState | None:
         control = self._controls.recording

@@ -9,10 +9,11 @@ from typing import Protocol
 from pgtop_tune.model.change import ParameterChange
 from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.secret import Secret
+from pgtop_tune.session.change_control import ChangeControl
 from pgtop_tune.session.engine import Engine
 from pgtop_tune.session.load_control import LoadControl
 from pgtop_tune.session.machine_control import MachineControl
-from pgtop_tune.session.ports import BackendControl, ParameterControl, RecordingControl, Transport
+from pgtop_tune.session.ports import BackendControl, RecordingControl, Transport
 from pgtop_tune.tui.actions import Need
 from pgtop_tune.tuning.knobs.knob import Knob
 
@@ -61,7 +62,7 @@ class Controls:
 
     engine: Engine
     load: LoadControl | None = None
-    parameters: ParameterControl | None = None
+    parameters: ChangeControl | None = None
     recording: RecordingControl | None = None
     transport: Transport | None = None
     interval: IntervalControl | None = None
@@ -97,6 +98,7 @@ class ScreenOptions:
         mouse: Let Textual capture the mouse; then the terminal's own selection needs Shift.
         keymap: Action id → keys, separated by commas; checked by `actions.check_keymap`.
         target: Who is watched, for the header and the password dialog: "bench@db1:5432".
+        allow_unsafe: Values that can lose data may be unlocked.
         throwaway: The server ends with the screen: nothing that was changed on it is left behind.
         start_load: A load to start as soon as the engine runs; also what the load dialog begins with.
     """
@@ -108,6 +110,7 @@ class ScreenOptions:
     target: str = ""
     start_load: LoadSpec | None = None
     throwaway: bool = False
+    allow_unsafe: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from textual.app import App
@@ -17,6 +18,7 @@ from pgtop_tune.secret import Secret
 from pgtop_tune.session.ports import RecordingState
 from pgtop_tune.session.session import Session
 from pgtop_tune.session.time_words import HINT, Timeline, moment
+from pgtop_tune.session.trial_desk import TrialDesk
 from pgtop_tune.tui.actions import ACTIONS, available
 from pgtop_tune.tui.changes import Changes
 from pgtop_tune.tui.controls import Controls, ScreenOptions
@@ -27,11 +29,11 @@ from pgtop_tune.tui.panes.time_axis import CHARTED
 from pgtop_tune.tui.screens.help import HelpDialog
 from pgtop_tune.tui.screens.leave import Leaving, leave_question
 from pgtop_tune.tui.screens.load import LoadDialog, under_way
-from pgtop_tune.tui.screens.parameters import ParameterDialog
+from pgtop_tune.tui.screens.parameters import PanelScope, ParameterDialog
 from pgtop_tune.tui.screens.password import PasswordDialog
 from pgtop_tune.tui.screens.prompt import PromptDialog
 from pgtop_tune.tui.screens.scene import SceneScreen
-from pgtop_tune.tui.screens.undo import undo_asked
+from pgtop_tune.tui.screens.undo import keep_said, redo_said, undo_asked
 from pgtop_tune.tui.session_hand import SessionHand
 from pgtop_tune.tui.terminal import ScreenDriver
 
@@ -63,7 +65,13 @@ class OperatorApp(App[int]):
         self._offered = frozenset(row.action.partition("(")[0].removeprefix("app.") for row in self._actions)
         self._glyphs = ASCII if options.ascii else UNICODE
         self._hands = Hands(controls.engine)
-        self.changes = Changes(controls.parameters, self._hands) if controls.parameters is not None else None
+        self.changes: Changes | None = None
+        if controls.parameters is not None:
+            trials = TrialDesk(controls.parameters, controls.engine.note)
+            controls.engine.attach(trials)
+            self.changes = Changes(controls.parameters, self._hands, trials)
+        can_load = controls.load is not None
+        self._panel = PanelScope(tuple(controls.knobs), can_load, options.allow_unsafe)
         self._sessions = None
         if controls.backends is not None:
             self._sessions = SessionHand(self, controls.backends, self._hands, self._glyphs)
@@ -88,7 +96,8 @@ class OperatorApp(App[int]):
         """Opens the load dialog."""
         load = self._controls.load
         if load is not None:
-            dialog = LoadDialog(load, self._hands, self._live, self._load_spec, self._glyphs)
+            spec = replace(self._load_spec, settings=tuple(self._panel.next_load.items()))
+            dialog = LoadDialog(load, self._hands, self._live, spec, self._glyphs)
             self.push_screen(dialog, self._keep_load)
 
     def _keep_load(self, spec: LoadSpec | None) -> None:
@@ -97,15 +106,23 @@ class OperatorApp(App[int]):
     def action_parameters(self) -> None:
         """Opens the parameter dialog."""
         if self.changes is not None:
-            self.push_screen(ParameterDialog(self.changes, tuple(self._controls.knobs), self._live, self._glyphs))
+            self.push_screen(ParameterDialog(self.changes, self._panel, self._live, self._glyphs))
 
-    def action_undo(self) -> None:
-        """Undoes the last change, after a question."""
+    def action_undo(self, everything: bool = False) -> None:
+        """Undoes the last set of changes, or all of them, after a question."""
         if self.changes is not None:
-            self.run_worker(self._undo(self.changes), group="undo", exclusive=True)
+            work = undo_asked(self, self.changes, self._glyphs, everything=everything)
+            self.run_worker(self._told(work), group="undo", exclusive=True)
 
-    async def _undo(self, changes: Changes) -> None:
-        await self._told(undo_asked(self, changes, self._glyphs, everything=False))
+    def action_redo(self) -> None:
+        """Makes again what was undone last."""
+        if self.changes is not None:
+            self.run_worker(self._told(redo_said(self.changes)), group="undo", exclusive=True)
+
+    def action_keep(self) -> None:
+        """Keeps the change that is on trial."""
+        if self.changes is not None:
+            self.run_worker(self._told(keep_said(self.changes)), group="undo", exclusive=True)
 
     def action_signal(self, name: str) -> None:
         """Cancels or terminates the chosen sessions, after a question."""
@@ -140,6 +157,7 @@ class OperatorApp(App[int]):
         words, well = await work
         if words:
             self.tell(words, "information" if well else "error")
+        self._repaint()
 
     def action_password(self) -> None:
         """Asks for the password the server wants."""
@@ -289,8 +307,7 @@ class OperatorApp(App[int]):
             if self._controls.load is not None and (self._own_load() is not None or self._going_on()):
                 await self._hands.ask(self._controls.load.stop())
             if how is Leaving.UNDOING and self.changes is not None:
-                for _ in self.changes.made:
-                    await self.changes.undo()
+                await self.changes.undo_made()
         except PgtopError as problem:
             self._on_the_way_out = False
             self.tell(f"{problem}\nnot left; q asks again", "error")

@@ -13,11 +13,12 @@ from textual.pilot import Pilot
 
 from pgtop_tune.errors import PgtopError, ServerProblem
 from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, Outcome, QueryPlan
-from pgtop_tune.model.change import ChangeState, ParameterChange
+from pgtop_tune.model.change import SYSTEM, ChangeState, ParameterChange, Scope, ScopeKind, Terms, Wanted
 from pgtop_tune.model.events import Event
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.load import LoadSpec, ProfileSummary
 from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.model.proof import Proof
 from pgtop_tune.session.engine import Engine
 from pgtop_tune.session.load_control import DatasetFound, LoadState, MakingPlan, MakingPreview
 from pgtop_tune.session.ports import RecordingState, Step, TransportState
@@ -146,10 +147,13 @@ def parameter(name: str, setting: str, shown: str, **other: object) -> Parameter
 
 @dataclass
 class ScriptedParameters:
-    """A `ParameterControl` with a server of three parameters."""
+    """A `ChangeControl` with a server of a few parameters."""
 
     refuses: str = ""
     journal: list[ParameterChange] = field(default_factory=list)
+    reverted: list[tuple[str, str]] = field(default_factory=list)
+    """Set and reason."""
+    terms: Terms = field(default_factory=Terms)
     rows: dict[str, Parameter] = field(
         default_factory=lambda: {
             row.name: row
@@ -159,43 +163,93 @@ class ScriptedParameters:
                     "synchronous_commit", "on", "on", vartype="enum", context="user",
                     enumvals=("local", "remote_write", "remote_apply", "on", "off"),
                 ),
+                parameter("shared_buffers", "16384", "128MB", unit="8kB", min_val="16", max_val="1073741823",
+                          context="postmaster"),
                 parameter("work_mem", "4096", "4MB", unit="kB", min_val="64", max_val="2147483647", context="user"),
             )
         }
     )  # fmt: skip
+    _undone: list[tuple[ParameterChange, ...]] = field(default_factory=list)
+    _made: int = 0
 
     async def list(self, names: tuple[str, ...]) -> tuple[Parameter, ...]:
         return tuple(self.rows[name] for name in names if name in self.rows)
 
-    def statement(self, name: str, value: str | None) -> str:
+    def statement(self, name: str, value: str | None, scope: Scope = SYSTEM) -> str:
         what = f"RESET {name}" if value is None else f"SET {name} = '{value}'"
+        if scope.kind is not ScopeKind.SYSTEM:
+            return f"ALTER {scope.kind.name} {scope.role or scope.database} {what};"
         return f"ALTER SYSTEM {what}; SELECT pg_reload_conf();"
 
     async def apply(self, name: str, value: str | None) -> ParameterChange:
+        return (await self.apply_set((Wanted(name, value),), Terms()))[0]
+
+    async def apply_set(self, wanted: Sequence[Wanted], terms: Terms) -> tuple[ParameterChange, ...]:
         if self.refuses:
             raise ServerProblem(self.refuses)
-        before = self.rows[name]
-        after = value if value is not None else "1GB"
-        self.rows[name] = replace(before, setting=after, shown=after)
-        change = ParameterChange(
-            f"c{len(self.journal)}", 0, name, value, before.shown, None, "default", ChangeState.APPLIED, after
-        )
-        self.journal.append(change)
-        return change
+        self.terms = terms
+        self._made += 1
+        until_ms = None if terms.keep_within_s is None else int((time.time() + terms.keep_within_s) * 1000)
+        made = []
+        for each in wanted:
+            before = self.rows[each.name]
+            after = each.value if each.value is not None else "1GB"
+            self.rows[each.name] = replace(before, setting=after, shown=after)
+            made.append(
+                ParameterChange(
+                    f"c{self._made}-{each.name}", 0, each.name, each.value, before.shown, None, "default",
+                    ChangeState.APPLIED, after, scope=each.scope, set_id=f"s{self._made}", kept=until_ms is None,
+                    until_ms=until_ms, reason=terms.reason,
+                )
+            )  # fmt: skip
+        self.journal += made
+        return tuple(made)
+
+    async def keep(self, set_id: str) -> tuple[ParameterChange, ...]:
+        kept = [replace(each, kept=True, until_ms=None) for each in self.journal if each.set_id == set_id]
+        self.journal = [next((one for one in kept if one.id == each.id), each) for each in self.journal]
+        return tuple(kept)
+
+    async def revert_set(self, set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
+        self.reverted.append((set_id, why))
+        return self._taken_back([each for each in self.journal if set_id in (each.set_id, each.id)])
+
+    def _taken_back(self, changes: Sequence[ParameterChange]) -> tuple[ParameterChange, ...]:
+        back = []
+        for change in reversed(changes):
+            self.journal.remove(change)
+            before = change.shown_before
+            self.rows[change.name] = replace(self.rows[change.name], setting=before, shown=before)
+            back.append(replace(change, state=ChangeState.REVERTED, shown_after=before))
+        return tuple(back)
+
+    async def revert_overdue(self) -> tuple[ParameterChange, ...]:
+        return ()
+
+    async def prove(self, changes: Sequence[ParameterChange]) -> tuple[Proof, ...]:
+        return ()
 
     async def undo(self) -> ParameterChange | None:
+        undone = await self.undo_last()
+        return undone[0] if undone else None
+
+    async def undo_last(self) -> tuple[ParameterChange, ...]:
         if not self.journal:
-            return None
-        change = self.journal.pop()
-        before = change.shown_before
-        self.rows[change.name] = replace(self.rows[change.name], setting=before, shown=before)
-        return replace(change, state=ChangeState.REVERTED, shown_after=before)
+            return ()
+        undone = self._taken_back([each for each in self.journal if each.set_id == self.journal[-1].set_id])
+        self._undone.append(undone)
+        return undone
 
     async def undo_all(self) -> tuple[ParameterChange, ...]:
-        undone = []
-        while (change := await self.undo()) is not None:
-            undone.append(change)
-        return tuple(undone)
+        undone = self._taken_back(list(self.journal))
+        self._undone.append(undone)
+        return undone
+
+    async def redo(self) -> tuple[ParameterChange, ...]:
+        if not self._undone:
+            return ()
+        back = self._undone.pop()
+        return await self.apply_set([Wanted(each.name, each.value, each.scope) for each in reversed(back)], Terms())
 
     async def in_force(self) -> tuple[ParameterChange, ...]:
         return tuple(self.journal)

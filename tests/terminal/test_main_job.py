@@ -36,11 +36,13 @@ def watch(server: Throwaway, home: Path, *words: str, columns: int = 120, lines:
 def change_max_wal_size(terminal: Terminal) -> None:
     terminal.until("PostgreSQL 18")
     terminal.press("p")
-    terminal.until("takes effect")
+    terminal.until("▸ max_wal_size")
     terminal.press("+")
     terminal.until("ALTER SYSTEM SET")
     terminal.press("a")
     terminal.until("max_wal_size is now 2GB")
+    terminal.press("Y")
+    terminal.until("kept: max_wal_size 1GB→2GB")
 
 
 def test_a_parameter_is_changed_on_screen_and_undone(fresh_server: Throwaway, tmp_path: Path) -> None:
@@ -49,7 +51,7 @@ def test_a_parameter_is_changed_on_screen_and_undone(fresh_server: Throwaway, tm
         change_max_wal_size(terminal)
         assert setting(fresh_server, "max_wal_size") == "2GB"
         terminal.press("\x1b")
-        terminal.until_gone("takes effect")
+        terminal.until_gone("remark")
         terminal.until("▲max_wal_size 1GB→2GB")
         terminal.press("u")
         terminal.until("y  undo")

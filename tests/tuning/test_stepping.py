@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.tuning.knobs.catalogue import BY_NAME
+from pgtop_tune.tuning.knobs.catalogue import BY_NAME, KNOBS
 from pgtop_tune.tuning.knobs.knob import Knob
-from pgtop_tune.tuning.knobs.live import LIVE
 from pgtop_tune.tuning.stepping import next_value, parse, parse_bool, show
 from tests.support.servers import conninfo
 
@@ -156,7 +155,7 @@ def test_words_step_through_what_this_server_offers() -> None:
     assert next_value(parameter("wal_compression", "on", **old), knob, -1) == "off"
 
 
-@given(st.sampled_from(LIVE), st.lists(st.sampled_from([-1, 1]), max_size=30))
+@given(st.sampled_from(KNOBS), st.lists(st.sampled_from([-1, 1]), max_size=30))
 def test_steps_never_leave_the_range(knob: Knob, directions: list[int]) -> None:
     now = parameter(knob.name, "1", min_val="0.5", max_val="64", vartype="real")
     for direction in directions:
@@ -169,7 +168,7 @@ def test_steps_never_leave_the_range(knob: Knob, directions: list[int]) -> None:
 
 def test_every_knob_is_live_on_every_server_and_each_of_its_steps_is_taken(all_servers: Throwaway) -> None:
     with psycopg.connect(conninfo(all_servers), autocommit=True) as connection:
-        for knob in LIVE:
+        for knob in KNOBS:
             row = connection.execute(
                 "SELECT context, vartype, coalesce(unit, ''), min_val, max_val, enumvals"
                 " FROM pg_settings WHERE name = %s",

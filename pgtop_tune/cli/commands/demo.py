@@ -121,6 +121,7 @@ def demo(
                 start_load=spec,
                 journal=_journal(server, keep),
                 disk_caps=caps,
+                allow_unsafe=keep is None,
             )
             status = show_live(conninfo, live, screen)
         else:

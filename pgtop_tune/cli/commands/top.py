@@ -23,6 +23,7 @@ def top(
     load_from: options.LoadFrom = None,
     disk_cap: options.DiskCaps = None,
     pooler: options.Poolers = None,
+    allow_unsafe: options.AllowUnsafe = False,
     theme: options.Theme = None,
     plain: options.Plain = False,
     ascii_only: options.Ascii = False,
@@ -57,5 +58,6 @@ def top(
         may_ask=not no_password,
         disk_caps=disk_caps(disk_cap),
         poolers=pooler_addresses(pooler),
+        allow_unsafe=allow_unsafe,
     )
     sys.exit(show_live(resolve_words(words), live, screen))

@@ -106,7 +106,8 @@ class Dialog(ModalScreen[T]):
 
     def repaint(self) -> None:
         """Draws the content anew; only what changed reaches the terminal."""
-        if not self.is_mounted:
+        if not self.is_mounted or not self.query(LineCanvas):
+            # A worker may come back with an answer while the dialog is being taken down.
             return
         cells = self.cells
         lines = self.content(cells)

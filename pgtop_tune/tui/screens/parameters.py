@@ -1,34 +1,70 @@
-"""Live parameters: step or type, see the exact SQL, apply, read back, undo; the dashboard goes on above."""
+"""Parameters in the operator's hand: step or type, see the exact SQL of the whole set, apply on trial, keep or undo."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from textual import events
 
 from pgtop_tune.errors import PgtopError
-from pgtop_tune.metrics.load import CLIENT_TPS
-from pgtop_tune.metrics.server import TPS, WAL_BYTES
-from pgtop_tune.model.change import ChangeState, ParameterChange
+from pgtop_tune.metrics import sections
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.changes import Changes
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line
-from pgtop_tune.tui.screens.confirm import Choice, ConfirmDialog, Said
+from pgtop_tune.tui.panel.details import details_lines
+from pgtop_tune.tui.panel.drawing import list_lines, word_lines
+from pgtop_tune.tui.panel.gathering import parameter_rows, server_facts
+from pgtop_tune.tui.panel.one_set import Circumstances, Conditions, OneSet, circumstances, one_set
+from pgtop_tune.tui.panel.row import PanelRow, Staged
+from pgtop_tune.tui.panel.set_drawing import figures_line, fits, set_lines
+from pgtop_tune.tui.panel.table import PanelTable
+from pgtop_tune.tui.panel.wires import HARM, suggested
+from pgtop_tune.tui.panes.trial import trial_line
+from pgtop_tune.tui.screens.applying import Applying, Came
+from pgtop_tune.tui.screens.conditions import ConditionsDialog
+from pgtop_tune.tui.screens.details import DetailsDialog
 from pgtop_tune.tui.screens.dialog import Dialog
-from pgtop_tune.tui.screens.parameter_list import ParameterTable, Staged
-from pgtop_tune.tui.screens.undo import undo_asked
+from pgtop_tune.tui.screens.undo import keep_said, redo_said, undo_asked
 from pgtop_tune.tui.text_field import TextField
 from pgtop_tune.tui.wrapping import wrapped
 from pgtop_tune.tuning.knobs.knob import Knob
-from pgtop_tune.units import count, ms, size
 
-_KEYS: Final = "+ - step  Enter type  x reset  a apply  u undo  U undo all  Esc back"
+_KEYS: Final = "+ - step  Enter type  v advised  x reset  a apply  o terms  ? details  / filter  u undo  Esc back"
+_SHORT_KEYS: Final = "+ - Enter v x  a apply  o terms  ? details  / filter  u undo  Esc back"
 _EDIT_KEYS: Final = "Enter keep  Esc forget"
+_FILTER_KEYS: Final = "Enter keep  Esc all parameters"
+_ROOMY: Final = 104
 _LEAST_ROWS: Final = 4
-"""Heading and three parameters, however small the terminal."""
+"""Heading, a group and two parameters, however small the terminal."""
+_TALL: Final = 34
+"""From so many rows on a third of the dashboard stays in view."""
+_ROOMY_ROWS: Final = 20
+_ADVICE_EVERY: Final = 10
+"""Frames between two looks at what advice is derived from."""
+
+
+@dataclass
+class PanelScope:
+    """What the list is about, and what of it outlives the dialog.
+
+    Attributes:
+        knobs: The catalogue, in order.
+        can_load: Whether a load can be started from here.
+        allow_unsafe: Whether values that can lose data may be unlocked.
+        next_load: What sessions of the next load begin with, by name.
+        conditions: On which terms sets are made; None before anybody has chosen.
+    """
+
+    knobs: tuple[Knob, ...]
+    can_load: bool = False
+    allow_unsafe: bool = False
+    next_load: dict[str, str] = field(default_factory=dict)
+    conditions: Conditions | None = None
 
 
 class ParameterDialog(Dialog[None]):
@@ -36,108 +72,198 @@ class ParameterDialog(Dialog[None]):
 
     Args:
         changes: The operator's hand on parameters.
-        knobs: What is offered, in this order.
-        session: For the line of figures that shows what a change does.
+        scope: What it is about.
+        session: For advice, and for the line of figures that shows what a change does.
+        glyphs: What it is drawn with.
     """
 
-    CELLS = 116
+    CELLS = 164
 
-    def __init__(self, changes: Changes, knobs: tuple[Knob, ...], session: Session, glyphs: Glyphs) -> None:
+    def __init__(self, changes: Changes, scope: PanelScope, session: Session, glyphs: Glyphs) -> None:
         super().__init__("parameters", glyphs, keys=_KEYS, low=True)
         self._changes = changes
-        self._knobs = knobs
+        self._scope = scope
         self._session = session
-        self._table = ParameterTable(knobs)
-        self._statement: tuple[str, str | None, str] | None = None
+        self._table = PanelTable()
+        self._sample: object = None
+        self._frames = 0
+        self._set = OneSet()
+        self._sql: tuple[OneSet, tuple[str, ...]] = (OneSet(), ())
         self._said: tuple[str, str] = ("", PLAIN)
         self._busy = "asking the server"
 
     def on_mount(self) -> None:
         """Asks for the present values."""
         super().on_mount()
+        if self._scope.conditions is None:
+            self._scope.conditions = Conditions(wires=suggested(HARM, self._session.interval))
+        self._sample = self._seen()
         self.run_worker(self._refresh_values(), group="parameters")
 
+    @property
+    def _conditions(self) -> Conditions:
+        return self._scope.conditions or Conditions()
+
+    @property
+    def _around(self) -> Circumstances:
+        return circumstances(self._session.now, can_load=self._scope.can_load)
+
+    def _seen(self) -> object:
+        """The look at the parameters that the newest frame has."""
+        return None if self._session.now is None else sections.parameters(self._session.now)
+
     async def _refresh_values(self) -> None:
+        names = tuple(knob.name for knob in self._scope.knobs)
         try:
-            self._table.load(await self._changes.list(tuple(knob.name for knob in self._knobs)))
+            parameters, in_force = await self._changes.list(names), await self._changes.in_force()
         except PgtopError as problem:
             self._said = (str(problem), "critical")
+        else:
+            facts = server_facts(self._session.interval)
+            self._table.load(parameter_rows(self._scope.knobs, parameters, facts, in_force, self._scope.next_load))
         self._busy = ""
-        self.repaint()
+        self._staged_anew()
 
     def content(self, cells: int) -> list[Line]:
         """The list, words on the selected row, the exact SQL, what came of the last change, figures."""
-        self.captions("parameters", _KEYS if self._table.editing is None else _EDIT_KEYS)
-        below: list[Line] = [(), *self._table.word_lines(cells)]
-        shown = self._shown_statement()
-        below += wrapped(f"apply: {shown}", cells, "strong") if shown else []
-        below += wrapped(self._said[0], cells, self._said[1])
+        self._caption_keys(cells)
+        height = self.app.size.height
+        total = height - 2 if height < _TALL else height * 2 // 3
+        below = set_lines(self._set, self._sql_shown, self._conditions, cells, self.glyphs, roomy=total >= _ROOMY_ROWS)
+        trial = self._changes.on_trial
+        if trial is not None:
+            below.append(trial_line(trial, time.time_ns() // 1_000_000, cells, self.glyphs))
+        below += wrapped(self._said[0], cells, self._said[1])[:4]
         if self._busy:
             below.append(((f"{self._busy} {self.glyphs.ellipsis}", "dim"),))
         below.append(figures_line(self._session))
-        room = max(self.app.size.height - 2 - len(below), _LEAST_ROWS)
-        return [*self._table.list_lines(cells, room, self.glyphs), *below]
+        most = max(total - len(below) - 9, 2)
+        words = word_lines(self._table.selected, cells, self.glyphs, most)
+        room = max(total - len(below) - len(words) - 1, _LEAST_ROWS)
+        return [*list_lines(self._table, cells, room, self.glyphs), self._filter_line(cells), *words, *below]
 
-    def _shown_statement(self) -> str:
-        """The SQL for the selected row's staged value, once the control has composed it."""
-        row = self._table.selected
-        if row is None or row.staged is None or self._statement is None:
-            return ""
-        name, value, sql = self._statement
-        return sql if (name, value) == (row.parameter.name, row.staged.value) else ""
+    def _caption_keys(self, cells: int) -> None:
+        keys = _KEYS if cells >= _ROOMY else _SHORT_KEYS
+        keys = _EDIT_KEYS if self._table.editing is not None else keys
+        keys = _FILTER_KEYS if self._table.filtering is not None else keys
+        staged = len(self._table.staged)
+        title = f"parameters {self.glyphs.separator} {staged} staged" if staged else "parameters"
+        self.captions(title, keys)
+
+    def _filter_line(self, cells: int) -> Line:
+        if self._table.filtering is not None:
+            return (("/", "key"), *self._table.filtering.line(cells - 2))
+        return ((f"/{self._table.filter}", "label"),) if self._table.filter else ()
+
+    @property
+    def _sql_shown(self) -> tuple[str, ...] | None:
+        """The SQL of what is staged, once the control has composed it."""
+        composed_for, sql = self._sql
+        return sql if composed_for is self._set else None
+
+    @property
+    def _all_in_view(self) -> bool:
+        sql = self._sql_shown
+        return sql is not None and fits(sql, self.cells)
 
     def frames_arrived(self, session: Session) -> None:
-        """Newer figures."""
+        """Newer figures; what somebody else has changed is asked for at once."""
         self._session = session
+        self._frames += 1
+        if self._seen() is not self._sample and not self._busy:
+            self._sample = self._seen()
+            self.run_worker(self._refresh_values(), group="values", exclusive=True)
+        elif self._frames % _ADVICE_EVERY == 0:
+            self._advise()
         self.repaint()
+
+    def _advise(self) -> None:
+        rows, facts = self._table.rows, server_facts(self._session.interval)
+        parameters = [row.parameter for row in rows]
+        changes = [row.change for row in rows if row.change is not None]
+        self._table.load(parameter_rows(self._scope.knobs, parameters, facts, changes, self._scope.next_load))
+        self._staged_anew()
 
     def on_key(self, event: events.Key) -> None:
         """Moving, stepping, typing, applying."""
-        act = self._acts().get(event.key) if self._table.editing is None else self._typing(event)
+        field_typed = self._table.editing or self._table.filtering
+        act = self._acts().get(event.key) if field_typed is None else self._typing(field_typed, event)
         if act is None:
             return
         act()
         event.stop()
-        self._compose_statement()
-        self.repaint()
+        self._staged_anew()
 
     def _acts(self) -> dict[str, Callable[[], None]]:
-        table = self._table
+        table, page = self._table, max(self.app.size.height // 2, 1)
         return {
             "up": lambda: table.move(-1), "k": lambda: table.move(-1),
             "down": lambda: table.move(1), "j": lambda: table.move(1),
+            "pageup": lambda: table.move(-page), "pagedown": lambda: table.move(page),
             "home": lambda: table.move(-len(table.rows)), "end": lambda: table.move(len(table.rows)),
+            "tab": lambda: table.turn_group(1), "shift+tab": lambda: table.turn_group(-1),
             "plus": lambda: self._step(1), "right": lambda: self._step(1),
             "minus": lambda: self._step(-1), "left": lambda: self._step(-1),
             "enter": table.edit,
+            "v": self._take_advice,
             "x": lambda: table.stage(Staged(None)),
+            "backspace": lambda: table.stage(None), "delete": lambda: table.stage(None),
+            "slash": self._filter,
+            "question_mark": self._details,
+            "o": self._choose_conditions,
+            "y": self._copy,
             "a": self._apply_asked,
-            "u": lambda: self._undo(everything=False),
-            "U": lambda: self._undo(everything=True),
+            "Y": lambda: self._act("keeping", keep_said(self._changes)),
+            "u": lambda: self._act("undoing", self._undone(everything=False)),
+            "U": lambda: self._act("undoing", self._undone(everything=True)),
+            "ctrl+r": lambda: self._act("applying again", redo_said(self._changes)),
         }  # fmt: skip
 
-    def _typing(self, event: events.Key) -> Callable[[], None] | None:
-        """Every key but those that close belongs to the value being typed."""
-        field = self._table.editing
-        if field is None or event.key in ("escape", "ctrl+c"):
+    def _undone(self, *, everything: bool) -> Coroutine[Any, Any, tuple[str, bool]]:
+        return undo_asked(self.app, self._changes, self.glyphs, everything=everything)
+
+    def _typing(self, typed: TextField, event: events.Key) -> Callable[[], None] | None:
+        """Every key but those that close belongs to the value or the filter being typed."""
+        if event.key in ("escape", "ctrl+c"):
             return None
-        if event.key == "enter":
+        if event.key != "enter":
+            return partial(self._type, typed, event)
+        if self._table.editing is not None:
             return lambda: self._table.end_edit(keep=True)
-        return partial(_press, field, event)
+        return self._filter_typed
+
+    def _type(self, typed: TextField, event: events.Key) -> None:
+        typed.press(event.key, event.character)
+        if typed is self._table.filtering:
+            self._table.narrow(typed.text)
+
+    def _filter(self) -> None:
+        self._table.filtering = TextField(self._table.filter)
+
+    def _filter_typed(self) -> None:
+        self._table.filtering = None
 
     def on_paste(self, event: events.Paste) -> None:
         """A value from the terminal's clipboard."""
         event.stop()
-        if self._table.editing is not None:
-            self._table.editing.insert(event.text)
+        typed = self._table.editing or self._table.filtering
+        if typed is not None:
+            typed.insert(event.text)
+            if typed is self._table.filtering:
+                self._table.narrow(typed.text)
             self.repaint()
 
     def action_close(self) -> None:
-        """While typing it only ends the typing."""
-        if self._table.editing is None:
+        """While typing it only ends the typing; then it takes the filter away; then it leaves."""
+        table = self._table
+        if table.editing is not None:
+            table.end_edit(keep=False)
+        elif table.filtering is not None or table.filter:
+            table.filtering = None
+            table.narrow("")
+        else:
             self.dismiss(None)
             return
-        self._table.end_edit(keep=False)
         self.repaint()
 
     def _step(self, direction: int) -> None:
@@ -147,82 +273,111 @@ class ParameterDialog(Dialog[None]):
         except PgtopError as problem:
             self._said = (str(problem), "critical")
 
-    def _compose_statement(self) -> None:
+    def _take_advice(self) -> None:
         row = self._table.selected
-        if row is not None and row.staged is not None and not self._shown_statement():
-            self.run_worker(self._ask_statement(row.parameter.name, row.staged.value), group="sql", exclusive=True)
+        if row is not None and row.advised:
+            self._table.stage(Staged(row.advised))
+        elif row is not None:
+            words = "has what is advised" if row.advice is not None and row.advice.value else "no value is advised"
+            self._said = (f"{row.name}: {words}; ? says more", "warning")
 
-    async def _ask_statement(self, name: str, value: str | None) -> None:
+    def _details(self) -> None:
+        row = self._table.selected
+        if row is not None:
+            name = row.name
+
+            def lines(session: Session, cells: int) -> list[Line]:
+                return details_lines(self._row(name) or row, cells, self.glyphs)
+
+            title = f"{row.group}: {name}"
+            self.app.push_screen(DetailsDialog(title, self._session, lines, lambda session: name, self.glyphs))
+
+    def _row(self, name: str) -> PanelRow | None:
+        return next((row for row in self._table.rows if row.name == name), None)
+
+    def _choose_conditions(self) -> None:
+        def chosen(conditions: Conditions | None) -> None:
+            self._scope.conditions = conditions or self._scope.conditions
+            self._staged_anew()
+
+        self.app.push_screen(ConditionsDialog(self._conditions, self._around, self._session, self.glyphs), chosen)
+
+    def _copy(self) -> None:
+        sql = self._sql_shown
+        if sql:
+            self.app.copy_to_clipboard("\n".join(sql))
+            self._said = ("the SQL is in your terminal's clipboard", PLAIN)
+
+    def _staged_anew(self) -> None:
+        """What is staged as a set; its SQL is composed where it is another one."""
+        wanted = one_set(self._table.staged, self._conditions, self._around)
+        if wanted != self._set:
+            self._set = wanted
+        if self._sql_shown is None:
+            self.run_worker(self._ask_sql(self._set), group="sql", exclusive=True)
+        self.repaint()
+
+    async def _ask_sql(self, wanted: OneSet) -> None:
         try:
-            self._statement = (name, value, await self._changes.statement(name, value))
+            self._sql = (wanted, await self._changes.statements(wanted.live) if wanted.live else ())
         except PgtopError as problem:
             self._said = (str(problem), "critical")
         self.repaint()
 
     def _apply_asked(self) -> None:
-        """Applies what is staged in the selected row, but only what its SQL has been shown for."""
-        row, sql = self._table.selected, self._shown_statement()
-        if self._busy or row is None:
+        """Applies what is staged, but only what its SQL has been shown for."""
+        sql, wanted = self._sql_shown, self._set
+        if self._busy:
             return
-        if row.staged is None:
-            self._said = ("nothing is staged here: step with + or -, or type a value with Enter", "warning")
-        elif sql:
+        if not self._table.staged:
+            self._said = ("nothing is staged: step with + or -, or type a value with Enter", "warning")
+        elif wanted.live and sql is not None:
             self._busy = "applying"
-            apply = self._apply(row.parameter.name, row.staged.value, row.knob.warning, sql)
-            self.run_worker(apply, group="parameters")
+            self.run_worker(self._apply(wanted, sql, shown=self._all_in_view), group="parameters")
+        elif wanted.next_load:
+            self._busy = "applying"
+            self.run_worker(self._for_next_load(wanted), group="parameters")
+        elif wanted.restart:
+            self._said = ("what is staged waits for a restart", "warning")
 
-    async def _apply(self, name: str, value: str | None, warning: str, sql: str) -> None:
-        if warning and not await self.app.push_screen_wait(_second_question(name, warning, sql, self.glyphs)):
-            self._busy, self._said = "", ("nothing was changed", PLAIN)
-            self.repaint()
-            return
+    @property
+    def _applying(self) -> Applying:
+        return Applying(self.app, self._changes, self._scope.allow_unsafe, self.glyphs)
+
+    async def _apply(self, wanted: OneSet, sql: tuple[str, ...], *, shown: bool) -> None:
+        names = {each.name for each in wanted.live}
+        rows = [row for row in self._table.staged if row.name in names]
+        await self._settle(await self._applying.apply(rows, wanted, self._conditions, sql, shown=shown))
+
+    async def _for_next_load(self, wanted: OneSet) -> None:
+        names = tuple(name for name, _ in wanted.next_load)
         try:
-            change = await self._changes.apply(name, value)
+            unlocked = await self._applying.unlock([row for row in self._table.staged if row.name in names])
         except PgtopError as problem:
-            self._busy, self._said = "", (str(problem), "critical")
-            self.repaint()
+            await self._settle(Came(str(problem), "critical"))
             return
-        self._said = result_of(change)
-        self._table.forget(name)
+        if unlocked is None:
+            await self._settle(Came("nothing was changed", PLAIN))
+            return
+        for name, value in wanted.next_load:
+            self._scope.next_load.pop(name, None)
+            if value is not None:
+                self._scope.next_load[name] = value
+        await self._settle(Came("sessions of the next load begin with it (PGOPTIONS); see b", "good", names))
+
+    async def _settle(self, came: Came) -> None:
+        self._said = (came.words, came.style)
+        self._table.forget(came.done)
         await self._refresh_values()
 
-    def _undo(self, *, everything: bool) -> None:
-        if not self._busy:
-            self._busy = "undoing"
-            self.run_worker(self._undo_now(everything=everything), group="parameters")
+    def _act(self, doing: str, work: Coroutine[Any, Any, tuple[str, bool]]) -> None:
+        if self._busy:
+            work.close()
+            return
+        self._busy = doing
+        self.run_worker(self._acted(work), group="parameters")
 
-    async def _undo_now(self, *, everything: bool) -> None:
-        words, well = await undo_asked(self.app, self._changes, self.glyphs, everything=everything)
+    async def _acted(self, work: Coroutine[Any, Any, tuple[str, bool]]) -> None:
+        words, well = await work
         self._said = (words, "good" if well else "critical")
         await self._refresh_values()
-
-
-def _press(field: TextField, event: events.Key) -> None:
-    field.press(event.key, event.character)
-
-
-def _second_question(name: str, warning: str, sql: str, glyphs: Glyphs) -> ConfirmDialog[bool]:
-    said = (Said(f"{glyphs.warning} {warning}", "warning"), Said(""), Said(sql, "strong"))
-    return ConfirmDialog(f"change {name}?", said, (Choice(("y",), "apply it", True),), glyphs)
-
-
-def result_of(change: ParameterChange) -> tuple[str, str]:
-    """What came of a change, in words and their style."""
-    if change.state is not ChangeState.APPLIED:
-        return change.message or f"{change.name} was not changed", "critical"
-    words = f"{change.name} is now {change.shown_after}, read back from pg_settings"
-    return (f"{words}: {change.message}", "warning") if change.message else (words, "good")
-
-
-def figures_line(session: Session) -> Line:
-    """The numbers a change is made for, as they are now."""
-    interval, second = session.interval, session.latency.newest()
-    if interval is None:
-        return (("waiting for the first frame", "dim"),)
-    client = CLIENT_TPS(interval)
-    tps = TPS(interval) if client is None else client
-    figures: list[tuple[str, str]] = [("now  ", "label"), ("tps ", "label"), (count(tps).ljust(7), "strong")]
-    if second is not None and client is not None:
-        figures += [("p50 ", "label"), (f"{ms(second.quantiles_ms[0])} ".ljust(7), "strong")]
-        figures += [("p99 ", "label"), (f"{ms(second.quantiles_ms[2])} ms".ljust(10), "strong")]
-    return (*figures, ("WAL ", "label"), (f"{size(WAL_BYTES(interval))}B/s", "strong"))

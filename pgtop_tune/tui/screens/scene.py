@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
@@ -15,15 +16,20 @@ from pgtop_tune.model.backend_action import BackendKey
 from pgtop_tune.session.load_control import LoadState
 from pgtop_tune.session.ports import RecordingState, TransportState
 from pgtop_tune.session.session import Session
+from pgtop_tune.session.trial_desk import OnTrial
 from pgtop_tune.tui.actions import ACTIONS, Action, key_name, keys_of
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import Line, fit
+from pgtop_tune.tui.panes.trial import trial_line
 from pgtop_tune.tui.screens.details import RowKey
 from pgtop_tune.tui.text_field import TextField
 from pgtop_tune.tui.transport_line import transport_line
 from pgtop_tune.tui.widgets.canvas import LineCanvas
 
 TRANSPORT: Final = "transport"
+TRIAL: Final = "trial"
+BELOW: Final = (TRANSPORT, TRIAL)
+"""Lines above the footer that are there when there is something to say."""
 _WITH_ONE: Final = {
     "cancel": "app.signal_one('cancel', {}, {})",
     "terminate": "app.signal_one('terminate', {}, {})",
@@ -42,6 +48,7 @@ class Scene:
         behind_s: How far a frozen screen is behind the newest frame; None when it is not frozen.
         transport: Where a replay stands; None when live.
         load: What of the load goes on that frames do not show; None where there is no door to it.
+        trial: The set of changes that is taken back unless somebody keeps it.
     """
 
     session: Session
@@ -49,6 +56,7 @@ class Scene:
     behind_s: float | None = None
     transport: TransportState | None = None
     load: LoadState | None = None
+    trial: OnTrial | None = None
 
 
 class SceneScreen(Screen[None]):
@@ -107,7 +115,10 @@ class SceneScreen(Screen[None]):
 
     def show(self, scene: Scene) -> None:
         """Draws another scene; only what differs reaches the terminal."""
-        self._scene = scene
+        before, self._scene = self._scene, scene
+        if self.is_mounted and (before.trial is None) != (scene.trial is None):
+            self._arrange()
+            self.call_after_refresh(self.paint)
         self.paint()
 
     def paint(self) -> None:
@@ -118,6 +129,8 @@ class SceneScreen(Screen[None]):
         drawn = dict(self.drawn(width))
         if self._scene.transport is not None:
             drawn[TRANSPORT] = [transport_line(self._scene.transport, width, self._glyphs)]
+        if self._scene.trial is not None:
+            drawn[TRIAL] = [self._trial_line(self._scene.trial, width)]
         if self._filtering is not None:
             drawn["footer"] = [_filter_line(self._filtering, width)]
         with self.app.batch_update():
@@ -126,12 +139,17 @@ class SceneScreen(Screen[None]):
 
     def _arrange(self) -> None:
         width, height = self.app.size
-        below = 0 if self._scene.transport is None else 1
-        heights = self.heights(width, max(height - below, 1)) | {TRANSPORT: below}
+        extra = {TRANSPORT: int(self._scene.transport is not None), TRIAL: int(self._scene.trial is not None)}
+        heights = self.heights(width, max(height - sum(extra.values()), 1)) | extra
         for name in self.STACK:
             canvas, rows = self.query_one(f"#{name}", LineCanvas), heights.get(name, 0)
             canvas.display = rows > 0
             canvas.styles.height = rows
+
+    def _trial_line(self, trial: OnTrial, width: int) -> Line:
+        keys = {action.id: key_name(keys_of(action, self._keymap)[0]) for action in self._actions}
+        now_ms = time.time_ns() // 1_000_000
+        return trial_line(trial, now_ms, width, self._glyphs, keys.get("keep", ""), keys.get("undo", ""))
 
     def heights(self, width: int, height: int) -> dict[str, int]:
         """Rows of each canvas on a screen of that size."""

@@ -1,7 +1,8 @@
-"""Undoing changes of parameters: what would be undone and the exact SQL, one key, and what came of it."""
+"""Undoing and keeping changes of parameters: what it is about, the exact SQL, one key, and what came of it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from textual.app import App
@@ -14,7 +15,7 @@ from pgtop_tune.tui.screens.confirm import Choice, ConfirmDialog, Said
 
 
 async def undo_asked(app: App[Any], changes: Changes, glyphs: Glyphs, *, everything: bool) -> tuple[str, bool]:
-    """Asks, undoes the last change or all of them, and says what came of it. Runs in a worker.
+    """Asks, undoes the last set of changes or all of them, and says what came of it. Runs in a worker.
 
     Returns:
         One sentence, and whether all is well.
@@ -23,24 +24,49 @@ async def undo_asked(app: App[Any], changes: Changes, glyphs: Glyphs, *, everyth
         in_force = await changes.in_force()
         if not in_force:
             return "no change is in force: there is nothing to undo", True
-        wanted = tuple(reversed(in_force)) if everything else in_force[-1:]
+        wanted = tuple(reversed(in_force if everything else _last_set(in_force)))
         if not await app.push_screen_wait(await _question(changes, wanted, glyphs)):
             return "nothing was undone", True
-        if everything:
-            undone = await changes.undo_all()
-        else:
-            last = await changes.undo()
-            undone = () if last is None else (last,)
+        undone = await (changes.undo_all() if everything else changes.undo())
     except PgtopError as problem:
         return str(problem), False
     return "; ".join(_result(change) for change in undone) or "nothing was undone", True
 
 
-async def _question(changes: Changes, wanted: tuple[ParameterChange, ...], glyphs: Glyphs) -> ConfirmDialog[bool]:
+async def redo_said(changes: Changes) -> tuple[str, bool]:
+    """Makes again what was undone last, and says what came of it."""
+    try:
+        made = await changes.redo()
+    except PgtopError as problem:
+        return str(problem), False
+    return "; ".join(f"{told(change)} again" for change in made) or "nothing was undone here that could be redone", True
+
+
+async def keep_said(changes: Changes) -> tuple[str, bool]:
+    """Keeps what is on trial, and says what came of it."""
+    if changes.on_trial is None:
+        return "nothing is on trial", True
+    try:
+        kept = await changes.keep()
+    except PgtopError as problem:
+        return f"not kept: {problem}", False
+    if not kept:
+        return "too late: it has been taken back already", False
+    ends = "; taken back when this program ends: it can lose data" if any(change.loss for change in kept) else ""
+    return f"kept: {'; '.join(told(change) for change in kept)}{ends}", True
+
+
+def _last_set(in_force: Sequence[ParameterChange]) -> tuple[ParameterChange, ...]:
+    last = in_force[-1]
+    return tuple(each for each in in_force if each is last or (last.set_id and each.set_id == last.set_id))
+
+
+async def _question(changes: Changes, wanted: Sequence[ParameterChange], glyphs: Glyphs) -> ConfirmDialog[bool]:
     said: list[Said] = []
     for change in wanted:
-        said.append(Said(told(change), "strong"))
-        said.append(Said(await changes.statement(change.name, change.auto_conf_before)))
+        by = f"   (by {change.by})" if change.by and change.id not in {each.id for each in changes.made} else ""
+        said.append(Said(told(change) + by, "strong"))
+        said.append(Said(await changes.statement(change.name, change.auto_conf_before, change.scope)))
     title = "undo the last change" if len(wanted) == 1 else f"undo {len(wanted)} changes"
     return ConfirmDialog(title, said, (Choice(("y", "enter"), "undo", True),), glyphs)
 

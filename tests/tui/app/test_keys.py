@@ -11,6 +11,7 @@ from textual.command import CommandPalette
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.backend_action import BackendAct
+from pgtop_tune.model.change import Terms, Wanted
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.session.ports import Step
 from pgtop_tune.tui.actions import ACTIONS, Need, available, check_keymap, footer_keys, keys_of
@@ -25,7 +26,7 @@ from pgtop_tune.tui.screens.load import LoadDialog
 from pgtop_tune.tui.screens.page import PageScreen
 from pgtop_tune.tui.screens.parameters import ParameterDialog
 from pgtop_tune.tui.screens.password import PasswordDialog
-from pgtop_tune.tuning.knobs.live import LIVE
+from pgtop_tune.tuning.knobs.catalogue import KNOBS
 from tests.support.frames import frame
 from tests.support.screens import (
     Rig,
@@ -62,6 +63,28 @@ async def _undo(rig: Rig) -> None:
     await rig.sees("ALTER SYSTEM RESET work_mem")
     await rig.press("y")
     await rig.until(lambda: any("work_mem is 4MB again" in each.message for each in rig.app._notifications))
+
+
+async def _redo(rig: Rig) -> None:
+    control = rig.controls.parameters
+    assert control is not None
+    await rig.app._hands.ask(control.apply("work_mem", "8MB"))
+    await rig.app._hands.ask(control.apply("max_wal_size", "2GB"))
+    await rig.press("U")
+    await rig.sees("undo 2 changes")
+    await rig.press("y")
+    await rig.until(lambda: any("work_mem is 4MB again" in each.message for each in rig.app._notifications))
+    await rig.press("ctrl+r")
+    await rig.until(lambda: any("work_mem 4MB→8MB again" in each.message for each in rig.app._notifications))
+
+
+async def _keep(rig: Rig) -> None:
+    assert rig.app.changes is not None
+    await rig.app.changes.apply((Wanted("work_mem", "8MB"),), Terms(keep_within_s=60.0))
+    await rig.sees("or it reverts")
+    await rig.press("Y")
+    await rig.until(lambda: any("kept: work_mem 4MB→8MB" in each.message for each in rig.app._notifications))
+    await rig.until(lambda: "or it reverts" not in rig.text())
 
 
 async def _password(rig: Rig) -> None:
@@ -332,7 +355,8 @@ async def _quit(rig: Rig) -> None:
 
 Check = Callable[[Rig], Awaitable[None]]
 CHECKS: dict[str, Check] = {
-    "load": _load, "parameters": _parameters, "undo": _undo, "password": _password, "record": _record, "note": _note,
+    "load": _load, "parameters": _parameters, "undo": _undo, "undo-all": _redo,
+    "redo": _redo, "keep": _keep, "password": _password, "record": _record, "note": _note,
     "step-back": _steps, "step-forward": _steps, "jump": _jump, "slower": _speed, "faster": _speed,
     "details": _details, "filter": _filter, "cancel": _signal, "terminate": _signal, "explain": _explain,
     "sort": _sort, "sort-right": _sort, "sort-left": _sort, "reverse": _reverse, "idle": _idle,
@@ -357,7 +381,7 @@ async def test_a_key_does_what_the_table_says(check: Check, tmp_path: Path, monk
         source,
         load=None if replayed else ScriptedLoad(),
         parameters=None if replayed else ScriptedParameters(),
-        knobs=LIVE,
+        knobs=KNOBS,
         recording=None if replayed else ScriptedRecording(),
         transport=ScriptedTransport() if replayed else None,
         interval=None if replayed else source,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pgtop_tune.errors import ServerProblem
-from pgtop_tune.model.change import ParameterChange
+from pgtop_tune.model.change import ParameterChange, Terms, Wanted
 from pgtop_tune.session.ports import Step
 from pgtop_tune.tui.controls import ScreenOptions
 from pgtop_tune.tui.screens.dashboard import Dashboard
-from pgtop_tune.tuning.knobs.live import LIVE
+from pgtop_tune.tuning.knobs.catalogue import KNOBS
 from tests.support.screens import (
     Rig,
     ScriptedLoad,
@@ -25,11 +25,11 @@ def _idle() -> ScriptedSource:
 
 async def _change(rig: Rig) -> None:
     assert rig.app.changes is not None
-    await rig.app.changes.apply("max_wal_size", "16GB")
+    await rig.app.changes.apply((Wanted("max_wal_size", "16GB"),), Terms())
 
 
 async def test_nothing_to_lose_nothing_asked() -> None:
-    async with running_screen(_idle(), load=ScriptedLoad(), parameters=ScriptedParameters(), knobs=LIVE) as rig:
+    async with running_screen(_idle(), load=ScriptedLoad(), parameters=ScriptedParameters(), knobs=KNOBS) as rig:
         await rig.press("ctrl+c")
         await rig.until(lambda: rig.app._exit)
 
@@ -51,7 +51,7 @@ async def test_a_running_load_is_asked_about_and_stopped() -> None:
 
 async def test_ctrl_c_twice_leaves_and_changes_stay() -> None:
     control = ScriptedParameters()
-    async with running_screen(_idle(), parameters=control, knobs=LIVE) as rig:
+    async with running_screen(_idle(), parameters=control, knobs=KNOBS) as rig:
         await _change(rig)
         await rig.press("ctrl+c")
         await rig.sees("max_wal_size 1GB→16GB")
@@ -62,7 +62,7 @@ async def test_ctrl_c_twice_leaves_and_changes_stay() -> None:
 
 async def test_changes_are_undone_before_leaving_when_asked_for() -> None:
     control = ScriptedParameters()
-    async with running_screen(_idle(), parameters=control, knobs=LIVE) as rig:
+    async with running_screen(_idle(), parameters=control, knobs=KNOBS) as rig:
         await _change(rig)
         await _change(rig)
         await rig.press("q")
@@ -74,10 +74,10 @@ async def test_changes_are_undone_before_leaving_when_asked_for() -> None:
 
 async def test_a_server_that_refuses_the_undo_keeps_the_screen_open() -> None:
     class Stubborn(ScriptedParameters):
-        async def undo(self) -> ParameterChange | None:
+        async def revert_set(self, set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
             raise ServerProblem("cannot execute ALTER SYSTEM")
 
-    async with running_screen(_idle(), parameters=Stubborn(), knobs=LIVE) as rig:
+    async with running_screen(_idle(), parameters=Stubborn(), knobs=KNOBS) as rig:
         await _change(rig)
         await rig.press("q")
         await rig.sees("undo the changes")
@@ -99,7 +99,7 @@ async def test_a_recorded_load_is_nobody_s_to_stop() -> None:
 
 async def test_changes_of_a_server_that_is_thrown_away_are_nothing_to_ask_about() -> None:
     async with running_screen(
-        _idle(), parameters=ScriptedParameters(), knobs=LIVE, options=ScreenOptions(throwaway=True)
+        _idle(), parameters=ScriptedParameters(), knobs=KNOBS, options=ScreenOptions(throwaway=True)
     ) as rig:
         await _change(rig)
         await rig.press("q")

@@ -1,0 +1,160 @@
+"""Sets of changes on trial: made, watched by trip wires, kept or taken back, and what became of each."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pgtop_tune.errors import PgtopError, UsageProblem
+from pgtop_tune.metrics.trip_wires import TripWire
+from pgtop_tune.model.change import ParameterChange, Terms, Wanted
+from pgtop_tune.model.events import Event, EventKind
+from pgtop_tune.session.change_control import ChangeControl
+from pgtop_tune.session.confirmation import Trial
+from pgtop_tune.session.ports import Step
+from pgtop_tune.session.trial_watch import TrialWatch
+
+_AGAIN_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class OnTrial:
+    """A set that is in force until its time is over.
+
+    Attributes:
+        set_id: Of the journal.
+        changes: In the order they were made.
+        until_ms: When it is taken back unless somebody keeps it, milliseconds since the epoch.
+        wires: Lines that take it back at once when they are crossed.
+        reverting: Why it is being taken back right now; "" while it stands.
+        problem: Why that has not worked yet; it is tried again.
+    """
+
+    set_id: str
+    changes: tuple[ParameterChange, ...]
+    until_ms: int
+    wires: tuple[TripWire, ...] = ()
+    reverting: str = ""
+    problem: str = ""
+
+    def remaining_s(self, now_ms: int) -> float:
+        """Seconds until it is taken back, 0 when the time is over."""
+        return max((self.until_ms - now_ms) / 1000.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class TakenBack:
+    """A trial that ended without being kept.
+
+    Attributes:
+        number: 1, 2, 3 … within a session.
+        changes: What was on trial.
+        why: The trip wire, or that nobody kept it.
+    """
+
+    number: int
+    changes: tuple[ParameterChange, ...]
+    why: str
+
+
+class TrialDesk:
+    """A `FrameSink` with the trial under way; one at a time. Coroutines run in the engine's loop.
+
+    Args:
+        control: The door to the server.
+        note: Puts an event into the next frame.
+        wall_ms: Milliseconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        control: ChangeControl,
+        note: Callable[[Event], None],
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._control: Final = control
+        self._note: Final = note
+        self._wall_ms: Final = wall_ms
+        self._watch: TrialWatch | None = None
+        self._now_s = 0.0
+        self._current: OnTrial | None = None
+        self._ended: TakenBack | None = None
+
+    @property
+    def current(self) -> OnTrial | None:
+        """What is on trial. Thread-safe."""
+        return self._current
+
+    @property
+    def ended(self) -> TakenBack | None:
+        """The last trial that was taken back. Thread-safe."""
+        return self._ended
+
+    def accept(self, step: Step) -> None:
+        """See `FrameSink.accept`: judges the trial under way."""
+        if step.frames:
+            self._now_s = step.frames[-1].elapsed_s
+        if self._watch is not None:
+            self._watch.accept(step)
+
+    def close(self) -> None:
+        """See `FrameSink.close`; what is on trial is taken back by the control when that is closed."""
+
+    async def apply(
+        self, wanted: Sequence[Wanted], terms: Terms, wires: Sequence[TripWire] = ()
+    ) -> tuple[ParameterChange, ...]:
+        """Makes a set of changes; on trial where the terms have a time.
+
+        Raises:
+            UsageProblem: Another set is on trial.
+            PgtopError: See `ChangeControl.apply_set`.
+        """
+        if self._current is not None:
+            names = ", ".join(change.name for change in self._current.changes)
+            raise UsageProblem(f"{names}: still on trial", "keep it or undo it first")
+        made = await self._control.apply_set(wanted, terms)
+        until_ms = made[0].until_ms
+        if terms.keep_within_s is not None and until_ms is not None:
+            self._current = OnTrial(made[0].set_id or made[0].id, made, until_ms, tuple(wires))
+            self._watch = TrialWatch(Trial(self._now_s, terms.keep_within_s, wires), self._take_back)
+        return made
+
+    async def keep(self) -> tuple[ParameterChange, ...]:
+        """What is on trial stays; empty when nothing is, or when it has been taken back by then."""
+        trial = self._current
+        if trial is None:
+            return ()
+        kept = await self._control.keep(trial.set_id)
+        self._forget(trial.set_id)
+        return kept
+
+    def undone(self, changes: Sequence[ParameterChange]) -> None:
+        """Somebody has taken changes back: what was on trial among them is not any more."""
+        for change in changes:
+            self._forget(change.set_id or change.id)
+
+    def _forget(self, set_id: str) -> None:
+        if self._current is not None and self._current.set_id == set_id:
+            self._current = self._watch = None
+
+    async def _take_back(self, why: str) -> None:
+        """Goes on until it is done, also while the server is away."""
+        trial = self._current
+        if trial is None:
+            return
+        self._current = replace(trial, reverting=why)
+        while self._current is not None and self._current.set_id == trial.set_id:
+            try:
+                await self._control.revert_set(trial.set_id, why)
+            except PgtopError as problem:
+                if self._current is not None:
+                    self._current = replace(self._current, problem=problem.message)
+                await asyncio.sleep(_AGAIN_S)
+                continue
+            self._forget(trial.set_id)
+            self._ended = TakenBack(1 if self._ended is None else self._ended.number + 1, trial.changes, why)
+            detail = "; ".join(f"{each.name} {each.shown_after}→{each.shown_before}" for each in trial.changes)
+            self._note(Event(self._wall_ms(), EventKind.WARNING, f"taken back: {why}", detail))

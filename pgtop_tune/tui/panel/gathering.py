@@ -1,0 +1,50 @@
+"""The rows of the list, put together from the server's answer, the frames, the journal and the next load. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.model.change import ParameterChange
+from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.tui.panel.row import PanelRow
+from pgtop_tune.tuning.advice.facts import Facts
+from pgtop_tune.tuning.advice.gather import Beside, facts_of
+from pgtop_tune.tuning.advice.on_server import advice_for
+from pgtop_tune.tuning.knobs.knob import Knob
+
+
+def server_facts(interval: Interval | None) -> Facts | None:
+    """What advice is derived from; None before the server was seen."""
+    return None if interval is None else facts_of(interval, Beside())
+
+
+def parameter_rows(
+    knobs: Sequence[Knob],
+    parameters: Sequence[Parameter],
+    facts: Facts | None,
+    in_force: Sequence[ParameterChange],
+    next_load: Mapping[str, str],
+) -> list[PanelRow]:
+    """The knobs this server has, in the order of the catalogue.
+
+    Args:
+        knobs: The catalogue.
+        parameters: Of the server.
+        facts: What advice is derived from; None gives no advice.
+        in_force: Changes that the journal holds, oldest first.
+        next_load: What sessions of the next load begin with, by name.
+    """
+    has = {parameter.name: parameter for parameter in parameters}
+    newest = {change.name: change for change in in_force}
+    return [
+        PanelRow(
+            has[knob.name],
+            knob,
+            None if facts is None else advice_for(has[knob.name], facts),
+            change=newest.get(knob.name),
+            next_load=next_load.get(knob.name),
+        )
+        for knob in knobs
+        if knob.name in has
+    ]

@@ -1,0 +1,34 @@
+"""What is on trial, in one line: how long until it is taken back, the keys, and what it is."""
+
+from __future__ import annotations
+
+from pgtop_tune.session.trial_desk import OnTrial
+from pgtop_tune.tui.changes import told
+from pgtop_tune.tui.glyphs import Glyphs
+from pgtop_tune.tui.lines import PLAIN, Line, fit
+
+
+def trial_line(trial: OnTrial, now_ms: int, cells: int, glyphs: Glyphs, keep: str = "Y", undo: str = "u") -> Line:
+    """One line of at most so many cells.
+
+    Args:
+        trial: What is on trial.
+        now_ms: Milliseconds since the epoch.
+        cells: Width.
+        glyphs: Characters.
+        keep, undo: The keys.
+    """
+    what = "; ".join(told(change) for change in trial.changes)
+    if trial.reverting:
+        failed = f" ({trial.problem}; trying on)" if trial.problem else ""
+        return fit(((f" taking back: {trial.reverting}{failed}: {what}", "critical"),), cells)
+    left_s = trial.remaining_s(now_ms)
+    wires = f"  {glyphs.separator} or at {' '.join(wire.text for wire in trial.wires)}" if trial.wires else ""
+    return fit(
+        (
+            (f" keep within {left_s:.0f} s or it reverts ", "critical" if left_s < 10 else "warning"),
+            (f" {keep}", "key"), (" keep  ", PLAIN), (undo, "key"), (" undo  ", PLAIN),
+            (what, "strong"), (wires, "dim"),
+        ),
+        cells,
+    )  # fmt: skip

@@ -1,0 +1,152 @@
+"""Applying what is staged: questions first, then the change, then what came of it in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from textual.app import App
+
+from pgtop_tune.errors import PgtopError, UsageProblem
+from pgtop_tune.metrics.trip_wires import TripWire
+from pgtop_tune.model.change import ChangeState, ParameterChange, Terms, Wanted
+from pgtop_tune.model.proof import Proof
+from pgtop_tune.tui.changes import Changes
+from pgtop_tune.tui.glyphs import Glyphs
+from pgtop_tune.tui.lines import PLAIN
+from pgtop_tune.tui.panel.one_set import Conditions, OneSet
+from pgtop_tune.tui.panel.row import PanelRow
+from pgtop_tune.tui.panel.set_drawing import trial_words
+from pgtop_tune.tui.screens.confirm import Choice, ConfirmDialog, Said
+from pgtop_tune.tui.screens.prompt import PromptDialog
+
+_NOTHING: Final = ("nothing was changed", PLAIN)
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """What came of it.
+
+    Attributes:
+        words: One or more sentences.
+        style: Of the words.
+        done: Names of parameters that are as wanted now.
+    """
+
+    words: str
+    style: str
+    done: tuple[str, ...] = ()
+
+
+class Applying:
+    """Asks and applies; coroutines run in workers of the application.
+
+    Args:
+        app: Where questions are asked.
+        changes: The operator's hand.
+        allow_unsafe: Whether values that can lose data may be unlocked.
+        glyphs: What questions are drawn with.
+    """
+
+    def __init__(self, app: App[Any], changes: Changes, allow_unsafe: bool, glyphs: Glyphs) -> None:
+        self._app = app
+        self._changes = changes
+        self._allow_unsafe = allow_unsafe
+        self._glyphs = glyphs
+
+    async def apply(
+        self, rows: Sequence[PanelRow], wanted: OneSet, conditions: Conditions, sql: Sequence[str], *, shown: bool
+    ) -> Came:
+        """Applies the live part of a set.
+
+        Args:
+            rows: Those it is about.
+            wanted: What is staged.
+            conditions: The operator's.
+            sql: The exact statements.
+            shown: Whether all of them stand on the screen already.
+        """
+        try:
+            wires = conditions.trip_wires()
+            question = self._question(rows, wanted, conditions, sql)
+            warned = any(row.knob.warning for row in rows)
+            if (warned or not shown) and not await self._app.push_screen_wait(question):
+                return Came(*_NOTHING)
+            confirmed = await self.unlock(rows)
+            if confirmed is None:
+                return Came(*_NOTHING)
+            terms = Terms(conditions.keep_within_s, conditions.reason, confirmed)
+            return await self._make(wanted.live, terms, wires)
+        except PgtopError as problem:
+            return Came(str(problem), "critical")
+
+    async def unlock(self, rows: Sequence[PanelRow]) -> frozenset[str] | None:
+        """The names of values that can lose data, each typed; None when somebody would rather not.
+
+        Raises:
+            UsageProblem: They may not be unlocked in this session.
+        """
+        confirmed = set()
+        for row in rows:
+            if not row.loss or row.staged is None:
+                continue
+            what = f"{row.name} = {row.staged} can lose {row.loss}"
+            if not self._allow_unsafe:
+                raise UsageProblem(what, "start with --allow-unsafe to unlock it; nothing was changed")
+            hint = f"{what}. It is taken back when this program ends. Type {row.name} to unlock it."
+            typed = await self._app.push_screen_wait(
+                PromptDialog(f"unlock {row.name}", hint, _exactly(row.name), self._glyphs)
+            )
+            if typed is None:
+                return None
+            confirmed.add(row.name)
+        return frozenset(confirmed)
+
+    async def _make(self, live: Sequence[Wanted], terms: Terms, wires: Sequence[TripWire]) -> Came:
+        made = await self._changes.apply(live, terms, wires)
+        done = tuple(change.name for change in made if change.state is ChangeState.APPLIED)
+        try:
+            proofs = await self._changes.prove(made)
+        except PgtopError:
+            # What was read back stands; that no new session can be had is for the sampler to say.
+            proofs = ()
+        said = [result_of(change) for change in made]
+        words = [text for text, _ in said] + [text for proof in proofs for text in proof_words(proof)]
+        styles = [style for _, style in said] + ["warning" for proof in proofs if proof.overrides]
+        worst = next((style for style in ("critical", "warning") if style in styles), "good")
+        return Came("; ".join(words), worst, done)
+
+    def _question(
+        self, rows: Sequence[PanelRow], wanted: OneSet, conditions: Conditions, sql: Sequence[str]
+    ) -> ConfirmDialog[bool]:
+        said = [Said(f"{self._glyphs.warning} {row.knob.warning}", "warning") for row in rows if row.knob.warning]
+        said += [Said(text, "strong") for text in sql]
+        said += [Said(""), *(Said(text) for text in wanted.connected), Said(trial_words(conditions))]
+        names = ", ".join(row.name for row in rows) if len(rows) < 3 else f"{len(rows)} parameters"
+        return ConfirmDialog(f"change {names}?", said, (Choice(("y",), "apply it", True),), self._glyphs)
+
+
+def _exactly(name: str) -> Any:
+    def accept(text: str) -> str:
+        if text.strip() != name:
+            raise UsageProblem(f"that is not {name}", "Escape changes nothing")
+        return name
+
+    return accept
+
+
+def result_of(change: ParameterChange) -> tuple[str, str]:
+    """What came of a change, in words and their style."""
+    if change.state is not ChangeState.APPLIED:
+        return change.message or f"{change.name} was not changed", "critical"
+    words = f"{change.name} is now {change.shown_after}, read back from pg_settings"
+    return (f"{words}: {change.message}", "warning") if change.message else (words, "good")
+
+
+def proof_words(proof: Proof) -> list[str]:
+    """What stands against a change, what to do about it, and who has not got it yet."""
+    found = [*proof.overrides, *proof.advice]
+    if proof.behind:
+        found.append(f"{proof.behind} sessions have the old {proof.name} until their statement ends")
+    return found

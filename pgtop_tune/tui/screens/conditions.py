@@ -1,0 +1,113 @@
+"""On which terms a set of changes is made: for whom, for how long on trial, which lines end it, and why."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from textual import events
+
+from pgtop_tune.errors import PgtopError
+from pgtop_tune.metrics.trip_wires import WATCHED
+from pgtop_tune.session.session import Session
+from pgtop_tune.tui.glyphs import Glyphs
+from pgtop_tune.tui.lines import Line
+from pgtop_tune.tui.panel.one_set import Circumstances, Conditions, check_reach
+from pgtop_tune.tui.panel.wires import HARM, OFF, SLOWER, suggested
+from pgtop_tune.tui.screens.dialog import Dialog
+from pgtop_tune.tui.screens.form import ChoiceField, Form, NumberField, WordField
+from pgtop_tune.tui.wrapping import wrapped
+from pgtop_tune.tuning.scoping import Reach
+
+_NARROWEST: Final = "narrowest"
+_OWN: Final = "own"
+_WIRES: Final = (
+    (HARM, "failed transactions, a full disk, a standby far behind"),
+    (SLOWER, "these, and p99 or throughput three times as bad as now"),
+    (OFF, "only the time ends it"),
+    (_OWN, "as typed below"),
+)
+
+
+class ConditionsDialog(Dialog[Conditions]):
+    """Returns the terms, None on Escape.
+
+    Args:
+        before: What the form begins with.
+        around: Whose sessions the narrower reaches are about.
+        session: Trip wires are suggested from what it shows.
+        glyphs: What it is drawn with.
+    """
+
+    CELLS = 100
+
+    def __init__(self, before: Conditions, around: Circumstances, session: Session, glyphs: Glyphs) -> None:
+        super().__init__("terms of a change", glyphs, keys="Enter ok  arrows, Tab choose  Esc back", low=True)
+        self._around = around
+        self._session = session
+        self._reach = ChoiceField("for", _reaches(around))
+        self._reach.choose(_NARROWEST if before.reach is None else before.reach.value)
+        self._seconds = NumberField("keep within", "s, or it is taken back", empty="kept at once")
+        self._seconds.fill(before.keep_within_s)
+        self._kind = ChoiceField("trip wires", _WIRES)
+        self._wires = WordField("wires", "")
+        self._wires.text.replace(before.wires)
+        self._kind.choose(_OWN if before.wires else OFF)
+        self._reason = WordField("reason", "for the journal")
+        self._reason.text.replace(before.reason)
+        self._form = Form((self._reach, self._seconds, self._kind, self._wires, self._reason))
+        self._problem = ""
+
+    def content(self, cells: int) -> list[Line]:
+        """The form, what a trip wire can be tied to, what was wrong."""
+        names = ", ".join(watched.name for watched in WATCHED)
+        lines = [*self._form.lines(self.glyphs), ()]
+        lines += wrapped(f"wires as p99>50ms tps<1000, on: {names}", cells, "dim")
+        return [*lines, *wrapped(self._problem, cells, "critical")] if self._problem else lines
+
+    def frames_arrived(self, session: Session) -> None:
+        """What suggestions are made from."""
+        self._session = session
+
+    def on_key(self, event: events.Key) -> None:
+        """Typing, choosing, done."""
+        kind, typed = self._kind.value, self._wires.text.text
+        if event.key == "enter":
+            self._done()
+        elif self._form.press(event.key, event.character):
+            self._problem = ""
+            if self._kind.value != kind and self._kind.value != _OWN:
+                self._wires.text.replace(suggested(self._kind.value, self._session.interval))
+            elif self._wires.text.text != typed:
+                self._kind.choose(_OWN)
+        else:
+            return
+        event.stop()
+        self.repaint()
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Text from the terminal's clipboard."""
+        event.stop()
+        self._form.focused.paste(event.text)
+        self.repaint()
+
+    def _done(self) -> None:
+        try:
+            reach = None if self._reach.value == _NARROWEST else Reach(self._reach.value)
+            seconds = self._seconds.number(1)
+            conditions = Conditions(reach, seconds, self._wires.text.text.strip(), self._reason.text.text.strip())
+            conditions.trip_wires()
+            check_reach(conditions, self._around)
+        except PgtopError as problem:
+            self._problem = str(problem)
+        else:
+            self.dismiss(conditions)
+
+
+def _reaches(around: Circumstances) -> tuple[tuple[str, str], ...]:
+    found = [(_NARROWEST, "that shows the effect")]
+    if around.can_load:
+        found.append((Reach.LOAD.value, "sessions of the next load; nothing changes on the server"))
+    found.append((Reach.ROLE.value, f"new sessions of {around.role or 'the role'}"))
+    found.append((Reach.DATABASE.value, f"new sessions in {around.database or 'the database'}"))
+    found.append((Reach.SYSTEM.value, "all sessions of the server"))
+    return tuple(found)

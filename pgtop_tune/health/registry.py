@@ -8,7 +8,31 @@ from typing import Final
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.health.check import Check, Limits
-from pgtop_tune.health.checks import cpu, disks, huge_pages, kernel, memory, processes
+from pgtop_tune.health.checks import (
+    archiving,
+    buffers,
+    checkpoints,
+    configuration,
+    connections,
+    cpu,
+    disks,
+    durability,
+    huge_pages,
+    hygiene,
+    indexes,
+    kernel,
+    keys,
+    memory,
+    observing,
+    planner,
+    processes,
+    replication,
+    security,
+    slots,
+    tables,
+    transactions,
+    vacuum,
+)
 
 CHECKS: Final[tuple[Check, ...]] = (
     *memory.CHECKS,
@@ -17,6 +41,23 @@ CHECKS: Final[tuple[Check, ...]] = (
     *processes.CHECKS,
     *cpu.CHECKS,
     *disks.CHECKS,
+    *durability.CHECKS,
+    *archiving.CHECKS,
+    *checkpoints.CHECKS,
+    *slots.CHECKS,
+    *buffers.CHECKS,
+    *connections.CHECKS,
+    *transactions.CHECKS,
+    *vacuum.CHECKS,
+    *tables.CHECKS,
+    *planner.CHECKS,
+    *indexes.CHECKS,
+    *keys.CHECKS,
+    *replication.CHECKS,
+    *observing.CHECKS,
+    *security.CHECKS,
+    *configuration.CHECKS,
+    *hygiene.CHECKS,
 )
 """Every row; ids are unique."""
 

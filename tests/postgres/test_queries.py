@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.health.questions import QUESTIONS
 from pgtop_tune.model.horizon import HorizonSample, OpenTransaction, PreparedTransaction
 from pgtop_tune.model.io import ArchiverStatus, DatabaseRow, IoCounters, SlruCounters, WalFiles
 from pgtop_tune.model.locks import LockWait
@@ -98,6 +99,7 @@ COLUMNS: dict[str, list[str]] = {
     "role_limits": names(RoleLimit),
     "temp_files": names(TempFiles),
     "server_log": ["file", "size", "start", "content"],
+    **{question.name: names(question.row) for question in QUESTIONS},
 }
 BY_POSITION = {"activity", "wait_profile", "relation_activity", "statement_changes", "waits"}
 OF_A_LIST = {

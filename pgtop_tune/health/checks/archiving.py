@@ -1,0 +1,124 @@
+"""Archiving of WAL: whether there is any, and whether it keeps up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pgtop_tune.health import needs
+from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.fixes import set_parameter, words
+from pgtop_tune.health.questions import ARCHIVE_QUEUE
+from pgtop_tune.health.rules import ON_STANDBY, now_ms, on_standby, setting
+from pgtop_tune.units import age
+
+_GROUP: Final = "archiving"
+_STATUS: Final = "pg_ls_archive_statusdir()"
+_ARCHIVER: Final = "pg_stat_archiver"
+
+
+def _archiving(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    known = needs.parameters(facts)
+    if on_standby(facts):
+        yield Unknown(ON_STANDBY)
+        return
+    if known.text("wal_level") == "minimal":
+        yield Finding(
+            Severity.WARNING,
+            "wal_level is minimal: no archive, no base backup and no standby can be made of this server",
+            (setting(facts, "wal_level"),),
+            set_parameter(known.row("wal_level"), "replica"),
+            subject="wal_level",
+        )
+    elif known.text("archive_mode") == "off":
+        yield Finding(
+            Severity.INFO,
+            "archive_mode is off: the data can only be restored to the moment of a backup",
+            (setting(facts, "archive_mode", "wal_level"),),
+            set_parameter(known.row("archive_mode"), "on"),
+            subject="archive_mode",
+        )
+    elif not _has_archiver(known):
+        yield Finding(
+            Severity.HIGH,
+            "archive_mode is on and nothing archives: WAL is kept until the disk is full",
+            (setting(facts, "archive_mode", "archive_command"),),
+            words("Set archive_command or archive_library; until then every segment stays in pg_wal."),
+            subject="archive_command",
+        )
+
+
+def _has_archiver(known: needs.Parameters) -> bool:
+    settings = (known.find(name) for name in ("archive_command", "archive_library"))
+    return any(row is not None and row.setting for row in settings)
+
+
+def _failing(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    seen = facts.have(needs.ARCHIVER)
+    if seen.last_failed_ms is None or (seen.last_archived_ms or 0) >= seen.last_failed_ms:
+        return
+    ago = age((now_ms(facts) - seen.last_failed_ms) / 1000)
+    yield Finding(
+        Severity.HIGH,
+        f"archiving fails: the last attempt ({ago} ago, {seen.last_failed_wal}) failed, and none succeeded since",
+        (
+            Evidence(f"{seen.failed_count} failures, last {seen.last_failed_wal}", f"{_ARCHIVER}.failed_count"),
+            Evidence(f"last archived {seen.last_archived_wal or 'nothing'}", f"{_ARCHIVER}.last_archived_wal"),
+        ),
+        words("Run archive_command by hand as the server's account; the server's log has its words."),
+    )
+
+
+def _queue(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    if needs.parameters(facts).text("archive_mode") == "off":
+        return
+    for _, queue in facts.have(ARCHIVE_QUEUE):
+        if queue.oldest_ms is None:
+            continue
+        waits_s = (queue.now_ms - queue.oldest_ms) / 1000
+        if waits_s > limits["seconds"]:
+            yield Finding(
+                Severity.HIGH if waits_s > limits["high"] else Severity.WARNING,
+                f"{queue.waiting} segments wait for the archive, the oldest for {age(waits_s)}",
+                (Evidence(f"{queue.waiting} files .ready, the oldest {waits_s:.0f} s old", _STATUS),),
+                words("Make archive_command faster (in parallel, or compressed less), or the way to the archive."),
+            )
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    Check(
+        id="ARC-01",
+        group=_GROUP,
+        title="archiving of WAL",
+        why="Without an archive of the WAL everything since the last backup is lost with the machine.",
+        severity=Severity.HIGH,
+        page="continuous-archiving.html",
+        needs=(needs.SERVER, needs.PARAMETERS),
+        look=_archiving,
+    ),
+    Check(
+        id="ARC-02",
+        group=_GROUP,
+        title="archiver that fails",
+        why="Segments that cannot be archived fill the WAL disk, and a full WAL disk stops the server.",
+        severity=Severity.HIGH,
+        page="monitoring-stats.html#MONITORING-PG-STAT-ARCHIVER-VIEW",
+        needs=(needs.ARCHIVER,),
+        look=_failing,
+    ),
+    Check(
+        id="ARC-03",
+        group=_GROUP,
+        title="archive that is behind",
+        why="What is not archived yet is lost with the machine, and keeps its place on the WAL disk.",
+        severity=Severity.HIGH,
+        page="continuous-archiving.html#BACKUP-ARCHIVING-WAL",
+        needs=(needs.PARAMETERS, ARCHIVE_QUEUE),
+        look=_queue,
+        thresholds=(
+            Threshold("seconds", 300, "s", "a segment that waits longer is a warning"),
+            Threshold("high", 3600, "s", "and from here on a high finding"),
+        ),
+    ),
+)

@@ -1,0 +1,135 @@
+"""Who writes dirty buffers: the background writer, or backends that wanted to read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+from pgtop_tune.health import needs
+from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.fixes import set_parameter, words
+from pgtop_tune.health.rules import counted_s, setting
+
+_GROUP: Final = "background writer"
+_PG_STAT_IO_SINCE: Final = 17
+_VIEW: Final = "pg_stat_bgwriter"
+_ROUNDED_TO: Final = 100
+
+
+def _backends_source(facts: Facts) -> str:
+    return "pg_stat_io.writes" if needs.major(facts) >= _PG_STAT_IO_SINCE else f"{_VIEW}.buffers_backend"
+
+
+def _by_backends(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    seen = facts.have(needs.CHECKPOINTS)
+    if seen.buffers_backend is None:
+        yield Unknown("what backends wrote is not counted here")
+        return
+    written = seen.buffers_checkpoint + seen.buffers_clean + seen.buffers_backend
+    if written < limits["buffers"]:
+        return
+    share = 100 * seen.buffers_backend / written
+    if share <= limits["percent"] or seen.buffers_backend <= seen.buffers_clean:
+        return
+    known = needs.parameters(facts)
+    pages = known.whole("bgwriter_lru_maxpages")
+    yield Finding(
+        Severity.HIGH if share > limits["high"] else Severity.WARNING,
+        f"backends wrote {share:.0f} % of {written} dirty buffers themselves, the background writer "
+        f"{100 * seen.buffers_clean / written:.0f} %",
+        (
+            Evidence(f"{seen.buffers_backend} by backends", _backends_source(facts)),
+            Evidence(f"{seen.buffers_clean} by the background writer", f"{_VIEW}.buffers_clean"),
+            setting(facts, "bgwriter_delay", "bgwriter_lru_maxpages", "bgwriter_lru_multiplier"),
+        ),
+        set_parameter(known.row("bgwriter_lru_maxpages"), str(max(4 * pages, 400))),
+        # To 16 the extension of relations is counted as well, and loading data is nothing else.
+        Confidence.HIGH if needs.major(facts) >= _PG_STAT_IO_SINCE else Confidence.LOW,
+    )
+
+
+def _halted(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    seen, known = facts.have(needs.CHECKPOINTS), needs.parameters(facts)
+    pages, delay_s = known.whole("bgwriter_lru_maxpages"), known.number("bgwriter_delay")
+    if pages == 0:
+        yield Finding(
+            Severity.WARNING,
+            "bgwriter_lru_maxpages is 0: the background writer cleans nothing, backends do it while they work",
+            (setting(facts, "bgwriter_lru_maxpages"),),
+            set_parameter(known.row("bgwriter_lru_maxpages"), "100"),
+            subject="off",
+        )
+        return
+    rounds = counted_s(facts, seen.stats_reset_ms) / delay_s
+    share = 100 * seen.maxwritten_clean / rounds
+    if share > limits["percent"]:
+        better = math.ceil(pages * (1 + share / 100) / _ROUNDED_TO) * _ROUNDED_TO
+        yield Finding(
+            Severity.WARNING,
+            f"the background writer stopped at bgwriter_lru_maxpages in {share:.0f} % of its rounds",
+            (
+                Evidence(f"{seen.maxwritten_clean} times in {rounds:.0f} rounds", f"{_VIEW}.maxwritten_clean"),
+                setting(facts, "bgwriter_lru_maxpages", "bgwriter_delay"),
+            ),
+            set_parameter(known.row("bgwriter_lru_maxpages"), str(better)),
+        )
+
+
+def _fsyncs(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    seen = facts.have(needs.CHECKPOINTS)
+    if seen.backend_fsyncs is None:
+        yield Unknown("fsyncs by backends are not counted here")
+    elif seen.backend_fsyncs > limits["fsyncs"]:
+        source = "pg_stat_io.fsyncs" if needs.major(facts) >= _PG_STAT_IO_SINCE else f"{_VIEW}.buffers_backend_fsync"
+        yield Finding(
+            Severity.WARNING,
+            f"backends had to sync files themselves {seen.backend_fsyncs} times: the checkpointer's queue was full",
+            (Evidence(f"{seen.backend_fsyncs} fsyncs by backends", source),),
+            words("Give the checkpointer a larger queue (it grows with shared_buffers), or storage that syncs faster."),
+        )
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    Check(
+        id="BGW-01",
+        group=_GROUP,
+        title="dirty buffers written by backends",
+        why="A backend that must write a page before it can read one makes its user wait for two I/Os instead of one.",
+        severity=Severity.HIGH,
+        page="runtime-config-resource.html#RUNTIME-CONFIG-RESOURCE-BACKGROUND-WRITER",
+        needs=(needs.SERVER, needs.PARAMETERS, needs.CHECKPOINTS),
+        look=_by_backends,
+        thresholds=(
+            Threshold("percent", 20, "%", "more, and more than the background writer, is a warning"),
+            Threshold("high", 30, "%", "and from here on a high finding"),
+            Threshold("buffers", 10_000, "", "fewer written buffers say nothing"),
+        ),
+        counts=True,
+    ),
+    Check(
+        id="BGW-02",
+        group=_GROUP,
+        title="background writer at its limit",
+        why="A round that ends at bgwriter_lru_maxpages leaves dirty buffers for backends to write.",
+        severity=Severity.WARNING,
+        page="runtime-config-resource.html#GUC-BGWRITER-LRU-MAXPAGES",
+        needs=(needs.SERVER, needs.PARAMETERS, needs.CHECKPOINTS),
+        look=_halted,
+        thresholds=(Threshold("percent", 10, "%", "of its rounds ended there"),),
+        counts=True,
+    ),
+    Check(
+        id="BGW-03",
+        group=_GROUP,
+        title="fsync by backends",
+        why="A backend that syncs a file waits for the disk in the middle of a statement.",
+        severity=Severity.WARNING,
+        page="monitoring-stats.html#MONITORING-PG-STAT-BGWRITER-VIEW",
+        needs=(needs.SERVER, needs.CHECKPOINTS),
+        look=_fsyncs,
+        thresholds=(Threshold("fsyncs", 100, "", "more of them is a warning"),),
+        counts=True,
+    ),
+)

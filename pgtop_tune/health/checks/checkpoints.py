@@ -1,0 +1,265 @@
+"""Checkpoints and the volume of WAL between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from pgtop_tune.health import needs
+from pgtop_tune.health.check import Action, Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.fixes import set_parameter
+from pgtop_tune.health.rules import advice_facts, counted_s, setting
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.postgres import CheckpointCounters
+from pgtop_tune.tuning.advice.facts import GB, MB, about, memory
+from pgtop_tune.tuning.advice.wal_rules import needed_max_wal_bytes
+
+_GROUP: Final = "checkpoints and WAL"
+_MOST_BUFFERS: Final = 64 * MB
+
+
+def _view(facts: Facts, column: str) -> str:
+    """Where the counters of checkpoints are: a view of their own since 17."""
+    if needs.major(facts) >= 17:
+        return f"pg_stat_checkpointer.num_{column}"
+    return f"pg_stat_bgwriter.checkpoints_{'req' if column == 'requested' else column}"
+
+
+def _requested(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    seen = facts.have(needs.CHECKPOINTS)
+    all_of_them = seen.timed + seen.requested
+    share = 100 * seen.requested / all_of_them if all_of_them else 0.0
+    if all_of_them < limits["checkpoints"] or share <= limits["percent"]:
+        return
+    row = needs.parameters(facts).row("max_wal_size")
+    now_bytes = needs.parameters(facts).number("max_wal_size")
+    better = max(2 * now_bytes, _needed(facts) or 0.0)
+    yield Finding(
+        Severity.HIGH if share > limits["high"] else Severity.WARNING,
+        f"{share:.0f} % of {all_of_them} checkpoints were requested, most likely because max_wal_size was reached",
+        (
+            Evidence(f"{seen.requested} requested", _view(facts, "requested")),
+            Evidence(f"{seen.timed} timed", _view(facts, "timed")),
+            setting(facts, "max_wal_size", "checkpoint_timeout"),
+        ),
+        set_parameter(row, memory(better)),
+        Confidence.MEDIUM,
+    )
+
+
+def _interval(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    seen = facts.have(needs.CHECKPOINTS)
+    # Timed ones are counted also where there was nothing to write, so they can only make the distance look shorter.
+    count = seen.done if seen.done is not None else seen.timed + seen.requested
+    timeout_s = needs.parameters(facts).number("checkpoint_timeout")
+    if count < limits["checkpoints"]:
+        return
+    every_s = counted_s(facts, seen.stats_reset_ms) / count
+    if every_s < limits["seconds"]:
+        yield Finding(
+            Severity.HIGH if every_s < limits["high"] else Severity.WARNING,
+            f"a checkpoint every {every_s:.0f} s, checkpoint_timeout is {timeout_s:.0f} s",
+            (
+                Evidence(f"{count} checkpoints, {every_s:.0f} s each", _counter(facts, seen)),
+                setting(facts, "checkpoint_timeout", "max_wal_size"),
+            ),
+            _slower(facts, timeout_s),
+        )
+
+
+def _counter(facts: Facts, seen: CheckpointCounters) -> str:
+    if seen.done is not None:
+        return "pg_stat_checkpointer.num_done"
+    return f"{_view(facts, 'timed')} + {_view(facts, 'requested')}"
+
+
+def _slower(facts: Facts, timeout_s: float) -> Action:
+    known = needs.parameters(facts)
+    if timeout_s < 300:
+        return set_parameter(known.row("checkpoint_timeout"), "15min")
+    return set_parameter(known.row("max_wal_size"), memory(2 * known.number("max_wal_size")))
+
+
+def _target(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    known = needs.parameters(facts)
+    target = known.number("checkpoint_completion_target")
+    if limits["low"] <= target <= limits["high"]:
+        return
+    consequence = (
+        "the writes of a checkpoint come in a burst"
+        if target < limits["low"]
+        else ("a checkpoint has no time to spare and may still write when the next is due")
+    )
+    yield Finding(
+        Severity.WARNING,
+        f"checkpoint_completion_target is {target:g}: {consequence}",
+        (setting(facts, "checkpoint_completion_target"),),
+        set_parameter(known.row("checkpoint_completion_target"), "0.9"),
+    )
+
+
+def _wal_per_s(facts: Facts) -> tuple[float, str] | None:
+    """WAL per second under load and where it is from: the newest two looks if somebody works, else since the reset."""
+    wal = needs.WAL.of(facts)
+    found: list[tuple[float, str]] = []
+    if not isinstance(wal, Unavailable):
+        found.append((wal.wal_bytes / counted_s(facts, wal.stats_reset_ms), "pg_stat_wal.wal_bytes since its reset"))
+    advised = advice_facts(facts)
+    if advised is not None and advised.wal_bytes_per_s is not None:
+        found.append((advised.wal_bytes_per_s, "pg_current_wal_insert_lsn(), between two looks"))
+    return max(found, default=None)
+
+
+def _needed(facts: Facts) -> float | None:
+    rate, advised = _wal_per_s(facts), advice_facts(facts)
+    return None if rate is None or advised is None else needed_max_wal_bytes(replace(advised, wal_bytes_per_s=rate[0]))
+
+
+def _volume(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    rate, needed = _wal_per_s(facts), _needed(facts)
+    if rate is None or needed is None:
+        yield Unknown("how much WAL is written was not seen")
+        return
+    known = needs.parameters(facts)
+    if known.number("max_wal_size") * limits["factor"] < needed:
+        yield Finding(
+            Severity.WARNING,
+            f"max_wal_size {known.shown('max_wal_size')} is reached before checkpoint_timeout: "
+            f"{about(rate[0])}/s of WAL want {about(needed)}",
+            (
+                Evidence(f"{about(rate[0])}/s of WAL", rate[1]),
+                setting(facts, "max_wal_size", "checkpoint_timeout", "checkpoint_completion_target"),
+                Evidence(
+                    f"{about(needed)} needed", "rate × checkpoint_timeout × (1 + checkpoint_completion_target) × 1.2"
+                ),
+            ),
+            set_parameter(known.row("max_wal_size"), memory(max(needed, GB))),
+            Confidence.MEDIUM,
+        )
+
+
+def _disk(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    advised = advice_facts(facts)
+    if advised is None or advised.wal_disk_bytes is None:
+        yield Unknown("the file system of pg_wal was not seen")
+        return
+    known = needs.parameters(facts)
+    kept = known.number("max_wal_size") + max(known.number("wal_keep_size"), 0.0)
+    share = 100 * kept / advised.wal_disk_bytes
+    if share > limits["percent"]:
+        yield Finding(
+            Severity.HIGH,
+            f"max_wal_size and wal_keep_size may take {share:.0f} % of the {about(advised.wal_disk_bytes)} WAL disk",
+            (
+                setting(facts, "max_wal_size", "wal_keep_size"),
+                Evidence(f"{about(advised.wal_disk_bytes)} in all", "statvfs(3) of pg_wal"),
+            ),
+            set_parameter(known.row("max_wal_size"), memory(advised.wal_disk_bytes * limits["percent"] / 100 / 2)),
+        )
+
+
+def _buffers(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    wal, known = facts.have(needs.WAL), needs.parameters(facts)
+    seconds = counted_s(facts, wal.stats_reset_ms)
+    per_s = wal.wal_buffers_full / seconds
+    size = known.number("wal_buffers")
+    if per_s > limits["per_second"] and size < _MOST_BUFFERS:
+        yield Finding(
+            Severity.INFO,
+            f"wal_buffers {known.shown('wal_buffers')} were full {per_s:.2g} times a second: backends wrote WAL "
+            "themselves before they could go on",
+            (
+                Evidence(f"{wal.wal_buffers_full} times in {seconds:.0f} s", "pg_stat_wal.wal_buffers_full"),
+                setting(facts, "wal_buffers"),
+            ),
+            set_parameter(known.row("wal_buffers"), memory(min(max(2 * size, 16 * MB), _MOST_BUFFERS))),
+        )
+
+
+_ENOUGH: Final = Threshold("checkpoints", 10, "", "fewer checkpoints say nothing")
+
+CHECKS: Final[tuple[Check, ...]] = (
+    Check(
+        id="WAL-01",
+        group=_GROUP,
+        title="requested checkpoints",
+        why="A checkpoint that the volume of WAL asks for comes in the middle of the load, and makes more WAL.",
+        severity=Severity.HIGH,
+        page="wal-configuration.html",
+        needs=(needs.SERVER, needs.PARAMETERS, needs.CHECKPOINTS),
+        look=_requested,
+        thresholds=(
+            Threshold("percent", 10, "%", "a larger share of requested ones is a warning"),
+            Threshold("high", 50, "%", "and from here on a high finding"),
+            _ENOUGH,
+        ),
+        counts=True,
+    ),
+    Check(
+        id="WAL-02",
+        group=_GROUP,
+        title="distance of checkpoints",
+        why="After every checkpoint the first change of each page writes the whole page into the WAL.",
+        severity=Severity.HIGH,
+        page="wal-configuration.html",
+        needs=(needs.SERVER, needs.PARAMETERS, needs.CHECKPOINTS),
+        look=_interval,
+        thresholds=(
+            Threshold("seconds", 180, "s", "a shorter mean distance is a warning"),
+            Threshold("high", 60, "s", "and below this a high finding"),
+            _ENOUGH,
+        ),
+        counts=True,
+    ),
+    Check(
+        id="WAL-03",
+        group=_GROUP,
+        title="spread of checkpoints",
+        why="The target says over how much of the time to the next checkpoint its writes are spread.",
+        severity=Severity.WARNING,
+        page="runtime-config-wal.html#GUC-CHECKPOINT-COMPLETION-TARGET",
+        needs=(needs.PARAMETERS,),
+        look=_target,
+        thresholds=(
+            Threshold("low", 0.7, "", "less is a burst"),
+            Threshold("high", 0.95, "", "more has nothing to spare"),
+        ),
+    ),
+    Check(
+        id="WAL-04",
+        group=_GROUP,
+        title="max_wal_size and the rate of WAL",
+        why="When the volume starts checkpoints, and not the clock, they come most often when there is most to do.",
+        severity=Severity.WARNING,
+        page="runtime-config-wal.html#GUC-MAX-WAL-SIZE",
+        needs=(needs.SERVER, needs.PARAMETERS),
+        look=_volume,
+        thresholds=(Threshold("factor", 1, "", "max_wal_size times this is less than what is needed"),),
+        counts=True,
+    ),
+    Check(
+        id="WAL-05",
+        group=_GROUP,
+        title="max_wal_size and the WAL disk",
+        why="A server whose WAL disk is full stops; max_wal_size is a wish, and load can exceed it.",
+        severity=Severity.HIGH,
+        page="runtime-config-wal.html#GUC-MAX-WAL-SIZE",
+        needs=(needs.SERVER, needs.PARAMETERS, needs.FILE_SYSTEMS),
+        look=_disk,
+        thresholds=(Threshold("percent", 60, "%", "a larger share of the file system is high"),),
+    ),
+    Check(
+        id="WAL-06",
+        group=_GROUP,
+        title="WAL buffers",
+        why="A backend that finds the WAL buffers full has to write them out itself while others wait for it.",
+        severity=Severity.INFO,
+        page="runtime-config-wal.html#GUC-WAL-BUFFERS",
+        needs=(needs.SERVER, needs.PARAMETERS, needs.WAL),
+        look=_buffers,
+        thresholds=(Threshold("per_second", 0.1, "/s", "full more often than this"),),
+        counts=True,
+    ),
+)

@@ -1,0 +1,187 @@
+"""Configuration that is not in force, the server's version, and how old its statistics are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from typing import Final
+
+from pgtop_tune.health import needs
+from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.fixes import words
+from pgtop_tune.health.judge import statistics_age_s
+from pgtop_tune.health.questions import FILE_ERRORS, HBA
+from pgtop_tune.health.releases import releases
+from pgtop_tune.units import age
+
+_GROUP: Final = "configuration"
+_SHOWN: Final = 10
+_DAY_S: Final = 86_400
+
+
+def _pending(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    waiting = [row for row in facts.have(needs.PARAMETERS).parameters if row.pending_restart]
+    if waiting:
+        names = ", ".join(row.name for row in waiting[:_SHOWN]) + (" …" if len(waiting) > _SHOWN else "")
+        yield Finding(
+            Severity.WARNING,
+            f"{len(waiting)} parameters wait for a restart: {names}",
+            tuple(
+                Evidence(f"{row.name} is still {row.shown}", "pg_settings.pending_restart") for row in waiting[:_SHOWN]
+            ),
+            words("Restart the server, or take the change back from the file and reload."),
+        )
+
+
+def _files(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    waiting = {row.name for row in facts.have(needs.PARAMETERS).parameters if row.pending_restart}
+    for _, error in facts.have(FILE_ERRORS):
+        if error.name in waiting:
+            continue
+        where = f"{error.sourcefile or 'a configuration file'}:{error.sourceline or '?'}"
+        yield Finding(
+            Severity.HIGH,
+            f"{where}: {error.name or 'a line'} is not in force: {error.error}",
+            (Evidence(f"{where}: {error.error}", "pg_file_settings.error"),),
+            words("Mend the line and SELECT pg_reload_conf(); at the next start the server may refuse to come up."),
+            subject=where,
+        )
+
+
+def _hba(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    for _, rule in facts.have(HBA):
+        if rule.error is not None:
+            yield Finding(
+                Severity.HIGH,
+                f"pg_hba.conf line {rule.line_number} is wrong: {rule.error}; the whole file stays as it was before",
+                (Evidence(f"line {rule.line_number}: {rule.error}", "pg_hba_file_rules.error"),),
+                words("Mend the line and SELECT pg_reload_conf(); with it the server does not start."),
+                subject=f"line {rule.line_number}",
+            )
+
+
+def _end_of_life(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    known, major = releases(), needs.major(facts)
+    release = known.of(major)
+    if release is None:
+        yield Unknown(f"PostgreSQL {major} is not among the releases of {known.as_of.isoformat()}")
+        return
+    left_days = (release.last_release - _today(facts)).days
+    evidence = (Evidence(f"PostgreSQL {major}, last release {release.last_release.isoformat()}", _source(known.as_of)),)
+    upgrade = words(f"Plan the way to PostgreSQL {max(known.majors)} with pg_upgrade or logical replication.")
+    if left_days < 0:
+        yield Finding(
+            Severity.WARNING,
+            f"PostgreSQL {major} gets no fixes any more since {release.last_release.isoformat()}",
+            evidence,
+            upgrade,
+        )
+    elif left_days <= limits["days"]:
+        yield Finding(Severity.INFO, f"PostgreSQL {major} gets its last fixes in {left_days} days", evidence, upgrade)
+
+
+def _minor(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    known, major = releases(), needs.major(facts)
+    release = known.of(major)
+    if release is None:
+        yield Unknown(f"PostgreSQL {major} is not among the releases of {known.as_of.isoformat()}")
+        return
+    running = facts.have(needs.SERVER).version_num % 10_000
+    behind = release.newest_minor - running
+    if behind > 0:
+        plural = "releases" if behind > 1 else "release"
+        yield Finding(
+            Severity.WARNING if behind >= limits["releases"] else Severity.INFO,
+            f"PostgreSQL {major}.{running} is {behind} {plural} of fixes behind {major}.{release.newest_minor}",
+            (Evidence(f"{major}.{release.newest_minor} is the newest", _source(known.as_of)),),
+            words("Install the newest minor release and restart; the data stay as they are."),
+        )
+
+
+def _source(as_of: date) -> str:
+    return f"postgresql.org/support/versioning as of {as_of.isoformat()}"
+
+
+def _today(facts: Facts) -> date:
+    return datetime.fromtimestamp(facts.frames[-1].taken_at_ms / 1000, tz=UTC).date()
+
+
+def _statistics(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    counted_s = statistics_age_s(facts)
+    if counted_s is None:
+        yield Unknown("since when the server counts was not seen")
+    elif counted_s < limits["days"] * _DAY_S:
+        yield Finding(
+            Severity.INFO,
+            f"the server's counters are {age(counted_s)} old: findings that stand on them are hints",
+            (Evidence(f"{counted_s:.0f} s", "pg_stat_database.stats_reset, pg_postmaster_start_time()"),),
+            words("Check again after a day of the load that counts."),
+        )
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    Check(
+        id="CFG-01",
+        group=_GROUP,
+        title="parameters that wait for a restart",
+        why="The next restart, planned or not, starts a server that is set differently from the one that was tested.",
+        severity=Severity.WARNING,
+        page="view-pg-settings.html",
+        needs=(needs.PARAMETERS,),
+        look=_pending,
+    ),
+    Check(
+        id="CFG-02",
+        group=_GROUP,
+        title="errors in configuration files",
+        why="A running server passes over such a line; one that starts may refuse to.",
+        severity=Severity.HIGH,
+        page="view-pg-file-settings.html",
+        needs=(needs.PARAMETERS, FILE_ERRORS),
+        look=_files,
+    ),
+    Check(
+        id="CFG-03",
+        group=_GROUP,
+        title="errors in pg_hba.conf",
+        why="One wrong line keeps all changes of the file from being used, and the server from starting.",
+        severity=Severity.HIGH,
+        page="view-pg-hba-file-rules.html",
+        needs=(HBA,),
+        look=_hba,
+    ),
+    Check(
+        id="CFG-04",
+        group=_GROUP,
+        title="end of life",
+        why="A major version that gets no fixes keeps its known holes.",
+        severity=Severity.WARNING,
+        page="upgrading.html",
+        needs=(needs.SERVER,),
+        look=_end_of_life,
+        thresholds=(Threshold("days", 180, "d", "that are left are worth a note"),),
+    ),
+    Check(
+        id="CFG-05",
+        group=_GROUP,
+        title="minor version",
+        why="Minor releases hold nothing but fixes, of lost data among others.",
+        severity=Severity.WARNING,
+        page="upgrading.html",
+        needs=(needs.SERVER,),
+        look=_minor,
+        thresholds=(Threshold("releases", 2, "", "behind is a warning"),),
+    ),
+    Check(
+        id="CFG-06",
+        group=_GROUP,
+        title="age of the statistics",
+        why="Counters of an hour know nothing of the night's work.",
+        severity=Severity.INFO,
+        page="monitoring-stats.html",
+        needs=(needs.SERVER,),
+        look=_statistics,
+        thresholds=(Threshold("days", 1, "d", "younger is worth a note"),),
+    ),
+)

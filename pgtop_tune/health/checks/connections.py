@@ -1,0 +1,158 @@
+"""Connections against their limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pgtop_tune.health import needs
+from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.fixes import set_parameter, words
+from pgtop_tune.health.rules import advice_facts, setting
+from pgtop_tune.metrics.pool_sizes import server_shares
+from pgtop_tune.metrics.server import client_backends
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.pooler import PGBOUNCER
+
+_GROUP: Final = "connections"
+_RESERVED: Final = ("superuser_reserved_connections", "reserved_connections")
+_FEW: Final = 100
+
+
+def _open_to_all(known: needs.Parameters) -> int:
+    """Connections for those who are neither superusers nor of pg_use_reserved_connections."""
+    reserved = sum(known.whole(name) for name in _RESERVED if known.find(name) is not None)
+    return known.whole("max_connections") - reserved
+
+
+def _used(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    known = needs.parameters(facts)
+    activity = facts.have(needs.ACTIVITY)
+    sessions, most = len(client_backends(activity)) + activity.own_backends, _open_to_all(known)
+    share = 100 * sessions / max(most, 1)
+    if share >= limits["percent"]:
+        yield Finding(
+            Severity.HIGH if share >= limits["high"] else Severity.WARNING,
+            f"{sessions} of {most} connections are in use ({share:.0f} %)",
+            (
+                Evidence(f"{sessions} client backends", "pg_stat_activity.backend_type"),
+                setting(facts, "max_connections", "superuser_reserved_connections"),
+            ),
+            words(
+                "Put a pooler between clients and server, or end idle sessions; more max_connections cost memory and "
+                "a restart."
+            ),
+        )
+
+
+def _many(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    advised, known = advice_facts(facts), needs.parameters(facts)
+    if advised is None or advised.cores is None:
+        yield Unknown("how many processors the server has was not seen")
+        return
+    most, sensible = known.whole("max_connections"), max(_FEW, int(limits["per_core"] * advised.cores))
+    if most > sensible:
+        yield Finding(
+            Severity.WARNING,
+            f"max_connections {most} on {advised.cores} processors: so many sessions working at once slow each other "
+            "down",
+            (setting(facts, "max_connections"), Evidence(f"{advised.cores} processors", "/proc/stat, cpu.max")),
+            set_parameter(known.row("max_connections"), str(sensible)),
+        )
+
+
+def _pools(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    known = needs.parameters(facts)
+    found, total = [], 0
+    for pooler in facts.have(needs.POOLERS).poolers:
+        if isinstance(pooler.console, Unavailable):
+            yield Unknown(f"{pooler.name}: {pooler.console}")
+            continue
+        shares = server_shares(pooler.console)
+        if any(share.most is None for share in shares):
+            yield Unknown(f"{pooler.name} does not tell the size of all its pools")
+        total += sum(share.most or 0 for share in shares)
+        found.append(pooler.name)
+    most = _open_to_all(known)
+    if total > most:
+        yield Finding(
+            Severity.CRITICAL,
+            f"the pools of {', '.join(found)} may open {total} connections, the server has {most}",
+            (
+                Evidence(f"{total} server connections", "SHOW DATABASES, SHOW POOLS, SHOW CONFIG"),
+                setting(facts, "max_connections", "superuser_reserved_connections"),
+            ),
+            words("Make the pools smaller (default_pool_size, max_db_connections) until their sum fits."),
+        )
+
+
+def _prepared(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    for pooler in facts.have(needs.POOLERS).poolers:
+        if isinstance(pooler.console, Unavailable):
+            yield Unknown(f"{pooler.name}: {pooler.console}")
+            continue
+        settings = pooler.console.settings
+        if (
+            pooler.console.kind == PGBOUNCER
+            and settings.pool_mode != "session"
+            and not settings.max_prepared_statements
+        ):
+            yield Finding(
+                Severity.WARNING,
+                f"{pooler.name} pools by {settings.pool_mode} and passes no prepared statements on: drivers that "
+                "prepare (and pgbench -M prepared) fail behind it",
+                (Evidence(f"max_prepared_statements {settings.max_prepared_statements or 0}", "SHOW CONFIG"),),
+                words("Set max_prepared_statements in pgbouncer.ini (1.21 and later), or use -M simple or extended."),
+                subject=pooler.name,
+            )
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    Check(
+        id="CON-01",
+        group=_GROUP,
+        title="connections in use",
+        why="Whoever comes when all are taken is turned away, the operator who wants to help included.",
+        severity=Severity.HIGH,
+        page="runtime-config-connection.html#GUC-MAX-CONNECTIONS",
+        needs=(needs.PARAMETERS, needs.ACTIVITY),
+        look=_used,
+        thresholds=(
+            Threshold("percent", 70, "%", "from here on a warning"),
+            Threshold("high", 85, "%", "and from here on a high finding"),
+        ),
+    ),
+    Check(
+        id="CON-02",
+        group=_GROUP,
+        title="max_connections and processors",
+        why="Sessions that work at once beyond what the processors can do only wait for each other; a pooler queues "
+        "them better.",
+        severity=Severity.WARNING,
+        page="runtime-config-connection.html#GUC-MAX-CONNECTIONS",
+        needs=(needs.PARAMETERS, needs.HOST),
+        look=_many,
+        thresholds=(Threshold("per_core", 10, "", "more per processor, and more than 100, is a warning"),),
+    ),
+    Check(
+        id="CON-03",
+        group=_GROUP,
+        title="sum of the pools",
+        why="When all pools are full the server turns the pooler away, and its clients get errors instead of waiting.",
+        severity=Severity.CRITICAL,
+        page="runtime-config-connection.html#GUC-MAX-CONNECTIONS",
+        needs=(needs.PARAMETERS, needs.POOLERS),
+        look=_pools,
+    ),
+    Check(
+        id="CON-04",
+        group=_GROUP,
+        title="prepared statements through a pooler",
+        why="A statement prepared on one server connection is not there on the next one the pooler lends.",
+        severity=Severity.WARNING,
+        page="sql-prepare.html",
+        needs=(needs.POOLERS,),
+        look=_prepared,
+    ),
+)

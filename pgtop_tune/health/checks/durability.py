@@ -1,0 +1,158 @@
+"""Durability: what a crash may take, and whether damage would be noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pgtop_tune.health import needs
+from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity
+from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.fixes import set_parameter
+from pgtop_tune.health.questions import SCOPED
+from pgtop_tune.health.rules import scoped, scoped_finding, setting, value_is
+from pgtop_tune.units import age
+
+_GROUP: Final = "durability"
+_DAMAGE: Final = ("zero_damaged_pages", "ignore_checksum_failure", "ignore_invalid_pages")
+_DELAYS_LOST: Final = 3
+"""The WAL writer flushes within three of its rounds (manual, "Asynchronous Commit")."""
+
+
+def _synchronous_commit(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    known = needs.parameters(facts)
+    window_s = known.number("wal_writer_delay") * _DELAYS_LOST
+    consequence = f"a crash of the server loses commits of the last {age(window_s)} s that clients were told are safe"
+    row = known.row("synchronous_commit")
+    if row.setting == "off":
+        yield Finding(
+            Severity.WARNING,
+            f"synchronous_commit is off: {consequence}",
+            (
+                setting(facts, "synchronous_commit", "wal_writer_delay"),
+                Evidence(f"{_DELAYS_LOST} × wal_writer_delay = {window_s * 1000:.0f} ms", "Asynchronous Commit"),
+            ),
+            set_parameter(row, "on"),
+        )
+    for found in scoped(facts, {"synchronous_commit"}):
+        if found.value == "off":
+            yield scoped_finding(found, Severity.INFO, consequence)
+
+
+def _damage(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    known = needs.parameters(facts)
+    for name in _DAMAGE:
+        row = known.find(name)
+        if row is not None and row.setting == "on":
+            yield Finding(
+                Severity.CRITICAL,
+                f"{name} is on: damaged pages are passed over in silence, and the damage spreads into backups",
+                (setting(facts, name),),
+                set_parameter(row, "off"),
+                subject=name,
+            )
+
+
+def _checksums(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    if not needs.parameters(facts).on("data_checksums"):
+        yield Finding(
+            Severity.INFO,
+            "data checksums are off: a page that the disk returns wrong is read as if it were right",
+            (setting(facts, "data_checksums"),),
+            Action(
+                "pg_checksums --enable --progress --pgdata=DATADIR",
+                "pg_checksums --disable --pgdata=DATADIR",
+                Language.SHELL,
+                "as the server's account, after a clean stop; reads and writes every page",
+            ),
+        )
+
+
+def _failures(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    for row in facts.have(needs.DATABASES).databases:
+        if row.checksum_failures:
+            name = row.datname or "shared objects"
+            yield Finding(
+                Severity.CRITICAL,
+                f"{row.checksum_failures} pages of {name} failed their checksum",
+                (Evidence(f"{name}: {row.checksum_failures} failures", "pg_stat_database.checksum_failures"),),
+                Action(
+                    "Stop writing to this storage, look at the server's log for the files, and restore them from a "
+                    "backup that was verified.",
+                    "",
+                    Language.WORDS,
+                ),
+                subject=name,
+            )
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    Check(
+        id="DUR-01",
+        group=_GROUP,
+        title="fsync",
+        why="Without fsync a crash of the machine can leave data files that no recovery repairs.",
+        severity=Severity.CRITICAL,
+        page="runtime-config-wal.html#GUC-FSYNC",
+        needs=(needs.PARAMETERS,),
+        look=value_is(
+            "fsync", {"off"}, "on", Severity.CRITICAL, "fsync is off: a crash of the machine can destroy the cluster"
+        ),
+    ),
+    Check(
+        id="DUR-02",
+        group=_GROUP,
+        title="full-page writes",
+        why="A page that was half written when the power failed can only be repaired from its image in the WAL.",
+        severity=Severity.CRITICAL,
+        page="runtime-config-wal.html#GUC-FULL-PAGE-WRITES",
+        needs=(needs.PARAMETERS,),
+        look=value_is(
+            "full_page_writes",
+            {"off"},
+            "on",
+            Severity.CRITICAL,
+            "full_page_writes is off: half-written pages stay damaged, unless the file system writes 8 kB at once",
+        ),
+    ),
+    Check(
+        id="DUR-03",
+        group=_GROUP,
+        title="commits that wait for the disk",
+        why="With synchronous_commit off the server says a commit is done before it is on disk.",
+        severity=Severity.WARNING,
+        page="wal-async-commit.html",
+        needs=(needs.PARAMETERS, SCOPED),
+        look=_synchronous_commit,
+    ),
+    Check(
+        id="DUR-04",
+        group=_GROUP,
+        title="going on over damage",
+        why="These switches save what is left of a broken cluster; left on, they hide new damage.",
+        severity=Severity.CRITICAL,
+        page="runtime-config-developer.html#GUC-ZERO-DAMAGED-PAGES",
+        needs=(needs.PARAMETERS,),
+        look=_damage,
+    ),
+    Check(
+        id="DUR-05",
+        group=_GROUP,
+        title="data checksums",
+        why="Only checksums tell damage by the storage from good data, and they are what a backup can be verified by.",
+        severity=Severity.INFO,
+        page="checksums.html",
+        needs=(needs.PARAMETERS,),
+        look=_checksums,
+    ),
+    Check(
+        id="DUR-06",
+        group=_GROUP,
+        title="checksum failures",
+        why="A failed checksum is damage that has already happened, and there is rarely just one.",
+        severity=Severity.CRITICAL,
+        page="monitoring-stats.html#MONITORING-PG-STAT-DATABASE-VIEW",
+        needs=(needs.DATABASES,),
+        look=_failures,
+    ),
+)

@@ -1,0 +1,123 @@
+"""What makes a benchmark measure something else than it should."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from pgtop_tune.health import needs
+from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Limits, Severity, Threshold
+from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.fixes import words
+from pgtop_tune.health.questions import DATABASE_STATE
+from pgtop_tune.metrics.connections import WORKING
+from pgtop_tune.metrics.server import client_backends
+
+_GROUP: Final = "benchmark"
+_PGBENCH: Final = "pgbench"
+
+
+def _clients(facts: Facts) -> Counter[str]:
+    """Sessions of pgbench now, by database."""
+    found = client_backends(facts.have(needs.ACTIVITY))
+    return Counter(each.datname or "" for each in found if (each.application_name or "").startswith(_PGBENCH))
+
+
+def _scale(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    running = _clients(facts)
+    for database, state in facts.have(DATABASE_STATE):
+        if state.pgbench_scale is None:
+            continue
+        clients = max(running[database], int(limits["clients"]))
+        if state.pgbench_scale < clients:
+            yield Finding(
+                Severity.WARNING,
+                f"{database}: pgbench's scale is {state.pgbench_scale} for {clients} clients: they wait for each "
+                "other's row of pgbench_branches",
+                (
+                    Evidence(f"{state.pgbench_scale} branches", "pg_class.reltuples of pgbench_branches"),
+                    Evidence(f"{running[database]} sessions of pgbench", "pg_stat_activity.application_name"),
+                ),
+                words(f"Initialise with --scale of {clients} or more, or use fewer clients."),
+                Confidence.HIGH,
+                database,
+            )
+
+
+def _unlogged(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    for database, state in facts.have(DATABASE_STATE):
+        if state.pgbench_unlogged:
+            yield Finding(
+                Severity.WARNING,
+                f"{database}: pgbench's tables are unlogged: what is measured writes no WAL",
+                (Evidence("relpersistence u", "pg_class.relpersistence of pgbench_accounts"),),
+                words(
+                    "ALTER TABLE … SET LOGGED for the tables of pgbench, or initialise without --unlogged-tables.",
+                    "ALTER TABLE … SET UNLOGGED",
+                ),
+                subject=database,
+            )
+
+
+def _competing(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    measured = sum(_clients(facts).values()) > 0
+    severity = Severity.WARNING if measured else Severity.INFO
+    working = [
+        each
+        for each in client_backends(facts.have(needs.ACTIVITY))
+        if each.state in WORKING and not (each.application_name or "").startswith(_PGBENCH)
+    ]
+    if measured and len(working) > limits["sessions"]:
+        yield Finding(
+            severity,
+            f"{len(working)} sessions besides pgbench's are working: the result is theirs as well",
+            (Evidence(f"{len(working)} active sessions", "pg_stat_activity.state, application_name"),),
+            words("Measure when they are away, or write them down as part of the load."),
+            subject="sessions",
+        )
+    for command in facts.have(needs.PROGRESS).commands:
+        where = f" of {command.relation}" if command.relation else ""
+        yield Finding(
+            severity,
+            f"{command.command}{where} is running: what is measured now is measured beside it",
+            (Evidence(f"pid {command.pid}: {command.phase or command.command}", "pg_stat_progress_*"),),
+            words("Wait for its end, or measure long enough to have it in every run."),
+            subject=command.command,
+        )
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    Check(
+        id="BEN-01",
+        group=_GROUP,
+        title="scale and clients of pgbench",
+        why="Every transaction of pgbench updates one row of pgbench_branches; fewer rows than clients measure locks.",
+        severity=Severity.WARNING,
+        page="pgbench.html",
+        needs=(needs.ACTIVITY, DATABASE_STATE),
+        look=_scale,
+        thresholds=(Threshold("clients", 0, "", "that are planned, where pgbench is not running yet"),),
+    ),
+    Check(
+        id="BEN-02",
+        group=_GROUP,
+        title="unlogged tables of pgbench",
+        why="Unlogged tables are lost in a crash and never wait for WAL; production does.",
+        severity=Severity.WARNING,
+        page="pgbench.html",
+        needs=(DATABASE_STATE,),
+        look=_unlogged,
+    ),
+    Check(
+        id="BEN-03",
+        group=_GROUP,
+        title="competing load",
+        why="What runs beside a benchmark is in its result, and not in the next one.",
+        severity=Severity.WARNING,
+        page="pgbench.html",
+        needs=(needs.ACTIVITY, needs.PROGRESS),
+        look=_competing,
+        thresholds=(Threshold("sessions", 2, "", "other working sessions are borne"),),
+    ),
+)

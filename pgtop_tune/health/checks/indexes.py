@@ -1,0 +1,172 @@
+"""Indexes that are broken, superfluous or missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from psycopg import sql
+
+from pgtop_tune.health.check import Action, Check, Confidence, Evidence, Finding, Limits, Severity, Threshold
+from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.fixes import composed
+from pgtop_tune.health.judge import statistics_age_s
+from pgtop_tune.health.questions import FOREIGN_KEYS, INDEXES, BareForeignKey, IndexState
+from pgtop_tune.health.rules import in_database
+from pgtop_tune.tuning.advice.facts import MB, about
+from pgtop_tune.units import age, count
+
+_GROUP: Final = "indexes"
+_DAY_S: Final = 86_400.0
+_LONGEST_NAME: Final = 63
+
+
+def _invalid(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    for database, index in facts.have(INDEXES):
+        if not index.valid:
+            yield Finding(
+                Severity.HIGH,
+                f"index {_named(database, index)} of {index.table_name} is invalid: no query uses it, every change "
+                "maintains it",
+                (Evidence(f"{index.schema}.{index.name}: indisvalid false", "pg_index.indisvalid"),),
+                in_database(
+                    database,
+                    composed("REINDEX INDEX CONCURRENTLY {index};", index=_identifier(index)),
+                    remark="drop it instead when nobody misses it",
+                ),
+                subject=_named(database, index),
+            )
+
+
+def _duplicate(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    for database, index in facts.have(INDEXES):
+        if index.same_as is not None and index.bytes >= limits["bytes"]:
+            yield Finding(
+                Severity.WARNING,
+                f"index {_named(database, index)} ({about(index.bytes)}) does nothing that {index.same_as} does not do",
+                (
+                    Evidence(
+                        f"same columns, operator classes, order and condition as {index.same_as}",
+                        "pg_index.indkey, indclass, indoption, indpred",
+                    ),
+                ),
+                _drop(database, index),
+                subject=_named(database, index),
+            )
+
+
+def _unused(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    counted_s = statistics_age_s(facts)
+    enough = counted_s is not None and counted_s >= limits["days"] * _DAY_S
+    for database, index in facts.have(INDEXES):
+        if index.unused and index.same_as is None and index.bytes >= limits["bytes"]:
+            yield Finding(
+                Severity.WARNING if enough else Severity.INFO,
+                f"index {_named(database, index)} ({about(index.bytes)}) of {index.table_name} was never used",
+                (
+                    Evidence(
+                        f"{index.scans} scans" + ("" if counted_s is None else f" in {age(counted_s)} at least"),
+                        "pg_stat_all_indexes.idx_scan",
+                    ),
+                ),
+                _drop(database, index, "look at the standbys as well: each counts for itself"),
+                Confidence.MEDIUM if enough else Confidence.LOW,
+                _named(database, index),
+            )
+
+
+def _foreign_keys(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    for database, key in facts.have(FOREIGN_KEYS):
+        if key.tuples >= limits["rows"]:
+            columns = ", ".join(key.columns)
+            yield Finding(
+                Severity.WARNING,
+                f"{database}: {key.schema}.{key.table_name} {key.name}: no index on {columns}, so a delete in "
+                f"{key.referenced_schema}.{key.referenced_table} reads {count(key.tuples)} rows to find none",
+                (Evidence(f"foreign key {key.name} ({columns})", "pg_constraint.conkey, pg_index.indkey"),),
+                _index_for(database, key),
+                subject=f"{database}: {key.schema}.{key.table_name} {key.name}",
+            )
+
+
+def _index_for(database: str, key: BareForeignKey) -> Action:
+    name = "_".join((key.table_name, *key.columns, "idx")).encode()[:_LONGEST_NAME].decode(errors="ignore")
+    return in_database(
+        database,
+        composed(
+            "CREATE INDEX CONCURRENTLY {name} ON {table} ({columns});",
+            name=sql.Identifier(name),
+            table=sql.Identifier(key.schema, key.table_name),
+            columns=sql.SQL(", ").join(sql.Identifier(column) for column in key.columns),
+        ),
+        composed("DROP INDEX CONCURRENTLY {index};", index=sql.Identifier(key.schema, name)),
+        "without CONCURRENTLY on a partitioned table",
+    )
+
+
+def _drop(database: str, index: IndexState, remark: str = "") -> Action:
+    return in_database(
+        database,
+        composed("DROP INDEX CONCURRENTLY {index};", index=_identifier(index)),
+        f"{index.definition};" if index.definition else "",
+        remark,
+    )
+
+
+def _identifier(index: IndexState) -> sql.Identifier:
+    return sql.Identifier(index.schema, index.name)
+
+
+def _named(database: str, index: IndexState) -> str:
+    return f"{database}: {index.schema}.{index.name}"
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    Check(
+        id="IDX-01",
+        group=_GROUP,
+        title="invalid indexes",
+        why="What CREATE INDEX CONCURRENTLY leaves behind when it fails costs every write and helps no read.",
+        severity=Severity.HIGH,
+        page="sql-createindex.html#SQL-CREATEINDEX-CONCURRENTLY",
+        needs=(INDEXES,),
+        look=_invalid,
+    ),
+    Check(
+        id="IDX-02",
+        group=_GROUP,
+        title="duplicate indexes",
+        why="The same index twice is written twice and kept in memory twice.",
+        severity=Severity.WARNING,
+        page="indexes-intro.html",
+        needs=(INDEXES,),
+        look=_duplicate,
+        thresholds=(Threshold("bytes", 0, "bytes", "smaller ones are left out"),),
+    ),
+    Check(
+        id="IDX-03",
+        group=_GROUP,
+        title="unused indexes",
+        why="An index that nobody reads is still written by every change, and keeps updates from being HOT.",
+        severity=Severity.WARNING,
+        page="monitoring-stats.html#MONITORING-PG-STAT-ALL-INDEXES-VIEW",
+        needs=(INDEXES,),
+        look=_unused,
+        thresholds=(
+            Threshold("bytes", 10 * MB, "bytes", "smaller ones are left out"),
+            Threshold("days", 7, "d", "while statistics are younger it is a hint only"),
+        ),
+        counts=True,
+    ),
+    Check(
+        id="IDX-04",
+        group=_GROUP,
+        title="foreign keys without an index",
+        why="Deleting a row that is referenced looks for its references, in the whole table where there is no index.",
+        severity=Severity.WARNING,
+        page="ddl-constraints.html#DDL-CONSTRAINTS-FK",
+        needs=(FOREIGN_KEYS,),
+        look=_foreign_keys,
+        thresholds=(Threshold("rows", 10_000, "", "smaller referencing tables are left out"),),
+    ),
+)

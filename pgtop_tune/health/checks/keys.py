@@ -1,0 +1,108 @@
+"""Numbers that run out: sequences, and keys of int2 and int4."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from psycopg import sql
+
+from pgtop_tune.health.check import Action, Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.fixes import composed
+from pgtop_tune.health.questions import KEYS, SEQUENCES, SequenceState
+from pgtop_tune.health.rules import in_database
+
+_GROUP: Final = "keys"
+_REWRITES: Final = "rewrites the table and its indexes under a lock; plan it, and columns that refer to it as well"
+
+
+def _sequences(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    unseen: dict[str, int] = {}
+    for database, sequence in facts.have(SEQUENCES):
+        if sequence.used is None:
+            unseen[database] = unseen.get(database, 0) + (not sequence.readable)
+            continue
+        share = 100 * sequence.used / sequence.highest
+        if share >= limits["percent"]:
+            yield Finding(
+                Severity.CRITICAL if share >= limits["critical"] else Severity.WARNING,
+                f"sequence {database}: {sequence.schema}.{sequence.name} is at {share:.0f} % of what "
+                f"{_holder(sequence)} holds",
+                (Evidence(f"{sequence.used} of {sequence.highest}", "pg_sequences.last_value, max_value"),),
+                _widen(database, sequence),
+                subject=f"{database}: {sequence.schema}.{sequence.name}",
+            )
+    for database, number in unseen.items():
+        if number:
+            yield Unknown(f"{database}: {number} sequences are closed to this role (GRANT pg_read_all_data)")
+
+
+def _holder(sequence: SequenceState) -> str:
+    return "it" if sequence.column_name is None else f"{sequence.table_name}.{sequence.column_name}"
+
+
+def _widen(database: str, sequence: SequenceState) -> Action:
+    name = sql.Identifier(sequence.schema, sequence.name)
+    widen = composed("ALTER SEQUENCE {sequence} AS bigint NO MAXVALUE;", sequence=name)
+    if sequence.table_name is None or sequence.table_schema is None or sequence.column_name is None:
+        return in_database(database, widen)
+    column = composed(
+        "ALTER TABLE {table} ALTER COLUMN {column} TYPE bigint;",
+        table=sql.Identifier(sequence.table_schema, sequence.table_name),
+        column=sql.Identifier(sequence.column_name),
+    )
+    return in_database(database, f"{column}\n{widen}", remark=_REWRITES)
+
+
+def _keys(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    for database, key in facts.have(KEYS):
+        share = 100 * key.used / key.highest
+        if share >= limits["percent"]:
+            yield Finding(
+                Severity.CRITICAL if share >= limits["critical"] else Severity.WARNING,
+                f"key {database}: {key.schema}.{key.table_name}.{key.column_name} is at {share:.0f} % of its type",
+                (Evidence(f"{key.used} of {key.highest}", "pg_stats.histogram_bounds"),),
+                in_database(
+                    database,
+                    composed(
+                        "ALTER TABLE {table} ALTER COLUMN {column} TYPE bigint;",
+                        table=sql.Identifier(key.schema, key.table_name),
+                        column=sql.Identifier(key.column_name),
+                    ),
+                    remark=_REWRITES,
+                ),
+                Confidence.MEDIUM,
+                f"{database}: {key.schema}.{key.table_name}.{key.column_name}",
+            )
+
+
+_LIMITS: Final = (
+    Threshold("percent", 75, "%", "from here on a warning"),
+    Threshold("critical", 90, "%", "and from here on critical"),
+)
+
+CHECKS: Final[tuple[Check, ...]] = (
+    Check(
+        id="KEY-01",
+        group=_GROUP,
+        title="sequences that run out",
+        why="When a sequence is at its end every insert that draws from it fails.",
+        severity=Severity.CRITICAL,
+        page="sql-createsequence.html",
+        needs=(SEQUENCES,),
+        look=_sequences,
+        thresholds=_LIMITS,
+    ),
+    Check(
+        id="KEY-02",
+        group=_GROUP,
+        title="keys that run out",
+        why="A key of four bytes ends at 2,147,483,647, and making it wider rewrites the table.",
+        severity=Severity.CRITICAL,
+        page="datatype-numeric.html#DATATYPE-INT",
+        needs=(KEYS,),
+        look=_keys,
+        thresholds=_LIMITS,
+    ),
+)

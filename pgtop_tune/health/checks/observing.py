@@ -1,0 +1,272 @@
+"""What the server logs and counts: too much distorts a benchmark, too little leaves its result unexplained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from pgtop_tune.health import needs
+from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold
+from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.fixes import set_parameter, words
+from pgtop_tune.health.needs import Parameters
+from pgtop_tune.health.questions import SCOPED
+from pgtop_tune.health.rules import scoped, scoped_finding, setting, value_is
+from pgtop_tune.model.postgres import Parameter
+
+_GROUP: Final = "logging and statistics"
+_EVERY_STATEMENT: Final = (
+    "log_parser_stats", "log_planner_stats", "log_executor_stats", "log_statement_stats", "debug_print_parse",
+    "debug_print_rewritten", "debug_print_plan", "log_duration",
+)  # fmt: skip
+_STATEMENTS: Final = frozenset({"mod", "all"})
+_DISTORTS: Final = "each of its statements writes to the log, and waits for it"
+
+
+def _log_statement(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    row = needs.parameters(facts).row("log_statement")
+    if row.setting in _STATEMENTS:
+        yield Finding(
+            Severity.WARNING,
+            f"log_statement is {row.setting}: {_DISTORTS}",
+            (setting(facts, "log_statement", "log_destination"),),
+            set_parameter(row, "ddl"),
+        )
+    for found in scoped(facts, {"log_statement"}):
+        if found.value in _STATEMENTS:
+            yield scoped_finding(found, Severity.WARNING, _DISTORTS)
+
+
+def _log_duration(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    known = needs.parameters(facts)
+    for name in ("log_min_duration_statement", "log_min_duration_sample"):
+        limit_s = known.number(name)
+        sampled = name.endswith("sample")
+        if limit_s < 0 or limit_s >= limits["seconds"] or (sampled and known.number("log_statement_sample_rate") == 0):
+            continue
+        yield Finding(
+            Severity.WARNING,
+            f"{name} is {known.shown(name)}: under load most statements are logged",
+            (setting(facts, name, "log_destination"),),
+            set_parameter(known.row(name), "-1" if sampled else "1s"),
+            subject=name,
+        )
+
+
+def _every_statement(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    known = needs.parameters(facts)
+    for name in _EVERY_STATEMENT:
+        row = known.find(name)
+        if row is not None and row.setting == "on":
+            yield Finding(
+                Severity.WARNING,
+                f"{name} is on: every statement writes to the log",
+                (setting(facts, name),),
+                set_parameter(row, "off"),
+                subject=name,
+            )
+    messages = known.row("log_min_messages")
+    if messages.setting.startswith("debug"):
+        yield Finding(
+            Severity.WARNING,
+            f"log_min_messages is {messages.setting}: the server writes down each of its steps",
+            (setting(facts, "log_min_messages"),),
+            set_parameter(messages, "warning"),
+            subject="log_min_messages",
+        )
+
+
+def _auto_explain(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    known = needs.parameters(facts)
+    limit = known.find("auto_explain.log_min_duration")
+    if limit is None or known.number("auto_explain.log_min_duration") < 0:
+        return
+    analyze, timing = known.on("auto_explain.log_analyze"), known.on("auto_explain.log_timing")
+    if analyze and timing:
+        yield Finding(
+            Severity.WARNING,
+            "auto_explain measures every node of every statement (log_analyze with log_timing), logged or not",
+            (setting(facts, "auto_explain.log_analyze", "auto_explain.log_timing", "auto_explain.log_min_duration"),),
+            set_parameter(known.row("auto_explain.log_timing"), "off"),
+            subject="log_timing",
+        )
+    if known.number("auto_explain.log_min_duration") < limits["seconds"]:
+        yield Finding(
+            Severity.WARNING,
+            f"auto_explain.log_min_duration is {limit.shown}: under load most plans are logged",
+            (setting(facts, "auto_explain.log_min_duration"),),
+            set_parameter(limit, "1s"),
+            subject="log_min_duration",
+        )
+
+
+def _io_timing(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    row = needs.parameters(facts).row("track_io_timing")
+    if row.setting == "off":
+        yield Finding(
+            Severity.INFO,
+            "track_io_timing is off: nobody can tell how long reads and writes take",
+            (setting(facts, "track_io_timing"),),
+            set_parameter(row, "on"),
+        )
+
+
+def _statements(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    known = needs.parameters(facts)
+    track, queries = known.find("pg_stat_statements.track"), known.row("compute_query_id")
+    if track is None:
+        library = known.find("shared_preload_libraries")
+        loaded = library.setting if library is not None else ""
+        wanted = ",".join(part for part in (loaded, "pg_stat_statements") if part)
+        yield Finding(
+            Severity.INFO,
+            "pg_stat_statements is not loaded: nobody can tell which statements the time goes to",
+            (Evidence(f"shared_preload_libraries '{loaded}'", "pg_settings.setting"),),
+            words("Load it and CREATE EXTENSION pg_stat_statements.")
+            if library is None
+            else set_parameter(library, wanted),
+        )
+    elif track.setting == "none" or queries.setting == "off":
+        row, better = (track, "top") if track.setting == "none" else (queries, "auto")
+        yield Finding(
+            Severity.WARNING,
+            f"pg_stat_statements is loaded and counts nothing: {row.name} is {row.setting}",
+            (setting(facts, row.name),),
+            set_parameter(row, better),
+            subject="off",
+        )
+    planning = known.find("pg_stat_statements.track_planning")
+    if planning is not None and planning.setting == "on":
+        yield Finding(
+            Severity.WARNING,
+            "pg_stat_statements.track_planning is on: sessions with the same statement wait for its one entry",
+            (setting(facts, "pg_stat_statements.track_planning"),),
+            set_parameter(planning, "off"),
+            subject="track_planning",
+        )
+
+
+def _off(row: Parameter) -> bool:
+    return row.setting == "off"
+
+
+def _disabled(row: Parameter) -> bool:
+    return row.setting == "-1"
+
+
+_HELPFUL: Final[tuple[tuple[str, Callable[[Parameter], bool], str, str], ...]] = (
+    ("log_checkpoints", _off, "on", "how long checkpoints took and what they wrote"),
+    ("log_lock_waits", _off, "on", "who waited for whose lock"),
+    ("log_temp_files", _disabled, "10MB", "which statements spilled to disk"),
+    ("log_autovacuum_min_duration", _disabled, "10min", "what autovacuum did"),
+)
+"""Parameter, what is wrong, what is better, what the log then tells."""
+
+
+def _log_too_little(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    known: Parameters = needs.parameters(facts)
+    for name, wrong, better, tells in _HELPFUL:
+        row = known.row(name)
+        if wrong(row):
+            yield Finding(
+                Severity.INFO,
+                f"{name} is {row.shown}: the log does not tell {tells}",
+                (setting(facts, name),),
+                set_parameter(row, better),
+                subject=name,
+            )
+
+
+_SLOW: Final = (Threshold("seconds", 0.1, "s", "a limit below this logs most statements under load"),)
+
+CHECKS: Final[tuple[Check, ...]] = (
+    Check(
+        id="LOG-01",
+        group=_GROUP,
+        title="logging of statements",
+        why="Writing every statement into the log can take more time than running it, and measures the log's disk.",
+        severity=Severity.WARNING,
+        page="runtime-config-logging.html#GUC-LOG-STATEMENT",
+        needs=(needs.PARAMETERS, SCOPED),
+        look=_log_statement,
+    ),
+    Check(
+        id="LOG-02",
+        group=_GROUP,
+        title="logging of slow statements",
+        why="A limit near 0 logs everything as soon as load makes everything slow, which makes it slower.",
+        severity=Severity.WARNING,
+        page="runtime-config-logging.html#GUC-LOG-MIN-DURATION-STATEMENT",
+        needs=(needs.PARAMETERS,),
+        look=_log_duration,
+        thresholds=_SLOW,
+    ),
+    Check(
+        id="LOG-03",
+        group=_GROUP,
+        title="switches for developers",
+        why="They are for finding errors in the server, and cost more than most statements.",
+        severity=Severity.WARNING,
+        page="runtime-config-developer.html",
+        needs=(needs.PARAMETERS,),
+        look=_every_statement,
+    ),
+    Check(
+        id="LOG-04",
+        group=_GROUP,
+        title="auto_explain",
+        why="Timing every node of a plan reads the clock twice for every row.",
+        severity=Severity.WARNING,
+        page="auto-explain.html",
+        needs=(needs.PARAMETERS,),
+        look=_auto_explain,
+        thresholds=_SLOW,
+    ),
+    Check(
+        id="LOG-05",
+        group=_GROUP,
+        title="what the log should tell",
+        why="After a bad night the log is all there is.",
+        severity=Severity.INFO,
+        page="runtime-config-logging.html#RUNTIME-CONFIG-LOGGING-WHAT",
+        needs=(needs.PARAMETERS,),
+        look=_log_too_little,
+    ),
+    Check(
+        id="OBS-01",
+        group=_GROUP,
+        title="track_io_timing",
+        why="Without it a slow disk looks like a slow server; what it costs is two readings of the clock for each I/O.",
+        severity=Severity.INFO,
+        page="runtime-config-statistics.html#GUC-TRACK-IO-TIMING",
+        needs=(needs.PARAMETERS,),
+        look=_io_timing,
+    ),
+    Check(
+        id="OBS-02",
+        group=_GROUP,
+        title="pg_stat_statements",
+        why="Tuning without knowing the statements is tuning by the ear.",
+        severity=Severity.WARNING,
+        page="pgstatstatements.html",
+        needs=(needs.PARAMETERS,),
+        look=_statements,
+    ),
+    Check(
+        id="OBS-03",
+        group=_GROUP,
+        title="assertions",
+        why="A server built for its developers checks itself all the time and says nothing about one that is not.",
+        severity=Severity.HIGH,
+        page="runtime-config-preset.html#GUC-DEBUG-ASSERTIONS",
+        needs=(needs.PARAMETERS,),
+        look=value_is(
+            "debug_assertions",
+            {"on"},
+            "off",
+            Severity.HIGH,
+            "the server was built with assertions: several times slower than one for production",
+            fixed=words("Install a server that was configured without --enable-cassert."),
+        ),
+    ),
+)

@@ -1,0 +1,107 @@
+"""The planner: costs that fit the disk, and ways of working that somebody took from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pgtop_tune.health import needs
+from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.fixes import set_parameter
+from pgtop_tune.health.questions import SCOPED
+from pgtop_tune.health.rules import scoped, scoped_finding, setting
+
+_GROUP: Final = "planner"
+_ENABLES: Final = "enable_"
+_OFF_BY_DEFAULT: Final = frozenset({"enable_partitionwise_join", "enable_partitionwise_aggregate"})
+
+
+def _random(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    queues = [queue for queue in facts.have(needs.MACHINE).queues if not queue.stacked]
+    if not queues:
+        yield Unknown("the disks under the data directory were not seen")
+        return
+    unsure = [queue.name for queue in queues if not queue.nvme and (queue.virtual or queue.rotational is None)]
+    if unsure:
+        yield Unknown(f"{', '.join(unsure)} does not say whether it turns (a virtual disk)")
+        return
+    known = needs.parameters(facts)
+    cost = known.number("random_page_cost")
+    turning = [queue.name for queue in queues if not queue.nvme and queue.rotational]
+    if not turning and cost > limits["cost"]:
+        yield Finding(
+            Severity.WARNING,
+            f"random_page_cost is {cost:g} on flash ({', '.join(queue.name for queue in queues)}): indexes look dearer "
+            "than they are",
+            (
+                setting(facts, "random_page_cost", "seq_page_cost"),
+                Evidence(", ".join(f"{queue.name} does not turn" for queue in queues), "/sys/block/*/queue/rotational"),
+            ),
+            set_parameter(known.row("random_page_cost"), "1.1"),
+        )
+
+
+def _jit(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    known = needs.parameters(facts)
+    if known.on("jit") and known.number("jit_above_cost") >= 0:
+        yield Finding(
+            Severity.INFO,
+            "jit is on: a wrong estimate makes a short query pay tens of milliseconds for compiling",
+            (setting(facts, "jit", "jit_above_cost"),),
+            set_parameter(known.row("jit"), "off"),
+        )
+
+
+def _enabled(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    names = set()
+    for row in facts.have(needs.PARAMETERS).parameters:
+        if not row.name.startswith(_ENABLES) or row.vartype != "bool" or row.name in _OFF_BY_DEFAULT:
+            continue
+        names.add(row.name)
+        if row.setting == "off" and row.boot_val == "on":
+            yield Finding(
+                Severity.WARNING,
+                f"{row.name} is off: every query of every session does without it",
+                (setting(facts, row.name),),
+                set_parameter(row, "on"),
+                subject=row.name,
+            )
+    for found in scoped(facts, names):
+        if found.value in ("off", "false", "no", "0"):
+            yield scoped_finding(found, Severity.WARNING, "all its queries do without it")
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    Check(
+        id="PLAN-01",
+        group=_GROUP,
+        title="cost of random reads",
+        why="The default of 4 is for disks that turn; on flash it makes the planner read whole tables.",
+        severity=Severity.WARNING,
+        page="runtime-config-query.html#GUC-RANDOM-PAGE-COST",
+        needs=(needs.PARAMETERS, needs.MACHINE),
+        look=_random,
+        thresholds=(Threshold("cost", 2, "", "more, on flash, is a warning"),),
+    ),
+    Check(
+        id="PLAN-02",
+        group=_GROUP,
+        title="just-in-time compilation",
+        why="Compiling pays off in queries of seconds, and costs short ones more than they take.",
+        severity=Severity.INFO,
+        page="jit-decision.html",
+        needs=(needs.PARAMETERS,),
+        look=_jit,
+    ),
+    Check(
+        id="PLAN-03",
+        group=_GROUP,
+        title="plans that are switched off",
+        why="An enable_… switch is for finding out why a plan was not chosen; left off it spoils other queries.",
+        severity=Severity.WARNING,
+        page="runtime-config-query.html#RUNTIME-CONFIG-QUERY-ENABLE",
+        needs=(needs.PARAMETERS, SCOPED),
+        look=_enabled,
+    ),
+)

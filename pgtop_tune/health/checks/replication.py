@@ -1,0 +1,164 @@
+"""Standbys and subscribers: how far behind they are, and whether commits wait for somebody who is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pgtop_tune.health import needs
+from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.fixes import set_parameter, words
+from pgtop_tune.health.rules import NOTHING_TO_UNDO, ON_STANDBY, on_standby, setting
+from pgtop_tune.metrics.replication import SenderLag, sender_lags
+from pgtop_tune.tuning.advice.facts import GB, about
+from pgtop_tune.units import age
+
+_GROUP: Final = "replication"
+_VIEW: Final = "pg_stat_replication"
+_BACKUP: Final = "backup"
+_SYNCHRONOUS: Final = frozenset({"sync", "quorum"})
+_WAITING_FOR_NOBODY: Final = frozenset({"off", "local"})
+
+
+def _lag(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    facts.have(needs.REPLICATION)
+    for lag in sender_lags(facts.interval):
+        if lag.sender.state == _BACKUP:
+            continue
+        behind_s = (lag.sender.replay_lag_ms or 0.0) / 1000
+        total = lag.total_bytes or 0
+        if behind_s >= limits["seconds"] or total >= limits["bytes"]:
+            worse = behind_s >= limits["high"] or total >= limits["high_bytes"]
+            yield Finding(
+                Severity.HIGH if worse else Severity.WARNING,
+                f"standby {_name(lag)} is {about(total)} and {age(behind_s)} behind",
+                (
+                    Evidence(f"{total} bytes not replayed", f"{_VIEW}.replay_lsn"),
+                    Evidence(f"{behind_s:.1f} s", f"{_VIEW}.replay_lag"),
+                ),
+                words("Look where it stands: unsent is the network, unflushed its disk, unreplayed its recovery."),
+                subject=_name(lag),
+            )
+
+
+def _name(lag: SenderLag) -> str:
+    return lag.sender.application_name or lag.sender.client or str(lag.sender.pid)
+
+
+def _synchronous(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    if on_standby(facts):
+        yield Unknown(ON_STANDBY)
+        return
+    known, sample = needs.parameters(facts), facts.have(needs.REPLICATION)
+    names = known.text("synchronous_standby_names")
+    if not names or known.text("synchronous_commit") in _WAITING_FOR_NOBODY:
+        return
+    if not any(sender.sync_state in _SYNCHRONOUS for sender in sample.senders):
+        yield Finding(
+            Severity.CRITICAL,
+            "no synchronous standby is connected: every commit waits for one",
+            (
+                setting(facts, "synchronous_standby_names", "synchronous_commit"),
+                Evidence(f"{len(sample.senders)} senders, none sync or quorum", f"{_VIEW}.sync_state"),
+            ),
+            set_parameter(known.row("synchronous_standby_names"), ""),
+        )
+
+
+def _receiving(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    receiver = facts.have(needs.REPLICATION).receiver
+    if receiver is None or not on_standby(facts):
+        return
+    if receiver.replay_state != "not paused":
+        yield Finding(
+            Severity.WARNING,
+            f"replay of this standby is {receiver.replay_state}",
+            (Evidence(receiver.replay_state, "pg_get_wal_replay_pause_state()"),),
+            Action("SELECT pg_wal_replay_resume();", "SELECT pg_wal_replay_pause();"),
+            subject="paused",
+        )
+    if receiver.status != "streaming":
+        yield Finding(
+            Severity.HIGH,
+            f"this standby does not stream: its receiver is {receiver.status or 'not there'}",
+            (Evidence(receiver.status or "no WAL receiver", "pg_stat_wal_receiver.status"),),
+            words("Its log says why: primary_conninfo, the primary's pg_hba.conf, or WAL that is there no more."),
+            subject="receiver",
+        )
+
+
+def _subscriptions(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    for worker in facts.have(needs.SUBSCRIPTIONS).workers:
+        if worker.kind == "none":
+            yield Finding(
+                Severity.WARNING,
+                f"subscription {worker.name} has no worker: it is disabled, or its worker cannot start",
+                (Evidence(f"{worker.name}: no worker", "pg_stat_subscription.pid"),),
+                words("ALTER SUBSCRIPTION … ENABLE, or look for its error in the server's log."),
+                subject=worker.name,
+            )
+        errors = (worker.apply_errors or 0) + (worker.sync_errors or 0)
+        if errors > limits["errors"]:
+            yield Finding(
+                Severity.WARNING,
+                f"subscription {worker.name} failed {errors} times; while it fails its publisher keeps WAL",
+                (Evidence(f"{errors} errors", "pg_stat_subscription_stats.apply_error_count, sync_error_count"),),
+                Action(
+                    "SELECT pg_stat_reset_subscription_stats(NULL);",
+                    NOTHING_TO_UNDO,
+                    remark="after the cause, which the server's log has, is gone",
+                ),
+                subject=worker.name,
+            )
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    Check(
+        id="REP-01",
+        group=_GROUP,
+        title="standbys that are behind",
+        why="What a standby has not got is lost when the primary is, and a late one takes long to be promoted.",
+        severity=Severity.HIGH,
+        page="monitoring-stats.html#MONITORING-PG-STAT-REPLICATION-VIEW",
+        needs=(needs.REPLICATION,),
+        look=_lag,
+        thresholds=(
+            Threshold("seconds", 10, "s", "from here on a warning"),
+            Threshold("high", 60, "s", "and from here on a high finding"),
+            Threshold("bytes", 1 * GB, "bytes", "from here on a warning"),
+            Threshold("high_bytes", 5 * GB, "bytes", "and from here on a high finding"),
+        ),
+    ),
+    Check(
+        id="REP-02",
+        group=_GROUP,
+        title="synchronous standby",
+        why="A commit that waits for a standby that is not there waits for ever.",
+        severity=Severity.CRITICAL,
+        page="warm-standby.html#SYNCHRONOUS-REPLICATION",
+        needs=(needs.SERVER, needs.PARAMETERS, needs.REPLICATION),
+        look=_synchronous,
+    ),
+    Check(
+        id="REP-03",
+        group=_GROUP,
+        title="this server as a standby",
+        why="A standby that neither receives nor replays is a copy of the past.",
+        severity=Severity.HIGH,
+        page="warm-standby.html#STREAMING-REPLICATION",
+        needs=(needs.SERVER, needs.REPLICATION),
+        look=_receiving,
+    ),
+    Check(
+        id="REP-04",
+        group=_GROUP,
+        title="subscriptions",
+        why="A subscription that stands still keeps WAL on its publisher, and its tables grow old.",
+        severity=Severity.WARNING,
+        page="logical-replication-monitoring.html",
+        needs=(needs.SUBSCRIPTIONS,),
+        look=_subscriptions,
+        thresholds=(Threshold("errors", 0, "", "more errors are a warning"),),
+    ),
+)

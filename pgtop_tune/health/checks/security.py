@@ -1,0 +1,271 @@
+"""Security basics: who gets in, with what, and what everybody may do."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from typing import Final
+
+from psycopg import sql
+
+from pgtop_tune.health import needs
+from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity, Threshold
+from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.fixes import composed, set_parameter, words
+from pgtop_tune.health.questions import DATABASE_STATE, ENCRYPTION, HBA, PASSWORDS, SUPERUSERS, HbaRule
+from pgtop_tune.health.rules import in_database, setting
+from pgtop_tune.metrics.server import client_backends
+
+_GROUP: Final = "security"
+_LOCAL: Final = "local"
+_ANYBODY: Final = frozenset({"trust"})
+_SAYS_ITSELF: Final = frozenset({"ident"})
+_IN_THE_CLEAR: Final = frozenset({"password", "ldap", "pam", "bsd", "radius"})
+_ENCRYPTED: Final = frozenset({"hostssl", "hostgssenc"})
+_EVERY_ADDRESS: Final = frozenset({"*", "0.0.0.0", "::"})
+_CLOSED_SINCE: Final = 15
+_SHOWN: Final = 10
+
+
+def loopback(address: str | None, netmask: str | None) -> bool:
+    """Whether a rule is only for this machine: no address (a socket), samehost, or a network inside of loopback."""
+    if address is None or address in ("samehost", "localhost"):
+        return True
+    try:
+        network = ipaddress.ip_network(f"{address}/{netmask}" if netmask and ":" not in netmask else address, False)
+        if netmask and ":" in netmask:
+            bits = bin(int(ipaddress.IPv6Address(netmask))).count("1")
+            network = ipaddress.ip_network(f"{address}/{bits}", False)
+    except ValueError:
+        return False
+    return network.is_loopback
+
+
+def _reachable(facts: Facts) -> bool:
+    """Whether the server listens on any address but loopback's."""
+    addresses = [part.strip() for part in needs.parameters(facts).text("listen_addresses").split(",")]
+    return any(address and not loopback(address, None) for address in addresses)
+
+
+def _rules(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    reachable = _reachable(facts)
+    for _, rule in facts.have(HBA):
+        far = rule.type != _LOCAL and not loopback(rule.address, rule.netmask)
+        judged = _judged(rule, far)
+        if judged is None or rule.error is not None:
+            continue
+        severity, says = judged
+        if far and not reachable:
+            severity = min(severity, Severity.WARNING, key=lambda each: each.rank)
+        yield Finding(
+            severity,
+            f"pg_hba.conf line {rule.line_number} ({_shown(rule)}): {says}",
+            (
+                Evidence(f"line {rule.line_number}: {_shown(rule)}", "pg_hba_file_rules.auth_method, address"),
+                setting(facts, "listen_addresses"),
+            ),
+            words(
+                f"Replace {rule.method} in line {rule.line_number} of pg_hba.conf by scram-sha-256, then SELECT "
+                "pg_reload_conf();",
+                f"Put {rule.method} back, and SELECT pg_reload_conf();",
+            ),
+            subject=f"line {rule.line_number}",
+        )
+
+
+def _judged(rule: HbaRule, far: bool) -> tuple[Severity, str] | None:
+    if not far:
+        return None
+    if rule.method in _ANYBODY:
+        return Severity.CRITICAL, "whoever reaches the port is let in as whom he says he is"
+    if rule.method in _SAYS_ITSELF:
+        return Severity.HIGH, "the client's machine says who its user is"
+    if rule.method in _IN_THE_CLEAR and rule.type not in _ENCRYPTED:
+        return Severity.HIGH, "the password goes over the network as it is"
+    return None
+
+
+def _shown(rule: HbaRule) -> str:
+    address = f" {rule.address}" if rule.address else ""
+    return f"{rule.type} {','.join(rule.databases)} {','.join(rule.users)}{address} {rule.method}"
+
+
+def _md5(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    row = needs.parameters(facts).row("password_encryption")
+    if row.setting != "scram-sha-256":
+        yield Finding(
+            Severity.WARNING,
+            f"password_encryption is {row.setting}: new passwords are kept in a form that can be used as it is",
+            (setting(facts, "password_encryption"),),
+            set_parameter(row, "scram-sha-256"),
+            subject="password_encryption",
+        )
+    names = [role.name for _, role in facts.have(PASSWORDS)]
+    for name in names[:_SHOWN]:
+        yield Finding(
+            Severity.WARNING,
+            f"the password of role {name} is kept as MD5" + _of_many(names),
+            (Evidence(f"{name}: md5", "pg_authid.rolpassword"),),
+            Action(
+                composed("\\password {role}", role=sql.Identifier(name)),
+                "-- the same again with the former password",
+                Language.SQL,
+                "in psql, with password_encryption scram-sha-256; its clients need to know SCRAM",
+            ),
+            subject=name,
+        )
+
+
+def _of_many(names: list[str]) -> str:
+    return f" (one of {len(names)})" if len(names) > _SHOWN else ""
+
+
+def _superusers(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    names = {role.name for _, role in facts.have(SUPERUSERS)}
+    if len(names) > limits["roles"]:
+        yield Finding(
+            Severity.WARNING,
+            f"{len(names)} superusers may log in: {', '.join(sorted(names)[:_SHOWN])}",
+            (Evidence(f"{len(names)} roles", "pg_roles.rolsuper, rolcanlogin"),),
+            words(
+                "ALTER ROLE … NOSUPERUSER, with GRANT pg_monitor or pg_maintain where that is what it is for.",
+                "ALTER ROLE … SUPERUSER",
+            ),
+            subject="roles",
+        )
+    far = {
+        backend.usename
+        for backend in client_backends(facts.have(needs.ACTIVITY))
+        if backend.usename in names and backend.client and not loopback(_address(backend.client), None)
+    }
+    for name in sorted(each for each in far if each is not None)[:_SHOWN]:
+        yield Finding(
+            Severity.WARNING,
+            f"superuser {name} is connected from another machine",
+            (Evidence(f"{name}: client_addr is not this machine's", "pg_stat_activity.client_addr"),),
+            words("Give the application a role that owns its tables and nothing else."),
+            subject=name,
+        )
+
+
+def _address(client: str) -> str | None:
+    return None if client == _LOCAL else client
+
+
+def _encryption(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    known = needs.parameters(facts)
+    for _, seen in facts.have(ENCRYPTION):
+        if seen.plain - seen.hidden > 0:
+            yield Finding(
+                Severity.WARNING,
+                f"{seen.plain - seen.hidden} of {seen.remote} sessions from other machines are not encrypted",
+                (
+                    Evidence(f"{seen.plain} plain, {seen.hidden} not to be seen", "pg_stat_ssl.ssl, pg_stat_gssapi"),
+                    setting(facts, "ssl"),
+                ),
+                words("Make their lines of pg_hba.conf hostssl, and sslmode=verify-full on the clients' side."),
+                subject="sessions",
+            )
+    if not known.on("ssl") and _reachable(facts):
+        yield Finding(
+            Severity.WARNING,
+            f"ssl is off, and the server listens on {known.text('listen_addresses')}",
+            (setting(facts, "ssl", "listen_addresses"),),
+            set_parameter(known.row("ssl"), "on"),
+            subject="ssl",
+        )
+
+
+def _open_schemas(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    made_so = needs.major(facts) < _CLOSED_SINCE
+    for database, state in facts.have(DATABASE_STATE):
+        for schema in state.open_schemas:
+            grant = composed("{verb} CREATE ON SCHEMA {schema} {to} PUBLIC;", **_words("GRANT", "TO", schema))
+            revoke = composed("{verb} CREATE ON SCHEMA {schema} {to} PUBLIC;", **_words("REVOKE", "FROM", schema))
+            yield Finding(
+                Severity.INFO if made_so and schema == "public" else Severity.WARNING,
+                f"{database}: {schema} is open: everybody may create objects there, which others then call by mistake",
+                (Evidence(f"{schema}: CREATE to PUBLIC", "pg_namespace.nspacl"),),
+                in_database(database, revoke, grant),
+                subject=f"{database}: {schema}",
+            )
+
+
+def _words(verb: str, to: str, schema: str) -> dict[str, sql.Composable]:
+    return {"verb": sql.SQL(verb), "to": sql.SQL(to), "schema": sql.Identifier(schema)}
+
+
+def _listening(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    row = needs.parameters(facts).row("listen_addresses")
+    if _EVERY_ADDRESS & {part.strip() for part in row.setting.split(",")}:
+        yield Finding(
+            Severity.INFO,
+            f"listen_addresses is {row.setting}: the server answers on every network the machine is in",
+            (setting(facts, "listen_addresses", "port"),),
+            words("List the addresses its clients use, or keep the others out with a firewall."),
+        )
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    Check(
+        id="SEC-01",
+        group=_GROUP,
+        title="pg_hba.conf",
+        why="A line that trusts addresses gives the data to whoever can send from one of them.",
+        severity=Severity.CRITICAL,
+        page="auth-pg-hba-conf.html",
+        needs=(needs.PARAMETERS, HBA),
+        look=_rules,
+    ),
+    Check(
+        id="SEC-02",
+        group=_GROUP,
+        title="MD5 passwords",
+        why="Who reads an MD5 password from a backup can log in with it; SCRAM keeps nothing that can be used.",
+        severity=Severity.WARNING,
+        page="auth-password.html",
+        needs=(needs.PARAMETERS, PASSWORDS),
+        look=_md5,
+    ),
+    Check(
+        id="SEC-03",
+        group=_GROUP,
+        title="superusers",
+        why="A superuser's session can read every file and run every program the server's account can.",
+        severity=Severity.WARNING,
+        page="role-attributes.html",
+        needs=(SUPERUSERS, needs.ACTIVITY),
+        look=_superusers,
+        thresholds=(Threshold("roles", 3, "", "more that may log in is a warning"),),
+    ),
+    Check(
+        id="SEC-04",
+        group=_GROUP,
+        title="encryption",
+        why="Without it everybody on the way reads the data, and with most methods what opens them.",
+        severity=Severity.WARNING,
+        page="ssl-tcp.html",
+        needs=(needs.PARAMETERS, ENCRYPTION),
+        look=_encryption,
+    ),
+    Check(
+        id="SEC-05",
+        group=_GROUP,
+        title="schemas open to all",
+        why="Who may create a function in a schema of the search path can make others run it with their own rights.",
+        severity=Severity.WARNING,
+        page="ddl-schemas.html#DDL-SCHEMAS-PATTERNS",
+        needs=(needs.SERVER, DATABASE_STATE),
+        look=_open_schemas,
+    ),
+    Check(
+        id="SEC-06",
+        group=_GROUP,
+        title="listen_addresses",
+        why="What does not listen cannot be attacked.",
+        severity=Severity.INFO,
+        page="runtime-config-connection.html#GUC-LISTEN-ADDRESSES",
+        needs=(needs.PARAMETERS,),
+        look=_listening,
+    ),
+)

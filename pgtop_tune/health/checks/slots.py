@@ -1,0 +1,128 @@
+"""Replication slots: WAL and old rows they keep for somebody who may never come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from psycopg import sql
+
+from pgtop_tune.health import needs
+from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity, Threshold
+from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.fixes import composed, set_parameter
+from pgtop_tune.health.rules import advice_facts, setting
+from pgtop_tune.model.replication import Slot
+from pgtop_tune.tuning.advice.facts import GB, about, memory
+
+_GROUP: Final = "replication slots"
+_VIEW: Final = "pg_replication_slots"
+_DEFAULT_KEEP: Final = 16 * GB
+
+
+def _drop(slot: Slot) -> Action:
+    make = "SELECT pg_create_physical_replication_slot({name});"
+    if slot.slot_type == "logical":
+        make = "SELECT pg_create_logical_replication_slot({name}, {plugin});"
+    return Action(
+        composed("SELECT pg_drop_replication_slot({name});", name=sql.Literal(slot.slot_name)),
+        composed(make, name=sql.Literal(slot.slot_name), plugin=sql.Literal(slot.plugin or "")),
+        Language.SQL,
+        "only when nobody needs it any more: its consumer has to start anew",
+    )
+
+
+def _retained(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    sample = facts.have(needs.SLOTS)
+    for slot in sample.slots:
+        if sample.lsn_bytes is None or slot.restart_lsn_bytes is None:
+            continue
+        kept = max(sample.lsn_bytes - slot.restart_lsn_bytes, 0)
+        if kept >= limits["bytes"]:
+            idle = "nobody uses it" if slot.active_pid is None else f"process {slot.active_pid} uses it"
+            yield Finding(
+                Severity.HIGH if kept >= limits["high"] else Severity.WARNING,
+                f"slot {slot.slot_name} keeps {about(kept)} of WAL; {idle}",
+                (Evidence(f"{slot.slot_name}: {kept} bytes behind the end of WAL", f"{_VIEW}.restart_lsn"),),
+                _drop(slot),
+                subject=slot.slot_name,
+            )
+
+
+def _state(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    sample = facts.have(needs.SLOTS)
+    for slot in sample.slots:
+        if slot.wal_status in ("lost", "unreserved") or slot.invalid:
+            what = slot.invalid or slot.wal_status or ""
+            yield Finding(
+                Severity.HIGH,
+                f"slot {slot.slot_name} is {what}: its consumer cannot go on, or soon will not be able to",
+                (Evidence(f"{slot.slot_name}: wal_status {slot.wal_status}", f"{_VIEW}.wal_status"),),
+                _drop(slot),
+                subject=slot.slot_name,
+            )
+        elif slot.active_pid is None and not slot.temporary:
+            yield Finding(
+                Severity.WARNING,
+                f"slot {slot.slot_name} is used by nobody, and keeps WAL{_and_rows(slot)} from being removed",
+                (Evidence(f"{slot.slot_name}: inactive", f"{_VIEW}.active_pid"),),
+                _drop(slot),
+                subject=slot.slot_name,
+            )
+
+
+def _and_rows(slot: Slot) -> str:
+    return " and dead rows" if slot.xmin is not None or slot.catalog_xmin is not None else ""
+
+
+def _unlimited(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    known = needs.parameters(facts)
+    slots = [slot for slot in facts.have(needs.SLOTS).slots if not slot.temporary]
+    if not slots or known.number("max_slot_wal_keep_size") >= 0:
+        return
+    advised = advice_facts(facts)
+    disk = advised.wal_disk_bytes if advised is not None else None
+    yield Finding(
+        Severity.WARNING,
+        f"max_slot_wal_keep_size is -1: any of {len(slots)} slots may fill the WAL disk and stop the server",
+        (setting(facts, "max_slot_wal_keep_size"), Evidence(f"{len(slots)} slots", f"{_VIEW}.slot_name")),
+        set_parameter(known.row("max_slot_wal_keep_size"), memory(disk / 2 if disk else _DEFAULT_KEEP)),
+    )
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    Check(
+        id="SLOT-01",
+        group=_GROUP,
+        title="WAL kept by slots",
+        why="A slot whose consumer is away keeps all WAL since then, until the disk is full and the server stops.",
+        severity=Severity.HIGH,
+        page="view-pg-replication-slots.html",
+        needs=(needs.SLOTS,),
+        look=_retained,
+        thresholds=(
+            Threshold("bytes", 1 * GB, "bytes", "more is a warning"),
+            Threshold("high", 5 * GB, "bytes", "and from here on a high finding"),
+        ),
+    ),
+    Check(
+        id="SLOT-02",
+        group=_GROUP,
+        title="slots that nobody uses",
+        why="A forgotten slot costs nothing until it costs the server.",
+        severity=Severity.HIGH,
+        page="view-pg-replication-slots.html",
+        needs=(needs.SLOTS,),
+        look=_state,
+    ),
+    Check(
+        id="SLOT-03",
+        group=_GROUP,
+        title="limit for slots",
+        why="max_slot_wal_keep_size decides whether a lost standby or a full disk comes first.",
+        severity=Severity.WARNING,
+        page="runtime-config-replication.html#GUC-MAX-SLOT-WAL-KEEP-SIZE",
+        needs=(needs.SERVER, needs.PARAMETERS, needs.SLOTS),
+        look=_unlimited,
+    ),
+)

@@ -1,0 +1,173 @@
+"""Tables: dead rows, room that nobody uses, statistics that are missing or old."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from psycopg import sql
+
+from pgtop_tune.health.check import Action, Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.fixes import composed
+from pgtop_tune.health.questions import BLOAT, TABLES, BloatEstimate, TableState
+from pgtop_tune.health.rules import in_database
+from pgtop_tune.tuning.advice.facts import MB, about
+from pgtop_tune.units import count
+
+_GROUP: Final = "tables"
+
+
+def _dead(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    for database, table in facts.have(TABLES):
+        share = 100 * table.dead / max(table.dead + table.live, 1)
+        if table.dead >= limits["rows"] and share >= limits["percent"]:
+            yield Finding(
+                Severity.HIGH if share >= limits["high"] else Severity.WARNING,
+                f"{_named(database, table)}: {count(table.dead)} dead rows, {share:.0f} % of all",
+                (Evidence(f"{table.dead} dead, {table.live} live", "pg_stat_all_tables.n_dead_tup, n_live_tup"),),
+                _on_table(database, table, "VACUUM (ANALYZE, VERBOSE) {table};"),
+                subject=_named(database, table),
+            )
+
+
+def _never(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    for database, table in facts.have(TABLES):
+        if table.never_analyzed and table.live >= limits["rows"]:
+            yield Finding(
+                Severity.WARNING,
+                f"{_named(database, table)}: {count(table.live)} rows and no statistics; its plans are guesses",
+                (
+                    Evidence(
+                        f"{table.live} live rows, reltuples -1", "pg_stat_all_tables.n_live_tup, pg_class.reltuples"
+                    ),
+                    Evidence(f"{table.n_never_analyzed} such tables in {database}", "pg_class.reltuples"),
+                ),
+                _on_table(database, table, "ANALYZE {table};"),
+                subject=_named(database, table),
+            )
+
+
+def _old(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    for database, table in facts.have(TABLES):
+        rows = max(table.live, table.tuples)
+        share = 100 * table.modified / max(rows, 1)
+        if not table.never_analyzed and table.modified >= limits["rows"] and share >= limits["percent"]:
+            yield Finding(
+                Severity.WARNING,
+                f"{_named(database, table)}: {count(table.modified)} changes since the last ANALYZE, {share:.0f} % of "
+                f"its {count(rows)} rows",
+                (Evidence(f"{table.modified} changes", "pg_stat_all_tables.n_mod_since_analyze"),),
+                _on_table(database, table, "ANALYZE {table};"),
+                subject=_named(database, table),
+            )
+
+
+def _bloat(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    hidden: dict[str, int] = {}
+    for database, row in facts.have(BLOAT):
+        if row.n_hidden:
+            hidden[database] = row.n_hidden
+        if row.needed_bytes is None:
+            continue
+        unused = row.bytes - row.needed_bytes
+        share = 100 * unused / max(row.bytes, 1)
+        if unused >= limits["bytes"] and share >= limits["percent"]:
+            yield Finding(
+                Severity.HIGH if unused >= limits["high"] else Severity.WARNING,
+                f"{row.kind} {database}: {row.schema}.{row.name}: about {about(unused)} of {about(row.bytes)} are not "
+                "needed",
+                (
+                    Evidence(
+                        f"{row.bytes} bytes, rows need about {row.needed_bytes}",
+                        "pg_class.relpages, reltuples; pg_stats.avg_width, null_frac",
+                    ),
+                ),
+                _smaller(database, row),
+                Confidence.MEDIUM if row.kind == "table" else Confidence.LOW,
+                f"{database}: {row.schema}.{row.name}",
+            )
+    for database, number in hidden.items():
+        yield Unknown(
+            f"{database}: {number} tables and indexes have no statistics, or none this role may see (ANALYZE)"
+        )
+
+
+def _smaller(database: str, row: BloatEstimate) -> Action:
+    name = sql.Identifier(row.schema, row.name)
+    if row.kind == "index":
+        return in_database(database, composed("REINDEX INDEX CONCURRENTLY {name};", name=name))
+    return in_database(
+        database,
+        composed("VACUUM (FULL, ANALYZE, VERBOSE) {name};", name=name),
+        remark="locks the table until it is rewritten; pg_repack or pg_squeeze do it without",
+    )
+
+
+def _named(database: str, table: TableState) -> str:
+    return f"{database}: {table.schema}.{table.name}"
+
+
+def _on_table(database: str, table: TableState, template: str) -> Action:
+    return in_database(database, composed(template, table=sql.Identifier(table.schema, table.name)))
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    Check(
+        id="TAB-01",
+        group=_GROUP,
+        title="dead rows",
+        why="Every scan reads the dead rows as well, and the table grows until they are removed.",
+        severity=Severity.HIGH,
+        page="routine-vacuuming.html#VACUUM-FOR-SPACE-RECOVERY",
+        needs=(TABLES,),
+        look=_dead,
+        thresholds=(
+            Threshold("percent", 20, "%", "from here on a warning"),
+            Threshold("high", 40, "%", "and from here on a high finding"),
+            Threshold("rows", 10_000, "", "fewer dead rows are left out"),
+        ),
+        counts=True,
+    ),
+    Check(
+        id="TAB-02",
+        group=_GROUP,
+        title="bloat",
+        why="Room that no row needs is read from disk and kept in memory as if it were data.",
+        severity=Severity.HIGH,
+        page="routine-vacuuming.html#VACUUM-FOR-SPACE-RECOVERY",
+        needs=(BLOAT,),
+        look=_bloat,
+        thresholds=(
+            Threshold("percent", 50, "%", "less is room for updates"),
+            Threshold("bytes", 100 * MB, "bytes", "from here on a warning"),
+            Threshold("high", 10_240 * MB, "bytes", "and from here on a high finding"),
+        ),
+    ),
+    Check(
+        id="TAB-03",
+        group=_GROUP,
+        title="tables without statistics",
+        why="The planner guesses what it has no statistics of, and a wrong guess can be a thousand times slower.",
+        severity=Severity.WARNING,
+        page="routine-vacuuming.html#VACUUM-FOR-STATISTICS",
+        needs=(TABLES,),
+        look=_never,
+        thresholds=(Threshold("rows", 1_000, "", "smaller tables are left out"),),
+    ),
+    Check(
+        id="TAB-04",
+        group=_GROUP,
+        title="old statistics",
+        why="Statistics of data that are no more make plans for data that are no more.",
+        severity=Severity.WARNING,
+        page="routine-vacuuming.html#VACUUM-FOR-STATISTICS",
+        needs=(TABLES,),
+        look=_old,
+        thresholds=(
+            Threshold("percent", 50, "%", "of the rows changed"),
+            Threshold("rows", 10_000, "", "fewer changes are left out"),
+        ),
+        counts=True,
+    ),
+)

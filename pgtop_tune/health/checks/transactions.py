@@ -1,0 +1,217 @@
+"""Transactions that stay open: who waits in them, who keeps dead rows from being removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from psycopg import sql
+
+from pgtop_tune.health import needs
+from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.fixes import composed, set_parameter, words
+from pgtop_tune.health.rules import setting
+from pgtop_tune.metrics.connections import IN_TRANSACTION
+from pgtop_tune.metrics.horizon import PREPARED, SLOT, SLOT_CATALOG, STANDBY, Holder, holders
+from pgtop_tune.metrics.server import client_backends
+from pgtop_tune.model.postgres import Backend
+from pgtop_tune.units import age, count
+
+_GROUP: Final = "transactions"
+_SHOWN: Final = 5
+_NO_WAY_BACK: Final = "-- the transaction is rolled back; its client has to begin anew"
+
+
+def _terminate(pid: int) -> Action:
+    return Action(
+        composed("SELECT pg_terminate_backend({pid});", pid=sql.Literal(pid)),
+        _NO_WAY_BACK,
+        Language.SQL,
+        "look at the session first: pids are given out again",
+    )
+
+
+def _timeout(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    known = needs.parameters(facts)
+    if known.number("idle_in_transaction_session_timeout") == 0:
+        yield Finding(
+            Severity.INFO,
+            "idle_in_transaction_session_timeout is 0: a client that hangs in a transaction holds locks and dead rows "
+            "for ever",
+            (setting(facts, "idle_in_transaction_session_timeout"),),
+            set_parameter(known.row("idle_in_transaction_session_timeout"), "5min"),
+        )
+
+
+def _idle(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    activity = facts.have(needs.ACTIVITY)
+    waiting = [
+        (backend, (activity.now_ms - backend.state_change_ms) / 1000)
+        for backend in client_backends(activity)
+        if (backend.state or "").startswith(IN_TRANSACTION) and backend.state_change_ms is not None
+    ]
+    found = sorted((each for each in waiting if each[1] >= limits["seconds"]), key=lambda each: -each[1])
+    for backend, idle_s in found[:_SHOWN]:
+        yield Finding(
+            Severity.HIGH if idle_s >= limits["high"] else Severity.WARNING,
+            f"{_session(backend)} is idle in a transaction for {age(idle_s)}",
+            (Evidence(f"pid {backend.pid}: {backend.state} for {idle_s:.0f} s", "pg_stat_activity.state_change"),),
+            _terminate(backend.pid),
+            subject=f"{backend.usename}@{backend.datname}",
+        )
+    if len(found) > _SHOWN:
+        yield Finding(
+            Severity.WARNING,
+            f"{len(found) - _SHOWN} more sessions are idle in a transaction for so long",
+            (Evidence(f"{len(found)} sessions", "pg_stat_activity.state"),),
+        )
+
+
+def _session(backend: Backend) -> str:
+    application = f" ({backend.application_name})" if backend.application_name else ""
+    return f"session {backend.pid} of {backend.usename}@{backend.datname}{application}"
+
+
+def _long(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    activity = facts.have(needs.ACTIVITY)
+    open_s = [
+        (backend, (activity.now_ms - backend.xact_start_ms) / 1000)
+        for backend in client_backends(activity)
+        if backend.xact_start_ms is not None and not (backend.state or "").startswith(IN_TRANSACTION)
+    ]
+    for backend, since_s in sorted(open_s, key=lambda each: -each[1])[:_SHOWN]:
+        if since_s >= limits["seconds"]:
+            yield Finding(
+                Severity.WARNING,
+                f"{_session(backend)} is in one transaction for {age(since_s)}",
+                (Evidence(f"pid {backend.pid}: {since_s:.0f} s", "pg_stat_activity.xact_start"),),
+                _terminate(backend.pid),
+                subject=f"{backend.usename}@{backend.datname}",
+            )
+
+
+def _horizon(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    facts.have(needs.SLOTS)
+    oldest = next(iter(holders(facts.interval)), None)
+    if oldest is None or oldest.age < limits["transactions"]:
+        return
+    yield Finding(
+        Severity.HIGH if oldest.age >= limits["high"] else Severity.WARNING,
+        f"{oldest.kind} {oldest.name} {oldest.who}".rstrip()
+        + f" keeps dead rows of the last {count(oldest.age)} transactions from being removed",
+        (Evidence(f"{oldest.age} transactions since its oldest", _SOURCES.get(oldest.kind, _OF_SESSIONS)),),
+        _release(oldest),
+        subject=oldest.kind,
+    )
+
+
+_OF_SESSIONS: Final = "pg_stat_activity.backend_xmin, backend_xid"
+_SOURCES: Final = {
+    PREPARED: "pg_prepared_xacts.transaction",
+    SLOT: "pg_replication_slots.xmin",
+    SLOT_CATALOG: "pg_replication_slots.catalog_xmin",
+    STANDBY: "pg_stat_replication.backend_xmin",
+}
+
+
+def _release(holder: Holder) -> Action:
+    if holder.kind == PREPARED:
+        return _rollback(holder.name)
+    if holder.kind in (SLOT, SLOT_CATALOG):
+        return words("Bring its consumer back, or drop the slot if nobody will come back for it.")
+    if holder.kind == STANDBY:
+        return words("End the long query on the standby, or switch hot_standby_feedback off there.")
+    return _terminate(int(holder.name)) if holder.name.isdigit() else words("End what keeps it.")
+
+
+def _rollback(gid: str) -> Action:
+    return Action(
+        composed("ROLLBACK PREPARED {gid};", gid=sql.Literal(gid)),
+        "-- no way back: ask the transaction manager first whether it was to be committed",
+        Language.SQL,
+        "in the database it was prepared in; COMMIT PREPARED instead where it was meant to be kept",
+    )
+
+
+def _prepared(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    sample = facts.have(needs.HORIZON)
+    for prepared in sample.prepared:
+        since_s = (sample.now_ms - prepared.prepared_ms) / 1000
+        if since_s >= limits["seconds"]:
+            yield Finding(
+                Severity.HIGH if since_s >= limits["high"] else Severity.WARNING,
+                f"transaction {prepared.gid} of {prepared.owner}@{prepared.database} is prepared for {age(since_s)}: "
+                "it keeps its locks over restarts",
+                (Evidence(f"{prepared.gid}: {since_s:.0f} s", "pg_prepared_xacts.prepared"),),
+                _rollback(prepared.gid),
+                subject=prepared.gid,
+            )
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    Check(
+        id="TXN-01",
+        group=_GROUP,
+        title="limit for idle transactions",
+        why="One client that hangs between BEGIN and COMMIT can stop a whole system over days.",
+        severity=Severity.INFO,
+        page="runtime-config-client.html#GUC-IDLE-IN-TRANSACTION-SESSION-TIMEOUT",
+        needs=(needs.PARAMETERS,),
+        look=_timeout,
+    ),
+    Check(
+        id="TXN-02",
+        group=_GROUP,
+        title="sessions idle in a transaction",
+        why="They hold their locks, and no dead row that they might see is removed.",
+        severity=Severity.HIGH,
+        page="monitoring-stats.html#MONITORING-PG-STAT-ACTIVITY-VIEW",
+        needs=(needs.ACTIVITY,),
+        look=_idle,
+        thresholds=(
+            Threshold("seconds", 300, "s", "from here on a warning"),
+            Threshold("high", 3600, "s", "and from here on a high finding"),
+        ),
+    ),
+    Check(
+        id="TXN-03",
+        group=_GROUP,
+        title="long transactions",
+        why="What a long transaction might still see stays in every table of its database, and tables grow.",
+        severity=Severity.WARNING,
+        page="routine-vacuuming.html#VACUUM-FOR-SPACE-RECOVERY",
+        needs=(needs.ACTIVITY,),
+        look=_long,
+        thresholds=(Threshold("seconds", 3600, "s", "from here on a warning"),),
+    ),
+    Check(
+        id="TXN-04",
+        group=_GROUP,
+        title="who keeps dead rows",
+        why="Vacuum removes nothing that the oldest snapshot may see, whoever has it: session, slot, standby or "
+        "prepared transaction.",
+        severity=Severity.HIGH,
+        page="routine-vacuuming.html#VACUUM-FOR-WRAPAROUND",
+        needs=(needs.HORIZON,),
+        look=_horizon,
+        thresholds=(
+            Threshold("transactions", 1_000_000, "", "an older one is a warning"),
+            Threshold("high", 50_000_000, "", "and from here on a high finding"),
+        ),
+    ),
+    Check(
+        id="TXN-05",
+        group=_GROUP,
+        title="prepared transactions",
+        why="A prepared transaction that its manager forgot keeps locks and dead rows until somebody ends it by hand.",
+        severity=Severity.HIGH,
+        page="view-pg-prepared-xacts.html",
+        needs=(needs.HORIZON,),
+        look=_prepared,
+        thresholds=(
+            Threshold("seconds", 300, "s", "from here on a warning"),
+            Threshold("high", 3600, "s", "and from here on a high finding"),
+        ),
+    ),
+)

@@ -1,0 +1,262 @@
+"""Autovacuum: whether it runs, and how near wraparound is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from psycopg import sql
+
+from pgtop_tune.health import needs
+from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.fixes import composed, set_parameter, words
+from pgtop_tune.health.questions import TABLES, TableState
+from pgtop_tune.health.rules import advice_facts, in_database, setting
+from pgtop_tune.metrics.vacuum import age, multixact_age
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.relations import DatabaseFacts, DatabaseLimits
+from pgtop_tune.units import count
+
+_GROUP: Final = "vacuum"
+_SHOWN: Final = 10
+_DEFAULT_WORKERS: Final = 3
+_DEFAULT_COST_LIMIT: Final = 200
+
+
+def _switches(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    known = needs.parameters(facts)
+    consequence = {
+        "autovacuum": "tables grow, statistics grow old, and wraparound stops the server one day",
+        "track_counts": "autovacuum does not know which tables changed and leaves all of them alone",
+    }
+    for name, says in consequence.items():
+        if not known.on(name):
+            yield Finding(
+                Severity.CRITICAL,
+                f"{name} is off: {says}",
+                (setting(facts, name),),
+                set_parameter(known.row(name), "on"),
+                subject=name,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Clock:
+    """Transactions, or multixacts.
+
+    Attributes:
+        what: In the plural.
+        column: Of pg_database.
+        age: Of a database.
+        of_table: Of a table.
+    """
+
+    what: str
+    column: str
+    age: Callable[[DatabaseLimits, DatabaseFacts], int | None]
+    of_table: Callable[[TableState], int | None]
+
+
+_XIDS: Final = _Clock(
+    "transactions", "datfrozenxid", lambda all, row: age(all.next_xid, row.frozen_xid), lambda table: table.xid_age
+)
+_MULTIXACTS: Final = _Clock(
+    "multixacts",
+    "datminmxid",
+    lambda all, row: multixact_age(all.next_multixact, row.min_multixact),
+    lambda table: table.multixact_age,
+)
+_END: Final = 2**31
+
+
+def _wraparound(clock: _Clock) -> Callable[[Facts, Limits], Iterator[Finding | Unknown]]:
+    def look(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+        sample = facts.have(needs.DATABASE_LIMITS)
+        ages = [(clock.age(sample, row) or 0, row.name) for row in sample.databases]
+        for old, name in sorted(ages, reverse=True)[:_SHOWN]:
+            if old < limits["age"]:
+                break
+            table = _oldest(facts, clock, name)
+            yield Finding(
+                Severity.CRITICAL if old >= limits["critical"] else Severity.WARNING,
+                f"database {name} is {count(old)} {clock.what} old, {100 * old / _END:.0f} % of what there are",
+                (
+                    Evidence(f"{name}: {old} {clock.what}", f"pg_database.{clock.column}"),
+                    *_of_table(clock, table),
+                ),
+                _freeze(name, table),
+                subject=name,
+            )
+
+    return look
+
+
+def _oldest(facts: Facts, clock: _Clock, database: str) -> TableState | None:
+    tables = TABLES.of(facts)
+    if isinstance(tables, Unavailable):
+        return None
+    of_database = [row for where, row in tables if where == database]
+    return max(of_database, key=lambda row: clock.of_table(row) or 0, default=None)
+
+
+def _of_table(clock: _Clock, table: TableState | None) -> tuple[Evidence, ...]:
+    if table is None:
+        return ()
+    says = f"{table.schema}.{table.name}: {clock.of_table(table)} {clock.what}"
+    return (Evidence(says, "pg_class.relfrozenxid, relminmxid"),)
+
+
+def _freeze(database: str, table: TableState | None) -> Action:
+    if table is None:
+        return in_database(database, "VACUUM (FREEZE, VERBOSE);", remark="reads every table that is not frozen")
+    name = sql.Identifier(table.schema, table.name)
+    return in_database(
+        database,
+        composed("VACUUM (FREEZE, VERBOSE) {table};", table=name),
+        remark="the oldest table first; see TXN-04 for what may keep it from helping",
+    )
+
+
+def _by_table(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    for database, table in facts.have(TABLES):
+        rows = max(table.live, table.tuples)
+        if not table.autovacuum and rows >= limits["rows"]:
+            name = sql.Identifier(table.schema, table.name)
+            yield Finding(
+                Severity.WARNING,
+                f"autovacuum is off for {database}: {table.schema}.{table.name} ({count(rows)} rows)",
+                (Evidence(f"{table.schema}.{table.name}: autovacuum_enabled=false", "pg_class.reloptions"),),
+                in_database(
+                    database,
+                    composed("ALTER TABLE {table} RESET (autovacuum_enabled);", table=name),
+                    composed("ALTER TABLE {table} SET (autovacuum_enabled = false);", table=name),
+                ),
+                subject=f"{database}: {table.schema}.{table.name}",
+            )
+
+
+def _workers(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    advised, known = advice_facts(facts), needs.parameters(facts)
+    if advised is None or advised.cores is None:
+        yield Unknown("how many processors the server has was not seen")
+        return
+    workers = known.whole("autovacuum_max_workers")
+    if workers <= _DEFAULT_WORKERS and advised.cores >= limits["cores"]:
+        yield Finding(
+            Severity.INFO,
+            f"{workers} autovacuum workers on {advised.cores} processors: large tables can keep all of them busy",
+            (setting(facts, "autovacuum_max_workers"), Evidence(f"{advised.cores} processors", "/proc/stat, cpu.max")),
+            set_parameter(known.row("autovacuum_max_workers"), str(max(advised.cores // 4, _DEFAULT_WORKERS + 1))),
+            subject="workers",
+        )
+    if workers > limits["workers"]:
+        yield Finding(
+            Severity.WARNING,
+            f"{workers} autovacuum workers share one cost limit: each of them gets slower, not faster",
+            (setting(facts, "autovacuum_max_workers", "autovacuum_vacuum_cost_limit", "vacuum_cost_limit"),),
+            words("Raise autovacuum_vacuum_cost_limit with the number of workers, or have fewer."),
+            subject="workers",
+        )
+
+
+def _speed(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    known = needs.parameters(facts)
+    limit = known.number("autovacuum_vacuum_cost_limit")
+    delay_s = known.number("autovacuum_vacuum_cost_delay")
+    delay_s = known.number("vacuum_cost_delay") if delay_s < 0 else delay_s
+    limit = known.number("vacuum_cost_limit") if limit < 0 else limit
+    if delay_s <= 0:
+        return
+    page = known.number("block_size")
+    per_s = limit / max(known.number("vacuum_cost_page_dirty"), 1) / delay_s * page
+    if per_s < limits["bytes_per_second"]:
+        yield Finding(
+            Severity.WARNING,
+            f"autovacuum may dirty {per_s / 2**20:.1f} MB/s at most, all workers together: it falls behind any load",
+            (
+                setting(facts, "autovacuum_vacuum_cost_limit", "vacuum_cost_limit", "autovacuum_vacuum_cost_delay"),
+                Evidence(f"{per_s:.0f} bytes/s", "cost limit ÷ vacuum_cost_page_dirty ÷ delay × block_size"),
+            ),
+            set_parameter(known.row("autovacuum_vacuum_cost_delay"), "2ms")
+            if delay_s > 0.002
+            else set_parameter(known.row("autovacuum_vacuum_cost_limit"), str(_DEFAULT_COST_LIMIT)),
+        )
+
+
+_WRAPAROUND: Final = (
+    Threshold("age", 500_000_000, "", "from here on a warning"),
+    Threshold("critical", 1_000_000_000, "", "and from here on critical"),
+)
+
+CHECKS: Final[tuple[Check, ...]] = (
+    Check(
+        id="VAC-01",
+        group=_GROUP,
+        title="autovacuum",
+        why="Without it tables grow without end, plans go wrong, and in the end the server refuses to write.",
+        severity=Severity.CRITICAL,
+        page="routine-vacuuming.html#AUTOVACUUM",
+        needs=(needs.PARAMETERS,),
+        look=_switches,
+    ),
+    Check(
+        id="VAC-02",
+        group=_GROUP,
+        title="wraparound of transaction ids",
+        why="Three million transactions before the end the server refuses every write.",
+        severity=Severity.CRITICAL,
+        page="routine-vacuuming.html#VACUUM-FOR-WRAPAROUND",
+        needs=(needs.DATABASE_LIMITS, TABLES),
+        look=_wraparound(_XIDS),
+        thresholds=_WRAPAROUND,
+    ),
+    Check(
+        id="VAC-03",
+        group=_GROUP,
+        title="wraparound of multixacts",
+        why="Rows locked by several transactions use up multixacts, which end as transaction ids do.",
+        severity=Severity.CRITICAL,
+        page="routine-vacuuming.html#VACUUM-FOR-MULTIXACT-WRAPAROUND",
+        needs=(needs.DATABASE_LIMITS, TABLES),
+        look=_wraparound(_MULTIXACTS),
+        thresholds=_WRAPAROUND,
+    ),
+    Check(
+        id="VAC-04",
+        group=_GROUP,
+        title="tables without autovacuum",
+        why="Somebody switched it off for a load once; the table has not been cleaned since.",
+        severity=Severity.WARNING,
+        page="sql-createtable.html#SQL-CREATETABLE-STORAGE-PARAMETERS",
+        needs=(TABLES,),
+        look=_by_table,
+        thresholds=(Threshold("rows", 1, "", "tables with fewer rows are left out"),),
+    ),
+    Check(
+        id="VAC-05",
+        group=_GROUP,
+        title="autovacuum workers",
+        why="While all workers are in large tables, small busy ones wait for hours.",
+        severity=Severity.WARNING,
+        page="runtime-config-vacuum.html",
+        needs=(needs.PARAMETERS, needs.HOST),
+        look=_workers,
+        thresholds=(
+            Threshold("cores", 16, "", "three workers are few from here on"),
+            Threshold("workers", 10, "", "more of them only share the limit"),
+        ),
+    ),
+    Check(
+        id="VAC-06",
+        group=_GROUP,
+        title="speed of autovacuum",
+        why="A cost limit from the days of disks that turned makes cleaning slower than soiling.",
+        severity=Severity.WARNING,
+        page="runtime-config-vacuum.html",
+        needs=(needs.PARAMETERS,),
+        look=_speed,
+        thresholds=(Threshold("bytes_per_second", 10 * 2**20, "bytes/s", "less than this is slow"),),
+    ),
+)

@@ -1,0 +1,282 @@
+"""What checks ask the server beside frames: rows of `postgres/sql/check_*.sql`, as dataclasses, and the questions.
+
+Fields are named as the columns of the file. Moments are milliseconds since the epoch on the server's clock. Names of
+the server's objects are foreign text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pgtop_tune.health.facts import Question
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseState:
+    """A database as a whole.
+
+    Attributes:
+        open_schemas: Schemas in which PUBLIC may create objects.
+        pgbench_scale: Rows of pgbench_branches; None without that table.
+        pgbench_unlogged: Whether pgbench_accounts is unlogged; None without that table.
+        stats_reset_ms: When its counters were reset; None when they never were.
+    """
+
+    name: str
+    open_schemas: Sequence[str]
+    pgbench_scale: int | None
+    pgbench_unlogged: bool | None
+    stats_reset_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A table that is among the first of its database by dead rows, changes, age, or missing statistics.
+
+    Attributes:
+        n_tables, n_never_analyzed: Of the whole database.
+        bytes: Of its main part, as of its last VACUUM or ANALYZE.
+        tuples: reltuples; 0 where it is not known.
+        live, dead, modified: n_live_tup, n_dead_tup, n_mod_since_analyze.
+        never_analyzed: Holds rows and was neither vacuumed nor analyzed since it was made or rewritten.
+        xid_age, multixact_age: age(relfrozenxid), mxid_age(relminmxid).
+        autovacuum: Its storage parameter autovacuum_enabled.
+    """
+
+    n_tables: int
+    n_never_analyzed: int
+    schema: str
+    name: str
+    bytes: int
+    tuples: int
+    live: int
+    dead: int
+    modified: int
+    never_analyzed: bool
+    last_vacuum_ms: int | None
+    last_analyze_ms: int | None
+    xid_age: int | None
+    multixact_age: int | None
+    autovacuum: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BloatEstimate:
+    """A table or B-tree of a megabyte or more, with what its rows would need.
+
+    Attributes:
+        n_hidden: Relations of the database whose statistics the role does not see, or that have none.
+        kind: "table" or "index".
+        table_name: The table of an index; else its own name.
+        needed_bytes: Estimated; None without statistics.
+    """
+
+    n_hidden: int
+    schema: str
+    name: str
+    kind: str
+    table_name: str
+    bytes: int
+    needed_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """An index that is invalid, the same as another, or unused.
+
+    Attributes:
+        n_indexes: Of the whole database.
+        bytes: As of the last VACUUM or ANALYZE.
+        scans: idx_scan.
+        same_as: Name of an index of the same table that does all it does; None without one.
+        unused: Never scanned, and no constraint needs it.
+        definition: pg_get_indexdef(); None when it is gone by now.
+    """
+
+    n_indexes: int
+    schema: str
+    name: str
+    table_name: str
+    bytes: int
+    valid: bool
+    scans: int
+    same_as: str | None
+    unused: bool
+    definition: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BareForeignKey:
+    """A foreign key whose columns no index of its table begins with.
+
+    Attributes:
+        columns: In the order of the key.
+        bytes, tuples: Of the referencing table.
+        n_all: Such foreign keys in the database.
+    """
+
+    schema: str
+    table_name: str
+    name: str
+    columns: Sequence[str]
+    referenced_schema: str
+    referenced_table: str
+    bytes: int
+    tuples: int
+    n_all: int
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceState:
+    """A sequence that can run out in a human life.
+
+    Attributes:
+        table_schema, table_name, column_name: The column it feeds; None for one of its own.
+        highest: Its MAXVALUE, or what the column can hold.
+        readable: Whether the role may see its last value.
+        used: last_value; None where the role may not see it, or nothing was drawn yet.
+    """
+
+    schema: str
+    name: str
+    table_schema: str | None
+    table_name: str | None
+    column_name: str | None
+    highest: int
+    readable: bool
+    used: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyState:
+    """A unique column of int2 or int4 that is past a tenth of its range.
+
+    Attributes:
+        highest: What the type can hold.
+        used: The highest value ANALYZE met.
+    """
+
+    schema: str
+    table_name: str
+    column_name: str
+    highest: int
+    used: int
+
+
+@dataclass(frozen=True, slots=True)
+class SuperuserLogin:
+    """A superuser that may log in."""
+
+    name: str
+    valid_until_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class WeakPassword:
+    """A role that may log in and whose password is kept as MD5."""
+
+    name: str
+    md5: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HbaRule:
+    """A line of pg_hba.conf.
+
+    Attributes:
+        type: local, host, hostssl, hostnossl, hostgssenc, hostnogssenc; None for a line with an error.
+        address: As written: address, name, "all", "samehost", "samenet"; None for local.
+        error: In the server's words and language; None for a good line.
+    """
+
+    line_number: int
+    type: str | None
+    databases: Sequence[str]
+    users: Sequence[str]
+    address: str | None
+    netmask: str | None
+    method: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FileError:
+    """A line of a configuration file that is not in force.
+
+    Attributes:
+        error: In the server's words and language.
+    """
+
+    sourcefile: str | None
+    sourceline: int | None
+    name: str | None
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScopedSettings:
+    """ALTER ROLE … SET, ALTER DATABASE … SET.
+
+    Attributes:
+        database, role: None for all.
+        settings: "name=value".
+    """
+
+    database: str | None
+    role: str | None
+    settings: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Encryption:
+    """Sessions of clients on other machines.
+
+    Attributes:
+        plain: Neither in TLS nor in GSSAPI encryption, as far as the role sees it.
+        hidden: Those the role does not see it of.
+    """
+
+    remote: int
+    plain: int
+    hidden: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveQueue:
+    """Segments that are finished and not archived.
+
+    Attributes:
+        oldest_ms: When the oldest of them was finished; None without any.
+    """
+
+    waiting: int
+    oldest_ms: int | None
+    now_ms: int
+
+
+DATABASE_STATE: Final = Question(
+    "check_database", DatabaseState, "pg_namespace.nspacl, pg_class.reltuples", everywhere=True
+)
+TABLES: Final = Question("check_tables", TableState, "pg_class, pg_stat_all_tables", everywhere=True)
+BLOAT: Final = Question("check_bloat", BloatEstimate, "pg_class, pg_stats", everywhere=True)
+INDEXES: Final = Question("check_indexes", IndexState, "pg_index, pg_stat_all_indexes", everywhere=True)
+FOREIGN_KEYS: Final = Question("check_foreign_keys", BareForeignKey, "pg_constraint, pg_index", everywhere=True)
+SEQUENCES: Final = Question("check_sequences", SequenceState, "pg_sequence, pg_sequences", everywhere=True)
+KEYS: Final = Question("check_keys", KeyState, "pg_index, pg_stats.histogram_bounds", everywhere=True)
+SUPERUSERS: Final = Question("check_roles", SuperuserLogin, "pg_roles")
+PASSWORDS: Final = Question("check_passwords", WeakPassword, "pg_authid.rolpassword")
+HBA: Final = Question("check_hba", HbaRule, "pg_hba_file_rules")
+FILE_ERRORS: Final = Question("check_file_errors", FileError, "pg_file_settings")
+SCOPED: Final = Question("check_scoped_settings", ScopedSettings, "pg_db_role_setting")
+ENCRYPTION: Final = Question(
+    "check_encryption", Encryption, "pg_stat_activity.client_addr, pg_stat_ssl, pg_stat_gssapi"
+)
+ARCHIVE_QUEUE: Final = Question("check_archive_queue", ArchiveQueue, "pg_ls_archive_statusdir()")
+
+QUESTIONS: Final[tuple[Question[object], ...]] = (
+    DATABASE_STATE, TABLES, BLOAT, INDEXES, FOREIGN_KEYS, SEQUENCES, KEYS,
+    SUPERUSERS, PASSWORDS, HBA, FILE_ERRORS, SCOPED, ENCRYPTION, ARCHIVE_QUEUE,
+)  # type: ignore[assignment]  # fmt: skip
+"""All of them."""

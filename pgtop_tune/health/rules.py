@@ -1,0 +1,161 @@
+"""What looks of several checks are made of: a parameter that should be another, what applies to some sessions only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from psycopg import sql
+
+from pgtop_tune.health import needs
+from pgtop_tune.health.check import Action, Confidence, Evidence, Finding, Language, Limits, Severity, Unknown
+from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.fixes import composed, identifier, set_parameter
+from pgtop_tune.health.questions import SCOPED
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.tuning.advice.facts import Facts as AdviceFacts
+from pgtop_tune.tuning.advice.gather import Beside, facts_of
+
+Look = Callable[[Facts, Limits], Iterable[Finding | Unknown]]
+
+SETTING: Final = "pg_settings.setting"
+NOTHING_TO_UNDO: Final = "-- nothing to take back"
+ON_STANDBY: Final = "this server is a standby: ask its primary"
+
+
+def setting(facts: Facts, *names: str) -> Evidence:
+    """Parameters as SHOW prints them, as evidence.
+
+    Raises:
+        Missing: The server does not show one of them.
+    """
+    known = needs.parameters(facts)
+    return Evidence(", ".join(f"{name} {known.shown(name)}" for name in names), SETTING)
+
+
+def value_is(
+    name: str, bad: Collection[str], better: str, severity: Severity, says: str, fixed: Action | None = None
+) -> Look:
+    """Finds a parameter that has one of these values.
+
+    Args:
+        name: Of the parameter.
+        bad: pg_settings.setting.
+        better: What the fix sets; as typed.
+        severity: Of the finding.
+        says: What it says; {value} stands for the value.
+        fixed: What to do where it cannot be set.
+    """
+
+    def look(facts: Facts, limits: Limits) -> Iterator[Finding]:
+        row = needs.parameters(facts).row(name)
+        if row.setting in bad:
+            fix = fixed or set_parameter(row, better)
+            yield Finding(severity, says.format(value=row.shown), (setting(facts, name),), fix, subject=name)
+
+    return look
+
+
+def now_ms(facts: Facts) -> int:
+    """The server's clock when it was looked at; ours where it did not tell. Milliseconds since the epoch."""
+    activity = needs.ACTIVITY.of(facts)
+    return facts.frames[-1].taken_at_ms if isinstance(activity, Unavailable) else activity.now_ms
+
+
+def counted_s(facts: Facts, reset_ms: int | None) -> float:
+    """Seconds that counters have counted: since their reset, else since the server started. At least one.
+
+    Raises:
+        Missing: The server was not seen.
+    """
+    since_ms = facts.have(needs.SERVER).started_ms if reset_ms is None else reset_ms
+    return max((now_ms(facts) - since_ms) / 1000, 1.0)
+
+
+def on_standby(facts: Facts) -> bool:
+    """pg_is_in_recovery(). Raises Missing when the server was not seen."""
+    return facts.have(needs.SERVER).in_recovery
+
+
+def advice_facts(facts: Facts) -> AdviceFacts | None:
+    """What the calculators start from; None when the server was not seen."""
+    return facts_of(facts.interval, Beside())
+
+
+@dataclass(frozen=True, slots=True)
+class Scoped:
+    """A parameter that a role or a database has for its own.
+
+    Attributes:
+        database, role: None for all.
+    """
+
+    database: str | None
+    role: str | None
+    name: str
+    value: str
+
+    @property
+    def where(self) -> str:
+        """ "role app in database shop"; foreign text."""
+        parts = (("role", self.role), ("in database" if self.role else "database", self.database))
+        return " ".join(f"{word} {name}" for word, name in parts if name is not None)
+
+    @property
+    def fix(self) -> Action:
+        """Takes it away, and puts it back."""
+        scope, arguments = self._scope()
+        parameter = sql.SQL(".").join(sql.Identifier(part) for part in self.name.split("."))
+        return Action(
+            composed(f"ALTER {scope} RESET {{parameter}};", parameter=parameter, **arguments),
+            composed(
+                f"ALTER {scope} SET {{parameter}} = {{value}};",
+                parameter=parameter,
+                value=sql.Literal(self.value),
+                **arguments,
+            ),
+            remark="for new sessions",
+        )
+
+    def _scope(self) -> tuple[str, dict[str, sql.Composable]]:
+        if self.role is None:
+            return "DATABASE {database}", {"database": sql.Identifier(self.database or "")}
+        if self.database is None:
+            return "ROLE {role}", {"role": sql.Identifier(self.role)}
+        return "ROLE {role} IN DATABASE {database}", {
+            "role": sql.Identifier(self.role),
+            "database": sql.Identifier(self.database),
+        }
+
+
+def scoped(facts: Facts, names: Collection[str]) -> Iterator[Scoped]:
+    """Where roles and databases have one of these parameters for their own.
+
+    Raises:
+        Missing: pg_db_role_setting was not read.
+    """
+    for _, row in facts.have(SCOPED):
+        if row.database is None and row.role is None:
+            continue
+        for assignment in row.settings:
+            name, _, value = assignment.partition("=")
+            if name in names:
+                yield Scoped(row.database, row.role, name, value)
+
+
+def scoped_finding(found: Scoped, severity: Severity, says: str) -> Finding:
+    """That a role or a database has such a parameter; `says` is the consequence."""
+    return Finding(
+        severity,
+        f"{found.name} is {found.value} for {found.where}: {says}",
+        (Evidence(f"{found.name}={found.value}", "pg_db_role_setting.setconfig"),),
+        found.fix,
+        Confidence.HIGH,
+        f"{found.where} {found.name}",
+    )
+
+
+def in_database(database: str, do: str, undo: str = NOTHING_TO_UNDO, remark: str = "") -> Action:
+    """SQL that is to be run in one database, which the remark names."""
+    return Action(do, undo, Language.SQL, f"in database {identifier(database)}" + (f"; {remark}" if remark else ""))

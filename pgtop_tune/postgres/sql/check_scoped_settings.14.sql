@@ -1,0 +1,9 @@
+-- ALTER ROLE … SET and ALTER DATABASE … SET.
+SELECT d.datname::text AS database,
+       r.rolname::text AS role,
+       s.setconfig AS settings
+  FROM pg_db_role_setting s
+  LEFT JOIN pg_database d ON d.oid = s.setdatabase
+  LEFT JOIN pg_roles r ON r.oid = s.setrole
+ ORDER BY s.setdatabase, s.setrole
+ LIMIT 1000

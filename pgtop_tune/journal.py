@@ -20,6 +20,7 @@ from typing import Any, Final, Self
 
 from pgtop_tune.errors import JournalProblem
 from pgtop_tune.model.change import SYSTEM, ChangeState, ParameterChange, Scope, ScopeKind
+from pgtop_tune.model.server_place import ServerPlace
 from pgtop_tune.model.system_setting import HostChange
 from pgtop_tune.paths import journal_dir, private
 
@@ -31,6 +32,8 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _IN_FORCE: Final = frozenset({ChangeState.INTENDED, ChangeState.APPLIED})
 _FIELDS: Final = frozenset(field.name for field in fields(ParameterChange))
 _HOST_FIELDS: Final = frozenset(field.name for field in fields(HostChange))
+_PLACE_FIELDS: Final = frozenset(field.name for field in fields(ServerPlace))
+_KINDS: Final = {ParameterChange: "change", HostChange: "host_change", ServerPlace: "place"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +58,14 @@ class JournalText:
         changes: The last state of every change of a parameter, in the order they were intended.
         problems: Lines that could not be read, one sentence each; a torn last line is what a crash leaves.
         host_changes: The same for settings of the operating system.
+        place: Where the server is and how it is started, as seen last; None where no change took a restart.
     """
 
     server: ServerName | None
     changes: tuple[ParameterChange, ...]
     problems: tuple[str, ...]
     host_changes: tuple[HostChange, ...] = ()
+    place: ServerPlace | None = None
 
     @property
     def in_force(self) -> tuple[ParameterChange, ...]:
@@ -146,13 +151,13 @@ class Journal:
         """What it says now."""
         return _folded(self._bytes())
 
-    def write(self, change: ParameterChange | HostChange) -> None:
-        """Appends the state of a change; it is on the disk when this returns.
+    def write(self, entry: ParameterChange | HostChange | ServerPlace) -> None:
+        """Appends the state of a change, or the place of the server; it is on the disk when this returns.
 
         Raises:
             JournalProblem: It could not be written; the file is as it was.
         """
-        self._append({"host_change" if isinstance(change, HostChange) else "change": asdict(change)})
+        self._append({_KINDS[type(entry)]: asdict(entry)})
 
     def close(self) -> None:
         """Lets others write."""
@@ -229,6 +234,7 @@ def _folded(data: bytes) -> JournalText:
     changes: dict[str, ParameterChange] = {}
     host_changes: dict[str, HostChange] = {}
     problems: list[str] = []
+    place: ServerPlace | None = None
     whole_lines = data.count(b"\n")
     for number, body in _bodies(data):
         entry = _entry(body)
@@ -238,9 +244,11 @@ def _folded(data: bytes) -> JournalText:
             changes[entry.id] = entry
         elif isinstance(entry, HostChange):
             host_changes[entry.id] = entry
+        elif isinstance(entry, ServerPlace):
+            place = entry
         else:
             problems.append(f"line {number} {'is damaged' if number <= whole_lines else 'was cut short by a crash'}")
-    return JournalText(server, tuple(changes.values()), tuple(problems), tuple(host_changes.values()))
+    return JournalText(server, tuple(changes.values()), tuple(problems), tuple(host_changes.values()), place)
 
 
 def _bodies(data: bytes) -> Iterator[tuple[int, Any]]:
@@ -256,12 +264,14 @@ def _bodies(data: bytes) -> Iterator[tuple[int, Any]]:
             yield number, None
 
 
-def _entry(body: Any) -> ServerName | ParameterChange | HostChange | None:
+def _entry(body: Any) -> ServerName | ParameterChange | HostChange | ServerPlace | None:
     try:
         if "server" in body:
             return ServerName(**body["server"])
         if "host_change" in body:
             return _host_change(body["host_change"])
+        if "place" in body:
+            return _place(body["place"])
         return _change(body["change"])
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
@@ -285,3 +295,10 @@ def _host_change(body: dict[str, Any]) -> HostChange:
     known = {name: value for name, value in body.items() if name in _HOST_FIELDS}
     also = tuple((str(path), str(value)) for path, value in known.get("also_before", ()))
     return HostChange(**{**known, "state": ChangeState(known["state"]), "also_before": also})
+
+
+def _place(body: dict[str, Any]) -> ServerPlace:
+    known = {name: value for name, value in body.items() if name in _PLACE_FIELDS}
+    listed = {name: tuple(known.get(name, ())) for name in ("restart", "start", "arguments")}
+    pairs = tuple((str(name), str(value)) for name, value in known.get("environment", ()))
+    return ServerPlace(**{**known, **listed, "environment": pairs})

@@ -30,6 +30,7 @@ class LiveOptions:
         poolers: Admin consoles to look at.
         load_from: The machine pgbench runs on; None is this one.
         allow_unsafe: Values that can lose data may be unlocked.
+        own_restart: Ends and starts the server where it is a throwaway one of ours.
     """
 
     interval_s: float = 1.0
@@ -41,3 +42,4 @@ class LiveOptions:
     poolers: tuple[PoolerAddress, ...] = ()
     load_from: SshAddress | None = None
     allow_unsafe: bool = False
+    own_restart: Callable[[], None] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import locale
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -54,6 +55,7 @@ class LiveWords:
         poolers: Admin consoles to look at.
         load_from: The machine pgbench runs on; None is this one.
         allow_unsafe: Values that can lose data may be unlocked.
+        own_restart: Ends and starts the server where it is a throwaway one of ours.
     """
 
     interval_s: float | None = None
@@ -67,6 +69,7 @@ class LiveWords:
     poolers: tuple[PoolerAddress, ...] = ()
     load_from: SshAddress | None = None
     allow_unsafe: bool = False
+    own_restart: Callable[[], None] | None = None
 
 
 def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
@@ -98,6 +101,7 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
         words.poolers,
         words.load_from,
         words.allow_unsafe,
+        own_restart=words.own_restart,
     )
     keeper = FrameKeeper(most=_FRAMES_JUDGED)
     session = StartingSession(conninfo, options, keeper)
@@ -110,6 +114,7 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
         parameters=session.parameters,
         backends=session.backends,
         machine=session.machine,
+        restart=session.restart,
         recording=recorder,
         interval=session,
         knobs=KNOBS,

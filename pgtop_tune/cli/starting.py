@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from pgtop_tune.cli.live_options import LiveOptions
@@ -20,10 +20,12 @@ from pgtop_tune.model.events import Event
 from pgtop_tune.model.load import LoadSpec, ProfileSummary
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.model.proof import Proof
+from pgtop_tune.model.restart import PendingParameter, RestartOutcome, RestartPlan
 from pgtop_tune.model.system_setting import HostChange, SystemSetting, WantedSetting
 from pgtop_tune.secret import Secret
 from pgtop_tune.session.load_control import DatasetFound, LoadControl, LoadState, MakingPlan, MakingPreview
 from pgtop_tune.session.ports import Step
+from pgtop_tune.session.restart_control import silent
 
 if TYPE_CHECKING:
     from pgtop_tune.cli.wiring import LiveParts
@@ -47,6 +49,7 @@ class StartingSession:
         parameters: `ParameterControl`, likewise.
         backends: `BackendControl`, likewise.
         machine: `MachineControl`, likewise.
+        restart: `RestartControl`, likewise.
     """
 
     def __init__(self, conninfo: ConnInfo, options: LiveOptions, keeper: FrameKeeper) -> None:
@@ -62,6 +65,7 @@ class StartingSession:
         self.parameters = StartingParameters(self)
         self.backends = StartingBackends(self)
         self.machine = StartingMachine(self)
+        self.restart = StartingRestart(self)
 
     @property
     def made(self) -> LiveParts | None:
@@ -118,6 +122,7 @@ class StartingSession:
             await self._desk.aclose()
         if self._parts is not None:
             await self._parts.source.aclose()
+            await self._parts.restart.aclose()
             await self._parts.parameters.aclose()
             await self._parts.machine.aclose()
 
@@ -239,6 +244,30 @@ class StartingBackends:
 
     async def explain(self, backend: BackendKey, seen: str) -> QueryPlan:
         return await (await self._session.parts()).backends.explain(backend, seen)
+
+
+class StartingRestart:
+    """See `RestartControl`."""
+
+    def __init__(self, session: StartingSession) -> None:
+        self._session = session
+
+    async def pending(self) -> tuple[PendingParameter, ...]:
+        return await (await self._session.parts()).restart.pending()
+
+    async def plan(self, wanted: Sequence[Wanted] = ()) -> RestartPlan:
+        return await (await self._session.parts()).restart.plan(wanted)
+
+    async def apply(
+        self, wanted: Sequence[Wanted], terms: Terms, progress: Callable[[str], None] = silent, *, anyway: bool = False
+    ) -> RestartOutcome:
+        return await (await self._session.parts()).restart.apply(wanted, terms, progress, anyway=anyway)
+
+    async def keep(self, set_id: str) -> None:
+        await (await self._session.parts()).restart.keep(set_id)
+
+    async def revert_set(self, set_id: str, why: str = "", progress: Callable[[str], None] = silent) -> RestartOutcome:
+        return await (await self._session.parts()).restart.revert_set(set_id, why, progress)
 
 
 class StartingMachine:

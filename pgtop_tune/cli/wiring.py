@@ -41,6 +41,8 @@ from pgtop_tune.secret import Secret
 from pgtop_tune.session.engine import Engine
 from pgtop_tune.tuning.fence import loss_of
 from pgtop_tune.tuning.ordering import in_order
+from pgtop_tune.tuning.restart.desk import RestartDesk
+from pgtop_tune.tuning.restart.place import note_place
 from pgtop_tune.watchman import Watchman
 
 
@@ -51,6 +53,7 @@ class LiveParts:
         source: Frames of server, host and load.
         load: pgbench.
         parameters: ALTER SYSTEM.
+        restart: Changes that take a restart of the server.
         backends: Cancel, terminate, EXPLAIN.
         machine: Settings of the operating system, where the server runs on this machine.
     """
@@ -87,8 +90,12 @@ class LiveParts:
         )
         self.load.prepare = LoadPreparation(self.open_hand).complete
         self.parameters = PostgresControl(
-            conninfo, own=own, directory=options.journal_directory, rules=Rules(loss_of, in_order, options.allow_unsafe)
+            conninfo,
+            own=own,
+            directory=options.journal_directory,
+            rules=Rules(loss_of, in_order, options.allow_unsafe, note_place),
         )
+        self.restart = RestartDesk(self.parameters, options.own_restart)
         self.backends = PostgresBackends(conninfo, own)
         self.machine = HostControl(host.directories, directory=options.journal_directory, guard=self._guard_machine_set)
         consoles = [PoolerConsole(address, clock, APPLICATION_NAME) for address in options.poolers]

@@ -75,6 +75,7 @@ class ParameterChange:
         followed_by: Names whose lines stood after this one's in postgresql.auto.conf, in their order: a line that is
             written anew goes to the end.
         loss: What this value can lose, where it had to be unlocked; "" otherwise.
+        restart: Whether it takes a restart of the server (context postmaster).
     """
 
     id: str
@@ -95,6 +96,7 @@ class ParameterChange:
     until_ms: int | None = None
     followed_by: tuple[str, ...] = ()
     loss: str = ""
+    restart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +121,11 @@ class Terms:
         reason: Why, in the operator's words.
         confirmed: Names of parameters that were typed to unlock values that can lose data.
         set_id: Of the set they are part of, where others are made elsewhere; "" makes one up where one is needed.
+        with_restart: What takes it back after our end restarts the server where the old values need it.
     """
 
     keep_within_s: float | None = None
     reason: str = ""
     confirmed: frozenset[str] = frozenset()
     set_id: str = ""
+    with_restart: bool = False

@@ -117,6 +117,21 @@ def take_back(
     return tuple(reverted)
 
 
+def look_again(
+    session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange]
+) -> tuple[ParameterChange, ...]:
+    """Reads changes in force once more, for instance after a restart; the journal has what they are now.
+
+    Raises:
+        ServerProblem: The server refuses to show one.
+        ConnectionProblem: It is away.
+    """
+    settled = _read_back(session, changes, ChangeState.APPLIED)
+    for change in settled:
+        journal.write(change)
+    return settled
+
+
 def settle(session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange]) -> None:
     """Finds out what became of changes that were intended when the connection was lost.
 

@@ -91,6 +91,7 @@ def intended(
                 until_ms=until_ms,
                 followed_by=follow,
                 loss=losses.get(before.name, ""),
+                restart=before.context == "postmaster",
             )
         )
     return tuple(found)

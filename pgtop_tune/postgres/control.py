@@ -28,6 +28,7 @@ from pgtop_tune.watchman import Watchman
 
 _ANSWER_DEADLINE_S: Final = 15.0
 _AGAIN_S: Final = 2.0
+_AT_RESTART: Final = "postmaster"
 _RELOAD: Final = "SELECT pg_reload_conf()"
 
 _T = TypeVar("_T")
@@ -41,6 +42,8 @@ class Rules:
         loss: What a value can lose, "" for nothing: of name, value, and the server's own default.
         in_order: The changes of a set in the order they are made, given the parameters as they are.
         allow_unsafe: Whether values that can lose data may be unlocked at all.
+        note_place: Writes down where the server is and how it is started; called before anything is written that
+            takes a restart, so that the way back is known when the server does not come up.
     """
 
     loss: Callable[[str, str | None, str | None], str] = lambda name, value, default: ""
@@ -48,6 +51,7 @@ class Rules:
         wanted
     )
     allow_unsafe: bool = False
+    note_place: Callable[[OperatorSession, Journal], None] = lambda session, journal: None
 
 
 class PostgresControl:
@@ -69,7 +73,7 @@ class PostgresControl:
         """
         self.conninfo = conninfo
         self._own = own if own is not None else OwnSessions()
-        self._directory = directory
+        self.directory: Final = directory
         self._rules = rules
         self._session: OperatorSession | None = None
         self._seen: dict[str, Seen] = {}
@@ -114,7 +118,7 @@ class PostgresControl:
         """A set on trial stays; empty when it is not in force (any more)."""
 
         def kept(session: OperatorSession) -> tuple[ParameterChange, ...]:
-            with Journal(session.server, self._directory) as journal:
+            with Journal(session.server, self.directory) as journal:
                 chosen = of_set(set_id)(journal.text().in_force)
                 staying = tuple(replace(change, kept=True, until_ms=None) for change in chosen)
                 for change in staying:
@@ -169,6 +173,21 @@ class PostgresControl:
         where = self.conninfo if conninfo is None else conninfo
         return await self._call(lambda session: prove(session, where, changes, self._own))
 
+    async def look_again(self, set_id: str) -> tuple[ParameterChange, ...]:
+        """Reads a set in force once more, after a restart; the journal has what it is now."""
+
+        def again(session: OperatorSession) -> tuple[ParameterChange, ...]:
+            with Journal(session.server, self.directory) as journal:
+                return change_set.look_again(session, journal, of_set(set_id)(journal.text().in_force))
+
+        settled = await self._call(again)
+        self._look_again(settled)
+        return settled
+
+    async def ask(self, act: Callable[[OperatorSession], _T]) -> _T:
+        """What an act on the operator's session gives; in a thread, one at a time, within a deadline."""
+        return await self._call(act)
+
     async def in_force(self) -> tuple[ParameterChange, ...]:
         """Changes that the journal holds as made and not reverted, oldest first."""
         return await self._call(lambda session: self._read(session).in_force)
@@ -196,15 +215,21 @@ class PostgresControl:
         current = {parameter.name.lower(): parameter for parameter in session.parameters([w.name for w in wanted])}
         losses = self._fenced(wanted, terms, current)
         ordered = self._rules.in_order(wanted, current)
-        with Journal(session.server, self._directory) as journal:
+        with Journal(session.server, self.directory) as journal:
             watchmen = self._watchmen
 
             def watched(changes: Sequence[ParameterChange]) -> None:
                 set_id, until_ms = changes[0].set_id or changes[0].id, changes[0].until_ms
                 if until_ms is not None or losses:
-                    watchmen[set_id] = guard_set(self.conninfo, set_id, until_ms, self._directory)
+                    watchmen[set_id] = guard_set(
+                        self.conninfo, set_id, until_ms, self.directory, with_restart=terms.with_restart
+                    )
 
             known = set(watchmen)
+            if any(
+                current[each.name.lower()].context == _AT_RESTART for each in ordered if each.name.lower() in current
+            ):
+                self._rules.note_place(session, journal)
             try:
                 return change_set.make(
                     session, journal, ordered, terms, losses=losses, seen=self._seen, watched=watched
@@ -243,7 +268,7 @@ class PostgresControl:
         def back(session: OperatorSession) -> tuple[ParameterChange, ...]:
             if not choice(self._read(session).in_force):
                 return ()
-            with Journal(session.server, self._directory) as journal:
+            with Journal(session.server, self.directory) as journal:
                 return change_set.take_back(session, journal, choice(journal.text().in_force), why)
 
         undone = await self._call(back)
@@ -283,7 +308,7 @@ class PostgresControl:
             self._undone.append(tuple(Wanted(each.name, each.value, each.scope) for each in reversed(undone)))
 
     def _read(self, session: OperatorSession) -> JournalText:
-        return read(path_for(session.server.key, self._directory))
+        return read(path_for(session.server.key, self.directory))
 
     async def _call(self, act: Callable[[OperatorSession], _T]) -> _T:
         """Runs a blocking act in a thread, one at a time, within a deadline."""
@@ -326,7 +351,7 @@ class PostgresControl:
         """What we had begun when the connection was lost is found out."""
         if not self._begun(self._read(session)):
             return
-        with Journal(session.server, self._directory) as journal:
+        with Journal(session.server, self.directory) as journal:
             for set_id in dict.fromkeys(each.set_id or each.id for each in self._begun(journal.text())):
                 change_set.settle(session, journal, of_set(set_id)(journal.text().in_force))
 

@@ -14,7 +14,9 @@ LATER_S: Final = 5.0
 """After the deadline: while we live we take it back ourselves."""
 
 
-def guard_set(conninfo: ConnInfo, set_id: str, until_ms: int | None, directory: Path | None) -> Watchman:
+def guard_set(
+    conninfo: ConnInfo, set_id: str, until_ms: int | None, directory: Path | None, *, with_restart: bool = False
+) -> Watchman:
     """Starts the process that reverts a set when we are gone, or when its time is over.
 
     The server and the password go along in the environment, which only this user and root can read.
@@ -23,6 +25,8 @@ def guard_set(conninfo: ConnInfo, set_id: str, until_ms: int | None, directory: 
         OSError: It cannot be started.
     """
     argv = [sys.executable, "-P", "-m", "pgtop_tune", "revert", "--set", set_id, "--no-password"]
+    if with_restart:
+        argv.append("--restart")
     if directory is not None:
         argv += ["--journal", str(directory.absolute())]
     env = {**os.environ, **conninfo.for_pgbench()}

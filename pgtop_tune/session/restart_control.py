@@ -37,7 +37,7 @@ class RestartControl(Protocol):
         ...
 
     async def apply(
-        self, wanted: Sequence[Wanted], terms: Terms, progress: Callable[[str], None] = silent
+        self, wanted: Sequence[Wanted], terms: Terms, progress: Callable[[str], None] = silent, *, anyway: bool = False
     ) -> RestartOutcome:
         """Writes the changes as one set, restarts once, and makes sure that the server is back.
 
@@ -49,8 +49,10 @@ class RestartControl(Protocol):
             wanted: May be empty: then only what waits already is taken over.
             terms: As for a set without a restart.
             progress: Told in a few words what is done next; called in the loop this runs in.
+            anyway: Also where a check says that the server would not start: it gets its old values back then.
 
         Raises:
+            ServerProblem: A check says that the server would not start; nothing was changed.
             PgtopError: As `ChangeControl.apply_set`; nothing is changed and nothing was restarted.
         """
         ...

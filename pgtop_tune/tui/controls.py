@@ -14,6 +14,7 @@ from pgtop_tune.session.engine import Engine
 from pgtop_tune.session.load_control import LoadControl
 from pgtop_tune.session.machine_control import MachineControl
 from pgtop_tune.session.ports import BackendControl, RecordingControl, Transport
+from pgtop_tune.session.restart_control import RestartControl
 from pgtop_tune.tui.actions import Need
 from pgtop_tune.tuning.knobs.knob import Knob
 
@@ -57,6 +58,7 @@ class Controls:
         password_needed: Whether the server waits for one now. Thread-safe.
         backends: Sessions of the server: cancel, terminate, EXPLAIN.
         machine: Settings of the operating system under the server.
+        restart: Changes that take a restart of the server.
         tally: Where the sampler reads how many bytes the screen has written.
     """
 
@@ -71,6 +73,7 @@ class Controls:
     password_needed: Callable[[], bool] | None = None
     backends: BackendControl | None = None
     machine: MachineControl | None = None
+    restart: RestartControl | None = None
     tally: TerminalTally = field(default_factory=TerminalTally)
 
     def has(self) -> frozenset[Need]:

@@ -123,7 +123,7 @@ async def test_what_is_overdue_is_taken_back_by_whoever_looks(
     server: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ours: bool
 ) -> None:
     """After a power loss nobody waits any more: the journal does."""
-    monkeypatch.setattr("pgtop_tune.postgres.control.guard_set", lambda *arguments: None)
+    monkeypatch.setattr("pgtop_tune.postgres.control.guard_set", lambda *arguments, **terms: None)
     file_before = auto_conf(server)
     control = control_of(server, tmp_path)
     await control.apply_set(TWO, Terms(keep_within_s=-1.0))

@@ -122,6 +122,7 @@ def demo(
                 journal=_journal(server, keep),
                 disk_caps=caps,
                 allow_unsafe=keep is None,
+                own_restart=server.restart,
             )
             status = show_live(conninfo, live, screen)
         else:

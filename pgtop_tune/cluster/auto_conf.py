@@ -1,0 +1,128 @@
+"""postgresql.auto.conf without a server: its lines, edited as ALTER SYSTEM would, and written so that a crash leaves
+the old file or the new one.
+
+Source: guc.c (replace_auto_config_value, write_auto_conf_file), guc-file.l.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from pgtop_tune.errors import ClusterProblem
+
+FILE_NAME: Final = "postgresql.auto.conf"
+_MOST_BYTES: Final = 16 * 2**20
+_LINE: Final = re.compile(
+    r"\s*(?P<name>[A-Za-z_][\w$]*(?:\.[A-Za-z_][\w$]*)*)\s*(?:=\s*|\s)"
+    r"(?:'(?P<quoted>(?:[^'\\]|''|\\.)*)'|(?P<plain>[^\s#']+))\s*(?:#.*)?"
+)
+_ESCAPED: Final = re.compile(r"''|\\([0-7]{1,3}|.)", re.DOTALL)
+_CONTROL: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+
+
+def settings(text: str) -> dict[str, str]:
+    """Name → value of every line that sets one, the last of each, in the order of the lines."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        name, value = _parsed(line)
+        if name:
+            found.pop(name, None)
+            found[name] = value
+    return found
+
+
+def with_value(text: str, name: str, value: str | None) -> str:
+    """The text after ALTER SYSTEM SET: the new line goes to the end; None takes the lines of a name out."""
+    kept = [line for line in text.splitlines(keepends=True) if _parsed(line)[0].lower() != name.lower()]
+    if value is None:
+        return "".join(kept)
+    if kept and not kept[-1].endswith("\n"):
+        kept[-1] += "\n"
+    escaped = value.replace("\\", "\\\\").replace("'", "''")
+    return "".join((*kept, f"{name} = '{escaped}'\n"))
+
+
+def at_the_end(text: str, names: Sequence[str]) -> str:
+    """The text with the lines of some names moved behind all others, in the order given."""
+    values = settings(text)
+    for name in names:
+        text = with_value(text, name, values[name])
+    return text
+
+
+def read(data_directory: Path) -> bytes:
+    """The file of a data directory; no link is followed, it might lead to another's secrets.
+
+    Raises:
+        ClusterProblem: It cannot be read.
+    """
+    path = data_directory / FILE_NAME
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            return file.read(_MOST_BYTES)
+    except OSError as error:
+        raise ClusterProblem(f"{path} cannot be read: {error.strerror}") from None
+
+
+def write(data_directory: Path, content: bytes) -> None:
+    """Replaces the file of a data directory, owned by whoever owns the directory; it is on the disk on return.
+
+    Raises:
+        ClusterProblem: It cannot be written; the old one is there.
+    """
+    target = data_directory / FILE_NAME
+    try:
+        owner = data_directory.stat()
+        mode = stat.S_IMODE(target.lstat().st_mode) if target.is_file() else 0o600
+        replace_file(target, content, mode, (owner.st_uid, owner.st_gid))
+    except OSError as error:
+        raise ClusterProblem(f"{target} cannot be written: {error.strerror}") from None
+
+
+def replace_file(target: Path, content: bytes, mode: int = 0o600, owner: tuple[int, int] | None = None) -> None:
+    """A file with a new content, whole and on the disk.
+
+    Raises:
+        OSError: It cannot be made; the old one is there.
+    """
+    beside = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            if owner is not None and os.geteuid() == 0:
+                os.fchown(file.fileno(), *owner)
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        beside.rename(target)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _parsed(line: str) -> tuple[str, str]:
+    found = _LINE.fullmatch(line.rstrip("\r\n"))
+    if found is None:
+        return "", ""
+    quoted = found["quoted"]
+    return found["name"], found["plain"] if quoted is None else _ESCAPED.sub(_unescaped, quoted)
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    """As DeescapeQuotedString does it."""
+    word = found[1]
+    if word is None:
+        return "'"
+    return chr(int(word, 8) & 0xFF) if word[0] in "01234567" else _CONTROL.get(word, word)

@@ -1,0 +1,100 @@
+"""Asks the server's own programs what a start with other values would come to, without starting it.
+
+`postgres -C` reads the files, loads shared_preload_libraries and computes the shared memory (15+), in a directory that
+holds nothing of the cluster but its version, its pg_control and the postgresql.auto.conf to be tried.
+Source: postgres reference page (-C); postmaster.c (PostmasterMain); documentation of shared_memory_size.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pgtop_tune.cluster.auto_conf import FILE_NAME
+from pgtop_tune.cluster.service import run
+from pgtop_tune.errors import ClusterProblem
+from pgtop_tune.model.server_place import ServerPlace
+
+_COMPUTED_SINCE: Final = 15
+_COPIED: Final = ("PG_VERSION", "global/pg_control")
+_MB: Final = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class DryStart:
+    """What a start would come to.
+
+    Attributes:
+        refusal: The server's words where it would not get as far as its shared memory; "" where it would.
+        shared_memory_bytes: What it would ask for; None before 15.
+        huge_pages: The same in huge pages; None before 15 and where the machine has none.
+    """
+
+    refusal: str = ""
+    shared_memory_bytes: int | None = None
+    huge_pages: int | None = None
+
+
+def dry_start(place: ServerPlace, auto_conf: str, major: int) -> DryStart:
+    """Tries a postgresql.auto.conf.
+
+    Args:
+        place: The server.
+        auto_conf: The text to be tried.
+        major: Its major version.
+
+    Raises:
+        ClusterProblem: It cannot be tried: the files of the cluster cannot be read, or no directory be made.
+    """
+    names = ("shared_memory_size", "shared_memory_size_in_huge_pages")
+    with _directory(place, auto_conf) as directory:
+        # Before 15 nothing is computed and no library is loaded: only the files are read.
+        asked = names if major >= _COMPUTED_SINCE else ("shared_buffers",)
+        answers = [_asked(place, directory, name) for name in asked]
+    refusal = next((words for words, _ in answers if words), "")
+    if refusal or major < _COMPUTED_SINCE:
+        return DryStart(refusal)
+    megabytes, pages = (number for _, number in answers)
+    return DryStart(
+        "", None if megabytes is None else megabytes * _MB, pages if pages is not None and pages > 0 else None
+    )
+
+
+def _asked(place: ServerPlace, directory: Path, name: str) -> tuple[str, int | None]:
+    argv = [place.program, *place.arguments, "-D", str(directory), "-c", f"data_directory={directory}", "-C", name]
+    if place.config_file:
+        argv[-2:-2] = ["-c", f"config_file={place.config_file}"]
+    ran = run(argv, place, as_owner=True)
+    if ran.status != 0:
+        return "; ".join(ran.words[-3:]) or f"{place.program} ended with status {ran.status}", None
+    last = ran.words[-1].strip() if ran.words else ""
+    return "", int(last) if last.lstrip("-").isdecimal() else None
+
+
+@contextmanager
+def _directory(place: ServerPlace, auto_conf: str) -> Iterator[Path]:
+    data = Path(place.data_directory)
+    try:
+        directory = Path(tempfile.mkdtemp(prefix="pgtop-dry-"))
+    except OSError as error:
+        raise ClusterProblem(f"no directory for a trial can be made: {error.strerror}") from None
+    try:
+        (directory / "global").mkdir(mode=0o700)
+        for name in _COPIED:
+            (directory / name).write_bytes((data / name).read_bytes())
+        (directory / FILE_NAME).write_text(auto_conf, encoding="utf-8", errors="surrogateescape")
+        for path in (directory, *directory.rglob("*")):
+            path.chmod(0o700 if path.is_dir() else 0o600)
+            if place.uid is not None and place.gid is not None and os.geteuid() == 0:
+                os.chown(path, place.uid, place.gid, follow_symlinks=False)
+        yield directory
+    except OSError as error:
+        raise ClusterProblem(f"{error.filename or data} cannot be read: {error.strerror}") from None
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,142 @@
+"""What the kernel tells of a running postmaster: who it is, what started it, where its first words go.
+
+Source: proc_pid_cmdline(5), proc_pid_cgroup(5), proc_pid_environ(5), proc_pid_fd(5), proc_pid_stat(5).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path("/")
+_BELONGS: Final = re.compile(r"LD_LIBRARY_PATH|PATH|TZ|LANG|LC_[A-Z]+|PG_OOM_[A-Z_]+")
+"""Of a server's environment: what it would be another server without. The rest may be secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Postmaster:
+    """A running postmaster.
+
+    Attributes:
+        pid: Its process id.
+        uid: User it runs as.
+        gid: Its group.
+        program: Path of the postgres that runs; "" where we may not look.
+        arguments: Its arguments, without the program and the directory.
+        cgroup: Path of its control group, "/" at the root.
+        parent_pid: Who started it; 1 when that one has ended.
+        parent: The parent's name and arguments.
+        environment: What of its environment belongs to it.
+        stderr_file: What its standard error is, "" where it is no file or we may not look.
+    """
+
+    pid: int
+    uid: int
+    gid: int
+    program: str
+    arguments: tuple[str, ...]
+    cgroup: str
+    parent_pid: int
+    parent: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...]
+    stderr_file: str
+
+
+def look(pid: int, root: Path = ROOT) -> Postmaster:
+    """The process as it is now.
+
+    Raises:
+        OSError: It has ended, or /proc hides it.
+    """
+    proc = root / f"proc/{pid}"
+    owner = proc.stat()
+    words = _words(proc / "cmdline")
+    parent_pid = _parent(proc)
+    return Postmaster(
+        pid=pid,
+        uid=owner.st_uid,
+        gid=owner.st_gid,
+        program=_link(proc / "exe") or (words[0] if words and words[0].startswith("/") else ""),
+        arguments=_without_directory(words[1:]),
+        cgroup=_cgroup(proc),
+        parent_pid=parent_pid,
+        parent=_words(root / f"proc/{parent_pid}/cmdline") if parent_pid else (),
+        environment=_environment(proc),
+        stderr_file=_regular(_link(proc / "fd/2")),
+    )
+
+
+def pid_of(data_directory: Path) -> int | None:
+    """The process that holds a data directory, None where none does; also while it starts or ends.
+
+    Raises:
+        PermissionError: We may not look.
+    """
+    try:
+        first = (data_directory / "postmaster.pid").read_text(encoding="ascii", errors="replace").split("\n", 1)[0]
+        pid = abs(int(first))
+        os.kill(pid, 0)
+    except PermissionError as error:
+        if error.filename is not None:
+            raise
+        return pid
+    except (OSError, ValueError):
+        return None
+    return pid
+
+
+def _words(path: Path) -> tuple[str, ...]:
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return ()
+    return tuple(os.fsdecode(word) for word in content.rstrip(b"\0").split(b"\0") if word)
+
+
+def _without_directory(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """-D is given anew by whatever starts the server."""
+    kept: list[str] = []
+    rest = iter(arguments)
+    for word in rest:
+        if word == "-D":
+            next(rest, None)
+        elif not word.startswith("-D"):
+            kept.append(word)
+    return tuple(kept)
+
+
+def _parent(proc: Path) -> int:
+    stat = (proc / "stat").read_bytes()
+    return int(stat[stat.rindex(b")") + 2 :].split()[1])
+
+
+def _cgroup(proc: Path) -> str:
+    """Of version 2, or of systemd's own hierarchy where that is version 1."""
+    try:
+        lines = (proc / "cgroup").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return "/"
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers in ("", "name=systemd"):
+            return path
+    return "/"
+
+
+def _environment(proc: Path) -> tuple[tuple[str, str], ...]:
+    pairs = (word.partition("=") for word in _words(proc / "environ"))
+    return tuple((name, value) for name, equals, value in pairs if equals and _BELONGS.fullmatch(name))
+
+
+def _link(path: Path) -> str:
+    try:
+        return os.readlink(path).removesuffix(" (deleted)")
+    except OSError:
+        return ""
+
+
+def _regular(path: str) -> str:
+    return path if path.startswith("/") and Path(path).is_file() else ""

@@ -1,0 +1,83 @@
+"""Runs what restarts or starts a server, as the user it belongs to. Blocking."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pgtop_tune.model.server_place import ServerPlace
+from pgtop_tune.safe_text import printable_lines
+
+_TIMEOUT_S: Final = 660.0
+"""Stopping and starting may take `managing.PATIENCE_S` each."""
+_WORDS_BYTES: Final = 8192
+_OURS: Final = ("PATH", "LANG", "LC_ALL", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
+_SAFE_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a program said.
+
+    Attributes:
+        status: Its exit status; 127 when it could not be started.
+        words: Its last lines, made safe to show.
+    """
+
+    status: int
+    words: tuple[str, ...]
+
+
+def run(argv: Sequence[str], place: ServerPlace, *, as_owner: bool, in_english: bool = False) -> Ran:
+    """Runs a program to its end; what it leaves behind, a server, lives on.
+
+    It has a session of its own: a signal to us, also from the terminal, does not reach the server.
+
+    Args:
+        argv: The program and its arguments.
+        place: The server it is about.
+        as_owner: Run as the server's user, not as ours.
+        in_english: Its words are read by us, not by people.
+    """
+    become = as_owner and place.uid is not None and place.uid != os.geteuid()
+    ours = {name: os.environ[name] for name in _OURS if name in os.environ}
+    english = {"LC_ALL": "C"} if in_english else {}
+    with tempfile.TemporaryFile() as output:
+        # A file, not a pipe: the server it starts may keep it open.
+        try:
+            status = subprocess.run(
+                list(argv),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={"PATH": _SAFE_PATH, **ours, **dict(place.environment), **english},
+                cwd="/",
+                user=place.uid if become else None,
+                group=place.gid if become else None,
+                extra_groups=_groups(place) if become else None,
+                start_new_session=True,
+                timeout=_TIMEOUT_S,
+                check=False,
+            ).returncode
+        except subprocess.TimeoutExpired:
+            return Ran(124, (f"{argv[0]} takes longer than {_TIMEOUT_S:.0f} s",))
+        except (OSError, subprocess.SubprocessError) as error:
+            return Ran(127, (f"{argv[0]} cannot be run: {getattr(error, 'strerror', None) or error}",))
+        output.seek(max(output.seek(0, os.SEEK_END) - _WORDS_BYTES, 0))
+        text = output.read().decode("utf-8", "replace")
+    return Ran(status, tuple(line for line in printable_lines(text) if line.strip()))
+
+
+def _groups(place: ServerPlace) -> list[int]:
+    """Supplementary groups of the server's user: keys and certificates are often read through them."""
+    if place.uid is None or place.gid is None:
+        return []
+    try:
+        return os.getgrouplist(pwd.getpwuid(place.uid).pw_name, place.gid)
+    except KeyError:
+        return []

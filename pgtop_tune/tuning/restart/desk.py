@@ -1,0 +1,281 @@
+"""One restart for all that waits for it (session.restart_control.RestartControl)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pgtop_tune.cluster.service import Ran, run
+from pgtop_tune.cluster.start_log import StartLog
+from pgtop_tune.errors import ClusterProblem, ConnectionProblem, PgtopError, ServerProblem
+from pgtop_tune.journal import Journal, ServerName
+from pgtop_tune.model.change import ParameterChange, Terms, Wanted
+from pgtop_tune.model.restart import PendingParameter, RestartOutcome, RestartPlan, RestartState, Verdict
+from pgtop_tune.model.server_place import ServerPlace
+from pgtop_tune.postgres.control import PostgresControl
+from pgtop_tune.postgres.operator_session import OperatorSession
+from pgtop_tune.session.restart_control import silent
+from pgtop_tune.tuning.restart.checks import checks
+from pgtop_tune.tuning.restart.gather import Standing, pending, restart_facts, standing
+from pgtop_tune.tuning.restart.offline import restore
+from pgtop_tune.tuning.restart.place import note_place
+from pgtop_tune.tuning.restart.returning import Return, until_restarted, wait_for
+from pgtop_tune.tuning.restart.words import explaining, values
+
+_RELOAD: Final = " SELECT pg_reload_conf();"
+_BACKSTOP_S: Final = 900.0
+"""After our own deadline, which begins when the server is back: then the process that waits for our end acts."""
+_AGAIN_S: Final = 2.0
+_BY_HAND: Final = "`pgtop-tune revert` puts the old values back and starts it"
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """A restart under way.
+
+    Attributes:
+        server: Before it.
+        name: Of its journal.
+        log: What it writes meanwhile.
+    """
+
+    server: Standing
+    name: ServerName
+    log: StartLog
+
+
+class RestartDesk:
+    """Restarts the server that a control changes.
+
+    Args:
+        control: Its parameters; its rules write down where the server is.
+        own_restart: Ends and starts a throwaway server of ours; None for all others.
+    """
+
+    def __init__(self, control: PostgresControl, own_restart: Callable[[], None] | None = None) -> None:
+        self._control: Final = control
+        self._own_restart: Final = own_restart
+        self._deadlines: dict[str, asyncio.Task[None]] = {}
+        self._one_at_a_time = asyncio.Lock()
+
+    async def pending(self) -> tuple[PendingParameter, ...]:
+        """See `RestartControl.pending`."""
+        in_force = await self._control.in_force()
+        return await self._control.ask(lambda session: pending(session, in_force))
+
+    async def plan(self, wanted: Sequence[Wanted] = ()) -> RestartPlan:
+        """See `RestartControl.plan`."""
+        server = await self._standing(wanted)
+        found = checks(await asyncio.to_thread(restart_facts, server, wanted))
+        texts = [self._control.statement(each.name, each.value, each.scope) for each in wanted]
+        ours = self._own_restart is not None
+        return RestartPlan(
+            statements=tuple(text.removesuffix(_RELOAD) for text in texts),
+            pending=tuple(each for each in server.pending if each.name not in {want.name for want in wanted}),
+            checks=found,
+            managed="our own throwaway server" if ours else server.place.managed,
+            command=server.place.command,
+            by_us=ours or bool(server.place.restart),
+            why_not="" if ours else server.place.why_not,
+            sessions=server.sessions,
+            in_transaction=server.in_transaction,
+        )
+
+    async def apply(
+        self, wanted: Sequence[Wanted], terms: Terms, progress: Progress = silent, *, anyway: bool = False
+    ) -> RestartOutcome:
+        """See `RestartControl.apply`.
+
+        Args:
+            wanted: Changes.
+            terms: On which they are made.
+            progress: Told what is done next.
+            anyway: Also where a check says that the server would not start.
+
+        Raises:
+            ServerProblem: So a check says; nothing was changed.
+        """
+        async with self._one_at_a_time:
+            if not anyway:
+                self._refuse(await self.plan(wanted))
+            attempt = await self._begun(wanted)
+            within_s = terms.keep_within_s
+            inner = replace(
+                terms, keep_within_s=None if within_s is None else within_s + _BACKSTOP_S, with_restart=True
+            )
+            if wanted:
+                progress("writing the changes")
+            made = await self._control.apply_set(wanted, inner) if wanted else ()
+            outcome = await self._restart(attempt, made, progress)
+            if outcome.state is RestartState.CAME_UP and within_s is not None and made:
+                set_id = made[0].set_id or made[0].id
+                self._deadlines[set_id] = asyncio.create_task(self._expire(set_id, within_s))
+            return outcome
+
+    async def keep(self, set_id: str) -> None:
+        """See `RestartControl.keep`."""
+        self._forget(set_id)
+        await self._control.keep(set_id)
+
+    async def revert_set(self, set_id: str, why: str = "", progress: Progress = silent) -> RestartOutcome:
+        """See `RestartControl.revert_set`."""
+        async with self._one_at_a_time:
+            self._forget(set_id)
+            reverted = await self._control.revert_set(set_id, why)
+            return await self.restart_for(reverted, progress)
+
+    async def restart_for(self, reverted: Sequence[ParameterChange], progress: Progress = silent) -> RestartOutcome:
+        """Restarts where changes that were taken back need it for the old values to be in force."""
+        waiting = {each.name for each in await self.pending()}
+        if not any(change.name in waiting for change in reverted):
+            return RestartOutcome(RestartState.NOT_RESTARTED, "no restart is needed", tuple(reverted))
+        outcome = await self._restart(await self._begun(()), (), progress)
+        return replace(outcome, changes=(*await self._as_shown(reverted), *outcome.changes))
+
+    async def _as_shown(self, reverted: Sequence[ParameterChange]) -> tuple[ParameterChange, ...]:
+        """What was taken back, as the server shows it after its restart."""
+        names = [change.name for change in reverted]
+        try:
+            found = await self._control.ask(lambda session: session.parameters(names))
+        except ConnectionProblem:
+            return tuple(reverted)
+        shown = {parameter.name: parameter.shown for parameter in found}
+        return tuple(
+            replace(change, shown_after=shown[change.name], message="")
+            if change.restart and change.name in shown
+            else change
+            for change in reverted
+        )
+
+    async def aclose(self) -> None:
+        """Takes back what is on trial, with a restart each; before the control is closed."""
+        for set_id in tuple(self._deadlines):
+            try:
+                await self.revert_set(set_id, "the program ended before it was kept")
+            except PgtopError:
+                # The process that waits for our end tries on.
+                continue
+
+    async def _standing(self, wanted: Sequence[Wanted]) -> Standing:
+        in_force = await self._control.in_force()
+        names = [each.name for each in wanted]
+        server = await self._control.ask(lambda session: standing(session, in_force, names))
+        for name in names:
+            if not any(known.lower() == name.lower() for known in server.parameters):
+                raise ServerProblem(f'unrecognized configuration parameter "{name}"', sqlstate="42704")
+        return server
+
+    def _refuse(self, plan: RestartPlan) -> None:
+        for check in plan.checks:
+            if check.verdict is Verdict.IMPOSSIBLE:
+                raise ServerProblem(check.words, "; ".join(filter(None, (check.hint, "nothing was changed"))))
+
+    async def _begun(self, wanted: Sequence[Wanted]) -> _Attempt:
+        server = await self._standing(wanted)
+        name = await self._control.ask(lambda session: session.server)
+        if not wanted:
+            # What waits already was written by others, or before this was known how to be undone.
+            await self._control.ask(self._noted)
+        log = await asyncio.to_thread(StartLog, server.place, time.time())
+        return _Attempt(server, name, log)
+
+    def _noted(self, session: OperatorSession) -> None:
+        with Journal(session.server, self._control.directory) as journal:
+            note_place(session, journal)
+
+    async def _restart(
+        self, attempt: _Attempt, made: tuple[ParameterChange, ...], progress: Progress
+    ) -> RestartOutcome:
+        """One restart, and the way back where it fails."""
+        server, began_s = attempt.server, time.monotonic()
+        waiting = tuple(each.change for each in server.pending if each.change is not None)
+        if self._own_restart is None and not server.place.restart:
+            progress(f"waiting for the restart: {server.place.command or server.place.why_not}")
+            await until_restarted(self._control, server.started_ms, progress)
+            return await self._back(made, waiting, time.monotonic() - began_s)
+        progress(f"restarting: {server.place.command or server.place.managed}")
+        ran = await asyncio.to_thread(self._run, server.place, again=False)
+        came = await wait_for(self._control, server.place, server.started_ms, progress, failed=ran.status != 0)
+        if came is Return.BACK:
+            return await self._back(made, waiting, time.monotonic() - began_s)
+        if came is Return.THE_OLD_ONE:
+            return await self._not_restarted(made, ran)
+        return await self._old_values(attempt, (*waiting, *made), ran, progress, began_s)
+
+    def _run(self, place: ServerPlace, *, again: bool) -> Ran:
+        """The restart, or the start of a server that is down."""
+        if self._own_restart is None:
+            return run(place.start if again else place.restart, place, as_owner=place.as_owner)
+        try:
+            self._own_restart()
+        except ClusterProblem as problem:
+            return Ran(1, tuple(problem.message.splitlines()))
+        return Ran(0, ())
+
+    async def _back(
+        self, made: tuple[ParameterChange, ...], waiting: tuple[ParameterChange, ...], away_s: float
+    ) -> RestartOutcome:
+        now: list[ParameterChange] = []
+        for set_id in dict.fromkeys(change.set_id or change.id for change in (*waiting, *made)):
+            now += await self._control.look_again(set_id)
+        words = f"the server is back after {away_s:.1f} s"
+        return RestartOutcome(
+            RestartState.CAME_UP, f"{words}: {values(now)}" if now else words, tuple(now), away_s=away_s
+        )
+
+    async def _not_restarted(self, made: tuple[ParameterChange, ...], ran: Ran) -> RestartOutcome:
+        """It refused to end. What was just written must not surprise anybody at the next restart."""
+        why = "the server was not restarted"
+        undone = await self._control.revert_set(made[0].set_id or made[0].id, why) if made else ()
+        return RestartOutcome(RestartState.NOT_RESTARTED, f"{why}: it still runs", undone, ran.words)
+
+    async def _old_values(
+        self, attempt: _Attempt, changes: tuple[ParameterChange, ...], ran: Ran, progress: Progress, began_s: float
+    ) -> RestartOutcome:
+        place = attempt.server.place
+        log = explaining(await asyncio.to_thread(attempt.log.pieces), ran.words)
+        progress("it does not come up: the old values go back into postgresql.auto.conf")
+        try:
+            await asyncio.to_thread(self._restored, attempt.name, place, changes)
+        except PgtopError as problem:
+            return RestartOutcome(RestartState.DOWN, f"the server is down: {problem.message}", changes, log, _BY_HAND)
+        progress("starting it with the old values")
+        again = await asyncio.to_thread(self._run, place, again=True)
+        came = await wait_for(self._control, place, attempt.server.started_ms, progress, failed=again.status != 0)
+        if came is not Return.BACK:
+            later = explaining(await asyncio.to_thread(attempt.log.pieces), again.words)
+            words = "the server is down: it does not come up with its old values either"
+            return RestartOutcome(RestartState.DOWN, words, changes, later, _BY_HAND)
+        why = f"the server did not come up: {log[-1]}" if log else "the server did not come up"
+        undone: list[ParameterChange] = []
+        for set_id in dict.fromkeys(change.set_id or change.id for change in reversed(changes)):
+            undone += await self._control.revert_set(set_id, why)
+        away_s = time.monotonic() - began_s
+        words = f"it did not come up; it runs with its old values, after {away_s:.1f} s"
+        return RestartOutcome(RestartState.OLD_VALUES, words, tuple(undone), log, away_s=away_s)
+
+    def _restored(self, name: ServerName, place: ServerPlace, changes: Sequence[ParameterChange]) -> None:
+        with Journal(name, self._control.directory) as journal:
+            text = journal.text()
+            ids = {change.id for change in changes}
+            known = text.place if text.place is not None else place
+            restore(replace(place, copy=known.copy), [each for each in text.in_force if each.id in ids])
+
+    async def _expire(self, set_id: str, within_s: float) -> None:
+        await asyncio.sleep(within_s)
+        while set_id in self._deadlines:
+            try:
+                await self.revert_set(set_id, "nobody kept it in time")
+                return
+            except ConnectionProblem:
+                await asyncio.sleep(_AGAIN_S)
+
+    def _forget(self, set_id: str) -> None:
+        deadline = self._deadlines.pop(set_id, None)
+        if deadline is not None and deadline is not asyncio.current_task():
+            deadline.cancel()

@@ -1,0 +1,54 @@
+"""A server of a test's own that is started by pg_ctl and belongs to nobody's guard: as an operator's is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pgtop_tune.cluster.configuration import lines
+from pgtop_tune.cluster.throwaway import Throwaway
+
+
+@contextmanager
+def by_pg_ctl(made: Throwaway, **settings: str) -> Iterator[Throwaway]:
+    """A throwaway whose server is ended and started again by pg_ctl; it is stopped in the end.
+
+    Args:
+        made: Its directories are used; `make_server` removes them.
+        settings: More lines of its configuration.
+    """
+    made._end("fast")
+    with (made.data_dir / "pgtop-tune.conf").open("a") as file:
+        file.write(lines({"unix_socket_directories": str(made.socket_dir), "listen_addresses": "", **settings}))
+    run_pg_ctl(made, "start", "-w", "-l", str(made.socket_dir / "own.log"))
+    try:
+        yield made
+    finally:
+        run_pg_ctl(made, "stop", "-m", "immediate", check=False)
+
+
+def run_pg_ctl(server: Throwaway, *words: str, check: bool = True) -> None:
+    """pg_ctl with this server's directory, as its user."""
+    owner = server.data_dir.stat()
+    become = owner.st_uid != os.geteuid()
+    subprocess.run(
+        [str(server._programs.program("pg_ctl")), *words, "-D", str(server.data_dir)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        user=owner.st_uid if become else None,
+        group=owner.st_gid if become else None,
+        extra_groups=[] if become else None,
+        env={"PATH": os.environ["PATH"], "LC_ALL": "C", **server._programs.environment()},
+        cwd="/",
+        timeout=120,
+        check=check,
+    )
+
+
+def auto_conf_of(server: Throwaway) -> bytes:
+    """postgresql.auto.conf, byte for byte."""
+    return Path(server.data_dir / "postgresql.auto.conf").read_bytes()

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from pgtop_tune.cli.machine_words import nearest_settings
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.change import SYSTEM, Scope, ScopeKind, Wanted
 from pgtop_tune.model.postgres import Parameter
@@ -46,7 +47,9 @@ def checked_name(name: str) -> str:
         UsageProblem: It cannot.
     """
     if not _NAME.fullmatch(name):
-        raise UsageProblem(f"{name!r} is no name of a parameter", "as in max_wal_size, or pg_stat_statements.max")
+        near = nearest_settings([name])
+        hint = f"did you mean {' or '.join(near)}?" if near else "as in max_wal_size, or pg_stat_statements.max"
+        raise UsageProblem(f"{name!r} is no name of a parameter", hint)
     return name
 
 

@@ -1,4 +1,4 @@
-"""What `set` and `reset` do: show the SQL, change, read back, and with a time take it back again."""
+"""What `set` and `reset` do: show the SQL and the commands, change, read back, and with a time take it back again."""
 
 from __future__ import annotations
 
@@ -10,14 +10,20 @@ from typing import Final, TypeVar
 
 from pgtop_tune.cli.assignments import SESSION_CONTEXTS, check_known, check_value
 from pgtop_tune.cli.connecting import can_ask
+from pgtop_tune.cli.machine_half import check_permitted, live_values, machine_of, say_setting, show_commands
+from pgtop_tune.cli.machine_words import nearest_settings
 from pgtop_tune.cli.output import complain, say, tell
 from pgtop_tune.errors import PgtopError, ServerProblem, UsageProblem
+from pgtop_tune.host.control import HostControl
 from pgtop_tune.model.change import SYSTEM, ParameterChange, Scope, ScopeKind, Terms, Wanted
 from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.model.system_setting import WantedSetting
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.control import PostgresControl, Rules
 from pgtop_tune.postgres.sql_hand import open_hand
+from pgtop_tune.session.whole_change import Made, Whole, WholeChange
 from pgtop_tune.tuning.fence import loss_of
+from pgtop_tune.tuning.machine_ordering import gives_memory_up, settings_in_order
 from pgtop_tune.tuning.ordering import in_order
 from pgtop_tune.units import age
 
@@ -43,6 +49,8 @@ class Asked:
         dry_run: Only show what would be done.
         allow_unsafe: Values that can lose data may be unlocked.
         confirmed: Names that were typed to unlock them.
+        settings: Of the machine's operating system, in the same set.
+        persist: The machine's half is written into a file of sysctl.d as well.
     """
 
     wanted: tuple[Wanted, ...]
@@ -52,6 +60,8 @@ class Asked:
     dry_run: bool = False
     allow_unsafe: bool = False
     confirmed: frozenset[str] = frozenset()
+    settings: tuple[WantedSetting, ...] = ()
+    persist: bool = False
 
 
 async def change(conninfo: ConnInfo, asked: Asked) -> int:
@@ -61,30 +71,59 @@ async def change(conninfo: ConnInfo, asked: Asked) -> int:
         The exit status.
 
     Raises:
-        UsageProblem: A name or a value that the server would not take.
+        UsageProblem: A name or a value that the server or the kernel would not take.
         UnsafeChange: A value can lose data and was not unlocked.
         ServerProblem: The server refused; nothing is changed.
+        HostProblem: We may not change the machine, or the kernel refused; nothing is changed.
     """
     control = PostgresControl(conninfo, rules=Rules(loss_of, in_order, asked.allow_unsafe))
+    machine = await machine_of(conninfo, [each.name for each in asked.settings], beside_server=bool(asked.wanted))
     try:
-        current = {each.name.lower(): each for each in await control.list(tuple(each.name for each in asked.wanted))}
-        await _check(conninfo, asked, current)
+        current: dict[str, Parameter] = {}
+        if asked.wanted:
+            listed = await control.list(tuple(each.name for each in asked.wanted))
+            current = {each.name.lower(): each for each in listed}
+            await _check(conninfo, asked, current)
         if asked.scope is None:
             _show_options(asked.wanted, current)
             return 0
         confirmed = _unlocked(asked, current)
-        texts = [control.statement(each.name, each.value, each.scope) for each in in_order(asked.wanted, current)]
-        for text in texts:
-            say(text.removesuffix(_RELOAD))
-        if texts[0].endswith(_RELOAD):
-            say(_RELOAD.strip())
+        halves = await _halves(machine, asked, current)
+        _show(control, machine, halves)
         if asked.dry_run:
             return 0
+        await check_permitted(machine, halves.settings)
         keep_within_s = None if asked.for_s is None else asked.for_s + _BACKSTOP_S
-        await _make(control, asked, Terms(keep_within_s, asked.reason, confirmed))
+        whole = WholeChange(control if asked.wanted else None, machine if asked.settings else None)
+        await _make(whole, halves, asked.for_s, Terms(keep_within_s, asked.reason, confirmed))
     finally:
         await control.aclose()
+        await machine.aclose()
     return 0
+
+
+async def _halves(machine: HostControl, asked: Asked, current: dict[str, Parameter]) -> Whole:
+    """What is to be made, in order; the machine's half is checked."""
+    parameters = in_order(asked.wanted, current)
+    if not asked.settings:
+        return Whole(parameters)
+    live = await live_values(machine, asked.settings)
+    await machine.check(asked.settings, survive=asked.persist)
+    settings = settings_in_order(asked.settings)
+    return Whole(parameters, settings, gives_memory_up(settings, live), asked.persist)
+
+
+def _show(control: PostgresControl, machine: HostControl, halves: Whole) -> None:
+    """The commands and the SQL, in the order in which they are made."""
+    texts = [control.statement(each.name, each.value, each.scope) for each in halves.parameters]
+    for on_machine in (False, True) if halves.machine_last else (True, False):
+        if on_machine:
+            show_commands(machine, halves.settings, survive=halves.survive)
+            continue
+        for text in texts:
+            say(text.removesuffix(_RELOAD))
+        if texts and texts[0].endswith(_RELOAD):
+            say(_RELOAD.strip())
 
 
 async def _check(conninfo: ConnInfo, asked: Asked, current: dict[str, Parameter]) -> None:
@@ -95,7 +134,7 @@ async def _check(conninfo: ConnInfo, asked: Asked, current: dict[str, Parameter]
             known = [str(row[0]) for row in await hand.rows(_NAMES)]
         finally:
             await hand.aclose()
-        check_known(names, current.values(), known)
+        check_known(names, current.values(), [*known, *nearest_settings(names)])
     for each in asked.wanted:
         if each.value is not None:
             check_value(current[each.name.lower()], each.value)
@@ -139,55 +178,59 @@ def _unlocked(asked: Asked, current: dict[str, Parameter]) -> frozenset[str]:
     return frozenset(confirmed)
 
 
-async def _make(control: PostgresControl, asked: Asked, terms: Terms) -> None:
+async def _make(whole: WholeChange, halves: Whole, for_s: float | None, terms: Terms) -> None:
     try:
-        made, interrupted = await _to_the_end(control.apply_set(asked.wanted, terms))
+        made, interrupted = await _to_the_end(whole.apply(halves, terms))
     except ServerProblem as problem:
         if problem.sqlstate == _READ_ONLY:
             raise ServerProblem(
                 problem.message, "this is a standby: roles and databases are changed on the primary", problem.sqlstate
             ) from None
         raise
-    for each in made:
+    for setting in made.settings:
+        say_setting(setting, setting.value_before)
+    for each in made.parameters:
         _say_change(each, each.shown_before)
-    if asked.for_s is None:
+    if for_s is None:
         if interrupted:
             raise asyncio.CancelledError
-        if any(each.scope.kind is ScopeKind.SYSTEM for each in made):
+        if any(each.scope.kind is ScopeKind.SYSTEM for each in made.parameters):
             tell("`pgtop-tune revert --last` takes it back")
+        elif made.settings:
+            tell("`pgtop-tune revert --machine --last` takes it back")
         return
-    set_id = made[0].set_id or made[0].id
-    tell(
-        f"taken back after {age(asked.for_s)}{' s' if asked.for_s < 60 else ''}, or at once with Ctrl-C (set {set_id})"
-    )
-    await _wait_and_take_back(control, set_id, 0.0 if interrupted else asked.for_s)
+    tell(f"taken back after {age(for_s)}{' s' if for_s < 60 else ''}, or at once with Ctrl-C (set {made.set_id})")
+    await _wait_and_take_back(whole, made, 0.0 if interrupted else for_s)
     if interrupted:
         raise asyncio.CancelledError
 
 
-async def _wait_and_take_back(control: PostgresControl, set_id: str, for_s: float) -> None:
+async def _wait_and_take_back(whole: WholeChange, made: Made, for_s: float) -> None:
     done = False
     try:
         await asyncio.sleep(for_s)
         while not done:
-            done = await _taken_back(control, set_id)
+            done = await _taken_back(whole, made.set_id)
             if not done:
                 await asyncio.sleep(_AGAIN_S)
     finally:
-        if not done and not await _taken_back(control, set_id):
-            tell(f"`pgtop-tune revert --set {set_id}` takes it back when the server answers again")
+        if not done and not await _taken_back(whole, made.set_id):
+            machine = "" if made.parameters else "--machine "
+            tell(f"`pgtop-tune revert {machine}--set {made.set_id}` takes it back when the server answers again")
 
 
-async def _taken_back(control: PostgresControl, set_id: str) -> bool:
+async def _taken_back(whole: WholeChange, set_id: str) -> bool:
     try:
-        reverted, _ = await _to_the_end(control.revert_set(set_id))
+        reverted, _ = await _to_the_end(whole.revert_set(set_id))
     except PgtopError as problem:
         complain(problem)
         return False
-    if not reverted:
+    if not reverted.parameters and not reverted.settings:
         tell("taken back already, by somebody else")
-    for each in reverted:
+    for each in reverted.parameters:
         _say_change(each, each.value or "default")
+    for setting in reverted.settings:
+        say_setting(setting, setting.value)
     return True
 
 

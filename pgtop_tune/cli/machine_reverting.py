@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pgtop_tune.cli.output import say
+from pgtop_tune.cli.output import say, tell
+from pgtop_tune.errors import PgtopError
 
 if TYPE_CHECKING:
     from pgtop_tune.host.control import Choice
+    from pgtop_tune.model.change import ParameterChange
     from pgtop_tune.model.system_setting import HostChange
 
 
@@ -29,11 +32,85 @@ def revert_machine(chosen: Choice, directory: Path | None) -> None:
     """Takes the changes back and tells of each."""
     from pgtop_tune.host.control import revert
 
-    reverted = revert(chosen, directory=directory)
+    say_sum(len(_said(revert(chosen, directory=directory))))
+
+
+def say_sum(count: int) -> None:
+    """How many changes were taken back, on the server and on its machine."""
+    say(f"{count} change{'' if count == 1 else 's'} reverted" if count else "nothing to revert")
+
+
+def is_of_machine_only(set_id: str, directory: Path | None) -> bool:
+    """Whether a set is in force on this machine, and no journal has a server's half of it."""
+    from pgtop_tune.journal import journals, read
+
+    texts = [read(path) for path in journals(directory)]
+    of_machine = any(set_id in (each.set_id, each.id) for text in texts for each in text.host_in_force)
+    return of_machine and not any(set_id in (each.set_id, each.id) for text in texts for each in text.in_force)
+
+
+def tell_of_the_rest(directory: Path | None) -> None:
+    """That settings of this machine are still in force, where some are."""
+    from pgtop_tune.host.control import machine
+    from pgtop_tune.journal import path_for, read
+
+    left = len(read(path_for(machine().key, directory)).host_in_force)
+    if left:
+        what = "a setting of this machine is" if left == 1 else f"{left} settings of this machine are"
+        tell(f"{what} still changed: `pgtop-tune revert --machine`")
+
+
+class MachineHalves:
+    """The machine's halves of sets that are taken back on a server: pools of huge pages that get larger again go
+    before, so that the server has them, all else after.
+
+    Args:
+        set_id: The set that was asked for; "" where the server's half says which.
+        directory: Of the journals; paths.journal_dir() by default.
+    """
+
+    def __init__(self, set_id: str, directory: Path | None) -> None:
+        self._ids = {set_id} - {""}
+        self._directory = directory
+        self._count = 0
+
+    def before(self, changes: Sequence[ParameterChange]) -> None:
+        """The server's half is known, and about to be taken back; it is also when this fails."""
+        self._ids |= {change.set_id for change in changes} - {""}
+        try:
+            self._revert(lambda change: change.name.endswith("nr_hugepages") and _gets_larger(change))
+        except PgtopError:
+            # Tried again, and told, afterwards.
+            pass
+
+    def after(self) -> int:
+        """Takes the rest back; how many there were, with those before.
+
+        Raises:
+            HostProblem: We may not, or the kernel refuses.
+            JournalProblem: The journal cannot be read or written, or another process is writing it.
+        """
+        self._revert(lambda change: True)
+        return self._count
+
+    def _revert(self, wanted: Callable[[HostChange], bool]) -> None:
+        from pgtop_tune.host.control import revert
+
+        def chosen(in_force: Sequence[HostChange]) -> Sequence[HostChange]:
+            return [change for change in in_force if {change.set_id, change.id} & self._ids and wanted(change)]
+
+        self._count += len(_said(revert(chosen, directory=self._directory)))
+
+
+def _gets_larger(change: HostChange) -> bool:
+    return change.value_before.isdecimal() and int(change.value_before) > int(change.value)
+
+
+def _said(reverted: Sequence[HostChange]) -> Sequence[HostChange]:
     for change in reverted:
         note = f"  ({change.message})" if change.message else ""
         say(f"{change.name}: {change.value} → {change.shown_after}{note}")
-    say(f"{len(reverted)} change{'' if len(reverted) == 1 else 's'} reverted" if reverted else "nothing to revert")
+    return reverted
 
 
 def told(change: HostChange) -> str:

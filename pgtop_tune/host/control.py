@@ -90,6 +90,16 @@ class HostControl:
         """What advice on these settings stands on."""
         return await asyncio.to_thread(machine_facts, self._root)
 
+    async def check(self, wanted: Sequence[WantedSetting], *, survive: bool = False) -> None:
+        """Makes sure that a set makes sense on this machine, whoever may make it; see `setting_set.check_set`.
+
+        Raises:
+            UsageProblem: No such setting here, a value it does not take, or one that no file can keep.
+            HostProblem: This kernel does not have it, or the server runs elsewhere.
+        """
+        self._check_here()
+        await asyncio.to_thread(lambda: self._check(wanted, survive))
+
     def commands(self, name: str, value: str, *, survive: bool = False) -> tuple[str, ...]:
         """What to paste into a shell where this process may not change it itself."""
         return commands(name, value, survive=survive)
@@ -111,9 +121,7 @@ class HostControl:
             HostProblem: We may not (the hint has the command), or the kernel refuses; nothing is changed.
             JournalProblem: The journal could not be written; nothing is changed.
         """
-        elsewhere = self._elsewhere()
-        if elsewhere is not None:
-            raise HostProblem(f"settings of the machine are changed where the server runs: {elsewhere}")
+        self._check_here()
         made = await self._alone(lambda: self._made(wanted, terms, survive))
         if terms.keep_within_s is not None:
             self._trials.begin(made[0].set_id, terms.keep_within_s)
@@ -155,12 +163,20 @@ class HostControl:
                 # Its process tries on when we are gone.
                 continue
 
+    def _check_here(self) -> None:
+        elsewhere = self._elsewhere()
+        if elsewhere is not None:
+            raise HostProblem(f"settings of the machine are changed where the server runs: {elsewhere}")
+
+    def _check(self, wanted: Sequence[WantedSetting], survive: bool) -> None:
+        check_set(self._root, wanted, names(self._root, self._names_of_disks()), survive=survive)
+
     def _elsewhere(self) -> Unavailable | None:
         found = self._directories()
         return found if isinstance(found, Unavailable) else None
 
     def _made(self, wanted: Sequence[WantedSetting], terms: Terms, survive: bool) -> tuple[HostChange, ...]:
-        check_set(self._root, wanted, names(self._root, self._names_of_disks()), survive=survive)
+        self._check(wanted, survive)
         on_trial = terms.keep_within_s is not None
         set_id = terms.set_id or (uuid.uuid4().hex[:12] if len(wanted) > 1 or on_trial else "")
         until_ms = None
@@ -221,6 +237,11 @@ def last(in_force: Sequence[HostChange]) -> Sequence[HostChange]:
 def of_set(set_id: str) -> Choice:
     """A set, or a single change, by its id."""
     return lambda in_force: [change for change in in_force if set_id in (change.set_id, change.id)]
+
+
+def named(names: Sequence[str]) -> Choice:
+    """Changes of some settings, whatever sets they belong to."""
+    return lambda in_force: [change for change in in_force if change.name in names]
 
 
 def since(moment_ms: int) -> Choice:

@@ -54,12 +54,12 @@ def checked(found: SystemSetting, value: str) -> str:
     return text
 
 
-def allowed(root: Path, name: str, value: str, *, survive: bool) -> tuple[SystemSetting, str, str]:
+def taken(root: Path, name: str, value: str, *, survive: bool) -> tuple[SystemSetting, str, str]:
     """A setting, the value as the kernel's file takes it, and what it has now; nothing is changed.
 
     Raises:
         UsageProblem: The value is none, or the setting cannot be kept in a file.
-        HostProblem: This kernel does not have it, or this process may not change it; the hint has the command.
+        HostProblem: This kernel does not have it.
     """
     found = setting(name, root, BootSettings(root))
     if isinstance(found.live, Unavailable):
@@ -69,11 +69,19 @@ def allowed(root: Path, name: str, value: str, *, survive: bool) -> tuple[System
         raise UsageProblem(
             f"{name} is no sysctl: files of sysctl.d do not set it", commands(name, wanted, survive=True)[-1]
         )
+    return found, wanted, found.live
+
+
+def check_writable(found: SystemSetting, wanted: str, *, survive: bool) -> None:
+    """Makes sure that this process may change a setting.
+
+    Raises:
+        HostProblem: It may not; the hint has the command.
+    """
     if not found.writable:
         raise HostProblem(
-            f"{found.path} cannot be written by this process", f"run {commands(name, wanted, survive=survive)[0]}"
+            f"{found.path} cannot be written by this process", f"run {commands(found.name, wanted, survive=survive)[0]}"
         )
-    return found, wanted, found.live
 
 
 def make(journal: Journal, root: Path, name: str, value: str, *, survive: bool, intent: Intent) -> HostChange:
@@ -87,7 +95,8 @@ def make(journal: Journal, root: Path, name: str, value: str, *, survive: bool, 
         HostProblem: We may not, or the kernel refuses; nothing changed.
         JournalProblem: The journal could not be written; nothing was changed.
     """
-    found, wanted, before = allowed(root, name, value, survive=survive)
+    found, wanted, before = taken(root, name, value, survive=survive)
+    check_writable(found, wanted, survive=survive)
     file = root / drop_in.PATH
     change = HostChange(
         id=uuid.uuid4().hex[:12],

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pgtop_tune.errors import PgtopError, UsageProblem
-from pgtop_tune.host.setting_change import Intent, allowed, make, take_back
+from pgtop_tune.host.setting_change import Intent, make, take_back, taken
 from pgtop_tune.host.system_settings import ALONG
 from pgtop_tune.journal import Journal
 from pgtop_tune.model.system_setting import HostChange, WantedSetting
 
 
 def check_set(root: Path, wanted: Sequence[WantedSetting], known: Sequence[str], *, survive: bool) -> None:
-    """Makes sure, before anything is touched, that every change of a set can be made.
+    """Makes sure, before anything is touched, that a set makes sense on this machine; whether we may is another matter.
 
     Args:
         root: Where /proc and /sys are found.
@@ -23,7 +23,7 @@ def check_set(root: Path, wanted: Sequence[WantedSetting], known: Sequence[str],
 
     Raises:
         UsageProblem: No such setting, a value that none takes, or two values of which the kernel keeps one.
-        HostProblem: This kernel does not have it, or we may not.
+        HostProblem: This kernel does not have it.
     """
     names = [each.name for each in wanted]
     for each in wanted:
@@ -38,7 +38,7 @@ def check_set(root: Path, wanted: Sequence[WantedSetting], known: Sequence[str],
                     "leave one of them out",
                 )
     for each in wanted:
-        allowed(root, each.name, each.value, survive=survive)
+        taken(root, each.name, each.value, survive=survive)
 
 
 def make_set(

@@ -67,7 +67,12 @@ def whole_sets(in_force: Sequence[ParameterChange], some: Sequence[ParameterChan
 
 
 def revert(
-    conninfo: ConnInfo, choice: Choice = everything, *, directory: Path | None = None, why: str = ""
+    conninfo: ConnInfo,
+    choice: Choice = everything,
+    *,
+    directory: Path | None = None,
+    why: str = "",
+    first: Callable[[Sequence[ParameterChange]], None] = lambda chosen: None,
 ) -> tuple[ParameterChange, ...]:
     """Takes back what the journal of this server holds as in force, last first.
 
@@ -76,6 +81,7 @@ def revert(
         choice: Which of them.
         directory: Of the journals; paths.journal_dir() by default.
         why: What is to be said about it.
+        first: Told of the changes before they are taken back: other halves of their sets may have to go first.
 
     Raises:
         ConnectionProblem: The server is not there; nothing was reverted, or the rest was not.
@@ -88,6 +94,8 @@ def revert(
             if not choice(read(path_for(session.server.key, directory)).in_force):
                 return ()
             with Journal(session.server, directory) as journal:
-                return take_back(session, journal, choice(journal.text().in_force), why)
+                chosen = choice(journal.text().in_force)
+                first(chosen)
+                return take_back(session, journal, chosen, why)
     finally:
         session.close()

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import subprocess
 import sys
@@ -26,32 +25,18 @@ from pgtop_tune.model.host import HugePages
 from pgtop_tune.model.system_setting import WantedSetting
 from pgtop_tune.tuning.advice.facts import Facts
 from pgtop_tune.tuning.advice.system_rules import SystemFacts, huge_pages_needed
+from tests.support.kernel import kernel, kernel_of_our_own
 from tests.support.servers import conninfo
 
-NR_HUGEPAGES = path_of("vm.nr_hugepages")
 PAGE = 2 << 20
 SAID: LiteralString = "SELECT current_setting('shared_memory_size_in_huge_pages')::int"
 ADDED_UP: LiteralString = "SELECT sum(allocated_size)::bigint FROM pg_shmem_allocations"
-LOCK = Path("/tmp/pgtop-tune-tests-change-the-kernel.lock")
-
-
-def kernel() -> dict[str, str]:
-    """Every setting of this kernel that is the same for all processes."""
-    return {path: live_value(path, ROOT) for path in map(path_of, (*SYSCTLS, *TRANSPARENT)) if (ROOT / path).exists()}
 
 
 @pytest.fixture
 def control(tmp_path: Path) -> Iterator[HostControl]:
-    if os.geteuid() != 0 or not os.access(ROOT / NR_HUGEPAGES, os.W_OK):
-        pytest.skip("the kernel's settings cannot be written here: no root, or /proc/sys is read-only")
-    with open(LOCK, "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        before = kernel()
+    with kernel_of_our_own():
         yield HostControl(directory=tmp_path)
-        for path, value in before.items():
-            # 0 bytes are refused; the ratio beside them, written in its turn, sets them.
-            if live_value(path, ROOT) != value and not (value == "0" and path.endswith("bytes")):
-                (ROOT / path).write_text(value)
 
 
 def other_value(name: str) -> str:

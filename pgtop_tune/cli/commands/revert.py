@@ -10,8 +10,11 @@ import typer
 
 from pgtop_tune.cli import options
 from pgtop_tune.cli.connecting import ConnectionWords
+from pgtop_tune.cli.output import say
+from pgtop_tune.errors import PgtopError
 
 if TYPE_CHECKING:
+    from pgtop_tune.cli.machine_reverting import MachineHalves
     from pgtop_tune.host.control import Choice as MachineChoice
     from pgtop_tune.model.change import ParameterChange
     from pgtop_tune.postgres.reverting import Choice
@@ -41,7 +44,8 @@ def revert(
 ) -> None:
     """Restore every parameter that pgtop-tune changed on this server and did not undo, also after a crash.
 
-    Works from the change journal; the process that made the changes need not live. With --list and no connection
+    Settings of the machine that were changed in the same sets go along; --machine takes back all of those, and only
+    those. Works from the change journal; the process that made the changes need not live. With --list and no connection
     words, shows the changes of all servers this user has journals for.
 
     Examples: pgtop-tune revert --list  ·  pgtop-tune revert -h /run/postgresql -d bench  ·  pgtop-tune revert --last
@@ -51,7 +55,7 @@ def revert(
         sys.exit(_list(journal))
     if machine:
         sys.exit(_revert_machine(_chosen_of_machine(last, all_changes, set_id, to), journal))
-    sys.exit(_revert(words, _chosen(last, all_changes, set_id, to), journal))
+    sys.exit(_revert(words, _chosen(last, all_changes, set_id, to), set_id, journal))
 
 
 def _chosen(last: bool, all_changes: bool, set_id: str, to: str) -> Choice:
@@ -116,7 +120,7 @@ def _moment_ms(text: str) -> int:
 
 def _list(directory: Path | None) -> int:
     from pgtop_tune.cli.machine_reverting import told as told_of_machine
-    from pgtop_tune.cli.output import say, tell
+    from pgtop_tune.cli.output import tell
     from pgtop_tune.journal import journals, read
 
     found = 0
@@ -155,22 +159,38 @@ def _told(change: ParameterChange) -> str:
     return f"{change.name}: {change.shown_before} → {change.value or 'default'}  ({'; '.join(filter(None, notes))})"
 
 
-def _revert(words: ConnectionWords, choice: Choice, directory: Path | None) -> int:
+def _revert(words: ConnectionWords, choice: Choice, set_id: str, directory: Path | None) -> int:
+    from pgtop_tune.cli.machine_reverting import MachineHalves, is_of_machine_only, say_sum, tell_of_the_rest
+
+    halves = MachineHalves(set_id, directory)
+    if set_id and is_of_machine_only(set_id, directory):
+        say_sum(halves.after())
+        return 0
+    try:
+        reverted = _taken_back(words, choice, halves, directory)
+    except PgtopError:
+        halves.after()
+        raise
+    for change in reverted:
+        note = f"  ({change.message})" if change.message else ""
+        say(f"{change.name}: {change.value or 'default'} → {change.shown_after}{note}")
+    say_sum(len(reverted) + halves.after())
+    tell_of_the_rest(directory)
+    return 0
+
+
+def _taken_back(
+    words: ConnectionWords, choice: Choice, halves: MachineHalves, directory: Path | None
+) -> tuple[ParameterChange, ...]:
     from pgtop_tune.cli.connecting import ask_password, can_ask, resolve_words
-    from pgtop_tune.cli.output import say
     from pgtop_tune.errors import PasswordNeeded
     from pgtop_tune.postgres.reverting import revert as take_back
 
     conninfo = resolve_words(words)
     try:
-        reverted = take_back(conninfo, choice, directory=directory)
+        return take_back(conninfo, choice, directory=directory, first=halves.before)
     except PasswordNeeded:
         if words.no_password or not can_ask():
             raise
         with_password = conninfo.with_password(ask_password(conninfo.user))
-        reverted = take_back(with_password, choice, directory=directory)
-    for change in reverted:
-        note = f"  ({change.message})" if change.message else ""
-        say(f"{change.name}: {change.value or 'default'} → {change.shown_after}{note}")
-    say(f"{len(reverted)} change{'' if len(reverted) == 1 else 's'} reverted" if reverted else "nothing to revert")
-    return 0
+        return take_back(with_password, choice, directory=directory, first=halves.before)

@@ -12,9 +12,13 @@ from pgtop_tune.cli.connecting import ConnectionWords
 
 if TYPE_CHECKING:
     from pgtop_tune.cli.changing import Asked
+    from pgtop_tune.postgres.conninfo import ConnInfo
 
 Reason = Annotated[str, typer.Option("--reason", metavar="WORDS", show_default=False, help="Why, for the journal.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the SQL; change nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the SQL and the commands; change nothing.")]
+Persist = Annotated[
+    bool, typer.Option("--persist", help="Settings of the machine: also after a reboot, by a file in /etc/sysctl.d.")
+]
 ForHowLong = Annotated[
     str,
     typer.Option(
@@ -35,6 +39,7 @@ def set_parameters(
     scope: ForWhom = "system",
     reason: Reason = "",
     dry_run: DryRun = False,
+    persist: Persist = False,
     allow_unsafe: Annotated[
         bool, typer.Option("--allow-unsafe", help="Values that can lose data may be unlocked by typing the name.")
     ] = False,
@@ -57,23 +62,32 @@ def set_parameters(
     back, also on Ctrl-C; killed, a process it leaves behind does. With --scope load nothing is changed: the
     PGOPTIONS for the next load are printed.
 
+    Settings of the operating system (vm.swappiness, transparent_hugepage/enabled, vda/scheduler) may be among them, as
+    root and on the server's machine; otherwise the commands to paste are printed, and nothing is changed.
+
     Examples: pgtop-tune set max_wal_size=4GB --for 5m -d bench  ·
     pgtop-tune set work_mem=64MB --scope role=reports -d bench  ·
-    pgtop-tune set max_wal_size=16GB min_wal_size=4GB --reason "fewer checkpoints" --dry-run -d bench
+    pgtop-tune set max_wal_size=16GB min_wal_size=4GB --reason "fewer checkpoints" --dry-run -d bench  ·
+    pgtop-tune set vm.nr_hugepages=2130 huge_pages=on --dry-run -d bench
     """
     from pgtop_tune.cli.assignments import scope_of, wanted
     from pgtop_tune.cli.changing import Asked
+    from pgtop_tune.cli.machine_words import check_machine_options, split_words
     from pgtop_tune.model.change import SYSTEM
 
     whom = scope_of(scope)
+    words, settings = split_words(assignments)
+    check_machine_options(settings, persist=persist, on_trial=bool(for_how_long), of_load=whom is None)
     asked = Asked(
-        wanted(assignments, SYSTEM if whom is None else whom),
+        wanted(words, SYSTEM if whom is None else whom),
         whom,
         _seconds(for_how_long),
         reason,
         dry_run,
         allow_unsafe,
         frozenset(confirm or ()),
+        settings,
+        persist,
     )
     sys.exit(_run(ConnectionWords("", host, port, user, database, no_password, ask_password), asked))
 
@@ -94,26 +108,46 @@ def reset_parameters(
     """Reset parameters: their entry in postgresql.auto.conf, or that of a role or a database, goes.
 
     What the configuration files or the server's default say is in force again. Journaled like `set`: `revert` brings
-    the entry back.
+    the entry back. A setting of the operating system gets what the machine starts with; our line in sysctl.d goes.
 
     Examples: pgtop-tune reset max_wal_size -d bench  ·  pgtop-tune reset work_mem --scope role=reports --dry-run
     """
     from pgtop_tune.cli.assignments import checked_name, scope_of
     from pgtop_tune.cli.changing import Asked
+    from pgtop_tune.cli.machine_words import split_names
     from pgtop_tune.errors import UsageProblem
     from pgtop_tune.model.change import Wanted
 
     whom = scope_of(scope)
     if whom is None:
         raise UsageProblem("a load that is yet to come has nothing to reset", "unset PGOPTIONS")
+    parameters, settings = split_names(names)
+    if settings and for_how_long:
+        raise UsageProblem(f"{settings[0]} is reset for good", "leave --for out, or `set` it to a value for a while")
     asked = Asked(
-        tuple(Wanted(checked_name(name), None, whom) for name in names),
+        tuple(Wanted(checked_name(name), None, whom) for name in parameters),
         whom,
         _seconds(for_how_long),
         reason,
         dry_run,
     )
-    sys.exit(_run(ConnectionWords("", host, port, user, database, no_password, ask_password), asked))
+    words = ConnectionWords("", host, port, user, database, no_password, ask_password)
+    if settings:
+        _reset_settings(words, settings, asked)
+    if parameters:
+        sys.exit(_run(words, asked))
+
+
+def _reset_settings(words: ConnectionWords, names: tuple[str, ...], asked: Asked) -> None:
+    from pgtop_tune.cli.looking import let_in
+    from pgtop_tune.cli.machine_resetting import reset_settings
+    from pgtop_tune.cli.signals import run_until_signalled
+
+    async def reset(conninfo: ConnInfo) -> int:
+        await reset_settings(conninfo, names, asked.reason, dry_run=asked.dry_run)
+        return 0
+
+    let_in(words, lambda conninfo: run_until_signalled(reset(conninfo)))
 
 
 def _run(words: ConnectionWords, asked: Asked) -> int:

@@ -1,0 +1,44 @@
+"""What a session says of itself that a process of this machine can be recognised by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, cast
+
+from pgtop_tune.postgres.conninfo import ConnInfo
+from pgtop_tune.postgres.sql_hand import open_hand
+
+_ASKED: Final = """
+SELECT pid, (date_part('epoch', backend_start) * 1000)::bigint,
+       coalesce((SELECT setting FROM pg_settings WHERE name = 'data_directory'), '')
+  FROM pg_stat_activity WHERE pid = pg_backend_pid()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """Of one session.
+
+    Attributes:
+        backend_pid: pg_backend_pid().
+        backend_start_ms: pg_stat_activity.backend_start, milliseconds since the epoch.
+        data_directory: The server's; "" where the role may not see it.
+    """
+
+    backend_pid: int
+    backend_start_ms: int
+    data_directory: str
+
+
+async def whereabouts(conninfo: ConnInfo) -> Whereabouts:
+    """Asks in a session of its own.
+
+    Raises:
+        ConnectionProblem: The server is not there or does not let us in.
+    """
+    hand = await open_hand(conninfo)
+    try:
+        ((pid, start_ms, directory),) = await hand.rows(_ASKED)
+    finally:
+        await hand.aclose()
+    return Whereabouts(cast("int", pid), cast("int", start_ms), str(directory))

@@ -1,0 +1,48 @@
+"""The kernel this runs on, for tests that change it: one test process at a time, and all of it put back."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from pgtop_tune.host.block_devices import ROOT
+from pgtop_tune.host.drop_in import PATH as DROP_IN
+from pgtop_tune.host.system_settings import SYSCTLS, TRANSPARENT, live_value, path_of
+
+NR_HUGEPAGES = path_of("vm.nr_hugepages")
+LOCK = Path("/tmp/pgtop-tune-tests-change-the-kernel.lock")
+
+
+def kernel() -> dict[str, str]:
+    """Every setting of this kernel that is the same for all processes."""
+    return {path: live_value(path, ROOT) for path in map(path_of, (*SYSCTLS, *TRANSPARENT)) if (ROOT / path).exists()}
+
+
+def sysctl(name: str) -> str:
+    """What the kernel has now."""
+    return live_value(path_of(name), ROOT)
+
+
+@contextmanager
+def kernel_of_our_own() -> Iterator[dict[str, str]]:
+    """Its settings as they are; skips where they cannot be written, and restores them also when a test fails."""
+    if os.geteuid() != 0 or not os.access(ROOT / NR_HUGEPAGES, os.W_OK):
+        pytest.skip("the kernel's settings cannot be written here: no root, or /proc/sys is read-only")
+    if (ROOT / DROP_IN).exists():
+        pytest.skip(f"this machine has a /{DROP_IN} of its own")
+    with open(LOCK, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        before = kernel()
+        try:
+            yield before
+        finally:
+            (ROOT / DROP_IN).unlink(missing_ok=True)
+            for path, value in before.items():
+                # 0 bytes are refused; the ratio beside them, written in its turn, sets them.
+                if live_value(path, ROOT) != value and not (value == "0" and path.endswith("bytes")):
+                    (ROOT / path).write_text(value)

@@ -29,7 +29,7 @@ PREPARATION = (
     "CREATE INDEX ON swept (id)",
     "DELETE FROM swept WHERE id % 3 = 0",
     "CREATE FUNCTION slow(id int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN "
-    "IF id % 100 = 0 AND current_setting('made.slow', true) = 'on' THEN PERFORM pg_sleep(0.1); END IF; "
+    "IF id % 100 = 0 AND current_setting('made.slow', true) = 'on' THEN PERFORM pg_sleep(0.3); END IF; "
     "RETURN id; END $$",
     "CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM slow(new.id); RETURN new; END $$",
     "CREATE TRIGGER slowly BEFORE INSERT ON loaded FOR EACH ROW EXECUTE FUNCTION slowly()",

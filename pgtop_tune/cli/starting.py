@@ -12,28 +12,28 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING
 
-from pgtop_tune.cli.live_options import LiveOptions
-from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, QueryPlan
 from pgtop_tune.model.change import SYSTEM, ParameterChange, Scope, Terms, Wanted
-from pgtop_tune.model.events import Event
-from pgtop_tune.model.load import LoadSpec, ProfileSummary
-from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.model.proof import Proof
-from pgtop_tune.model.restart import PendingParameter, RestartOutcome, RestartPlan
-from pgtop_tune.model.system_setting import HostChange, SystemSetting, WantedSetting
-from pgtop_tune.secret import Secret
 from pgtop_tune.session.load_control import DatasetFound, LoadControl, LoadState, MakingPlan, MakingPreview
-from pgtop_tune.session.ports import Step
 from pgtop_tune.session.restart_control import silent
 
 if TYPE_CHECKING:
+    from pgtop_tune.cli.live_options import LiveOptions
     from pgtop_tune.cli.wiring import LiveParts
     from pgtop_tune.experiment.frame_keeper import FrameKeeper
     from pgtop_tune.experiment.load_desk import LoadDesk
     from pgtop_tune.host.block_queue import Disk
     from pgtop_tune.host.machine_facts import MachineFacts
+    from pgtop_tune.model.absence import Unavailable
+    from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, QueryPlan
+    from pgtop_tune.model.events import Event
+    from pgtop_tune.model.load import LoadSpec, ProfileSummary
+    from pgtop_tune.model.postgres import Parameter
+    from pgtop_tune.model.proof import Proof
+    from pgtop_tune.model.restart import PendingParameter, RestartOutcome, RestartPlan
+    from pgtop_tune.model.system_setting import HostChange, SystemSetting, WantedSetting
     from pgtop_tune.postgres.conninfo import ConnInfo
+    from pgtop_tune.secret import Secret
+    from pgtop_tune.session.ports import Step
 
 
 class StartingSession:

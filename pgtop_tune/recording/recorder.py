@@ -7,12 +7,15 @@ import threading
 import time
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pgtop_tune import __version__, paths
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.recording.format import FORMAT, Header
-from pgtop_tune.recording.writer import RecordingWriter
 from pgtop_tune.session.ports import RecordingState, Step
+
+if TYPE_CHECKING:
+    from pgtop_tune.recording.writer import RecordingWriter
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9.-]+")
 
@@ -41,6 +44,9 @@ class Recorder:
 
     def start(self, path: str | None = None) -> RecordingState:
         """See `RecordingControl.start`."""
+        # Frames take a while to be understood: a screen that does not record need not wait for it.
+        from pgtop_tune.recording.writer import RecordingWriter
+
         with self._lock:
             if self._writer is None:
                 created_ms = int(time.time() * 1000)

@@ -113,7 +113,7 @@ class LiveSession(LiveParts):
 
     def __init__(self, conninfo: ConnInfo, options: LiveOptions) -> None:
         super().__init__(conninfo, options)
-        self.recorder = Recorder(conninfo.describe(), options.interval_s)
+        self.recorder = Recorder(conninfo.describe(), options.interval_s, query_text=options.query_text)
         self.engine = Engine(self.source, (self.recorder,))
 
 

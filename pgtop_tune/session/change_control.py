@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from pgtop_tune.model.change import ParameterChange, Terms, Wanted
+from pgtop_tune.model.proof import Proof
 from pgtop_tune.session.ports import ParameterControl
-
-if TYPE_CHECKING:
-    from pgtop_tune.model.change import ParameterChange, Terms, Wanted
-    from pgtop_tune.model.proof import Proof
 
 
 class ChangeControl(ParameterControl, Protocol):

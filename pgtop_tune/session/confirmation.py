@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from pgtop_tune.metrics.catalogue import Interval
-    from pgtop_tune.metrics.trip_wires import TripWire
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.trip_wires import TripWire
 
 SUSTAINED_S: Final = 3.0
 """How long a line must stay crossed: one slow second is no verdict."""

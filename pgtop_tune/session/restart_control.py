@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from pgtop_tune.model.change import Terms, Wanted
-    from pgtop_tune.model.restart import PendingParameter, RestartOutcome, RestartPlan
+from pgtop_tune.model.change import Terms, Wanted
+from pgtop_tune.model.restart import PendingParameter, RestartOutcome, RestartPlan
 
 
 def silent(words: str) -> None:

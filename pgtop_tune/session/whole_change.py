@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pgtop_tune.errors import ConnectionProblem, PgtopError
-
-if TYPE_CHECKING:
-    from pgtop_tune.model.change import ParameterChange, Terms, Wanted
-    from pgtop_tune.model.system_setting import HostChange, WantedSetting
-    from pgtop_tune.session.change_control import ChangeControl
-    from pgtop_tune.session.machine_control import MachineControl
+from pgtop_tune.model.change import ParameterChange, Terms, Wanted
+from pgtop_tune.model.system_setting import HostChange, WantedSetting
+from pgtop_tune.session.change_control import ChangeControl
+from pgtop_tune.session.machine_control import MachineControl
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,10 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from pgtop_tune.model.events import Event
-    from pgtop_tune.session.ports import Step
+from pgtop_tune.model.events import Event
+from pgtop_tune.session.ports import Step
 
 KEEP_STEPS: Final = 150
 """Steps that wait at most; as many frames as a session keeps whole."""

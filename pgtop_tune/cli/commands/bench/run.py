@@ -168,7 +168,6 @@ def run(
     ] = False,
     profiles: ProfilesDirectory = None,
     record: options.Record = None,
-    no_query_text: options.NoQueryText = False,
     pgbench: options.Pgbench = None,
     load_from: options.LoadFrom = None,
     disk_cap: options.DiskCaps = None,
@@ -233,7 +232,6 @@ def run(
         record=record,
         quiet=quiet,
         live=LiveOptions(
-            query_text=not no_query_text,
             interval_s=interval,
             pgbench=pgbench,
             disk_caps=disk_caps(disk_cap),

@@ -58,6 +58,7 @@ $(VENV)/.installed: $(VENV)/.made requirements.lock pyproject.toml
 	@$(INSTALL) --require-hashes -r requirements.lock && $(INSTALL) --no-deps --no-build-isolation -e . || { \
 	  echo "The installation failed: the lines above say why. Packages come from your Python package index," >&2; \
 	  echo "so the network or a proxy (HTTPS_PROXY, pip config) is the usual reason. Then: make $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(BIN)/python -m compileall -q pgtop_tune
 	@touch $@
 
 $(VENV)/.tested-with: $(VENV)/.installed requirements-dev.lock

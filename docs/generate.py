@@ -28,7 +28,7 @@ from docs.profile_page import profiles
 from docs.recording_format import recording_format
 from docs.system_page import system
 from docs.validity_page import validity
-from pgtop_tune.cli.app import DEFAULT_COMMAND, app
+from pgtop_tune.cli.app import DEFAULT_COMMAND, program
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.metrics.catalogue import Keyed, Metric
 from pgtop_tune.metrics.load import ProgressMetric
@@ -122,7 +122,7 @@ def _shown_keys(action: Action) -> str:
 
 def cli() -> str:
     """The help of every command as typer writes it, in plain text, and the exit statuses."""
-    group: Any = typer.main.get_command(app)
+    group: Any = typer.main.get_command(program())
     parts = [
         "# Command line\n",
         f"`pgtop-tune` without a command is `pgtop-tune {DEFAULT_COMMAND}`: `pgtop-tune -d bench` watches a server.\n",

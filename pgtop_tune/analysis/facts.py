@@ -12,11 +12,14 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchRun
+from pgtop_tune.model.cgroup import CgroupSample
 from pgtop_tune.model.filesystems import FileSystemSample
-from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.frame import Footprint, Frame
 from pgtop_tune.model.host import DiskSample, HostFacts, MemorySample
 from pgtop_tune.model.numa import FrequencySample, NumaSample
 from pgtop_tune.model.postgres import ParameterSample, ServerFacts
+from pgtop_tune.model.relations import FIRST_USER_OID, RelationSample
+from pgtop_tune.model.setup import MachineSetup
 
 MACHINE: Final = "machine"
 SYSTEM: Final = "system"
@@ -24,7 +27,8 @@ SERVER: Final = "server"
 PARAMETERS: Final = "parameters"
 DATA: Final = "data"
 LOAD: Final = "load"
-GROUPS: Final = (MACHINE, SYSTEM, SERVER, PARAMETERS, DATA, LOAD)
+TOOL: Final = "tool"
+GROUPS: Final = (MACHINE, SYSTEM, SERVER, PARAMETERS, DATA, LOAD, TOOL)
 """In the order of a table."""
 
 OF_THE_PLACE: Final = frozenset(
@@ -38,6 +42,9 @@ OF_THE_BUILD: Final = frozenset(
     | {"server_encoding", "max_function_args", "max_identifier_length", "max_index_keys"}
 )
 """Parameters fixed when the server or its cluster was made."""
+_LARGEST: Final = 12
+"""Tables whose sizes are told."""
+_ROWS_A_SCALE: Final = 100_000
 _SHIPPED: Final = frozenset({"default", "override", "client", "session"})
 """pg_settings.source of what nobody has set for the server."""
 _NOBODYS: Final = frozenset({"in_hot_standby", "shared_memory_size", "shared_memory_size_in_huge_pages"})
@@ -49,6 +56,10 @@ class FactsSeen:
 
     def __init__(self) -> None:
         self._machine: HostFacts | None = None
+        self._setup: MachineSetup | None = None
+        self._cgroup: CgroupSample | None = None
+        self._relations: RelationSample | None = None
+        self._footprints: list[Footprint] = []
         self._memory: MemorySample | None = None
         self._numa: NumaSample | None = None
         self._frequency: FrequencySample | None = None
@@ -63,6 +74,8 @@ class FactsSeen:
         host = frame.host
         if not isinstance(host, Unavailable):
             self._machine = host.facts if isinstance(host.facts, HostFacts) else self._machine
+            self._setup = host.setup if isinstance(host.setup, MachineSetup) else self._setup
+            self._cgroup = host.cgroup if isinstance(host.cgroup, CgroupSample) else self._cgroup
             self._memory = host.memory if isinstance(host.memory, MemorySample) else self._memory
             self._numa = host.numa if isinstance(host.numa, NumaSample) else self._numa
             self._frequency = host.frequency if isinstance(host.frequency, FrequencySample) else self._frequency
@@ -71,6 +84,11 @@ class FactsSeen:
             if isinstance(host.disks, DiskSample) and (self._disks is None or self._disks[0].disks != host.disks.disks):
                 self._disks = host.disks, disks_by_role(Interval((frame,)))
         server, parameters = sections.server(frame), sections.parameters(frame)
+        relations = sections.relations(frame)
+        if self._relations is None and not isinstance(relations, Unavailable):
+            self._relations = relations
+        if not isinstance(frame.footprint, Unavailable):
+            self._footprints[min(len(self._footprints), 1) :] = [frame.footprint]
         self._server = self._server if isinstance(server, Unavailable) else server
         self._parameters = self._parameters if isinstance(parameters, Unavailable) else parameters
         if not isinstance(frame.bench, Unavailable):
@@ -85,18 +103,34 @@ class FactsSeen:
         rows: list[Fact] = []
         if self._machine is not None:
             rows += machine_facts(self._machine)
+        if self._setup is not None:
+            rows += setup_facts(self._setup)
+        if self._cgroup is not None:
+            rows += cgroup_facts(self._cgroup)
         rows += self._system()
         if self._server is not None:
             rows += _server(self._server)
         if self._parameters is not None:
             for each in self._parameters.parameters:
                 rows += parameter_fact(each.name, each.shown, each.sourcefile or each.source, each.source in _SHIPPED)
+        if self._relations is not None:
+            rows += data_facts(self._relations, self._server)
         rows += load_facts(self._runs.values())
+        rows += self._own_cost()
         return in_order(rows)
 
+    def _own_cost(self) -> Iterator[Fact]:
+        """What watching cost; the first and the last look are kept."""
+        if len(self._footprints) == 2 and self._footprints[1].at_s > self._footprints[0].at_s:
+            first, last = self._footprints
+            share = 100.0 * (last.cpu_s - first.cpu_s) / (last.at_s - first.at_s)
+            yield Fact(TOOL, "own CPU", f"{share:.1f} % of a core", Kind.IDENTITY)
+            yield Fact(TOOL, "own memory", units.size(last.rss_bytes), Kind.IDENTITY)
+
     def _system(self) -> Iterator[Fact]:
+        if self._memory is not None and self._setup is None:
+            yield Fact(SYSTEM, "transparent_hugepage/enabled", self._memory.thp_mode or units.UNKNOWN, Kind.SETTING)
         if self._memory is not None:
-            yield Fact(SYSTEM, "transparent huge pages", self._memory.thp_mode or units.UNKNOWN, Kind.SETTING)
             for pool in self._memory.huge_pages:
                 yield Fact(SYSTEM, f"huge pages of {units.size(pool.page_bytes)}", str(pool.total), Kind.SETTING)
         if self._numa is not None:
@@ -107,7 +141,8 @@ class FactsSeen:
         if self._file_systems is not None:
             for each in self._file_systems.file_systems:
                 for role in each.roles:
-                    yield Fact(MACHINE, f"file system of {role}", each.kind, Kind.CONDITION)
+                    if self._setup is None:
+                        yield Fact(MACHINE, f"file system of {role}", each.kind, Kind.CONDITION)
                     yield Fact(MACHINE, f"room for {role}", units.size(each.total_bytes), Kind.IDENTITY)
         if self._disks is not None:
             sample, roles = self._disks
@@ -133,6 +168,9 @@ def machine_facts(facts: HostFacts) -> Iterator[Fact]:
 
 def _server(facts: ServerFacts) -> Iterator[Fact]:
     yield Fact(SERVER, "PostgreSQL", facts.version, Kind.CONDITION)
+    if facts.build:
+        yield Fact(SERVER, "build", facts.build, Kind.IDENTITY)
+        yield Fact(SERVER, "extensions", ", ".join(facts.extensions) or "none", Kind.SETTING)
     yield Fact(SERVER, "endpoint", facts.endpoint, Kind.IDENTITY)
     yield Fact(SERVER, "database", facts.database, Kind.IDENTITY)
     yield Fact(SERVER, "system identifier", facts.system_identifier or units.UNKNOWN, Kind.IDENTITY)
@@ -155,8 +193,62 @@ def parameter_fact(name: str, shown: str, source: str = "", shipped: bool = Fals
     yield Fact(PARAMETERS, name, shown, kind, source, shipped)
 
 
+def setup_facts(setup: MachineSetup) -> Iterator[Fact]:
+    """How the machine is set up."""
+    yield Fact(MACHINE, "CPU model", setup.cpu_model or units.UNKNOWN, Kind.CONDITION)
+    yield Fact(MACHINE, "sockets", str(setup.sockets or units.UNKNOWN), Kind.CONDITION)
+    yield Fact(MACHINE, "virtualisation", setup.virtualisation or "none known", Kind.CONDITION)
+    for mount in setup.mounts:
+        yield Fact(MACHINE, f"file system of {mount.role}", mount.kind, Kind.CONDITION)
+        yield Fact(SYSTEM, f"mount options of {mount.role}", ",".join(mount.options), Kind.SETTING)
+    for disk in setup.disks:
+        roles = ", ".join(disk.roles)
+        kind = {True: "turning", False: "not turning", None: "unknown"}[disk.rotational]
+        yield Fact(
+            MACHINE, f"disk below {roles}", f"{disk.model} {units.size(disk.size_bytes)}".strip(), Kind.CONDITION
+        )
+        yield Fact(MACHINE, f"disk below {roles} is", kind, Kind.CONDITION)
+        for name, value in (
+            ("scheduler", disk.scheduler),
+            ("write_cache", disk.write_cache),
+            ("read_ahead_kb", disk.read_ahead_kb),
+            ("nr_requests", disk.nr_requests),
+        ):
+            yield Fact(SYSTEM, f"{name} of the disk below {roles}", str(value or units.UNKNOWN), Kind.SETTING)
+    yield Fact(SYSTEM, "clock source", setup.clock_source or units.UNKNOWN, Kind.SETTING)
+    yield from (Fact(SYSTEM, each.name, each.value, Kind.SETTING) for each in setup.settings)
+
+
+def cgroup_facts(group: CgroupSample) -> Iterator[Fact]:
+    """Limits on the server."""
+    cores = group.cpu_quota_cores
+    yield Fact(MACHINE, "CPU limit", "none" if cores is None else f"{cores:g} CPUs", Kind.CONDITION)
+    limit = group.memory_max_bytes
+    yield Fact(MACHINE, "memory limit", "none" if limit is None else units.size(limit), Kind.CONDITION)
+
+
+def data_facts(relations: RelationSample, server: ServerFacts | None) -> Iterator[Fact]:
+    """Sizes of tables as the first look found them, from pg_class.relpages; the scale from pgbench_accounts."""
+    block_bytes = 8192 if server is None else server.block_bytes
+    tables = [
+        table for table in relations.tables if table.kind != "toast" and table.pages > 0 and table.oid >= FIRST_USER_OID
+    ]
+    for table in sorted(tables, key=lambda each: -each.pages)[:_LARGEST]:
+        size = units.size(table.pages * block_bytes)
+        yield Fact(DATA, f"table {table.name}", f"{size}, {units.count(max(table.tuples, 0))} rows", Kind.IDENTITY)
+    accounts = [table.tuples for table in tables if table.name.rpartition(".")[2] == "pgbench_accounts"]
+    if accounts and max(accounts) > 0:
+        # Two digits, because the number of rows is an estimate of the last vacuum.
+        yield Fact(DATA, "pgbench scale", f"{float(f'{max(accounts) / _ROWS_A_SCALE:.2g}'):g}", Kind.CONDITION)
+
+
 def load_facts(runs: Iterable[BenchRun]) -> Iterator[Fact]:
     """What all runs of a side have in common."""
+    runs = tuple(runs)
+    for name, digest in sorted({pair for run in runs for pair in zip(run.scripts, run.script_hashes, strict=False)}):
+        yield Fact(LOAD, f"script {name}", digest[:16], Kind.CONDITION)
+    if seeds := sorted({run.seed for run in runs if run.seed is not None}):
+        yield Fact(LOAD, "seed", ", ".join(map(str, seeds)), Kind.IDENTITY)
     versions = sorted({run.pgbench_version for run in runs})
     machines = sorted({run.machine or "beside pgtop-tune" for run in runs})
     threads = sorted({run.threads for run in runs})

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from pgtop_tune.analysis.facts import FactsSeen
+from pgtop_tune.analysis.facts import TOOL, FactsSeen
 from pgtop_tune.analysis.figures import FAILED, LATENCY, PERCENTILES, TPS, frame_sums
 from pgtop_tune.analysis.gathered import Gathered, milliseconds, quotient
-from pgtop_tune.analysis.material import Budget, LoadKey, Material, Run, Summary
+from pgtop_tune.analysis.material import Budget, Fact, Kind, LoadKey, Material, Run, Summary
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.experiment.frame_keeper import thin
 from pgtop_tune.metrics import sections
@@ -50,12 +51,13 @@ def read_recording(path: Path, name: str = "") -> Material:
     reader = RecordingReader(path)
     try:
         found = material_of((frame for _, frame in reader.frames()), name or path.name)
-        problems = tuple(reader.problems)
+        problems, tool = tuple(reader.problems), reader.header.tool
     finally:
         reader.close()
     if found is None:
         raise RecordingProblem(f"{path} holds no frames", "was it recorded for less than a second?")
-    return Material(found.name, found.began_ms, found.seconds, found.runs, found.facts, found.events, problems)
+    facts = (*found.facts, Fact(TOOL, "pgtop-tune", tool, Kind.IDENTITY))
+    return replace(found, facts=facts, problems=problems)
 
 
 def material_of(frames: Iterable[Frame], name: str) -> Material | None:

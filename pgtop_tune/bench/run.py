@@ -19,6 +19,7 @@ from pgtop_tune.bench.places.place import Order, Place, Running
 from pgtop_tune.bench.profiles import Profile
 from pgtop_tune.bench.progress import parse_progress
 from pgtop_tune.bench.report import parse_report
+from pgtop_tune.bench.scripts import read_script
 from pgtop_tune.bench.transaction_log import LogStatistics, TransactionLog
 from pgtop_tune.model.bench import BenchProgress, BenchRun, LatencySecond, RunState
 from pgtop_tune.model.bench_report import BenchReport
@@ -178,10 +179,11 @@ async def start_run(
         directory: A directory of this machine that does not exist yet, for the log.
 
     Raises:
-        LoadProblem: A spec pgbench would refuse, no directory, or pgbench cannot be started.
+        LoadProblem: A spec pgbench would refuse, no directory, no script file, or pgbench cannot be started.
     """
     argv = planned_argv(spec, profile, pgbench, endpoint, place, directory)
     threads, scripts = threads_for(spec), scripts_of(spec, profile)
+    hashes = tuple(read_script(script.file).sha256 for script in scripts)
     started_ms = time.time_ns() // 1_000_000
     running = await place.start(Order(tuple(argv), pgbench, endpoint, directory, scripts))
     facts = BenchRun(
@@ -206,6 +208,8 @@ async def start_run(
         machine=place.name,
         clock_ahead_ms=running.clock.ahead_ms if running.clock else None,
         clock_uncertain_ms=running.clock.uncertain_ms if running.clock else None,
+        seed=spec.seed,
+        script_hashes=hashes,
     )
     layout = Layout(lag=spec.rate_per_s is not None, by_script=len(scripts) > 1)
     return Run(facts, running, TransactionLog(running.directory, LOG_NAME, threads, layout=layout))

@@ -7,7 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from pgtop_tune.cli.machine_rows import MachineRow
+from pgtop_tune.cli.machine_rows import as_json as machine_json
 from pgtop_tune.cli.parameter_rows import Row, as_json
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.tuning.advice.facts import about
 
 if TYPE_CHECKING:
     from pgtop_tune.cli.looking import Looked
@@ -36,8 +40,11 @@ def text(rows: Sequence[Row]) -> list[str]:
 def _paragraph(row: Row, advice: Advice) -> list[str]:
     parameter = row.parameter
     when = "  (with a restart)" if parameter.context == _RESTART else ""
-    lines = [f"{parameter.name}: {parameter.shown or _EMPTY} → {advice.value or 'as it is'}{when}"]
-    lines.append(f"  {advice.because}")
+    return [f"{parameter.name}: {parameter.shown or _EMPTY} → {advice.value or 'as it is'}{when}", *_reasons(advice)]
+
+
+def _reasons(advice: Advice) -> list[str]:
+    lines = [f"  {advice.because}"]
     if advice.low or advice.high:
         lines.append(f"  try from {advice.low or '…'} to {advice.high or '…'}")
     if advice.opinions:
@@ -81,34 +88,63 @@ def _with_values(rows: Sequence[Row]) -> list[tuple[Row, Advice, str]]:
     return sorted(found, key=lambda each: each[0].parameter.context == _RESTART)
 
 
-def sysctl_lines(looked: Looked) -> list[str]:
-    """A file for /etc/sysctl.d with what differs on this machine, reasons as comments.
+def sysctl_lines(rows: Sequence[MachineRow]) -> list[str]:
+    """A file for /etc/sysctl.d with what differs on this machine, reasons as comments."""
+    from pgtop_tune.host.system_settings import is_sysctl
 
-    Raises:
-        UsageProblem: The server is on another machine.
-    """
-    from pgtop_tune.errors import UsageProblem
-    from pgtop_tune.host.block_devices import ROOT
-    from pgtop_tune.host.machine_facts import machine_facts
-    from pgtop_tune.host.system_settings import is_sysctl, settings
-    from pgtop_tune.metrics import sections
-    from pgtop_tune.model.absence import Unavailable
-    from pgtop_tune.tuning.advice.system_rules import advise_system, system_facts
-
-    server = sections.server(looked.interval.newest)
-    if isinstance(server, Unavailable) or not server.local:
-        raise UsageProblem("the server runs on another machine", "ask for its sysctl file there")
-    found = settings(ROOT, [disk.name for disk in looked.disks])
-    facts = system_facts(looked.facts, machine_facts(ROOT), found, looked.disks)
     lines = [f"# {line}" for line in _HEAD]
-    for setting in sorted(found, key=lambda each: each.name == _LAST):
-        advice = advise_system(setting.name, facts) if is_sysctl(setting.name) else None
-        if advice is not None and advice.value is not None and str(setting.live) != advice.value:
-            lines += [f"# now {setting.live}. {advice.because}", f"{setting.name} = {advice.value}"]
+    for row in sorted(rows, key=lambda each: each.setting.name == _LAST):
+        if row.advice is not None and row.differs and is_sysctl(row.setting.name):
+            lines += [f"# now {row.live}. {row.advice.because}", f"{row.setting.name} = {row.advice.value}"]
     return lines
+
+
+def machine_text(rows: Sequence[MachineRow]) -> list[str]:
+    """A paragraph for each, with the commands that make it so."""
+    from pgtop_tune.host.paste import commands
+
+    lines: list[str] = []
+    for row in sorted(rows, key=lambda each: each.setting.name == _LAST):
+        assert row.advice is not None
+        head = f"{row.setting.name}: {row.live} → {row.advice.value or 'as it is'}"
+        lines += [*([""] if lines else []), head, *_reasons(row.advice)]
+        if row.differs and row.advice.value is not None:
+            lines += [f"  {command}" for command in commands(row.setting.name, row.advice.value, survive=True)]
+    return lines or ["nothing: the machine has what we would start from"]
+
+
+def machine_array(rows: Sequence[MachineRow]) -> list[str]:
+    """One JSON array."""
+    return json.dumps([machine_json(row) for row in rows], ensure_ascii=False, indent=2).splitlines()
+
+
+_MARKS: Final = {"text": "", "sql": "-- ", "conf": "# ", "sysctl": "# "}
+
+
+def facts_lines(looked: Looked, format: str) -> list[str]:
+    """What the advice stands on, as the beginning of a text or as comments; JSON has none."""
+    if format not in _MARKS:
+        return []
+    facts = looked.facts
+    size = str(looked.data_bytes) if isinstance(looked.data_bytes, Unavailable) else about(looked.data_bytes)
+    wal = "not seen under load" if facts.wal_bytes_per_s is None else f"{about(facts.wal_bytes_per_s)}/s"
+    known = (
+        f"PostgreSQL {facts.major}",
+        f"memory {about(facts.ram_bytes) if facts.ram_bytes else 'not known'}",
+        f"processors {facts.cores or 'not known'}",
+        f"disk {facts.disk or 'not known (--disk)'}",
+        f"data {size}",
+        f"WAL {wal}",
+    )
+    lines = [f"for {', '.join(known)}", f"workload {facts.workload}: {looked.workload_because}"]
+    return [*(f"{_MARKS[format]}{line}" for line in lines), *([""] if format == "text" else [])]
 
 
 WRITERS: Final[Mapping[str, Callable[[Sequence[Row]], list[str]]]] = MappingProxyType(
     {"text": text, "json": as_array, "sql": script, "conf": configuration}
 )
-"""What --format names."""
+"""What --format names, for parameters of the server."""
+MACHINE_WRITERS: Final[Mapping[str, Callable[[Sequence[MachineRow]], list[str]]]] = MappingProxyType(
+    {"text": machine_text, "json": machine_array, "sysctl": sysctl_lines}
+)
+"""For settings of the machine."""

@@ -22,19 +22,6 @@ from pgtop_tune.errors import PgtopError
 DEFAULT_COMMAND: Final = "top"
 _OF_THE_PROGRAM: Final = ("--help", "--version", "--install-completion", "--show-completion")
 
-app: Final = typer.Typer(
-    name=PROGRAM,
-    help="Watch a PostgreSQL server and its host during a load test; start loads, change parameters, record, replay.",
-    epilog=(
-        "Examples:  pgtop-tune demo  ·  pgtop-tune -h /run/postgresql -d bench  ·  "
-        "pgtop-tune record --seconds 60 -o run.jsonl.gz -d bench  ·  pgtop-tune replay run.jsonl.gz"
-    ),
-    no_args_is_help=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["--help"]},
-)
-
 
 def _print_version(wanted: bool) -> None:
     if wanted:
@@ -42,7 +29,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _program(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and leave.")
@@ -67,10 +53,38 @@ COMMANDS: Final = (
 )
 GROUPS: Final = (("bench", bench),)
 """Commands with commands of their own."""
-for _name, _command in COMMANDS:
-    app.command(_name, help=help_of(_command))(_command)
-for _name, _group in GROUPS:
-    app.add_typer(_group, name=_name)
+
+
+def program(named: str = "") -> typer.Typer:
+    """The command line.
+
+    Args:
+        named: The only command that will be asked for: what the others take need not be found out, which takes 50 ms.
+            Any other word is all of them.
+    """
+    made = typer.Typer(
+        name=PROGRAM,
+        help=(
+            "Watch a PostgreSQL server and its host during a load test; start loads, change parameters, record, replay."
+        ),
+        epilog=(
+            "Examples:  pgtop-tune demo  ·  pgtop-tune -h /run/postgresql -d bench  ·  "
+            "pgtop-tune record --seconds 60 -o run.jsonl.gz -d bench  ·  pgtop-tune replay run.jsonl.gz"
+        ),
+        no_args_is_help=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["--help"]},
+    )
+    made.callback()(_program)
+    alone = named in {name for name, _ in (*COMMANDS, *GROUPS)}
+    for name, command in COMMANDS:
+        if name == named or not alone:
+            made.command(name, help=help_of(command))(command)
+    for name, group in GROUPS:
+        if name == named or not alone:
+            made.add_typer(group, name=name)
+    return made
 
 
 def with_default_command(arguments: list[str]) -> list[str]:
@@ -91,7 +105,8 @@ def main() -> None:
     gc.set_threshold(_YOUNG_OBJECTS, 10, 10)
     completing = any(name.startswith("_PGTOP_TUNE_COMPLETE") for name in os.environ)
     try:
-        app(args=sys.argv[1:] if completing else with_default_command(sys.argv[1:]), prog_name=PROGRAM)
+        words = sys.argv[1:] if completing else with_default_command(sys.argv[1:])
+        program("" if completing else words[0])(args=words, prog_name=PROGRAM)
     except PgtopError as problem:
         complain(problem)
         sys.exit(exit_code(problem))

@@ -13,10 +13,12 @@ from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.machine_half import check_permitted, live_values, machine_of, say_setting, show_commands
 from pgtop_tune.cli.machine_words import nearest_settings
 from pgtop_tune.cli.output import complain, say, tell
+from pgtop_tune.cli.restarting import confirm, show_plan
 from pgtop_tune.errors import PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.host.control import HostControl
 from pgtop_tune.model.change import SYSTEM, ParameterChange, Scope, ScopeKind, Terms, Wanted
 from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.model.restart import RestartPlan
 from pgtop_tune.model.system_setting import WantedSetting
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.control import PostgresControl, Rules
@@ -25,6 +27,9 @@ from pgtop_tune.session.whole_change import Made, Whole, WholeChange
 from pgtop_tune.tuning.fence import loss_of
 from pgtop_tune.tuning.machine_ordering import gives_memory_up, settings_in_order
 from pgtop_tune.tuning.ordering import in_order
+from pgtop_tune.tuning.restart.as_set import WithRestart
+from pgtop_tune.tuning.restart.desk import RestartDesk
+from pgtop_tune.tuning.restart.place import note_place
 from pgtop_tune.units import age
 
 _RELOAD: Final = " SELECT pg_reload_conf();"
@@ -51,6 +56,9 @@ class Asked:
         confirmed: Names that were typed to unlock them.
         settings: Of the machine's operating system, in the same set.
         persist: The machine's half is written into a file of sysctl.d as well.
+        restart: The server is restarted once, so that all of it is in force.
+        yes: Nobody needs to be asked before.
+        anyway: Also where a check says that the server would not start.
     """
 
     wanted: tuple[Wanted, ...]
@@ -62,6 +70,9 @@ class Asked:
     confirmed: frozenset[str] = frozenset()
     settings: tuple[WantedSetting, ...] = ()
     persist: bool = False
+    restart: bool = False
+    yes: bool = False
+    anyway: bool = False
 
 
 async def change(conninfo: ConnInfo, asked: Asked) -> int:
@@ -76,7 +87,8 @@ async def change(conninfo: ConnInfo, asked: Asked) -> int:
         ServerProblem: The server refused; nothing is changed.
         HostProblem: We may not change the machine, or the kernel refused; nothing is changed.
     """
-    control = PostgresControl(conninfo, rules=Rules(loss_of, in_order, asked.allow_unsafe))
+    control = PostgresControl(conninfo, rules=Rules(loss_of, in_order, asked.allow_unsafe, note_place))
+    desk = RestartDesk(control)
     machine = await machine_of(conninfo, [each.name for each in asked.settings], beside_server=bool(asked.wanted))
     try:
         current: dict[str, Parameter] = {}
@@ -90,16 +102,31 @@ async def change(conninfo: ConnInfo, asked: Asked) -> int:
         confirmed = _unlocked(asked, current)
         halves = await _halves(machine, asked, current)
         _show(control, machine, halves)
+        plan = await _plan(desk, asked)
         if asked.dry_run:
             return 0
         await check_permitted(machine, halves.settings)
+        if plan is not None:
+            # Huge pages of the same set are there only after its machine's half was made; it is counted again then.
+            confirm(plan, yes=asked.yes, anyway=asked.anyway or bool(asked.settings))
+        door = control if plan is None else WithRestart(control, desk, tell, anyway=asked.anyway)
         keep_within_s = None if asked.for_s is None else asked.for_s + _BACKSTOP_S
-        whole = WholeChange(control if asked.wanted else None, machine if asked.settings else None)
+        whole = WholeChange(door if asked.wanted else None, machine if asked.settings else None)
         await _make(whole, halves, asked.for_s, Terms(keep_within_s, asked.reason, confirmed))
     finally:
+        await desk.aclose()
         await control.aclose()
         await machine.aclose()
     return 0
+
+
+async def _plan(desk: RestartDesk, asked: Asked) -> RestartPlan | None:
+    """What the restart would do, shown; None without one."""
+    if not asked.restart:
+        return None
+    plan = await desk.plan(asked.wanted)
+    show_plan(plan, asked.for_s)
+    return plan
 
 
 async def _halves(machine: HostControl, asked: Asked, current: dict[str, Parameter]) -> Whole:
@@ -195,7 +222,8 @@ async def _make(whole: WholeChange, halves: Whole, for_s: float | None, terms: T
         if interrupted:
             raise asyncio.CancelledError
         if any(each.scope.kind is ScopeKind.SYSTEM for each in made.parameters):
-            tell("`pgtop-tune revert --last` takes it back")
+            again = " --restart" if any(each.restart for each in made.parameters) else ""
+            tell(f"`pgtop-tune revert --last{again}` takes it back")
         elif made.settings:
             tell("`pgtop-tune revert --machine --last` takes it back")
         return

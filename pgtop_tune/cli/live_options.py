@@ -31,6 +31,7 @@ class LiveOptions:
         load_from: The machine pgbench runs on; None is this one.
         allow_unsafe: Values that can lose data may be unlocked.
         own_restart: Ends and starts the server where it is a throwaway one of ours.
+        query_text: Recordings hold the texts of statements.
     """
 
     interval_s: float = 1.0
@@ -43,3 +44,4 @@ class LiveOptions:
     load_from: SshAddress | None = None
     allow_unsafe: bool = False
     own_restart: Callable[[], None] | None = None
+    query_text: bool = True

@@ -13,6 +13,7 @@ from pgtop_tune.cli.connecting import ConnectionWords, ask_password, can_ask, re
 if TYPE_CHECKING:
     from pgtop_tune.host.block_queue import Disk
     from pgtop_tune.metrics.catalogue import Interval
+    from pgtop_tune.model.absence import Unavailable
     from pgtop_tune.model.frame import Frame
     from pgtop_tune.postgres.conninfo import ConnInfo
     from pgtop_tune.session.ports import Step
@@ -46,11 +47,15 @@ class Looked:
         interval: The frames.
         facts: Read off them.
         disks: Of the data directory; empty when the server is on another machine.
+        workload_because: What the kind of load was told from.
+        data_bytes: Size of all databases, or why it is not known.
     """
 
     interval: Interval
     facts: Facts
     disks: tuple[Disk, ...]
+    workload_because: str
+    data_bytes: int | Unavailable
 
 
 class _Newest:
@@ -93,26 +98,49 @@ def look(words: ConnectionWords, seconds: float = 0.0) -> Interval:
     return let_in(words, lambda conninfo: asyncio.run(_look(conninfo, seconds)))
 
 
-def facts_from(interval: Interval, workload: Workload, disk: DiskKind | None) -> Looked:
+def look_closely(words: ConnectionWords, seconds: float, workload: Workload | None, disk: DiskKind | None) -> Looked:
     """What advice stands on; the kinds of disks are asked of this machine's kernel where the server is here.
 
+    Args:
+        words: Which server.
+        seconds: How long at least.
+        workload: What the operator says it is for; None goes by the server's counters.
+        disk: What the operator says the data lie on; None goes by the kernel.
+
     Raises:
-        ConnectionProblem: The frames do not have the server.
+        ConnectionProblem: The server is not there, does not let us in, or did not answer in time.
     """
+    from pgtop_tune.postgres.data_size import data_bytes
+
+    async def both(conninfo: ConnInfo) -> tuple[Interval, int | Unavailable]:
+        return await _look(conninfo, seconds), await data_bytes(conninfo)
+
+    interval, size = let_in(words, lambda conninfo: asyncio.run(both(conninfo)))
+    return _looked(interval, size, workload, disk)
+
+
+def _looked(interval: Interval, size: int | Unavailable, said: Workload | None, disk: DiskKind | None) -> Looked:
     from pgtop_tune.errors import ConnectionProblem
     from pgtop_tune.host.block_devices import ROOT
     from pgtop_tune.host.block_queue import disks
     from pgtop_tune.metrics import sections
     from pgtop_tune.model.absence import Unavailable
+    from pgtop_tune.tuning.advice.facts import Workload
     from pgtop_tune.tuning.advice.gather import Beside, disks_of_data, facts_of
+    from pgtop_tune.tuning.advice.workload import workload_seen
 
     server = sections.server(interval.newest)
     here = not isinstance(server, Unavailable) and server.local
     described = disks((each.name for each in disks_of_data(interval)), ROOT) if here else ()
-    facts = facts_of(interval, Beside(workload, disk, described))
+    counters = interval.now(sections.database)
+    seen = workload_seen(counters) if counters is not None and said is None else None
+    workload = said or (seen.workload if seen is not None else Workload.OLTP)
+    because = "as you say" if said else seen.because if seen else "assumed: the server has done next to nothing yet"
+    known = None if isinstance(size, Unavailable) else size
+    facts = facts_of(interval, Beside(workload, disk, described, known))
     if facts is None:
         raise ConnectionProblem("the server did not say what it is")
-    return Looked(interval, facts, described)
+    return Looked(interval, facts, described, because, size)
 
 
 async def _look(conninfo: ConnInfo, seconds: float) -> Interval:

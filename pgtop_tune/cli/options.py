@@ -53,6 +53,14 @@ MaybeInterval = Annotated[
         help="Seconds between two looks (1, or as configured).",
     ),
 ]
+NoQueryText = Annotated[
+    bool,
+    typer.Option(
+        "--no-query-text",
+        rich_help_panel=_SESSION,
+        help="Record no text of a statement, no line of the server's log: nothing in which a user's data may stand.",
+    ),
+]
 Record = Annotated[
     Path | None,
     typer.Option(

@@ -69,7 +69,7 @@ def rows_of(parameters: Sequence[Parameter], facts: Facts, group: str = "") -> t
     if group and group.lower() not in groups:
         near = difflib.get_close_matches(group.lower(), groups, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise UsageProblem(f"there is no group {group!r}", f"{hint}groups: {', '.join(GROUPS)}")
+        raise UsageProblem(f"there is no group {group!r}", f"{hint}groups: {', '.join(GROUPS)}, os")
     has = {parameter.name: parameter for parameter in parameters}
     return tuple(
         Row(knob, has[knob.name], advice_for(has[knob.name], facts))
@@ -96,16 +96,19 @@ def as_json(row: Row) -> dict[str, Any]:
         "why": row.knob.why,
         "trades": row.knob.trades,
         "moves_with": list(row.knob.moves_with),
-        "advice": None
-        if advice is None
-        else {
-            "value": advice.value,
-            "differs": row.differs,
-            "because": advice.because,
-            "low": advice.low or None,
-            "high": advice.high or None,
-            "opinions": {opinion.who: opinion.value for opinion in advice.opinions},
-        },
+        "advice": None if advice is None else advice_json(advice, row.differs),
+    }
+
+
+def advice_json(advice: Advice, differs: bool) -> dict[str, Any]:
+    """Advice, and whether it is another value than there is."""
+    return {
+        "value": advice.value,
+        "differs": differs,
+        "because": advice.because,
+        "low": advice.low or None,
+        "high": advice.high or None,
+        "opinions": {opinion.who: opinion.value for opinion in advice.opinions},
     }
 
 

@@ -70,6 +70,7 @@ class LiveWords:
     load_from: SshAddress | None = None
     allow_unsafe: bool = False
     own_restart: Callable[[], None] | None = None
+    query_text: bool = True
 
 
 def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
@@ -105,7 +106,7 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
     )
     keeper = FrameKeeper(most=_FRAMES_JUDGED)
     session = StartingSession(conninfo, options, keeper)
-    recorder = Recorder(conninfo.describe(), interval_s)
+    recorder = Recorder(conninfo.describe(), interval_s, query_text=words.query_text)
     if words.record is not None or words.record_always:
         recorder.start(str(words.record) if words.record else None)
     controls = Controls(

@@ -1,7 +1,8 @@
-"""A live session whose drivers are imported after the first paint, in the engine's thread.
+"""A live session whose drivers are imported after the first paint, and its controls after the first frame.
 
 Importing drivers, pgbench's runner and the host readers takes as long as Textual's start; an operator sees the screen
-before that. Whatever is asked in the meantime waits in the engine's loop.
+before that, and the first data before there is anything that changes something. Whatever is asked in the meantime
+waits in the engine's loop.
 """
 
 from __future__ import annotations
@@ -12,32 +13,33 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING
 
-from pgtop_tune.cli.live_options import LiveOptions
-from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, QueryPlan
 from pgtop_tune.model.change import SYSTEM, ParameterChange, Scope, Terms, Wanted
-from pgtop_tune.model.events import Event
-from pgtop_tune.model.load import LoadSpec, ProfileSummary
-from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.model.proof import Proof
-from pgtop_tune.model.restart import PendingParameter, RestartOutcome, RestartPlan
-from pgtop_tune.model.system_setting import HostChange, SystemSetting, WantedSetting
-from pgtop_tune.secret import Secret
 from pgtop_tune.session.load_control import DatasetFound, LoadControl, LoadState, MakingPlan, MakingPreview
-from pgtop_tune.session.ports import Step
 from pgtop_tune.session.restart_control import silent
 
 if TYPE_CHECKING:
+    from pgtop_tune.cli.live_options import LiveOptions
+    from pgtop_tune.cli.watching import Watching
     from pgtop_tune.cli.wiring import LiveParts
     from pgtop_tune.experiment.frame_keeper import FrameKeeper
     from pgtop_tune.experiment.load_desk import LoadDesk
     from pgtop_tune.host.block_queue import Disk
     from pgtop_tune.host.machine_facts import MachineFacts
+    from pgtop_tune.model.absence import Unavailable
+    from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, QueryPlan
+    from pgtop_tune.model.events import Event
+    from pgtop_tune.model.load import LoadSpec, ProfileSummary
+    from pgtop_tune.model.postgres import Parameter
+    from pgtop_tune.model.proof import Proof
+    from pgtop_tune.model.restart import PendingParameter, RestartOutcome, RestartPlan
+    from pgtop_tune.model.system_setting import HostChange, SystemSetting, WantedSetting
     from pgtop_tune.postgres.conninfo import ConnInfo
+    from pgtop_tune.secret import Secret
+    from pgtop_tune.session.ports import Step
 
 
 class StartingSession:
-    """Implements `FrameSource` and `IntervalControl`; makes the parts when the engine begins.
+    """Implements `FrameSource` and `IntervalControl`; makes its parts as they are needed.
 
     Args:
         conninfo: The server.
@@ -59,6 +61,8 @@ class StartingSession:
         self._interval_s = options.interval_s
         self._notes: deque[Event] = deque()
         self._made = asyncio.Event()
+        self._watching: Watching | None = None
+        self._making: asyncio.Task[None] | None = None
         self._parts: LiveParts | None = None
         self._desk: LoadDesk | None = None
         self.load = StartingLoad(self)
@@ -89,39 +93,55 @@ class StartingSession:
         assert self._desk is not None
         return self._desk
 
-    def _make(self) -> LiveParts:
+    def _begin(self) -> Watching:
+        from pgtop_tune.cli.watching import Watching
+
+        return Watching(self._conninfo, self._options)
+
+    def _make(self, watching: Watching) -> LiveParts:
         from pgtop_tune.cli.wiring import LiveParts
 
-        parts = LiveParts(self._conninfo, self._options)
-        # The drivers have been imported by now; see `cli.screen`.
+        parts = LiveParts(self._conninfo, self._options, watching)
+        # All that is heavy has been imported by now; see `cli.screen`.
         gc.freeze()
         return parts
 
-    async def steps(self) -> AsyncIterator[Step]:
-        """See `FrameSource.steps`."""
-        parts = await asyncio.to_thread(self._make)
-        parts.source.set_interval(self._interval_s)
+    async def _take_in_hand(self, watching: Watching) -> None:
+        parts = await asyncio.to_thread(self._make, watching)
+        parts.connect_as(self._conninfo)
         self._parts = parts
         self._desk = parts.load_desk(self._keeper)
-        while self._notes:
-            parts.source.note(self._notes.popleft())
         self._made.set()
-        async for step in parts.source.steps():
+
+    async def steps(self) -> AsyncIterator[Step]:
+        """See `FrameSource.steps`."""
+        watching = self._watching = await asyncio.to_thread(self._begin)
+        watching.source.set_interval(self._interval_s)
+        while self._notes:
+            watching.source.note(self._notes.popleft())
+        async for step in watching.source.steps():
             yield step
+            if self._making is None:
+                self._making = asyncio.create_task(self._take_in_hand(watching))
+            elif self._making.done():
+                self._making.result()
 
     def note(self, event: Event) -> None:
         """See `FrameSource.note`."""
-        if self._parts is None:
+        if self._watching is None:
             self._notes.append(event)
         else:
-            self._parts.source.note(event)
+            self._watching.source.note(event)
 
     async def aclose(self) -> None:
         """See `FrameSource.aclose`."""
+        if self._making is not None:
+            await asyncio.wait((self._making,))
         if self._desk is not None:
             await self._desk.aclose()
+        if self._watching is not None:
+            await self._watching.source.aclose()
         if self._parts is not None:
-            await self._parts.source.aclose()
             await self._parts.restart.aclose()
             await self._parts.parameters.aclose()
             await self._parts.machine.aclose()
@@ -129,22 +149,25 @@ class StartingSession:
     @property
     def interval_s(self) -> float:
         """Seconds between two frames."""
-        return self._interval_s if self._parts is None else self._parts.source.interval_s
+        return self._interval_s if self._watching is None else self._watching.source.interval_s
 
     def set_interval(self, interval_s: float) -> None:
         """Takes effect with the next tick. Thread-safe."""
         self._interval_s = interval_s
-        if self._parts is not None:
-            self._parts.source.set_interval(interval_s)
+        if self._watching is not None:
+            self._watching.source.set_interval(interval_s)
 
     def password_needed(self) -> bool:
         """Whether the server waits for a password. Thread-safe."""
-        return self._parts is not None and self._parts.password_needed
+        return self._watching is not None and self._watching.password_needed
 
     def authenticate(self, password: Secret) -> None:
         """Goes on with a password that was typed. In the engine's loop."""
+        self._conninfo = self._conninfo.with_password(password)
+        if self._watching is not None:
+            self._watching.connect_as(self._conninfo)
         if self._parts is not None:
-            self._parts.authenticate(password)
+            self._parts.connect_as(self._conninfo)
 
 
 class StartingLoad:

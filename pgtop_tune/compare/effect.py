@@ -88,10 +88,10 @@ def effect_of_whole(whole: tuple[float, float], a: Sequence[float], b: Sequence[
         a, b: The figure of each block, for the uncertainty.
         length: Steps of a block; 1 where each is a run of its own.
     """
-    if not a or not b or min(*whole, fmean(a), fmean(b)) <= 0:
+    if min(whole) <= 0:
         return None
     ratio = whole[1] / whole[0]
-    if min(len(a), len(b)) < FEWEST:
+    if min(len(a), len(b)) < FEWEST or min(fmean(a), fmean(b)) <= 0:
         return Effect(ratio - 1.0, None, None, len(a), len(b), length, None)
     return _effect(ratio, a, b, length, _STILL_ALIKE if length > 1 else 1.0)
 

@@ -52,7 +52,12 @@ def t_probability(t: float, degrees: float) -> float:
     """
     if degrees <= 0:
         raise ValueError("no degrees of freedom")
-    tail = 0.5 * _incomplete_beta(degrees / 2.0, 0.5, degrees / (degrees + t * t))
+    square = t * t
+    if square < degrees:
+        # Near 0 the other half of the integral: 1 − degrees / (degrees + t²) would lose all digits of t.
+        tail = 0.5 - 0.5 * _incomplete_beta(0.5, degrees / 2.0, square / (degrees + square))
+    else:
+        tail = 0.5 * _incomplete_beta(degrees / 2.0, 0.5, degrees / (degrees + square))
     return 1.0 - tail if t > 0 else tail
 
 

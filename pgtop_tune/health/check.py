@@ -148,6 +148,7 @@ class Check:
         look: What it finds; nothing is a pass. Pure. May raise `Missing`, which makes it unknown.
         thresholds: What it judges by.
         counts: Whether it judges by counters, which say little when they are young.
+        twice: Whether it judges by what changes between two looks; without such a check there is one look only.
     """
 
     id: str
@@ -160,3 +161,4 @@ class Check:
     look: Callable[[Facts, Limits], Iterable[Finding | Unknown]]
     thresholds: tuple[Threshold, ...] = ()
     counts: bool = False
+    twice: bool = False

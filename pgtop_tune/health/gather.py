@@ -9,6 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
+from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.health.check import Check
 from pgtop_tune.health.facts import Answer, Facts, Question, Refused
 from pgtop_tune.host.block_devices import ROOT, server_directories
@@ -64,22 +65,24 @@ async def gather(conninfo: ConnInfo, checks: Sequence[Check], root: Path = ROOT)
     questions = _questions(checks)
     try:
         server = await reader.connect()
+        eye = _Eye(reader, conninfo, clock, root)
         asking = asyncio.create_task(_answers(conninfo, own, server.version_num // 10_000, questions))
         try:
-            eye = _Eye(reader, conninfo, clock, root)
             server = await eye.localise(server)
             first = await _frame(0, reader, eye, server, clock, _ONCE, PostgresSample(server=server))
             assert isinstance(first.postgres, PostgresSample)
-            await asyncio.sleep(max(BETWEEN_LOOKS_S - clock(), BETWEEN_LOOKS_S / 2))
-            last = await _frame(1, reader, eye, server, clock, _AGAIN, first.postgres)
-            machine = await asyncio.to_thread(eye.machine, server, last)
+            frames = [first]
+            if any(check.twice for check in checks):
+                await asyncio.sleep(max(BETWEEN_LOOKS_S - clock() + first.elapsed_s, 0.0))
+                frames.append(await _frame(1, reader, eye, server, clock, _AGAIN, first.postgres))
+            machine = await asyncio.to_thread(eye.machine, server, frames[-1])
             answers = await asking
         finally:
             asking.cancel()
             eye.close()
     finally:
         await reader.aclose()
-    return Facts((first, last), machine, answers, described=conninfo.describe())
+    return Facts(tuple(frames), machine, answers, described=conninfo.describe())
 
 
 class _Eye:
@@ -154,10 +157,12 @@ async def _answers(
         here = await ask_here(conninfo, own, major, [question.name for question in once])
         found |= {question.name: _once(question, here) for question in once}
     if everywhere:
-        all_of_them = await ask_everywhere(
-            conninfo, own, major, [question.name for question in everywhere], DATABASES_S
-        )
-        found |= {question.name: _everywhere(question, all_of_them) for question in everywhere}
+        try:
+            asked = await ask_everywhere(conninfo, own, major, [each.name for each in everywhere], DATABASES_S)
+            found |= {question.name: _everywhere(question, asked) for question in everywhere}
+        except ConnectionProblem as problem:
+            why = Unavailable(Reason.NO_ANSWER, problem.message)
+            found |= {question.name: why for question in everywhere}
     return found
 
 

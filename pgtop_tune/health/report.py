@@ -23,21 +23,44 @@ class Result:
     Attributes:
         findings: Worst first.
         unknowns: What it could not see, also beside findings.
+        known: Findings that are left out because a former check had them: it has not passed.
     """
 
     check: Check
     findings: tuple[Finding, ...] = ()
     unknowns: tuple[Unknown, ...] = ()
+    known: int = 0
 
     @property
     def outcome(self) -> Outcome:
-        """FOUND when there is a finding, UNKNOWN when something was not seen, else PASSED."""
-        return Outcome.FOUND if self.findings else Outcome.UNKNOWN if self.unknowns else Outcome.PASSED
+        """FOUND when there is a finding, also one known before, UNKNOWN when something was not seen, else PASSED."""
+        if self.findings or self.known:
+            return Outcome.FOUND
+        return Outcome.UNKNOWN if self.unknowns else Outcome.PASSED
 
     @property
     def severity(self) -> Severity | None:
         """Of the worst finding."""
         return max((finding.severity for finding in self.findings), key=lambda each: each.rank, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """Something measured that a load cannot go beyond.
+
+    Attributes:
+        id: Stable: "wal-flushes".
+        says: "the WAL device flushes 1940 times a second".
+        value: The number.
+        unit: "1/s", "ns", "ms".
+        source: How it was measured.
+    """
+
+    id: str
+    says: str
+    value: float
+    unit: str
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +76,8 @@ class Report:
         compared_with: What findings were compared with when only new ones are in the results; "" otherwise.
         known: Findings left out because a former check had them.
         gone: (check id, what it said) of a former check's findings that are no more.
+        ceilings: What was measured; empty without --measure.
+        not_measured: (what, why) it could not be measured.
     """
 
     at_ms: int
@@ -63,6 +88,8 @@ class Report:
     compared_with: str = ""
     known: int = 0
     gone: tuple[tuple[str, str], ...] = ()
+    ceilings: tuple[Ceiling, ...] = ()
+    not_measured: tuple[tuple[str, str], ...] = ()
 
     @property
     def findings(self) -> tuple[tuple[Check, Finding], ...]:

@@ -35,6 +35,7 @@ from pgtop_tune.host.kernel_sections import (
     numa_section,
     pressure_section,
 )
+from pgtop_tune.host.machine_setup import read_setup
 from pgtop_tune.host.mounts import Mount, parse_mountinfo
 from pgtop_tune.host.numa_files import parse_id_list
 from pgtop_tune.host.proc_files import KeptFile, ProcessFiles, kept_descriptors, read_once
@@ -52,9 +53,12 @@ from pgtop_tune.model.host import (
 )
 from pgtop_tune.model.numa import NumaSample
 from pgtop_tune.model.places import NOWHERE_ELSE, ServerPlaces
+from pgtop_tune.model.setup import MachineSetup
 
 _SLOWLY_S: Final = 5.0
 """Apart are looks at what changes slowly or is asked in a thread of its own: NUMA nodes, frequencies."""
+_SETUP_S: Final = 60.0
+"""Apart are looks at how the machine is set up."""
 _THREADS_MOST: Final = 128
 _RESTING_EVERY: Final = 16
 """Processes that do nothing are looked at in turns, each once in so many looks."""
@@ -81,6 +85,9 @@ class LocalHost:
         self._delays = ProcessFiles(root / "proc", "schedstat", most)
         self._file_systems = FileSystems(clock)
         self._frequencies = Background(lambda: read_frequencies(root, clock()), _SLOWLY_S, clock)
+        self._directories: dict[str, str] = {}
+        self._last_setup: MachineSetup | None = None
+        self._setup = Background(self._read_setup, _SETUP_S, clock)
         self._group: ServerGroup | None = None
         self._nodes: tuple[int, ...] | None = None
         self._numa: NumaSample | Unavailable = NOT_YET
@@ -114,8 +121,9 @@ class LocalHost:
             data_directory: The server's; None or "" when it is unknown or elsewhere, which takes all roles away.
             places: What it keeps elsewhere.
         """
-        directories = server_directories(data_directory, places) if data_directory else {}
+        directories = self._directories = server_directories(data_directory, places) if data_directory else {}
         self._roles = roles_of(directories, self._root)
+        self._setup = Background(self._read_setup, _SETUP_S, self._clock)
         self._file_systems.watch(places_of(directories, self._mounts()))
 
     def set_server(self, postmaster_pid: int) -> None:
@@ -151,6 +159,7 @@ class LocalHost:
             numa=self._numa_nodes(),
             frequency=self._frequencies.latest() or NOT_YET,
             cgroup=or_why(self._cgroup, NO_LIMITS),
+            setup=self._setup.latest() or NOT_YET,
         )
 
     def threads(self, pids: Iterable[int]) -> tuple[ThreadCounters, ...]:
@@ -195,6 +204,14 @@ class LocalHost:
             page_size_bytes=self._page_bytes,
             memory_bytes=memory_section(self._clock(), self._read).total_bytes,
         )
+
+    def _read_setup(self) -> MachineSetup:
+        found = read_setup(self._root, self._clock(), self._roles.devices, self._directories)
+        before = self._last_setup
+        # The same object as long as nothing changes, so that frames stay small.
+        if before is None or replace(found, at_s=before.at_s) != before:
+            self._last_setup = before = found
+        return before
 
     def _memory(self) -> MemorySample:
         sample = memory_section(self._clock(), self._read)

@@ -67,6 +67,7 @@ _USUAL: Final = {_PAGE_SIZE: 4096, _TICKS: 100}
 _NO_SPACE: Final = Unavailable(
     Reason.NOT_LOCAL, "PostgreSQL has no function for the space on a file system: only seen on the server's own machine"
 )
+_NO_SETUP: Final = Unavailable(Reason.NOT_LOCAL, "not read over SQL: record on the server's machine to have it")
 _NO_FREQUENCY: Final = Unavailable(Reason.NOT_LOCAL, "not read over SQL: it would be a file for every core")
 
 
@@ -191,6 +192,7 @@ class SqlHost:
             file_systems=_NO_SPACE,
             numa=self._slow_sections[0],
             frequency=_NO_FREQUENCY,
+            setup=_NO_SETUP,
             cgroup=self._slow_sections[1],
         )
 

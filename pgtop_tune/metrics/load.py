@@ -8,10 +8,31 @@ from typing import Final
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchProgress, BenchRun, RunState
+from pgtop_tune.model.frame import Frame
 
 _FRESH_S: Final = 2.5
 """A progress line comes each second; one older than this belongs to a load that hangs or ended."""
+UNDER_WAY: Final = (RunState.STARTING, RunState.RUNNING)
+"""States of a run that has not ended."""
+
+
+def run_of(frame: Frame | None) -> BenchRun | None:
+    """The run of pgbench in a frame, also one that has ended."""
+    return None if frame is None or isinstance(frame.bench, Unavailable) else frame.bench.run
+
+
+def under_way(frame: Frame | None) -> BenchRun | None:
+    """The run of pgbench that is starting or running."""
+    run = run_of(frame)
+    return run if run is not None and run.state in UNDER_WAY else None
+
+
+def failure_of(frame: Frame | None) -> BenchRun | None:
+    """The run of pgbench in a frame, if it has failed."""
+    run = run_of(frame)
+    return run if run is not None and run.state is RunState.FAILED else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,10 @@ class BenchRun:
     """How far the clock of that machine is before ours; None beside us."""
     clock_uncertain_ms: float | None = None
     """Half of the quickest round trip in which that was measured: the true figure is not further off."""
+    seed: int | None = None
+    """--random-seed; None is a new one each time."""
+    script_hashes: tuple[str, ...] = ()
+    """SHA-256 of each script file, in the order of `scripts`; empty for a builtin, and in older recordings."""
 
     @property
     def open_loop(self) -> bool:

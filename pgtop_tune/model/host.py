@@ -14,6 +14,7 @@ from pgtop_tune.model.cgroup import CgroupSample
 from pgtop_tune.model.filesystems import FileSystemSample
 from pgtop_tune.model.network import NetworkSample
 from pgtop_tune.model.numa import FrequencySample, NumaSample
+from pgtop_tune.model.setup import MachineSetup
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,3 +241,4 @@ class HostSample:
     numa: NumaSample | Unavailable = NOT_RECORDED
     frequency: FrequencySample | Unavailable = NOT_RECORDED
     cgroup: CgroupSample | Unavailable = NOT_RECORDED
+    setup: MachineSetup | Unavailable = NOT_RECORDED

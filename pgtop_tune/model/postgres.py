@@ -52,6 +52,10 @@ class ServerFacts:
     superuser: bool
     monitor_role: bool
     """Member of pg_monitor (or superuser): sees other users' queries and all settings."""
+    build: str = ""
+    """version(): compiler and platform included; "" in recordings of older versions."""
+    extensions: tuple[str, ...] = ()
+    """Those of this database when we connected: "pg_stat_statements 1.11"."""
     pooled: bool = False
     """Reached through a pooler: pg_backend_pid() is not the process that answered the start-up packet."""
 

@@ -349,8 +349,9 @@ class PostgresReader:
         return lambda connection: read(connection, capabilities)
 
     async def _read_facts(self, connection: ReadConnection) -> ServerFacts:
-        row = (await connection.fetch(sql("facts", self._major)))[0]
+        row = dict((await connection.fetch(sql("facts", self._major)))[0])
         where = str(connection.endpoint)
+        row["extensions"] = tuple(row["extensions"])
         self._facts = ServerFacts(**row, endpoint=where, local=False, postmaster_pid=None, pooled=connection.pooled)
         return self._facts
 

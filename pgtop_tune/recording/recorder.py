@@ -7,12 +7,16 @@ import threading
 import time
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pgtop_tune import __version__, paths
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.recording.format import FORMAT, Header
-from pgtop_tune.recording.writer import RecordingWriter
+from pgtop_tune.recording.texts import without_texts
 from pgtop_tune.session.ports import RecordingState, Step
+
+if TYPE_CHECKING:
+    from pgtop_tune.recording.writer import RecordingWriter
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9.-]+")
 
@@ -23,15 +27,17 @@ class Recorder:
     Args:
         target: Whom the session watches, for header and file name; no password in it.
         interval_s: Interval for the header.
+        query_text: Whether texts of statements are recorded; see `texts`.
 
     Attributes:
         last_path: The last file that was begun.
         frames_written: Frames in all files of this session.
     """
 
-    def __init__(self, target: str, interval_s: float) -> None:
+    def __init__(self, target: str, interval_s: float, *, query_text: bool = True) -> None:
         self._target = target
         self._interval_s = interval_s
+        self._query_text = query_text
         self._lock = threading.Lock()
         self._writer: RecordingWriter | None = None
         self._since_s: float | None = None
@@ -41,6 +47,9 @@ class Recorder:
 
     def start(self, path: str | None = None) -> RecordingState:
         """See `RecordingControl.start`."""
+        # Frames take a while to be understood: a screen that does not record need not wait for it.
+        from pgtop_tune.recording.writer import RecordingWriter
+
         with self._lock:
             if self._writer is None:
                 created_ms = int(time.time() * 1000)
@@ -94,7 +103,7 @@ class Recorder:
                 for frame in step.frames:
                     if self._since_s is None:
                         self._since_s = frame.elapsed_s
-                    self._writer.write(frame)
+                    self._writer.write(frame if self._query_text else without_texts(frame))
                     self.frames_written += 1
             except RecordingProblem as problem:
                 self._writer = None

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from pgtop_tune.model.change import ParameterChange, Terms, Wanted
-from pgtop_tune.model.proof import Proof
 from pgtop_tune.session.ports import ParameterControl
 
+if TYPE_CHECKING:
+    from pgtop_tune.model.change import ParameterChange, Terms, Wanted
+    from pgtop_tune.model.proof import Proof
 
-class ChangeControl(ParameterControl, Protocol):
+
+class SetControl(Protocol):
     """Several changes as one, on trial if wanted; every call is journaled before it acts."""
 
     async def apply_set(self, wanted: Sequence[Wanted], terms: Terms) -> tuple[ParameterChange, ...]:
@@ -34,6 +36,10 @@ class ChangeControl(ParameterControl, Protocol):
     async def revert_set(self, set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
         """Takes a set back, last change first; empty when it is not in force (any more)."""
         ...
+
+
+class ChangeControl(ParameterControl, SetControl, Protocol):
+    """All that an operator can do to parameters without a restart."""
 
     async def revert_overdue(self) -> tuple[ParameterChange, ...]:
         """Takes back what nobody kept in time, also of processes that are gone."""

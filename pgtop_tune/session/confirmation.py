@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.trip_wires import TripWire
+if TYPE_CHECKING:
+    from pgtop_tune.metrics.catalogue import Interval
+    from pgtop_tune.metrics.trip_wires import TripWire
 
 SUSTAINED_S: Final = 3.0
 """How long a line must stay crossed: one slow second is no verdict."""

@@ -12,11 +12,13 @@ import threading
 import time
 from collections.abc import Coroutine, Iterable
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.model.events import Event, EventKind
-from pgtop_tune.session.ports import FrameSink, FrameSource
+
+if TYPE_CHECKING:
+    from pgtop_tune.session.ports import FrameSink, FrameSource
 
 T = TypeVar("T")
 

@@ -10,11 +10,13 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.percentiles import percentiles
-from pgtop_tune.model.bench import LatencySecond
+
+if TYPE_CHECKING:
+    from pgtop_tune.metrics.catalogue import Interval
+    from pgtop_tune.model.bench import LatencySecond
 
 CAPACITY: Final = 18_000
 """Points kept per series: five hours at 1 Hz, one at 5 Hz; 144 kB each."""

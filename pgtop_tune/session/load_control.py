@@ -6,11 +6,12 @@ Everything is called from the engine's thread unless it says otherwise.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from pgtop_tune.metrics.knee import Knee, LoadPoint
-from pgtop_tune.model.load import LoadSpec, ProfileSummary
-from pgtop_tune.model.run_result import RunResult
+if TYPE_CHECKING:
+    from pgtop_tune.metrics.knee import Knee, LoadPoint
+    from pgtop_tune.model.load import LoadSpec, ProfileSummary
+    from pgtop_tune.model.run_result import RunResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.change import Terms
-from pgtop_tune.model.system_setting import HostChange, SystemSetting, WantedSetting
-
 if TYPE_CHECKING:
     from pgtop_tune.host.block_queue import Disk
     from pgtop_tune.host.machine_facts import MachineFacts
+    from pgtop_tune.model.absence import Unavailable
+    from pgtop_tune.model.change import Terms
+    from pgtop_tune.model.system_setting import HostChange, SystemSetting, WantedSetting
 
 
 class MachineControl(Protocol):

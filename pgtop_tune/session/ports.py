@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, QueryPlan
 from pgtop_tune.model.change import SYSTEM, ParameterChange, Scope
-from pgtop_tune.model.events import Event
-from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.postgres import Parameter
+
+if TYPE_CHECKING:
+    from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, QueryPlan
+    from pgtop_tune.model.events import Event
+    from pgtop_tune.model.frame import Frame
+    from pgtop_tune.model.postgres import Parameter
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from pgtop_tune.model.change import Terms, Wanted
-from pgtop_tune.model.restart import PendingParameter, RestartOutcome, RestartPlan
+if TYPE_CHECKING:
+    from pgtop_tune.model.change import Terms, Wanted
+    from pgtop_tune.model.restart import PendingParameter, RestartOutcome, RestartPlan
 
 
 def silent(words: str) -> None:
@@ -53,7 +54,7 @@ class RestartControl(Protocol):
 
         Raises:
             ServerProblem: A check says that the server would not start; nothing was changed.
-            PgtopError: As `ChangeControl.apply_set`; nothing is changed and nothing was restarted.
+            PgtopError: As `SetControl.apply_set`; nothing is changed and nothing was restarted.
         """
         ...
 

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.events import Event
-from pgtop_tune.model.frame import Frame
 from pgtop_tune.session.history import Charted, History, LatencyHistory
-from pgtop_tune.session.ports import Step
+
+if TYPE_CHECKING:
+    from pgtop_tune.model.events import Event
+    from pgtop_tune.model.frame import Frame
+    from pgtop_tune.session.ports import Step
 
 KEEP_FRAMES: Final = 150
 """Whole frames kept: enough for the widest window a metric looks back, small enough for 1,000 backends."""

@@ -6,16 +6,18 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.errors import PgtopError, UsageProblem
-from pgtop_tune.metrics.trip_wires import TripWire
-from pgtop_tune.model.change import ParameterChange, Terms, Wanted
 from pgtop_tune.model.events import Event, EventKind
-from pgtop_tune.session.change_control import ChangeControl
 from pgtop_tune.session.confirmation import Trial
-from pgtop_tune.session.ports import Step
 from pgtop_tune.session.trial_watch import TrialWatch
+
+if TYPE_CHECKING:
+    from pgtop_tune.metrics.trip_wires import TripWire
+    from pgtop_tune.model.change import ParameterChange, Terms, Wanted
+    from pgtop_tune.session.change_control import ChangeControl
+    from pgtop_tune.session.ports import Step
 
 _AGAIN_S: Final = 2.0
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.model.frame import Frame
 from pgtop_tune.session.confirmation import Fate, Standing, Trial
-from pgtop_tune.session.ports import Step
+
+if TYPE_CHECKING:
+    from pgtop_tune.model.frame import Frame
+    from pgtop_tune.session.ports import Step
 
 _FRAMES: Final = 120
 """What the wires look back on is seconds."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.errors import ConnectionProblem, PgtopError
-from pgtop_tune.model.change import ParameterChange, Terms, Wanted
-from pgtop_tune.model.system_setting import HostChange, WantedSetting
-from pgtop_tune.session.change_control import ChangeControl
-from pgtop_tune.session.machine_control import MachineControl
+
+if TYPE_CHECKING:
+    from pgtop_tune.model.change import ParameterChange, Terms, Wanted
+    from pgtop_tune.model.system_setting import HostChange, WantedSetting
+    from pgtop_tune.session.change_control import SetControl
+    from pgtop_tune.session.machine_control import MachineControl
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class WholeChange:
         machine: Of the machine, likewise.
     """
 
-    def __init__(self, parameters: ChangeControl | None, machine: MachineControl | None) -> None:
+    def __init__(self, parameters: SetControl | None, machine: MachineControl | None) -> None:
         self._parameters: Final = parameters
         self._machine: Final = machine
         self._machine_last: set[str] = set()
@@ -62,7 +64,7 @@ class WholeChange:
         """Makes both halves, or none.
 
         Raises:
-            PgtopError: What `ChangeControl.apply_set` and `MachineControl.apply_set` raise; nothing is changed. After
+            PgtopError: What `SetControl.apply_set` and `MachineControl.apply_set` raise; nothing is changed. After
                 a lost connection the machine's half stays: whether the server's is in force is not known.
         """
         named = replace(terms, set_id=terms.set_id or uuid.uuid4().hex[:12])

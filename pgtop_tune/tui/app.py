@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
-from typing import ClassVar, Final
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import rich
 import textual
 from rich.segment import Segments
 from rich.text import Text
-from rich.traceback import Traceback
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.command import Provider
@@ -20,27 +20,32 @@ from textual.message import Message
 from textual.worker import WorkerFailed
 
 from pgtop_tune.errors import PgtopError, UsageProblem
+from pgtop_tune.metrics.load import failure_of
 from pgtop_tune.model.bench import RunState
-from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.safe_text import printable, printable_lines
 from pgtop_tune.secret import Secret
 from pgtop_tune.session.ports import RecordingState
-from pgtop_tune.tui.actions import ACTIONS, check_keymap
+from pgtop_tune.tui.actions import ACTIONS, Action, check_keymap
 from pgtop_tune.tui.changes import told
 from pgtop_tune.tui.commands import ActionCommands
-from pgtop_tune.tui.controls import Controls, ScreenOptions
 from pgtop_tune.tui.frames import ScreenSink
+from pgtop_tune.tui.later import import_the_rest
 from pgtop_tune.tui.operator_app import OperatorApp
 from pgtop_tune.tui.pages.registry import DASHBOARD_ID, page_of
 from pgtop_tune.tui.palette import DEFAULT, WITHOUT_COLOUR, load_themes
 from pgtop_tune.tui.screens.dashboard import Dashboard
 from pgtop_tune.tui.screens.dialog import Dialog
-from pgtop_tune.tui.screens.load import LoadDialog, failure_of
-from pgtop_tune.tui.screens.load_results import ResultsDialog
-from pgtop_tune.tui.screens.page import PageScreen
 from pgtop_tune.tui.screens.scene import Scene, SceneScreen
 from pgtop_tune.tui.screens.too_small import TooSmall, is_too_small
 from pgtop_tune.tui.terminal import ScreenDriver
+
+if TYPE_CHECKING:
+    from pgtop_tune.model.load import LoadSpec
+    from pgtop_tune.secret import Secret
+    from pgtop_tune.session.ports import RecordingState
+    from pgtop_tune.tui.controls import Controls, ScreenOptions
+    from pgtop_tune.tui.glyphs import Glyphs
+    from pgtop_tune.tui.screens.page import PageScreen
 
 _QUIET_FRAMES = 3
 """Frames after a typed password before it is asked for again: the server needs a moment to say no."""
@@ -104,14 +109,13 @@ class PgtopApp(OperatorApp):
         self.animation_level = "none"
         self._sink = ScreenSink(lambda: self._post(FramesWaiting()), lambda: self._post(EngineEnded()))
         controls.engine.attach(self._sink)
-        shared = (self._glyphs, self._actions, options.keymap, options.target, self._scene())
-        self._dashboard = Dashboard(*shared)
-        self._pages = PageScreen(*shared)
+        self._dashboard = Dashboard(*self._drawn_with())
         self._in_view: SceneScreen = self._dashboard
         self._failed_run = 0
         self._shown_series = 0
         self._on_the_way_out = False
         self._begun = False
+        self._prepared = False
         self._ask_password_in = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leave_status: int | None = None
@@ -126,6 +130,18 @@ class PgtopApp(OperatorApp):
         for theme in self._themes.values():
             self.register_theme(theme)
         self.theme = wanted
+
+    def _drawn_with(self) -> tuple[Glyphs, tuple[Action, ...], Mapping[str, str], str, Scene]:
+        return self._glyphs, self._actions, self._options.keymap, self._options.target, self._scene()
+
+    @cached_property
+    def _pages(self) -> PageScreen:
+        """Made when a page is first opened: the first data should not wait for nine of them."""
+        from pgtop_tune.tui.screens.page import PageScreen
+
+        screen = PageScreen(*self._drawn_with())
+        self.install_screen(screen, "pages")
+        return screen
 
     def _post(self, message: Message) -> None:
         """From the engine's thread."""
@@ -142,7 +158,6 @@ class PgtopApp(OperatorApp):
         if isinstance(driver, ScreenDriver):
             self._controls.tally.follow(lambda: driver.written_bytes)
         self.install_screen(self._dashboard, "dashboard")
-        self.install_screen(self._pages, "pages")
         # Awaited: what is pushed on a screen that is still on its way comes to lie below it.
         await self.push_screen(self._dashboard)
         self._look_at_size(self.size)
@@ -214,6 +229,8 @@ class PgtopApp(OperatorApp):
 
     def _fatal_error(self) -> None:
         """As Textual does, but without the locals of every frame, which may hold what nobody should see."""
+        from rich.traceback import Traceback
+
         self.bell()
         trace = Traceback(show_locals=False, width=None, suppress=[rich, textual])
         parts = self.console.render(trace, self.console.options)
@@ -228,6 +245,7 @@ class PgtopApp(OperatorApp):
             self._live.apply(step)
         if steps:
             self._repaint()
+            self._prepare()
             self._look_at_load()
             self._look_at_results()
             self._look_at_password()
@@ -246,6 +264,12 @@ class PgtopApp(OperatorApp):
         if self.changes is not None and self.changes.on_trial is not None:
             self._repaint()
         self._look_at_trial()
+
+    def _prepare(self) -> None:
+        """Once there is something to see: what keys may ask for, so that the first of them does not wait."""
+        if not self._prepared:
+            self._prepared = True
+            self.call_after_refresh(import_the_rest)
 
     def _scene(self) -> Scene:
         controls, live, frozen = self._controls, self._live, self._frozen
@@ -289,8 +313,11 @@ class PgtopApp(OperatorApp):
         failed = failure_of(self._live.now)
         if self._controls.load is not None and failed is not None and failed.run > self._failed_run:
             self._failed_run = failed.run
-            if not isinstance(self.screen, LoadDialog):
+            if not self._dialog_tells_of_load():
                 self.tell(f"load {failed.run} failed: {failed.message or 'pgbench gave no reason'}", "error")
+
+    def _dialog_tells_of_load(self) -> bool:
+        return isinstance(self.screen, Dialog) and self.screen.SHOWS_LOAD
 
     def _look_at_results(self) -> None:
         """What came out is shown once, when nothing else is being typed; a run that failed was told already."""
@@ -300,9 +327,11 @@ class PgtopApp(OperatorApp):
         if self._on_the_way_out:
             return
         screen = self.screen
-        if isinstance(screen, LoadDialog) or (isinstance(screen, SceneScreen) and not screen.typing):
+        if self._dialog_tells_of_load() or (isinstance(screen, SceneScreen) and not screen.typing):
             self._shown_series = series.number
             if series.results and (series.axis or series.results[0].state is not RunState.FAILED):
+                from pgtop_tune.tui.screens.load_results import ResultsDialog
+
                 self.push_screen(ResultsDialog(series, self._glyphs))
 
     def _look_at_password(self) -> None:

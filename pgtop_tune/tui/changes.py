@@ -7,16 +7,18 @@ is noted here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.metrics.trip_wires import TripWire
 from pgtop_tune.model.change import SYSTEM, ChangeState, ParameterChange, Scope, Terms, Wanted
 from pgtop_tune.model.events import EventKind
-from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.model.proof import Proof
-from pgtop_tune.session.change_control import ChangeControl
-from pgtop_tune.session.trial_desk import OnTrial, TakenBack, TrialDesk
-from pgtop_tune.tui.hands import Hands
+
+if TYPE_CHECKING:
+    from pgtop_tune.metrics.trip_wires import TripWire
+    from pgtop_tune.model.postgres import Parameter
+    from pgtop_tune.model.proof import Proof
+    from pgtop_tune.session.change_control import ChangeControl
+    from pgtop_tune.session.trial_desk import OnTrial, TakenBack, TrialDesk
+    from pgtop_tune.tui.hands import Hands
 
 RELOAD: Final = "SELECT pg_reload_conf();"
 

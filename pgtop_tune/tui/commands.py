@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from pgtop_tune.tui.actions import Action, key_name
-from pgtop_tune.tui.pages.registry import PAGES
+from pgtop_tune.tui.pages.registry import all_pages
 from pgtop_tune.tui.screens.scene import SceneScreen
 
-_TABLES: Final = tuple(
-    (f"table of {table.title}  ({page.key} {page.title})", f"app.look_at('{page.id}', '{table.id}')")
-    for page in PAGES
-    for table in page.tables
-    if len(page.tables) > 1
-)
+
+def _tables() -> list[tuple[str, str]]:
+    return [
+        (f"table of {table.title}  ({page.key} {page.title})", f"app.look_at('{page.id}', '{table.id}')")
+        for page in all_pages()
+        for table in page.tables
+        if len(page.tables) > 1
+    ]
 
 
 class ActionCommands(Provider):
@@ -27,7 +28,7 @@ class ActionCommands(Provider):
         if not isinstance(self.screen, SceneScreen):
             return []
         actions = [each for each in self.screen.offered() if each.action != "app.command_palette"]
-        return [*((_shown(each), each.action) for each in actions), *_TABLES]
+        return [*((_shown(each), each.action) for each in actions), *_tables()]
 
     async def discover(self) -> Hits:
         """Everything, before a letter is typed."""

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from pgtop_tune.model.change import ParameterChange
-from pgtop_tune.model.load import LoadSpec
-from pgtop_tune.secret import Secret
-from pgtop_tune.session.change_control import ChangeControl
-from pgtop_tune.session.engine import Engine
-from pgtop_tune.session.load_control import LoadControl
-from pgtop_tune.session.machine_control import MachineControl
-from pgtop_tune.session.ports import BackendControl, RecordingControl, Transport
-from pgtop_tune.session.restart_control import RestartControl
 from pgtop_tune.tui.actions import Need
-from pgtop_tune.tuning.knobs.knob import Knob
+
+if TYPE_CHECKING:
+    from pgtop_tune.model.change import ParameterChange
+    from pgtop_tune.model.load import LoadSpec
+    from pgtop_tune.secret import Secret
+    from pgtop_tune.session.change_control import ChangeControl
+    from pgtop_tune.session.engine import Engine
+    from pgtop_tune.session.load_control import LoadControl
+    from pgtop_tune.session.machine_control import MachineControl
+    from pgtop_tune.session.ports import BackendControl, RecordingControl, Transport
+    from pgtop_tune.session.restart_control import RestartControl
+    from pgtop_tune.tuning.knobs.knob import Knob
 
 
 class IntervalControl(Protocol):

@@ -10,10 +10,11 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.model.events import Event
-from pgtop_tune.session.ports import Step
+if TYPE_CHECKING:
+    from pgtop_tune.model.events import Event
+    from pgtop_tune.session.ports import Step
 
 KEEP_STEPS: Final = 150
 """Steps that wait at most; as many frames as a session keeps whole."""

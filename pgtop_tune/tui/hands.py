@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.model.events import Event, EventKind
-from pgtop_tune.session.engine import Engine
+
+if TYPE_CHECKING:
+    from pgtop_tune.session.engine import Engine
 
 T = TypeVar("T")
 

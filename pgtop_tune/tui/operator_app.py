@@ -4,38 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
 from textual.app import App
 
 from pgtop_tune.errors import PgtopError, UsageProblem
+from pgtop_tune.metrics.load import under_way
 from pgtop_tune.model.backend_action import BackendAct, BackendKey
-from pgtop_tune.model.bench import BenchRun
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.safe_text import printable_lines
-from pgtop_tune.secret import Secret
-from pgtop_tune.session.ports import RecordingState
 from pgtop_tune.session.session import Session
 from pgtop_tune.session.time_words import HINT, Timeline, moment
 from pgtop_tune.session.trial_desk import TrialDesk
 from pgtop_tune.tui.actions import ACTIONS, available
 from pgtop_tune.tui.changes import Changes
-from pgtop_tune.tui.controls import Controls, ScreenOptions
 from pgtop_tune.tui.glyphs import ASCII, UNICODE
 from pgtop_tune.tui.hands import Hands
-from pgtop_tune.tui.palette import PaletteTheme
 from pgtop_tune.tui.panes.time_axis import CHARTED
-from pgtop_tune.tui.screens.help import HelpDialog
-from pgtop_tune.tui.screens.leave import Leaving, leave_question
-from pgtop_tune.tui.screens.load import LoadDialog, under_way
-from pgtop_tune.tui.screens.parameters import PanelScope, ParameterDialog
-from pgtop_tune.tui.screens.password import PasswordDialog
-from pgtop_tune.tui.screens.prompt import PromptDialog
 from pgtop_tune.tui.screens.scene import SceneScreen
-from pgtop_tune.tui.screens.undo import keep_said, redo_said, undo_asked
-from pgtop_tune.tui.session_hand import SessionHand
 from pgtop_tune.tui.terminal import ScreenDriver
+
+if TYPE_CHECKING:
+    from pgtop_tune.model.bench import BenchRun
+    from pgtop_tune.secret import Secret
+    from pgtop_tune.session.ports import RecordingState
+    from pgtop_tune.tui.controls import Controls, ScreenOptions
+    from pgtop_tune.tui.palette import PaletteTheme
+    from pgtop_tune.tui.screens.leave import Leaving
+    from pgtop_tune.tui.screens.parameters import PanelScope
+    from pgtop_tune.tui.session_hand import SessionHand
 
 INTERVALS_S = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _NOTE_LIMIT = 200
@@ -46,7 +45,7 @@ Severity = Literal["information", "warning", "error"]
 
 
 class OperatorApp(App[int]):
-    """An application whose actions reach the controls.
+    """An application whose actions reach the controls. Dialogs are imported when they open (see `tui.later`).
 
     Args:
         controls: What the operator can reach.
@@ -70,11 +69,6 @@ class OperatorApp(App[int]):
             trials = TrialDesk(controls.parameters, controls.engine.note)
             controls.engine.attach(trials)
             self.changes = Changes(controls.parameters, self._hands, trials)
-        can_load = controls.load is not None
-        self._panel = PanelScope(tuple(controls.knobs), can_load, options.allow_unsafe)
-        self._sessions = None
-        if controls.backends is not None:
-            self._sessions = SessionHand(self, controls.backends, self._hands, self._glyphs)
         self._live = Session(CHARTED)
         self._frozen: Session | None = None
         self._themes: dict[str, PaletteTheme] = {}
@@ -83,6 +77,20 @@ class OperatorApp(App[int]):
 
     def _repaint(self) -> None:
         raise NotImplementedError
+
+    @cached_property
+    def _panel(self) -> PanelScope:
+        from pgtop_tune.tui.screens.parameters import PanelScope
+
+        controls = self._controls
+        return PanelScope(tuple(controls.knobs), controls.load is not None, self._options.allow_unsafe)
+
+    @cached_property
+    def _sessions(self) -> SessionHand | None:
+        from pgtop_tune.tui.session_hand import SessionHand
+
+        backends = self._controls.backends
+        return None if backends is None else SessionHand(self, backends, self._hands, self._glyphs)
 
     def tell(self, words: str, severity: Severity = "information") -> None:
         """A passing message; may hold foreign text."""
@@ -94,6 +102,8 @@ class OperatorApp(App[int]):
 
     def action_load(self) -> None:
         """Opens the load dialog."""
+        from pgtop_tune.tui.screens.load import LoadDialog
+
         load = self._controls.load
         if load is not None:
             spec = replace(self._load_spec, settings=tuple(self._panel.next_load.items()))
@@ -105,22 +115,30 @@ class OperatorApp(App[int]):
 
     def action_parameters(self) -> None:
         """Opens the parameter dialog."""
+        from pgtop_tune.tui.screens.parameters import ParameterDialog
+
         if self.changes is not None:
             self.push_screen(ParameterDialog(self.changes, self._panel, self._live, self._glyphs))
 
     def action_undo(self, everything: bool = False) -> None:
         """Undoes the last set of changes, or all of them, after a question."""
+        from pgtop_tune.tui.screens.undo import undo_asked
+
         if self.changes is not None:
             work = undo_asked(self, self.changes, self._glyphs, everything=everything)
             self.run_worker(self._told(work), group="undo", exclusive=True)
 
     def action_redo(self) -> None:
         """Makes again what was undone last."""
+        from pgtop_tune.tui.screens.undo import redo_said
+
         if self.changes is not None:
             self.run_worker(self._told(redo_said(self.changes)), group="undo", exclusive=True)
 
     def action_keep(self) -> None:
         """Keeps the change that is on trial."""
+        from pgtop_tune.tui.screens.undo import keep_said
+
         if self.changes is not None:
             self.run_worker(self._told(keep_said(self.changes)), group="undo", exclusive=True)
 
@@ -161,6 +179,8 @@ class OperatorApp(App[int]):
 
     def action_password(self) -> None:
         """Asks for the password the server wants."""
+        from pgtop_tune.tui.screens.password import PasswordDialog
+
         self.push_screen(PasswordDialog(self._options.target or "the server", self._glyphs), self._take_password)
 
     def _take_password(self, password: Secret | None) -> None:
@@ -203,6 +223,8 @@ class OperatorApp(App[int]):
 
     def action_note(self) -> None:
         """Asks for a note and puts it on the tape."""
+        from pgtop_tune.tui.screens.prompt import PromptDialog
+
         hint = "Stands on the tape at this moment, and in the recording."
         self.push_screen(PromptDialog[str]("note", hint, str.strip, self._glyphs), self._note)
 
@@ -233,6 +255,8 @@ class OperatorApp(App[int]):
 
     def action_jump(self) -> None:
         """Asks for a moment and shows it."""
+        from pgtop_tune.tui.screens.prompt import PromptDialog
+
         self.push_screen(PromptDialog[float]("jump to", HINT, self._moment, self._glyphs), self._jump)
 
     def _moment(self, words: str) -> float:
@@ -272,12 +296,16 @@ class OperatorApp(App[int]):
 
     def action_help(self) -> None:
         """Keys, and what the numbers mean."""
+        from pgtop_tune.tui.screens.help import HelpDialog
+
         screen = self.screen
         if isinstance(screen, SceneScreen):
             self.push_screen(HelpDialog(screen.offered(), self._options.keymap, screen.explained, self._glyphs))
 
     async def action_quit(self) -> None:
         """Leaves; asks when a load runs or changes are in force."""
+        from pgtop_tune.tui.screens.leave import leave_question
+
         run, going_on = self._own_load(), self._going_on()
         made = () if self.changes is None or self._options.throwaway else self.changes.made
         if run is None and not going_on and not made:
@@ -302,6 +330,8 @@ class OperatorApp(App[int]):
 
     async def _settle(self, how: Leaving) -> None:
         """Stops and undoes what was asked for; stays when that fails, so that nothing is left behind unseen."""
+        from pgtop_tune.tui.screens.leave import Leaving
+
         self._on_the_way_out = True
         try:
             if self._controls.load is not None and (self._own_load() is not None or self._going_on()):

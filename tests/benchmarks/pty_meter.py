@@ -48,6 +48,7 @@ class Measurement:
     Attributes:
         first_byte_s: From the start of the process to the first byte it wrote.
         first_paint_s: To the first moment its screen showed the awaited text; None when it never did.
+        first_paint_cpu_s: CPU seconds of the process tree until then: on a shared machine the steadier figure.
         cpu_percent: User and system time of the process tree per second of the steady part, per cent of one core.
         start_cpu_s: CPU seconds of the process tree until the steady part began.
         bytes_per_s: Written to the terminal during the steady part.
@@ -61,6 +62,7 @@ class Measurement:
 
     first_byte_s: float | None
     first_paint_s: float | None
+    first_paint_cpu_s: float | None
     cpu_percent: float | None
     start_cpu_s: float | None
     bytes_per_s: float | None
@@ -137,6 +139,7 @@ def _watch(
 ) -> Measurement:
     first_byte_s: float | None = None
     first_paint_s: float | None = None
+    first_paint_cpu_s: float | None = None
     total = steady_total = steady_writes = 0
     begin_cpu_s: float | None = None
     begin_at = end_at = started
@@ -168,7 +171,7 @@ def _watch(
             for _ in asked.findall(data):
                 os.write(master, answer)
         if sight is not None and sight.found_in(data):
-            first_paint_s, sight = at_s, None
+            first_paint_s, first_paint_cpu_s, sight = at_s, _cpu_s(process.pid), None
     end_at = time.monotonic()
     end_cpu_s = _cpu_s(process.pid)
     steady_s = end_at - begin_at if begin_cpu_s is not None else 0.0
@@ -177,6 +180,7 @@ def _watch(
     return Measurement(
         first_byte_s=_rounded(first_byte_s),
         first_paint_s=_rounded(first_paint_s),
+        first_paint_cpu_s=_rounded(first_paint_cpu_s),
         cpu_percent=round(100 * (end_cpu_s - (begin_cpu_s or 0.0)) / steady_s, 2) if known else None,
         start_cpu_s=_rounded(begin_cpu_s),
         bytes_per_s=round(steady_total / steady_s, 1) if known else None,

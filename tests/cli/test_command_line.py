@@ -11,6 +11,7 @@ import pytest
 from pgtop_tune import __version__
 from pgtop_tune.cli.app import COMMANDS, with_default_command
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.tui.later import LATER
 from tests.cli.runs import ROOT, run
 from tests.support.servers import conninfo
 
@@ -56,6 +57,27 @@ def test_sampling_without_a_screen_loads_no_textual(tmp_path: Path) -> None:
     script = "import sys, pgtop_tune.cli.wiring, pgtop_tune.cli.lines; print('textual' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("modules", "unwanted"),
+    [
+        ("pgtop_tune.cli.app, pgtop_tune.cli.screen, pgtop_tune.tui.run", LATER),
+        ("pgtop_tune.cli.starting, pgtop_tune.cli.watching", ("pgtop_tune.bench", "pgtop_tune.experiment")),
+    ],
+)
+def test_the_first_data_waits_for_nothing_that_only_a_key_needs(modules: str, unwanted: tuple[str, ...]) -> None:
+    script = f"import sys, {modules}; print([m for m in {unwanted!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("words", [["top", "--nonsense"], ["bench", "list", "--nonsense"], ["bench", "nonsense"]])
+def test_a_command_that_was_built_alone_refuses_words_like_any_other(words: list[str], tmp_path: Path) -> None:
+    ran = run(*words, home=tmp_path)
+    assert ran.status == 2
+    assert "nonsense" in ran.err
+    assert f"Usage: pgtop-tune {words[0]}" in ran.err
 
 
 def test_version(tmp_path: Path) -> None:

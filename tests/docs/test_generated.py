@@ -12,7 +12,7 @@ import pytest
 import typer.main
 
 from docs.generate import PAGES, REFERENCE, page
-from pgtop_tune.cli.app import app, with_default_command
+from pgtop_tune.cli.app import program, with_default_command
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.codec import codec_for
 from pgtop_tune.recording.format import FORMAT, KEY_EVERY, Header
@@ -91,7 +91,7 @@ def test_the_pages_show_command_lines() -> None:
 @pytest.mark.parametrize(("where", "line"), COMMAND_LINES)
 def test_a_command_line_shown_is_one_that_parses(where: str, line: str) -> None:
     name, *arguments = with_default_command(shlex.split(line)[1:])
-    group: Any = typer.main.get_command(app)
+    group: Any = typer.main.get_command(program())
     if name.startswith("--"):
         assert any(name in option.opts for option in group.params)
         return

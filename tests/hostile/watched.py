@@ -14,7 +14,7 @@ from pgtop_tune.tui.glyphs import UNICODE
 from pgtop_tune.tui.lines import Line, text_of, width
 from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
 from pgtop_tune.tui.pages.page import Page, PageTable
-from pgtop_tune.tui.pages.registry import PAGES
+from pgtop_tune.tui.pages.registry import all_pages
 from pgtop_tune.tui.pages.row_details import row_lines
 from pgtop_tune.tui.panes.dashboard import Look, dashboard_lines
 from pgtop_tune.tui.panes.layout import dashboard_layout
@@ -54,7 +54,7 @@ def everything(session: Session) -> Iterator[tuple[str, int, Line]]:
         panes = dashboard_lines(session, dashboard_layout(cells, rows), cells, UNICODE, Look())
         for pane, lines in panes.items():
             yield from ((f"dashboard {pane}", cells, line) for line in lines)
-        for page in PAGES:
+        for page in all_pages():
             for table in page.tables:
                 where = f"{page.id}/{table.id}"
                 yield from ((where, cells, line) for line in page_text(session, page, table, cells, rows))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -11,10 +12,12 @@ from pgtop_tune.cli import options
 from pgtop_tune.cli.connecting import ConnectionWords
 
 if TYPE_CHECKING:
+    from pgtop_tune.health.project_file import ProjectWishes
     from pgtop_tune.health.report import Report
 
-_FOUND = 1
-_COULD_NOT_RUN = 2
+FOUND: Final = 1
+COULD_NOT_RUN: Final = 2
+_CHOICE: Final = "Which checks"
 
 
 class FailOn(StrEnum):
@@ -31,9 +34,10 @@ class ReportFormat(StrEnum):
     """How the report is written to stdout."""
 
     TEXT = "text"
-
-
-_CHOICE = "Which checks"
+    JSON = "json"
+    MARKDOWN = "markdown"
+    JUNIT = "junit"
+    SARIF = "sarif"
 
 
 def check(
@@ -41,7 +45,10 @@ def check(
     select: Annotated[
         list[str] | None,
         typer.Option(
-            "--select", metavar="CHECK", rich_help_panel=_CHOICE, show_default=False,
+            "--select",
+            metavar="CHECK",
+            rich_help_panel=_CHOICE,
+            show_default=False,
             help="Only these: an id (MEM-01), how ids begin (MEM) or a group (memory). May be given for several.",
         ),
     ] = None,
@@ -54,11 +61,36 @@ def check(
     threshold: Annotated[
         list[str] | None,
         typer.Option(
-            "--threshold", metavar="ID=VALUE", rich_help_panel=_CHOICE, show_default=False,
+            "--threshold",
+            metavar="ID=VALUE",
+            rich_help_panel=_CHOICE,
+            show_default=False,
             help="Another limit: MEM-01=95, or by name MEM-01.high=120. May be given for several.",
         ),
     ] = None,
-    fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Exit with 1 from this severity on.")] = FailOn.WARNING,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            rich_help_panel=_CHOICE,
+            show_default=False,
+            help="The project's wishes; pgtop-tune.toml of this directory where it is there.",
+        ),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            "--against",
+            metavar="FILE",
+            show_default=False,
+            help="A former report (--format json): show only what is new. Or a recording: check that one.",
+        ),
+    ] = None,
+    fail_on: Annotated[
+        FailOn | None,
+        typer.Option("--fail-on", show_default=False, help="Exit with 1 from this severity on (warning)."),
+    ] = None,
     format: Annotated[ReportFormat, typer.Option("--format", help="How the report is written.")] = ReportFormat.TEXT,
     verbose: Annotated[
         bool, typer.Option("-v", "--verbose", help="Why, evidence, fix, undo; what is unknown and what passed.")
@@ -69,46 +101,61 @@ def check(
     database: options.Database = "",
     no_password: options.NoPassword = False,
     ask_password: options.AskPassword = False,
-) -> None:  # fmt: skip
+) -> None:
     """Check a server and its machine before production: what will hurt, how to mend it, how to undo that.
 
     Changes nothing. What cannot be seen is unknown and counted, never passed. Exit status: 0 clean, 1 findings at or
     above --fail-on, 2 could not run.
 
-    Examples: pgtop-tune check -d bench  ·  pgtop-tune check -v --select MEM -d bench
+    Examples: pgtop-tune check -d bench  ·  pgtop-tune check -v --select MEM -d bench  ·
+    pgtop-tune check --format sarif --fail-on high -d bench  ·  pgtop-tune check --against yesterday.json -d bench
     """
-    from pgtop_tune.cli.output import complain
+    from pgtop_tune.cli.output import complain, say
     from pgtop_tune.errors import PgtopError
     from pgtop_tune.health.check import Severity
+    from pgtop_tune.health.formats.writers import WRITERS, Wish
+    from pgtop_tune.health.project_file import ProjectWishes, project_wishes
 
     words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
     try:
-        report = _checked(words, select or (), ignore or (), threshold or ())
+        project = project_wishes(config)
+        wishes = ProjectWishes(
+            tuple(select or project.select),
+            (*project.ignore, *(ignore or ())),
+            (fail_on or project.fail_on or FailOn.WARNING),
+            (*project.thresholds, *(threshold or ())),
+        )
+        report = _checked(words, wishes, against)
     except PgtopError as problem:
         complain(problem)
-        raise typer.Exit(_COULD_NOT_RUN) from None
-    _write(report, format, verbose)
-    if fail_on is not FailOn.NEVER and report.at_least(Severity(fail_on.value)):
-        raise typer.Exit(_FOUND)
+        raise typer.Exit(COULD_NOT_RUN) from None
+    limit = None if wishes.fail_on == FailOn.NEVER else Severity(wishes.fail_on)
+    for line in WRITERS[format.value](report, Wish(verbose, limit)):
+        say(line)
+    if limit is not None and report.at_least(limit):
+        raise typer.Exit(FOUND)
 
 
-def _checked(words: ConnectionWords, select: list[str] | tuple[()], ignore: list[str] | tuple[()],
-             threshold: list[str] | tuple[()]) -> Report:  # fmt: skip
+def _checked(words: ConnectionWords, wishes: ProjectWishes, against: Path | None) -> Report:
+    """The report.
+
+    Raises:
+        UsageProblem: The choice of checks, a threshold or the file is wrong.
+        RecordingProblem: The recording cannot be read.
+        ConnectionProblem: The server is not there or does not let us in.
+    """
     import asyncio
 
     from pgtop_tune.cli.looking import let_in
+    from pgtop_tune.health.against import former_check, is_recording, only_new, recorded_facts
     from pgtop_tune.health.gather import gather
     from pgtop_tune.health.judge import judge
     from pgtop_tune.health.registry import chosen, thresholds
 
-    checks, limits = chosen(select, ignore), thresholds(threshold)
+    checks, limits = chosen(wishes.select, wishes.ignore), thresholds(wishes.thresholds)
+    if against is not None and is_recording(against):
+        return judge(checks, recorded_facts(against), limits)
+    former = None if against is None else former_check(against)
     facts = let_in(words, lambda conninfo: asyncio.run(gather(conninfo, checks)))
-    return judge(checks, facts, limits)
-
-
-def _write(report: Report, format: ReportFormat, verbose: bool) -> None:
-    from pgtop_tune.cli.output import say
-    from pgtop_tune.health.formats import text
-
-    for line in text.lines(report, verbose):
-        say(line)
+    report = judge(checks, facts, limits)
+    return report if former is None else only_new(report, former)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -46,9 +46,15 @@ class DiskWord(StrEnum):
 
 
 Group = Annotated[
-    str, typer.Option("--group", metavar="NAME", show_default=False, help="Only this group, as wal or memory.")
+    str,
+    typer.Option(
+        "--group", metavar="NAME", show_default=False, help="Only this group, as wal or memory; os for the machine's."
+    ),
 ]
-Workload = Annotated[WorkloadWord, typer.Option("--workload", help="What the server is for.")]
+Workload = Annotated[
+    WorkloadWord | None,
+    typer.Option("--workload", show_default=False, help="What the server is for, where its counters do not say."),
+]
 Disk = Annotated[
     DiskWord | None,
     typer.Option("--disk", show_default=False, help="What the data lie on, where the kernel does not say it right."),
@@ -60,7 +66,7 @@ def parameters(
     group: Group = "",
     changed: Annotated[bool, typer.Option("--changed", help="Only what is not the server's default.")] = False,
     format: Annotated[Format, typer.Option("--format", help="text, or one JSON array.")] = Format.TEXT,
-    workload: Workload = WorkloadWord.OLTP,
+    workload: Workload = None,
     disk: Disk = None,
     host: options.Host = "",
     port: options.Port = "",
@@ -72,28 +78,35 @@ def parameters(
     """Show the parameters worth turning that this server has: value, unit, context, source, and what is advised.
 
     The look takes two seconds. `context` says when a change takes effect: sighup with a reload, postmaster with a
-    restart, user and superuser also for a session. `advise` gives the reasons.
+    restart, user and superuser also for a session. `advise` gives the reasons. With --group os: the settings of the
+    operating system, as they are and as the machine starts.
 
-    Examples: pgtop-tune parameters -d bench  ·  pgtop-tune parameters --group wal --changed --format json -d bench
+    Examples: pgtop-tune parameters -d bench  ·  pgtop-tune parameters --group wal --changed --format json -d bench  ·
+    pgtop-tune parameters --group os -d bench
     """
     import json
 
+    from pgtop_tune.cli import machine_rows, parameter_rows
     from pgtop_tune.cli.output import say
-    from pgtop_tune.cli.parameter_rows import as_json, table
 
     words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
-    rows = [row for row in _rows(words, workload, disk, group, 0.0) if row.changed or not changed]
-    if format is Format.JSON:
-        say(json.dumps([as_json(row) for row in rows], ensure_ascii=False, indent=2))
-        return
-    for line in table(rows):
+    looked = _looked(words, workload, disk, 0.0)
+    lines: list[str]
+    objects: list[dict[str, Any]]
+    if group.lower() == machine_rows.GROUP:
+        settings = [row for row in machine_rows.machine_rows(looked) if row.changed or not changed]
+        lines, objects = machine_rows.table(settings), [machine_rows.as_json(row) for row in settings]
+    else:
+        rows = [row for row in _rows(looked, group) if row.changed or not changed]
+        lines, objects = parameter_rows.table(rows), [parameter_rows.as_json(row) for row in rows]
+    for line in json.dumps(objects, ensure_ascii=False, indent=2).splitlines() if format is Format.JSON else lines:
         say(line)
 
 
 def advise(
     target: options.Target = "",
     group: Group = "",
-    workload: Workload = WorkloadWord.OLTP,
+    workload: Workload = None,
     disk: Disk = None,
     everything: Annotated[bool, typer.Option("--all", help="Also where the server has what is advised.")] = False,
     seconds: Annotated[
@@ -115,40 +128,52 @@ def advise(
     They differ up to 20-fold, and none has measured anything on this server: a place to start from, and bounds for a
     search. Changes nothing.
 
-    Examples: pgtop-tune advise -d bench  ·  pgtop-tune advise --workload dw --group memory --format sql -d bench
+    Examples: pgtop-tune advise -d bench  ·  pgtop-tune advise --workload dw --group memory --format sql -d bench  ·
+    pgtop-tune advise --group os -d bench
     """
-    from pgtop_tune.cli.advice_text import WRITERS, sysctl_lines
+    from pgtop_tune.cli.advice_text import MACHINE_WRITERS, WRITERS, facts_lines
+    from pgtop_tune.cli.machine_rows import GROUP, machine_rows
     from pgtop_tune.cli.output import say
+    from pgtop_tune.errors import UsageProblem
 
     words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
-    if format is AdviceFormat.SYSCTL:
-        lines = sysctl_lines(_looked(words, workload, disk, seconds))
+    of_machine = group.lower() == GROUP or (format is AdviceFormat.SYSCTL and not group)
+    if format.value not in (MACHINE_WRITERS if of_machine else WRITERS):
+        raise UsageProblem(
+            f"--format {format.value} and --group {group} do not go together",
+            f"sysctl is for --group {GROUP}; sql and conf are for parameters of the server",
+        )
+    looked = _looked(words, workload, disk, seconds)
+    if of_machine:
+        settings = [row for row in machine_rows(looked) if row.differs or (everything and row.advice is not None)]
+        lines = MACHINE_WRITERS[format.value](settings)
     else:
-        rows = _rows(words, workload, disk, group, seconds)
-        lines = WRITERS[format.value]([row for row in rows if row.differs or (everything and row.advice is not None)])
-    for line in lines:
+        rows = [row for row in _rows(looked, group) if row.differs or (everything and row.advice is not None)]
+        lines = WRITERS[format.value](rows)
+    for line in (*facts_lines(looked, format.value), *lines):
         say(line)
 
 
-def _rows(
-    words: ConnectionWords, workload: WorkloadWord, disk: DiskWord | None, group: str, seconds: float
-) -> tuple[Row, ...]:
+def _rows(looked: Looked, group: str) -> tuple[Row, ...]:
     from pgtop_tune.cli.parameter_rows import rows_of
     from pgtop_tune.metrics import sections
 
-    looked = _looked(words, workload, disk, seconds)
     sample = looked.interval.now(sections.parameters)
     return rows_of(() if sample is None else sample.parameters, looked.facts, group)
 
 
-def _looked(words: ConnectionWords, workload: WorkloadWord, disk: DiskWord | None, seconds: float) -> Looked:
+def _looked(words: ConnectionWords, workload: WorkloadWord | None, disk: DiskWord | None, seconds: float) -> Looked:
     """Frames of the server, and facts read off them.
 
     Raises:
         ConnectionProblem: It is not there or does not let us in.
     """
-    from pgtop_tune.cli.looking import facts_from, look
+    from pgtop_tune.cli.looking import look_closely
     from pgtop_tune.tuning.advice.facts import DiskKind, Workload
 
-    interval = look(words, seconds)
-    return facts_from(interval, Workload(workload.value), None if disk is None else DiskKind(disk.value))
+    return look_closely(
+        words,
+        seconds,
+        None if workload is None else Workload(workload.value),
+        None if disk is None else DiskKind(disk.value),
+    )

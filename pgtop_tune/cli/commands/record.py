@@ -36,6 +36,7 @@ def record(
     interval: options.Interval = 1.0,
     disk_cap: options.DiskCaps = None,
     pooler: options.Poolers = None,
+    no_query_text: options.NoQueryText = False,
 ) -> None:
     """Record a server without a screen.
 
@@ -53,7 +54,12 @@ def record(
     from pgtop_tune.cli.poolers import pooler_addresses
 
     words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
-    session = LiveOptions(interval_s=interval, disk_caps=disk_caps(disk_cap), poolers=pooler_addresses(pooler))
+    session = LiveOptions(
+        interval_s=interval,
+        disk_caps=disk_caps(disk_cap),
+        poolers=pooler_addresses(pooler),
+        query_text=not no_query_text,
+    )
     sys.exit(asyncio.run(_record(words, output, seconds, session, quiet)))
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pgtop_tune.cli.machine_reverting import MachineHalves
     from pgtop_tune.host.control import Choice as MachineChoice
     from pgtop_tune.model.change import ParameterChange
+    from pgtop_tune.postgres.conninfo import ConnInfo
     from pgtop_tune.postgres.reverting import Choice
 
 
@@ -32,6 +33,9 @@ def revert(
     machine: Annotated[
         bool, typer.Option("--machine", help="The settings of this machine's operating system; no server is needed.")
     ] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Restart the server where the old values need it to be in force.")
+    ] = False,
     journal: Annotated[
         Path | None, typer.Option("--journal", metavar="DIRECTORY", help="Where the change journals are.")
     ] = None,
@@ -45,8 +49,9 @@ def revert(
     """Restore every parameter that pgtop-tune changed on this server and did not undo, also after a crash.
 
     Settings of the machine that were changed in the same sets go along; --machine takes back all of those, and only
-    those. Works from the change journal; the process that made the changes need not live. With --list and no connection
-    words, shows the changes of all servers this user has journals for.
+    those. A server that is down through a change of ours gets its old values back and is started. Works from the change
+    journal; the process that made the changes need not live. With --list and no connection words, shows the changes of
+    all servers this user has journals for.
 
     Examples: pgtop-tune revert --list  ·  pgtop-tune revert -h /run/postgresql -d bench  ·  pgtop-tune revert --last
     """
@@ -55,7 +60,7 @@ def revert(
         sys.exit(_list(journal))
     if machine:
         sys.exit(_revert_machine(_chosen_of_machine(last, all_changes, set_id, to), journal))
-    sys.exit(_revert(words, _chosen(last, all_changes, set_id, to), set_id, journal))
+    sys.exit(_revert(words, _chosen(last, all_changes, set_id, to), set_id, journal, restart=restart))
 
 
 def _chosen(last: bool, all_changes: bool, set_id: str, to: str) -> Choice:
@@ -159,7 +164,7 @@ def _told(change: ParameterChange) -> str:
     return f"{change.name}: {change.shown_before} → {change.value or 'default'}  ({'; '.join(filter(None, notes))})"
 
 
-def _revert(words: ConnectionWords, choice: Choice, set_id: str, directory: Path | None) -> int:
+def _revert(words: ConnectionWords, choice: Choice, set_id: str, directory: Path | None, *, restart: bool) -> int:
     from pgtop_tune.cli.machine_reverting import MachineHalves, is_of_machine_only, say_sum, tell_of_the_rest
 
     halves = MachineHalves(set_id, directory)
@@ -167,7 +172,7 @@ def _revert(words: ConnectionWords, choice: Choice, set_id: str, directory: Path
         say_sum(halves.after())
         return 0
     try:
-        reverted = _taken_back(words, choice, halves, directory)
+        reverted = _taken_back(words, choice, halves, directory, restart=restart)
     except PgtopError:
         halves.after()
         raise
@@ -180,17 +185,27 @@ def _revert(words: ConnectionWords, choice: Choice, set_id: str, directory: Path
 
 
 def _taken_back(
-    words: ConnectionWords, choice: Choice, halves: MachineHalves, directory: Path | None
+    words: ConnectionWords, choice: Choice, halves: MachineHalves, directory: Path | None, *, restart: bool
 ) -> tuple[ParameterChange, ...]:
-    from pgtop_tune.cli.connecting import ask_password, can_ask, resolve_words
-    from pgtop_tune.errors import PasswordNeeded
+    from pgtop_tune.cli.looking import let_in
+    from pgtop_tune.cli.output import tell
+    from pgtop_tune.cli.restarting import restart_after_reverting
+    from pgtop_tune.cli.signals import run_until_signalled
+    from pgtop_tune.errors import ConnectionProblem, NotLetIn
     from pgtop_tune.postgres.reverting import revert as take_back
+    from pgtop_tune.tuning.restart.recovery import recover
 
-    conninfo = resolve_words(words)
-    try:
-        return take_back(conninfo, choice, directory=directory, first=halves.before)
-    except PasswordNeeded:
-        if words.no_password or not can_ask():
+    def act(conninfo: ConnInfo) -> tuple[ParameterChange, ...]:
+        try:
+            reverted = take_back(conninfo, choice, directory=directory, first=halves.before)
+        except NotLetIn:
             raise
-        with_password = conninfo.with_password(ask_password(conninfo.user))
-        return take_back(with_password, choice, directory=directory, first=halves.before)
+        except ConnectionProblem:
+            if not recover(conninfo, choice, directory, tell):
+                raise
+            reverted = take_back(conninfo, choice, directory=directory, first=halves.before)
+        if not restart or not any(change.restart for change in reverted):
+            return reverted
+        return run_until_signalled(restart_after_reverting(conninfo, reverted, directory))
+
+    return let_in(words, act)

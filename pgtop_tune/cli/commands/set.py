@@ -30,16 +30,28 @@ ForWhom = Annotated[
     typer.Option("--scope", metavar="WHOM", help="system, role=NAME, database=NAME, role=NAME,database=NAME, or load."),
 ]
 
+Restart = Annotated[
+    bool, typer.Option("--restart", help="Restart the server once, so that what needs a restart is in force.")
+]
+Yes = Annotated[bool, typer.Option("--yes", help="With --restart: do not ask before.")]
+Anyway = Annotated[
+    bool, typer.Option("--anyway", help="With --restart: also where a check says that it would not come up.")
+]
+
 
 def set_parameters(
     assignments: Annotated[
-        list[str], typer.Argument(metavar="NAME=VALUE...", show_default=False, help="What to set, and to what.")
-    ],
+        list[str] | None,
+        typer.Argument(metavar="NAME=VALUE...", show_default=False, help="What to set, and to what."),
+    ] = None,
     for_how_long: ForHowLong = "",
     scope: ForWhom = "system",
     reason: Reason = "",
     dry_run: DryRun = False,
     persist: Persist = False,
+    restart: Restart = False,
+    yes: Yes = False,
+    anyway: Anyway = False,
     allow_unsafe: Annotated[
         bool, typer.Option("--allow-unsafe", help="Values that can lose data may be unlocked by typing the name.")
     ] = False,
@@ -65,7 +77,11 @@ def set_parameters(
     Settings of the operating system (vm.swappiness, transparent_hugepage/enabled, vda/scheduler) may be among them, as
     root and on the server's machine; otherwise the commands to paste are printed, and nothing is changed.
 
+    With --restart the server is restarted once by the way it is managed, after checks of memory, huge pages, libraries
+    and standbys; a server that does not come up gets its old values back. Without NAME=VALUE it takes over what waits.
+
     Examples: pgtop-tune set max_wal_size=4GB --for 5m -d bench  ·
+    pgtop-tune set shared_buffers=8GB --restart -d bench  ·
     pgtop-tune set work_mem=64MB --scope role=reports -d bench  ·
     pgtop-tune set max_wal_size=16GB min_wal_size=4GB --reason "fewer checkpoints" --dry-run -d bench  ·
     pgtop-tune set vm.nr_hugepages=2130 huge_pages=on --dry-run -d bench
@@ -73,9 +89,15 @@ def set_parameters(
     from pgtop_tune.cli.assignments import scope_of, wanted
     from pgtop_tune.cli.changing import Asked
     from pgtop_tune.cli.machine_words import check_machine_options, split_words
+    from pgtop_tune.errors import UsageProblem
     from pgtop_tune.model.change import SYSTEM
 
     whom = scope_of(scope)
+    if scope != "system" and restart:
+        raise UsageProblem("--restart is for parameters of the whole server", "leave --scope out")
+    connection = ConnectionWords("", host, port, user, database, no_password, ask_password)
+    if not assignments:
+        sys.exit(_take_over(connection, restart=restart, yes=yes, anyway=anyway, dry_run=dry_run))
     words, settings = split_words(assignments)
     check_machine_options(settings, persist=persist, on_trial=bool(for_how_long), of_load=whom is None)
     asked = Asked(
@@ -88,8 +110,11 @@ def set_parameters(
         frozenset(confirm or ()),
         settings,
         persist,
+        restart,
+        yes,
+        anyway,
     )
-    sys.exit(_run(ConnectionWords("", host, port, user, database, no_password, ask_password), asked))
+    sys.exit(_run(connection, asked))
 
 
 def reset_parameters(
@@ -136,6 +161,20 @@ def reset_parameters(
         _reset_settings(words, settings, asked)
     if parameters:
         sys.exit(_run(words, asked))
+
+
+def _take_over(words: ConnectionWords, *, restart: bool, yes: bool, anyway: bool, dry_run: bool) -> int:
+    from pgtop_tune.cli.looking import let_in
+    from pgtop_tune.cli.restarting import take_over
+    from pgtop_tune.cli.signals import run_until_signalled
+    from pgtop_tune.errors import UsageProblem
+
+    if not restart:
+        raise UsageProblem("nothing to set", "as in max_wal_size=4GB; --restart alone takes over what waits for one")
+    return let_in(
+        words,
+        lambda conninfo: run_until_signalled(take_over(conninfo, yes=yes, anyway=anyway, dry_run=dry_run)),
+    )
 
 
 def _reset_settings(words: ConnectionWords, names: tuple[str, ...], asked: Asked) -> None:

@@ -19,6 +19,7 @@ def top(
     ask_password: options.AskPassword = False,
     interval: options.MaybeInterval = None,
     record: options.Record = None,
+    no_query_text: options.NoQueryText = False,
     pgbench: options.Pgbench = None,
     load_from: options.LoadFrom = None,
     disk_cap: options.DiskCaps = None,
@@ -59,5 +60,6 @@ def top(
         disk_caps=disk_caps(disk_cap),
         poolers=pooler_addresses(pooler),
         allow_unsafe=allow_unsafe,
+        query_text=not no_query_text,
     )
     sys.exit(show_live(resolve_words(words), live, screen))

@@ -94,7 +94,7 @@ CHECKS: Final = (
         "CPU-01", _GROUP, "steal",
         "CPU time that a hypervisor gives to others shows as latency nobody can explain.",
         Severity.HIGH, _PAGE, (needs.CPU,), _steal,
-        (Threshold("warning", 1, "%", "warning above it"), Threshold("high", 10, "%", "high above it")),
+        (Threshold("warning", 1, "%", "warning above it"), Threshold("high", 10, "%", "high above it")), twice=True,
     ),
     Check(
         "CPU-02", _GROUP, "CPU quota",

@@ -227,7 +227,7 @@ CHECKS: Final = (
         "OS-05", _GROUP, "swap traffic",
         "A server that swaps has lost by orders of magnitude.",
         Severity.HIGH, _OVERCOMMIT, (needs.MEMORY,), _swapping,
-        (Threshold("pages", 0, "pages/s", "in and out: high above it"),),
+        (Threshold("pages", 0, "pages/s", "in and out: high above it"),), twice=True,
     ),
     Check(
         "OS-06", _GROUP, "NUMA",

@@ -15,7 +15,7 @@ from pgtop_tune.health.fixes import kernel_file, words
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.tuning.advice.facts import about
 
-_GROUP: Final = "server's processes"
+_GROUP: Final = "processes"
 _OVERCOMMIT: Final = "kernel-resources.html#LINUX-MEMORY-OVERCOMMIT"
 _UNIT: Final = "/etc/systemd/system/postgresql.service.d"
 _CLOCK: Final = "/sys/devices/system/clocksource/clocksource0/current_clocksource"

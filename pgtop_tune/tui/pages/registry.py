@@ -1,29 +1,55 @@
-"""The pages there are, in the order of their keys. A page is one row here."""
+"""The pages there are, in the order of their keys. A page is one row here, and is imported when it is first opened."""
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.tui.pages import host, io, locks, poolers, relations, replication, sessions, statements, waits
-from pgtop_tune.tui.pages.page import Page
+if TYPE_CHECKING:
+    from pgtop_tune.tui.pages.page import Page
 
 DASHBOARD_KEY: Final = "1"
 DASHBOARD_ID: Final = "dashboard"
 DASHBOARD_NAME: Final = "dash"
 
-PAGES: Final[tuple[Page, ...]] = (
-    sessions.PAGE,
-    waits.PAGE,
-    locks.PAGE,
-    statements.PAGE,
-    io.PAGE,
-    host.PAGE,
-    relations.PAGE,
-    replication.PAGE,
-    poolers.PAGE,
+
+@dataclass(frozen=True, slots=True)
+class PageRow:
+    """What keys and footers need to know of a page; the same words stand in its module.
+
+    Attributes:
+        key: As `Page.key`.
+        id: As `Page.id`.
+        title: As `Page.title`.
+        module: Of this package; its `PAGE` is the page.
+    """
+
+    key: str
+    id: str
+    title: str
+    module: str
+
+    @property
+    def page(self) -> Page:
+        """The page itself."""
+        found: Page = import_module(f"pgtop_tune.tui.pages.{self.module}").PAGE
+        return found
+
+
+PAGES: Final = (
+    PageRow("2", "sessions", "sessions", "sessions"),
+    PageRow("3", "waits", "waits", "waits"),
+    PageRow("4", "locks", "locks", "locks"),
+    PageRow("5", "statements", "statements", "statements"),
+    PageRow("6", "io", "io/wal", "io"),
+    PageRow("7", "host", "host", "host"),
+    PageRow("8", "tables", "tables", "relations"),
+    PageRow("9", "repl", "repl", "replication"),
+    PageRow("0", "poolers", "pools", "poolers"),
 )
 
-NAMES: Final = ((DASHBOARD_KEY, DASHBOARD_NAME), *((page.key, page.title) for page in PAGES))
+NAMES: Final = ((DASHBOARD_KEY, DASHBOARD_NAME), *((row.key, row.title) for row in PAGES))
 """Key and name of every screen, for footers."""
 
 
@@ -33,7 +59,12 @@ def page_of(name: str) -> Page:
     Raises:
         KeyError: There is none.
     """
-    for page in PAGES:
-        if page.id == name:
-            return page
+    for row in PAGES:
+        if row.id == name:
+            return row.page
     raise KeyError(name)
+
+
+def all_pages() -> tuple[Page, ...]:
+    """Every page, in the order of the keys."""
+    return tuple(row.page for row in PAGES)

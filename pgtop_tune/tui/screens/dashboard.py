@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from textual import events
 
-from pgtop_tune.model.backend_action import BackendKey
 from pgtop_tune.tui.actions import Action, footer_keys
-from pgtop_tune.tui.glyphs import Glyphs
-from pgtop_tune.tui.lines import Line
 from pgtop_tune.tui.pages.registry import DASHBOARD_KEY, NAMES
 from pgtop_tune.tui.panes.dashboard import Look, dashboard_lines
 from pgtop_tune.tui.panes.explain import PANE_METRICS, explain_lines
@@ -24,6 +21,11 @@ from pgtop_tune.tui.panes.session_rows import SessionRow, SessionsView, moved, n
 from pgtop_tune.tui.panes.sessions import HEAD_ROWS
 from pgtop_tune.tui.screens.details import DetailsDialog
 from pgtop_tune.tui.screens.scene import BELOW, Scene, SceneScreen
+
+if TYPE_CHECKING:
+    from pgtop_tune.model.backend_action import BackendKey
+    from pgtop_tune.tui.glyphs import Glyphs
+    from pgtop_tune.tui.lines import Line
 
 _BEFORE_FOOTER: Final = ORDER.index("footer")
 _PAGES: Final = PageNames(NAMES, DASHBOARD_KEY)

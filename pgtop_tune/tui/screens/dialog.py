@@ -39,6 +39,8 @@ class Dialog(ModalScreen[T]):
     """Width of the content where the terminal has room for it."""
     LIVE: ClassVar[bool] = True
     """Whether it follows the newest frames also while the screen is frozen."""
+    SHOWS_LOAD: ClassVar[bool] = False
+    """Whether it says itself what becomes of a load."""
     BINDINGS: ClassVar[list[BindingType]] = [("escape,ctrl+c", "close")]
     DEFAULT_CSS = """
     Dialog { align: center middle; background: transparent; }

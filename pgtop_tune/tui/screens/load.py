@@ -9,10 +9,9 @@ from typing import Final
 from textual import events
 
 from pgtop_tune.errors import PgtopError, UsageProblem
-from pgtop_tune.metrics.load import CLIENT_FAILED, CLIENT_LATENCY, CLIENT_TPS
+from pgtop_tune.metrics.load import CLIENT_FAILED, CLIENT_LATENCY, CLIENT_TPS, UNDER_WAY, run_of, under_way
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchRun, RunState
-from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.session.load_control import LoadControl, LoadState
 from pgtop_tune.session.session import Session
@@ -33,29 +32,11 @@ _FORM_KEYS: Final = "Enter start  i data set  n steps  {results}y copy  Esc back
 _LONG: Final = ("making", "steps")
 """What is more than a run of pgbench."""
 _SCROLLING: Final = ("pageup", "pagedown")
-_UNDER_WAY: Final = (RunState.STARTING, RunState.RUNNING)
 _ENDED: Final = {
     RunState.FINISHED: ("finished", "good"),
     RunState.STOPPED: ("stopped by the operator: what was measured is partial", "warning"),
     RunState.FAILED: ("failed", "critical"),
 }
-
-
-def run_of(frame: Frame | None) -> BenchRun | None:
-    """The run of pgbench in a frame, also one that has ended."""
-    return None if frame is None or isinstance(frame.bench, Unavailable) else frame.bench.run
-
-
-def under_way(frame: Frame | None) -> BenchRun | None:
-    """The run of pgbench that is starting or running."""
-    run = run_of(frame)
-    return run if run is not None and run.state in _UNDER_WAY else None
-
-
-def failure_of(frame: Frame | None) -> BenchRun | None:
-    """The run of pgbench in a frame, if it has failed."""
-    run = run_of(frame)
-    return run if run is not None and run.state is RunState.FAILED else None
 
 
 def run_lines(session: Session, run: BenchRun, cells: int) -> list[Line]:
@@ -104,6 +85,7 @@ class LoadDialog(Dialog[LoadSpec]):
     """
 
     CELLS = 96
+    SHOWS_LOAD = True
 
     def __init__(self, load: LoadControl, hands: Hands, session: Session, spec: LoadSpec, glyphs: Glyphs) -> None:
         super().__init__("load", glyphs, low=True)
@@ -193,7 +175,7 @@ class LoadDialog(Dialog[LoadSpec]):
             if frame is not None and not isinstance(frame.bench, Unavailable) and frame.bench.progress:
                 self._leave()
                 return
-            self._busy = "" if run.state not in _UNDER_WAY else self._busy
+            self._busy = "" if run.state not in UNDER_WAY else self._busy
         self.repaint()
 
     def _preview(self) -> None:

@@ -83,8 +83,8 @@ class PageScreen(SceneScreen):
         self._in_order: Sequence[Any] = ()
         self._table_height = 0
         self._summary_height = 0
-        self.page: Page = PAGES[0]
-        self.table: PageTable = PAGES[0].tables[0]
+        self.page: Page = PAGES[0].page
+        self.table: PageTable = self.page.tables[0]
 
     def turn_to(self, page: Page, scene: Scene, table: str = "") -> None:
         """Another page, with the table of that id; without one as it was left."""

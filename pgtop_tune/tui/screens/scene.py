@@ -5,26 +5,28 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from pgtop_tune.model.backend_action import BackendKey
-from pgtop_tune.session.load_control import LoadState
-from pgtop_tune.session.ports import RecordingState, TransportState
-from pgtop_tune.session.session import Session
-from pgtop_tune.session.trial_desk import OnTrial
 from pgtop_tune.tui.actions import ACTIONS, Action, key_name, keys_of
-from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import Line, fit
 from pgtop_tune.tui.panes.trial import trial_line
 from pgtop_tune.tui.screens.details import RowKey
 from pgtop_tune.tui.text_field import TextField
 from pgtop_tune.tui.transport_line import transport_line
 from pgtop_tune.tui.widgets.canvas import LineCanvas
+
+if TYPE_CHECKING:
+    from pgtop_tune.model.backend_action import BackendKey
+    from pgtop_tune.session.load_control import LoadState
+    from pgtop_tune.session.ports import RecordingState, TransportState
+    from pgtop_tune.session.session import Session
+    from pgtop_tune.session.trial_desk import OnTrial
+    from pgtop_tune.tui.glyphs import Glyphs
 
 TRANSPORT: Final = "transport"
 TRIAL: Final = "trial"

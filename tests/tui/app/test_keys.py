@@ -17,7 +17,7 @@ from pgtop_tune.session.ports import Step
 from pgtop_tune.tui.actions import ACTIONS, Need, available, check_keymap, footer_keys, keys_of
 from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import ScreenOptions
-from pgtop_tune.tui.pages.registry import PAGES
+from pgtop_tune.tui.pages.registry import all_pages
 from pgtop_tune.tui.screens.columns import ColumnsDialog
 from pgtop_tune.tui.screens.dashboard import Dashboard
 from pgtop_tune.tui.screens.details import DetailsDialog
@@ -159,7 +159,7 @@ async def _sort(rig: Rig) -> None:
 
 
 async def _pages(rig: Rig) -> None:
-    for page in PAGES:
+    for page in all_pages():
         await rig.press(page.key)
         await rig.until(lambda: isinstance(rig.app.screen, PageScreen))
         assert _page(rig).page is page
@@ -362,7 +362,7 @@ CHECKS: dict[str, Check] = {
     "sort": _sort, "sort-right": _sort, "sort-left": _sort, "reverse": _reverse, "idle": _idle,
     "columns": _columns, "copy": _copy, "tag": _tag, "up": _moves, "down": _moves, "page-up": _moves,
     "page-down": _moves, "first": _moves, "last": _moves, "left": _sideways, "right": _sideways,
-    "unselect": _moves, "dashboard": _pages, **{page.id: _pages for page in PAGES}, "next-table": _pages,
+    "unselect": _moves, "dashboard": _pages, **{page.id: _pages for page in all_pages()}, "next-table": _pages,
     "previous-table": _pages, "pause": _pause, "longer": _interval, "shorter": _interval, "theme": _theme,
     "palette": _palette, "redraw": _redraw, "help": _help, "quit": _quit,
 }  # fmt: skip

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.tui.pages import registry
-from pgtop_tune.tui.pages.page import PageTable
-from pgtop_tune.tui.pages.registry import PAGES
-from pgtop_tune.tui.screens import page as page_module
+from pgtop_tune.tui import app as app_module
+from pgtop_tune.tui.pages.page import Page, PageTable
+from pgtop_tune.tui.pages.registry import PAGES, all_pages, page_of
 from pgtop_tune.tui.screens.dashboard import Dashboard
 from pgtop_tune.tui.screens.details import DetailsDialog
 from pgtop_tune.tui.screens.help import HelpDialog
@@ -37,10 +36,12 @@ async def turned_to(rig: Rig, key: str) -> PageScreen:
 
 
 def test_every_page_has_a_key_an_id_and_columns_of_its_own() -> None:
-    assert len({page.key for page in PAGES}) == len({page.id for page in PAGES}) == len(PAGES)
+    for row in PAGES:
+        assert (row.key, row.id, row.title) == (row.page.key, row.page.id, row.page.title), "footers say what pages are"
+    assert len({page.key for page in all_pages()}) == len({page.id for page in all_pages()}) == len(all_pages())
     # As the keys lie on the keyboard: 0 is the last.
-    assert [page.key for page in PAGES] == sorted((page.key for page in PAGES), key="1234567890".index)
-    tables = [table for page in PAGES for table in page.tables]
+    assert [page.key for page in all_pages()] == sorted((page.key for page in all_pages()), key="1234567890".index)
+    tables = [table for page in all_pages() for table in page.tables]
     assert len({table.id for table in tables}) == len(tables), "choices are remembered by the id of the table"
     for table in tables:
         assert len({column.id for column in table.columns}) == len(table.columns), table.id
@@ -54,7 +55,7 @@ def test_every_page_has_a_key_an_id_and_columns_of_its_own() -> None:
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (250, 70), (60, 15)])
 async def test_every_table_of_every_page_fills_every_screen(size: tuple[int, int]) -> None:
     async with running_screen(size=size) as rig:
-        for page in PAGES:
+        for page in all_pages():
             screen = await turned_to(rig, page.key)
             for table in page.tables:
                 assert screen.table is table
@@ -71,7 +72,7 @@ async def test_without_a_server_every_page_says_why(reason: Reason) -> None:
         gone = Unavailable(reason, "db1: the server is [not] there\x1b[31m")
         rig.source.feed(frame(5, postgres=gone, host=gone, pooler=gone))  # type: ignore[arg-type]
         await rig.until(lambda: rig.app._live.now is not None and rig.app._live.now.sequence == 5)
-        for page in PAGES:
+        for page in all_pages():
             await turned_to(rig, page.key)
             await rig.sees("the server is [not] there␛[31m")
 
@@ -80,7 +81,7 @@ async def test_before_the_first_frame_every_page_can_be_drawn() -> None:
     from tests.support.screens import ScriptedSource
 
     async with running_screen(ScriptedSource(), waits_for_frames=False) as rig:
-        for page in PAGES:
+        for page in all_pages():
             screen = await turned_to(rig, page.key)
             assert screen.page is page
         await rig.press("down", "end", "enter", "right", "s", "x", "y", "i")
@@ -109,9 +110,11 @@ async def test_only_the_page_in_view_is_computed(monkeypatch: pytest.MonkeyPatch
 
         return replace(table, rows=rows)  # type: ignore[arg-type]
 
-    pages = tuple(replace(page, tables=tuple(counted(table) for table in page.tables)) for page in PAGES)
-    monkeypatch.setattr(registry, "PAGES", pages)
-    monkeypatch.setattr(page_module, "PAGES", pages)
+    def counted_page(name: str) -> Page:
+        page = page_of(name)
+        return replace(page, tables=tuple(counted(table) for table in page.tables))
+
+    monkeypatch.setattr(app_module, "page_of", counted_page)
     async with running_screen() as rig:
         rig.source.feed(frame(5))
         await rig.until(lambda: rig.app._live.now is not None and rig.app._live.now.sequence == 5)
@@ -129,7 +132,7 @@ async def test_a_page_stands_as_it_was_left() -> None:
         screen = await turned_to(rig, "2")
         await rig.press("down", "down", "s", "right")
         left = screen.view
-        await turned_to(rig, PAGES[1].key)
+        await turned_to(rig, all_pages()[1].key)
         await rig.press("1")
         await rig.until(lambda: isinstance(rig.app.screen, Dashboard))
         await turned_to(rig, "2")
@@ -147,7 +150,7 @@ async def test_columns_are_remembered_over_sessions() -> None:
 
 async def test_help_explains_the_columns_of_the_page_in_view() -> None:
     async with running_screen(size=(120, 50)) as rig:
-        for page in PAGES:
+        for page in all_pages():
             await turned_to(rig, page.key)
             await rig.press("question_mark")
             await rig.until(lambda: isinstance(rig.app.screen, HelpDialog))
@@ -214,7 +217,7 @@ def _without(key: object) -> object:
 
 async def test_every_row_of_every_table_has_details_and_something_to_copy() -> None:
     async with running_screen() as rig:
-        for page in PAGES:
+        for page in all_pages():
             screen = await turned_to(rig, page.key)
             for _ in page.tables:
                 if screen._found:

@@ -18,7 +18,7 @@ from pgtop_tune.tui.lines import STYLES, text_of, width
 from pgtop_tune.tui.pages import listing
 from pgtop_tune.tui.pages.listing import HEAD_ROWS, ListingView, first_view, listing_lines
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable
-from pgtop_tune.tui.pages.registry import PAGES
+from pgtop_tune.tui.pages.registry import all_pages
 
 
 class Thing(NamedTuple):
@@ -259,7 +259,7 @@ def test_the_tag_of_a_row_that_is_gone_goes_with_it() -> None:
 
 @pytest.mark.parametrize("cells", [60, 80, 160])
 def test_every_heading_is_whole_also_with_the_arrow_of_the_sort(cells: int) -> None:
-    for table in (table for page in PAGES for table in page.tables):
+    for table in (table for page in all_pages() for table in page.tables):
         for by in (column for column in table.columns if column.value is not None):
             view = replace(first_view(table), sort=by.id, columns=frozenset(each.id for each in table.columns))
             view = listing.sort_in_sight(table, view, cells)
@@ -270,7 +270,7 @@ def test_every_heading_is_whole_also_with_the_arrow_of_the_sort(cells: int) -> N
                 assert f"{each.title}{arrow}" in heading, (table.id, by.id, each.id, heading)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.id)
+@pytest.mark.parametrize("page", all_pages(), ids=lambda page: page.id)
 def test_what_a_table_is_sorted_by_is_in_sight_from_the_start(page: Page) -> None:
     for table in page.tables:
         view = first_view(table)
@@ -278,7 +278,7 @@ def test_what_a_table_is_sorted_by_is_in_sight_from_the_start(page: Page) -> Non
         assert not view.sort or view.sort in {column.id for column in shown}, table.id
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.id)
+@pytest.mark.parametrize("page", all_pages(), ids=lambda page: page.id)
 def test_a_wide_screen_shows_every_column_a_table_begins_with(page: Page) -> None:
     for table in page.tables:
         assert listing.placed(table, first_view(table), 250)[2] == 0, table.id

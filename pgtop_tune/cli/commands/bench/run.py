@@ -168,6 +168,7 @@ def run(
     ] = False,
     profiles: ProfilesDirectory = None,
     record: options.Record = None,
+    no_query_text: options.NoQueryText = False,
     pgbench: options.Pgbench = None,
     load_from: options.LoadFrom = None,
     disk_cap: options.DiskCaps = None,
@@ -232,6 +233,7 @@ def run(
         record=record,
         quiet=quiet,
         live=LiveOptions(
+            query_text=not no_query_text,
             interval_s=interval,
             pgbench=pgbench,
             disk_caps=disk_caps(disk_cap),

@@ -1,0 +1,122 @@
+"""Settings of the operating system as commands list them: live, after a reboot, and what is advised."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pgtop_tune.cli.parameter_rows import NONE, advice_json, in_columns
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.host.block_devices import ROOT
+from pgtop_tune.host.kernel_defaults import DEFAULTS
+from pgtop_tune.host.machine_facts import machine_facts
+from pgtop_tune.host.system_settings import settings
+from pgtop_tune.metrics import sections
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.system_setting import SystemSetting
+from pgtop_tune.tuning.advice.facts import Advice
+from pgtop_tune.tuning.advice.system_rules import advise_system, system_facts
+from pgtop_tune.tuning.knobs.knob import Knob
+from pgtop_tune.tuning.knobs.system import knob_of
+
+if TYPE_CHECKING:
+    from pgtop_tune.cli.looking import Looked
+
+GROUP: Final = "os"
+"""What --group calls them."""
+_KERNEL: Final = "the kernel's default"
+
+
+@dataclass(frozen=True, slots=True)
+class MachineRow:
+    """A setting that this kernel has, its knob, and what is advised."""
+
+    setting: SystemSetting
+    knob: Knob
+    advice: Advice | None
+
+    @property
+    def live(self) -> str:
+        """Value now; rows of settings that cannot be read are not made."""
+        return str(self.setting.live)
+
+    @property
+    def boot(self) -> str | None:
+        """What the machine starts with; None where that is not known."""
+        return self.setting.after_reboot.value or DEFAULTS.get(self.setting.name)
+
+    @property
+    def boot_place(self) -> str:
+        """Where that is set: file and line, the kernel, or what may set it and is not looked into; "" when unknown."""
+        after = self.setting.after_reboot
+        if after.assignments:
+            last = after.assignments[-1]
+            return f"{last.file}:{last.line}"
+        perhaps = f"perhaps {', '.join(after.not_read)}" if after.not_read else ""
+        return "; ".join(filter(None, (_KERNEL if self.boot is not None else "", perhaps)))
+
+    @property
+    def changed(self) -> bool:
+        """Whether it is other than what the machine starts with, as far as that is known."""
+        return self.boot is not None and self.boot != self.live
+
+    @property
+    def differs(self) -> bool:
+        """Whether a value is advised, and it is another one than this machine has."""
+        return self.advice is not None and self.advice.value is not None and self.advice.value != self.live
+
+
+def machine_rows(looked: Looked) -> tuple[MachineRow, ...]:
+    """The settings of the machine that the server runs on, in the order of the kernel's documentation.
+
+    Raises:
+        UsageProblem: The server is on another machine.
+    """
+    server = sections.server(looked.interval.newest)
+    if isinstance(server, Unavailable) or not server.local:
+        raise UsageProblem("the server runs on another machine", "ask for its settings there")
+    found = settings(ROOT, [disk.name for disk in looked.disks])
+    facts = system_facts(looked.facts, machine_facts(ROOT), found, looked.disks)
+    return tuple(
+        MachineRow(each, knob, advise_system(each.name, facts))
+        for each in found
+        if not isinstance(each.live, Unavailable) and (knob := knob_of(each.name)) is not None
+    )
+
+
+def table(rows: Sequence[MachineRow]) -> list[str]:
+    """Lines of `parameters --group os`."""
+    cells = [
+        (
+            row.setting.name,
+            row.live,
+            row.boot or NONE,
+            (row.advice.value if row.advice is not None else None) or NONE,
+            "live" if row.setting.writable else "as root",
+            row.boot_place or NONE,
+        )
+        for row in rows
+    ]
+    return in_columns(("setting", "value", "at boot", "advice", "change", "set at boot by"), cells)
+
+
+def as_json(row: MachineRow) -> dict[str, Any]:
+    """A row as the JSON of `parameters` and `advise` has it; what is not there is null."""
+    after = row.setting.after_reboot
+    return {
+        "name": row.setting.name,
+        "group": row.knob.group,
+        "path": row.setting.path,
+        "value": row.live,
+        "choices": list(row.setting.choices),
+        "at_boot": row.boot,
+        "set_at_boot": [{"value": each.value, "file": each.file, "line": each.line} for each in after.assignments],
+        "not_looked_into": list(after.not_read),
+        "changed": row.changed,
+        "writable": row.setting.writable,
+        "why": row.knob.why,
+        "trades": row.knob.trades,
+        "moves_with": list(row.knob.moves_with),
+        "advice": None if row.advice is None else advice_json(row.advice, row.differs),
+    }

@@ -1,0 +1,97 @@
+"""`set --restart`: what is shown before, the yes it takes, and what waits already taken over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pgtop_tune.cli.connecting import can_ask
+from pgtop_tune.cli.output import say, tell
+from pgtop_tune.errors import ServerProblem, UsageProblem
+from pgtop_tune.model.change import ParameterChange, Terms
+from pgtop_tune.model.restart import RestartPlan, RestartState, Verdict
+from pgtop_tune.postgres.conninfo import ConnInfo
+from pgtop_tune.postgres.control import PostgresControl, Rules
+from pgtop_tune.tuning.restart.as_set import check_up
+from pgtop_tune.tuning.restart.desk import RestartDesk
+from pgtop_tune.tuning.restart.place import note_place
+from pgtop_tune.units import age
+
+
+def show_plan(plan: RestartPlan, for_s: float | None = None) -> None:
+    """What a restart would do, one line each: checks, the command, who is cut off."""
+    for pending in plan.pending:
+        say(f"takes over: {pending.name}: {pending.running} → {pending.after}")
+    for check in plan.checks:
+        hint = f" ({check.hint})" if check.hint else ""
+        say(f"{check.subject:<13} {check.verdict:<10} {check.words}{hint}")
+    say(f"restart ({plan.managed}): {plan.command}" if plan.command else f"restart: {plan.managed}")
+    if not plan.by_us:
+        say(f"not ours to run: {plan.why_not}; this waits for it")
+    within = f", {plan.in_transaction} of them within a transaction" if plan.in_transaction else ""
+    say(f"ends {plan.sessions} session{'' if plan.sessions == 1 else 's'}{within}")
+    if for_s is not None:
+        say(f"taken back after {age(for_s)}{' s' if for_s < 60 else ''}, with a second restart")
+
+
+def confirm(plan: RestartPlan, *, yes: bool, anyway: bool) -> None:
+    """Somebody has to want it.
+
+    Raises:
+        ServerProblem: A check says that the server would not start, or nobody says yes; nothing was changed.
+        UsageProblem: There is nobody to ask.
+    """
+    stopping = [check for check in plan.checks if check.verdict is Verdict.IMPOSSIBLE]
+    if stopping and not anyway:
+        hint = "; ".join(filter(None, (stopping[0].hint, "nothing was changed; --anyway tries it all the same")))
+        raise ServerProblem(stopping[0].words, hint)
+    if yes:
+        return
+    if not can_ask():
+        raise UsageProblem("a restart ends every session: somebody has to want it", "--yes says so without a terminal")
+    if input("restart the server? [y/N] ").strip().lower() not in ("y", "yes"):
+        raise ServerProblem("not restarted: nothing was changed")
+
+
+async def take_over(conninfo: ConnInfo, *, yes: bool, anyway: bool, dry_run: bool) -> int:
+    """A restart for what waits already.
+
+    Returns:
+        The exit status.
+    """
+    control = PostgresControl(conninfo, rules=Rules(note_place=note_place))
+    desk = RestartDesk(control)
+    try:
+        plan = await desk.plan()
+        if not plan.pending:
+            tell("nothing waits for a restart")
+            return 0
+        show_plan(plan)
+        if dry_run:
+            return 0
+        confirm(plan, yes=yes, anyway=anyway)
+        outcome = await desk.apply((), Terms(), tell, anyway=anyway)
+        check_up(outcome)
+        say(outcome.words)
+    finally:
+        await control.aclose()
+    return 0
+
+
+async def restart_after_reverting(
+    conninfo: ConnInfo, reverted: Sequence[ParameterChange], directory: Path | None
+) -> tuple[ParameterChange, ...]:
+    """Restarts where the old values need it; the changes as they are shown then.
+
+    Raises:
+        ServerProblem: It did not come up.
+    """
+    control = PostgresControl(conninfo, directory=directory, rules=Rules(note_place=note_place))
+    try:
+        outcome = await RestartDesk(control).restart_for(reverted, tell)
+        if outcome.state is not RestartState.NOT_RESTARTED:
+            check_up(outcome)
+            tell(outcome.words)
+        return outcome.changes
+    finally:
+        await control.aclose()

@@ -1,0 +1,139 @@
+"""What a file has: findings of a former check, or a recording whose first and last frames are looked at.
+
+A recording has no answers of databases and no settings of the machine; checks that need them are unknown.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from pgtop_tune.errors import RecordingProblem, UsageProblem
+from pgtop_tune.health import needs
+from pgtop_tune.health.check import Severity
+from pgtop_tune.health.facts import NOT_IN_RECORDING, Facts
+from pgtop_tune.health.formats.as_json import FORMAT
+from pgtop_tune.health.report import Report, Result
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.recording.format import FORMAT as RECORDING
+from pgtop_tune.recording.reader import RecordingReader
+
+_LONGEST: Final = 64 * 1024 * 1024
+_HEAD: Final = 64 * 1024
+_GZIP: Final = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """Findings of a former check.
+
+    Attributes:
+        name: Of the file.
+        findings: (check id, subject) → severity and what it said. Foreign text.
+        unknown: Ids of checks that could not see something then.
+    """
+
+    name: str
+    findings: Mapping[tuple[str, str], tuple[Severity, str]]
+    unknown: frozenset[str] = frozenset()
+
+
+def is_recording(path: Path) -> bool:
+    """Whether a file is a recording of ours; everything else is taken for a report.
+
+    Raises:
+        UsageProblem: It cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+        if head.startswith(_GZIP):
+            with gzip.open(path, "rb") as packed:
+                head = packed.read(_HEAD)
+    except (OSError, EOFError) as problem:
+        words = getattr(problem, "strerror", None) or str(problem)
+        raise UsageProblem(f"{path} cannot be read: {words}", "--against names a report or a recording") from None
+    first = head.split(b"\n", 1)[0]
+    return RECORDING.encode() in first and FORMAT.encode() not in first
+
+
+def former_check(path: Path) -> Former:
+    """The findings of a report that `--format json` has written.
+
+    Raises:
+        UsageProblem: It is no such report.
+    """
+    try:
+        with path.open("rb") as file:
+            parsed = json.loads(file.read(_LONGEST))
+        if parsed["format"] != FORMAT:
+            raise ValueError(f"format {parsed['format']!r}, not {FORMAT!r}")
+        found = {(each["check"], each["subject"]): _said(each) for each in parsed["findings"]}
+        unknown = frozenset(str(each["check"]) for each in parsed["unknown"])
+    except OSError as problem:
+        raise UsageProblem(f"{path} cannot be read: {problem.strerror}", "check name and permission") from None
+    except (ValueError, KeyError, TypeError) as problem:
+        raise UsageProblem(
+            f"{path} is neither a report nor a recording: {problem}", "write one with `check --format json > FILE`"
+        ) from None
+    return Former(str(path), found, unknown)
+
+
+def _said(finding: Mapping[str, Any]) -> tuple[Severity, str]:
+    return Severity(finding["severity"]), str(finding["says"])
+
+
+def only_new(report: Report, former: Former) -> Report:
+    """The report without what the former check had found at the same severity or a worse one.
+
+    What it had found and is no more is `gone`, unless the check is unknown now.
+    """
+    results: list[Result] = []
+    known = 0
+    there: set[tuple[str, str]] = set()
+    seen: set[str] = set()
+    for result in report.results:
+        there |= {(result.check.id, finding.subject) for finding in result.findings}
+        if not result.unknowns:
+            seen.add(result.check.id)
+        new = tuple(
+            finding
+            for finding in result.findings
+            if (before := former.findings.get((result.check.id, finding.subject))) is None
+            or before[0].rank < finding.severity.rank
+        )
+        known += len(result.findings) - len(new)
+        results.append(replace(result, findings=new, known=len(result.findings) - len(new)))
+    gone = tuple(
+        (id_, said)
+        for (id_, subject), (_, said) in former.findings.items()
+        if (id_, subject) not in there and id_ in seen
+    )
+    return replace(report, results=tuple(results), compared_with=former.name, known=known, gone=gone)
+
+
+def recorded_facts(path: Path) -> Facts:
+    """The facts of a recording: its first frame with the server, and its last.
+
+    Raises:
+        RecordingProblem: It cannot be read, or never saw the server.
+    """
+    reader = RecordingReader(path)
+    first: Frame | None = None
+    last: Frame | None = None
+    try:
+        for _, frame in reader.frames():
+            if not isinstance(needs.PARAMETERS.section(frame), Unavailable):
+                first, last = first or frame, frame
+        target = reader.header.target
+    finally:
+        reader.close()
+    if first is None or last is None:
+        raise RecordingProblem(f"{path} has no parameters", "the server did not answer while it was recorded")
+    frames = (first,) if first is last else (first, last)
+    return Facts(frames, NOT_IN_RECORDING, {}, NOT_IN_RECORDING, f"{target} in {path}")

@@ -1,0 +1,103 @@
+"""A project's own wishes for the check: `pgtop-tune.toml` in the directory that it is run in.
+
+[check]
+select = ["MEM", "disks"]
+ignore = ["OS-07"]
+fail_on = "high"
+
+[check.thresholds]
+MEM-01 = 95
+"MEM-01.high" = 120
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pgtop_tune.errors import UsageProblem
+
+FILE_NAME: Final = "pgtop-tune.toml"
+_TABLE: Final = "check"
+_WORDS: Final = ("info", "warning", "high", "critical", "never")
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectWishes:
+    """What the file says; options on the command line win.
+
+    Attributes:
+        select, ignore: As --select and --ignore.
+        fail_on: As --fail-on; "" where it does not say.
+        thresholds: As --threshold: "MEM-01=95".
+    """
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    fail_on: str = ""
+    thresholds: tuple[str, ...] = ()
+
+
+def project_wishes(path: Path | None = None) -> ProjectWishes:
+    """What the project wants; nothing where there is no file.
+
+    Args:
+        path: Another file than the one in this directory; it has to be there.
+
+    Raises:
+        UsageProblem: It cannot be read, or says something it cannot mean; names every mistake.
+    """
+    file = path or Path(FILE_NAME)
+    try:
+        parsed = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if path is None:
+            return ProjectWishes()
+        raise UsageProblem(f"{file} is not there", "--config names a file") from None
+    except OSError as problem:
+        raise UsageProblem(f"{file} cannot be read: {problem.strerror}", "mend its permissions") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise UsageProblem(f"{file} is not TOML: {problem}") from None
+    table = parsed.get(_TABLE, {})
+    mistakes = [f"unknown table or key {name!r}" for name in parsed if name != _TABLE]
+    if isinstance(table, dict):
+        mistakes += [f"unknown key {name!r} in [check]" for name in table if name not in _KEYS]
+        mistakes += [
+            f"{name}: {words}" for name, words in _KEYS.items() if name in table and not _FITS[name](table[name])
+        ]
+    else:
+        mistakes.append("check has to be a table")
+    if mistakes:
+        raise UsageProblem(f"{file}: {'; '.join(mistakes)}", f"[check] may have {', '.join(_KEYS)}")
+    given: Mapping[str, Any] = table
+    return ProjectWishes(
+        tuple(given.get("select", ())),
+        tuple(given.get("ignore", ())),
+        given.get("fail_on", ""),
+        tuple(f"{name}={value}" for name, value in given.get("thresholds", {}).items()),
+    )
+
+
+def _texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _numbers(value: object) -> bool:
+    return isinstance(value, dict) and all(type(each) in (int, float) for each in value.values())
+
+
+_KEYS: Final[Mapping[str, str]] = {
+    "select": "a list of checks in quotes expected",
+    "ignore": "a list of checks in quotes expected",
+    "fail_on": f"one of {', '.join(_WORDS)} expected",
+    "thresholds": 'a table of ID = number expected, IDs with a dot in quotes ("MEM-01.high" = 120)',
+}
+_FITS: Final[Mapping[str, Any]] = {
+    "select": _texts,
+    "ignore": _texts,
+    "fail_on": lambda value: value in _WORDS,
+    "thresholds": _numbers,
+}

@@ -1,0 +1,83 @@
+"""How the machine is set up: what a result depends on and no counter tells. Looked at once a minute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class SetValue:
+    """One setting of the operating system.
+
+    Attributes:
+        name: As sysctl has it ("vm.swappiness"), for others the end of the path ("transparent_hugepage/enabled").
+        value: As the kernel has it now; of the words it offers the chosen one.
+    """
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class DiskSetup:
+    """A disk under the server's directories.
+
+    Attributes:
+        name: As in /proc/diskstats.
+        roles: What PostgreSQL keeps on it.
+        model: Vendor and model; "" where the device does not say. Foreign text.
+        size_bytes: 512 × /sys/block/…/size.
+        rotational: queue/rotational; None where the kernel does not say. Virtual disks often say so wrongly.
+        write_cache: queue/write_cache: "write back" or "write through"; "" where there is none.
+        scheduler: The chosen word of queue/scheduler.
+        read_ahead_kb: queue/read_ahead_kb; None where there is none, as `nr_requests`.
+        nr_requests: queue/nr_requests.
+    """
+
+    name: str
+    roles: tuple[str, ...]
+    model: str
+    size_bytes: int | None
+    rotational: bool | None
+    write_cache: str
+    scheduler: str
+    read_ahead_kb: int | None
+    nr_requests: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class MountSetup:
+    """What one of the server's directories lies on.
+
+    Attributes:
+        role: "data", "wal", "temp", "log", "tablespace NAME".
+        kind: ext4, xfs, btrfs, overlay, …
+        options: Of the mount and of the file system, sorted: "noatime", "data=ordered". Foreign text.
+    """
+
+    role: str
+    kind: str
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MachineSetup:
+    """The machine of the server.
+
+    Attributes:
+        cpu_model: `model name` of /proc/cpuinfo; "" where the kernel gives none. Foreign text.
+        sockets: Different `physical id` of /proc/cpuinfo; None where there are none.
+        virtualisation: What it runs in: vendor and product of /sys/class/dmi/id where a hypervisor is below,
+            and "container" where our own process is in one; "" for a machine of its own, as far as is known.
+        clock_source: /sys/devices/system/clocksource/clocksource0/current_clocksource; "" where unreadable.
+        settings: Those that matter to a database server, see `host.system_settings`.
+    """
+
+    at_s: float
+    cpu_model: str
+    sockets: int | None
+    virtualisation: str
+    clock_source: str
+    settings: tuple[SetValue, ...] = field(metadata={"key": "name"})
+    disks: tuple[DiskSetup, ...] = field(metadata={"key": "name"})
+    mounts: tuple[MountSetup, ...] = field(metadata={"key": "role"})

@@ -1,0 +1,47 @@
+"""Frames without the words of statements: for recordings that are handed to somebody who must not see data.
+
+Literals stand in statements, in messages about them and in lines of the server's log. They are left out whole: a
+recogniser of literals would have to know every dialect of quoting, and be right each time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.bench import BenchSample
+from pgtop_tune.model.events import Event, EventKind
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.postgres import Activity, PostgresSample
+
+LEFT_OUT: Final = Unavailable(Reason.NOT_RECORDED, "recorded with --no-query-text")
+_SAID: Final = "left out: recorded with --no-query-text"
+_PLAIN: Final = frozenset({EventKind.CHECKPOINT, EventKind.RESET, EventKind.RESTART, EventKind.RECORDING})
+"""Events whose details are our own words; those of others may quote a statement."""
+
+
+def without_texts(frame: Frame) -> Frame:
+    """The frame without texts of statements, the server's log, messages of pgbench and details of events."""
+    return replace(
+        frame,
+        postgres=frame.postgres if isinstance(frame.postgres, Unavailable) else _server(frame.postgres),
+        bench=frame.bench if isinstance(frame.bench, Unavailable) else _load(frame.bench),
+        events=tuple(map(_event, frame.events)),
+    )
+
+
+def _server(sample: PostgresSample) -> PostgresSample:
+    activity = sample.activity
+    if isinstance(activity, Activity):
+        backends = tuple(each if each.query is None else replace(each, query=None) for each in activity.backends)
+        activity = replace(activity, backends=backends)
+    return replace(sample, activity=activity, statement_texts=LEFT_OUT, server_log=LEFT_OUT)
+
+
+def _load(sample: BenchSample) -> BenchSample:
+    return replace(sample, run=replace(sample.run, message=_SAID)) if sample.run.message else sample
+
+
+def _event(event: Event) -> Event:
+    return event if event.kind in _PLAIN or not event.detail else replace(event, detail="")

@@ -1,0 +1,80 @@
+"""`pgtop-tune check` on real servers: exit statuses, formats, what a former report leaves."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+
+import psycopg
+import pytest
+from typer.testing import CliRunner, Result
+
+from pgtop_tune.cli.app import app
+from pgtop_tune.cluster.throwaway import Throwaway
+from tests.support.json_schema import mistakes
+from tests.support.servers import conninfo
+
+SCHEMA = json.loads(files("pgtop_tune.health").joinpath("report.schema.json").read_text(encoding="utf-8"))
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["check", *arguments])
+
+
+def test_a_real_server_is_checked_and_compared_with_itself(
+    server: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = run(conninfo(server), "--format", "json", "--select", "MEM", "--threshold", "MEM-02.low=99")
+    assert found.exit_code == 1, found.output
+    report = json.loads(found.stdout)
+    assert mistakes(report, SCHEMA) == []
+    assert "MEM-02" in [each["check"] for each in report["findings"]]
+    former = tmp_path / "former.json"
+    former.write_text(found.stdout)
+    again = run(conninfo(server), "--select", "MEM-02", "--threshold", "MEM-02.low=99", "--against", str(former))
+    assert again.exit_code == 0, again.output
+    assert "found new: nothing" in again.stdout
+
+
+def test_a_project_file_ignores_and_the_command_line_wins(
+    server: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pgtop-tune.toml").write_text('[check]\nselect = ["MEM-04"]\n[check.thresholds]\nMEM-04 = 1024\n')
+    strict = run(conninfo(server))
+    assert strict.exit_code == 1, strict.output
+    assert "MEM-04" in strict.stdout
+    assert run(conninfo(server), "--threshold", "MEM-04=1e12").exit_code == 0
+    assert run(conninfo(server), "--fail-on", "never").exit_code == 0
+
+
+def test_what_cannot_run_ends_with_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for arguments in (
+        ("-h", str(tmp_path)),
+        ("--select", "NOTHING"),
+        ("--threshold", "MEM-01"),
+        ("--against", str(tmp_path / "none.json")),
+        ("--config", str(tmp_path / "none.toml")),
+    ):
+        found = run(*arguments)
+        assert found.exit_code == 2, found.output
+        assert "Traceback" not in found.output
+
+
+def test_a_role_without_rights_and_a_closed_database_are_unknown_not_passed(server: Throwaway) -> None:
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        connection.execute("CREATE ROLE check_nobody LOGIN")
+        connection.execute("CREATE DATABASE check_closed ALLOW_CONNECTIONS false")
+        try:
+            found = run(f"{conninfo(server)} user=check_nobody", "--format", "json", "--fail-on", "never")
+        finally:
+            connection.execute("DROP DATABASE check_closed")
+            connection.execute("DROP ROLE check_nobody")
+    assert found.exit_code == 0, found.output
+    report = json.loads(found.stdout)
+    assert mistakes(report, SCHEMA) == []
+    assert report["summary"]["unknown"] > 0
+    assert not {each["check"] for each in report["unknown"]} & set(report["passed"])

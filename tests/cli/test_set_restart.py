@@ -1,0 +1,149 @@
+"""`set --restart` and `revert` on a server that pg_ctl manages, as a user runs them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import psycopg
+import pytest
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from tests.cli.runs import PROGRAM, ROOT, environment, run
+from tests.support.by_pg_ctl import auto_conf_of, by_pg_ctl, run_pg_ctl
+from tests.support.servers import QUICK, Servers, conninfo
+
+TOO_MUCH: Final = "shared_buffers=900GB"
+
+
+@pytest.fixture(scope="module")
+def managed(servers: Servers) -> Iterator[Throwaway]:
+    """Started by pg_ctl; every test gives it back as it was."""
+    made = Throwaway.create(servers.binaries(18), settings=QUICK)
+    try:
+        with by_pg_ctl(made) as server:
+            yield server
+    finally:
+        made.stop("immediate")
+
+
+def shown(server: Throwaway, name: str) -> str:
+    with psycopg.connect(conninfo(server)) as connection:
+        row = connection.execute("SELECT current_setting(%s)", (name,)).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def until(condition: Callable[[], bool], seconds: float = 90) -> None:
+    """Waits, also while the server is away."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            if condition():
+                return
+        except psycopg.OperationalError:
+            pass
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.1)
+
+
+def test_a_restart_is_shown_asked_for_made_and_taken_back_by_another(managed: Throwaway, tmp_path: Path) -> None:
+    before = auto_conf_of(managed)
+    words = ("set", "shared_buffers=48MB", "max_wal_size=2GB", "--restart", "-d", conninfo(managed))
+    ran = run(*words, home=tmp_path)
+    assert (ran.status, auto_conf_of(managed)) == (2, before)
+    assert "--yes" in ran.err
+    assert re.search(r"^shared memory +fine +it asks for", ran.out, re.MULTILINE), ran.out
+    assert "pg_ctl restart -D" in ran.out
+    ran = run(*words, "--yes", home=tmp_path)
+    assert ran.status == 0, ran.err
+    assert "shared_buffers: 32MB → 48MB" in ran.out
+    assert "the server is back" in ran.err
+    assert shown(managed, "shared_buffers") == "48MB"
+    ran = run("revert", "--last", "--restart", "-d", conninfo(managed), home=tmp_path)
+    assert ran.status == 0, ran.err
+    assert (shown(managed, "shared_buffers"), shown(managed, "max_wal_size")) == ("32MB", "1GB")
+    assert auto_conf_of(managed) == before
+
+
+@pytest.mark.long
+def test_what_would_not_start_is_refused_before(managed: Throwaway, tmp_path: Path) -> None:
+    before = auto_conf_of(managed)
+    ran = run("set", TOO_MUCH, "--restart", "--yes", "-d", conninfo(managed), home=tmp_path)
+    assert ran.status == 6
+    assert "more than there is" in ran.err
+    assert "nothing was changed" in ran.err
+    assert auto_conf_of(managed) == before
+
+
+@pytest.mark.long
+def test_what_does_not_start_has_its_old_values_and_the_reason_is_told(managed: Throwaway, tmp_path: Path) -> None:
+    before = auto_conf_of(managed)
+    ran = run("set", TOO_MUCH, "--restart", "--yes", "--anyway", "-d", conninfo(managed), home=tmp_path)
+    assert ran.status == 6
+    assert "it runs with its old values" in ran.err
+    assert "could not map anonymous shared memory" in ran.err
+    assert "Traceback" not in ran.err
+    assert shown(managed, "shared_buffers") == "32MB"
+    assert auto_conf_of(managed) == before
+
+
+@pytest.mark.long
+def test_for_a_while_means_two_restarts_and_says_so(managed: Throwaway, tmp_path: Path) -> None:
+    before = auto_conf_of(managed)
+    words = ("set", "max_connections=55", "--restart", "--yes", "--for", "1s", "-d", conninfo(managed))
+    ran = run(*words, home=tmp_path)
+    assert ran.status == 0, ran.err
+    assert "with a second restart" in ran.out
+    assert "max_connections: 100 → 55" in ran.out
+    assert shown(managed, "max_connections") == "100"
+    assert auto_conf_of(managed) == before
+
+
+@pytest.mark.long
+def test_after_a_kill_the_old_values_are_in_force_again_without_us(managed: Throwaway, tmp_path: Path) -> None:
+    before = auto_conf_of(managed)
+    process = subprocess.Popen(
+        [*PROGRAM, "set", "max_connections=55", "--restart", "--yes", "--for", "1h", "-w", "-d", conninfo(managed)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env=environment(tmp_path), cwd=ROOT,
+    )  # fmt: skip
+    try:
+        until(lambda: shown(managed, "max_connections") == "55")
+    finally:
+        process.kill()
+        process.wait()
+    until(lambda: shown(managed, "max_connections") == "100")
+    assert auto_conf_of(managed) == before
+
+
+@pytest.mark.long
+def test_a_server_that_somebody_restarted_into_our_change_is_brought_back(managed: Throwaway, tmp_path: Path) -> None:
+    """Written without a restart, and then the machine is rebooted."""
+    before = auto_conf_of(managed)
+    assert run("set", TOO_MUCH, "work_mem=8MB", "-d", conninfo(managed), home=tmp_path).status == 0
+    run_pg_ctl(managed, "restart", "-w", check=False)
+    with pytest.raises(psycopg.OperationalError):
+        shown(managed, "work_mem")
+    ran = run("revert", "--all", "-d", conninfo(managed), home=tmp_path)
+    assert ran.status == 0, ran.err
+    assert "the old values are back in" in ran.err
+    assert "2 changes reverted" in ran.out
+    assert (shown(managed, "shared_buffers"), shown(managed, "work_mem")) == ("32MB", "4MB")
+    assert auto_conf_of(managed) == before
+
+
+@pytest.mark.long
+def test_a_server_that_was_stopped_stays_so_where_no_change_takes_a_restart(managed: Throwaway, tmp_path: Path) -> None:
+    assert run("set", "work_mem=8MB", "-d", conninfo(managed), home=tmp_path).status == 0
+    run_pg_ctl(managed, "stop", "-m", "fast")
+    ran = run("revert", "--all", "-d", conninfo(managed), home=tmp_path)
+    assert ran.status == 3
+    with pytest.raises(psycopg.OperationalError):
+        shown(managed, "work_mem")
+    run_pg_ctl(managed, "start", "-w", "-l", str(managed.socket_dir / "own.log"))
+    assert run("revert", "--all", "-d", conninfo(managed), home=tmp_path).status == 0

@@ -1,0 +1,66 @@
+"""Choosing checks, thresholds and a project's file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.health.project_file import ProjectWishes, project_wishes
+from pgtop_tune.health.registry import CHECKS, chosen, thresholds
+
+
+def test_checks_are_chosen_by_id_by_beginning_and_by_group() -> None:
+    assert [check.id for check in chosen(["mem-01"], [])] == ["MEM-01"]
+    memory = [check.id for check in CHECKS if check.group == "memory"]
+    assert [check.id for check in chosen(["MEM"], [])] == memory
+    assert [check.id for check in chosen(["memory"], ["MEM-02"])] == [id_ for id_ in memory if id_ != "MEM-02"]
+    assert chosen([], []) == CHECKS
+
+
+@pytest.mark.parametrize(("select", "ignore"), [(["MEN"], []), ([], ["XYZ-99"]), (["MEM-01"], ["MEM"])])
+def test_a_choice_that_means_nothing_is_refused(select: list[str], ignore: list[str]) -> None:
+    with pytest.raises(UsageProblem):
+        chosen(select, ignore)
+
+
+def test_a_threshold_is_the_first_of_a_check_or_a_named_one() -> None:
+    assert thresholds(["MEM-01=95", "mem-01.high=120.5", "MEM-04=1e8"]) == {
+        "MEM-01": {"warning": 95.0, "high": 120.5},
+        "MEM-04": {"warning": 1e8},
+    }
+
+
+@pytest.mark.parametrize("word", ["MEM-01", "MEM-01=", "MEM-01=x", "MEM-01=nan", "MEM-01.low=3", "MEM-05=3", "NO-01=1"])
+def test_a_threshold_that_cannot_be_is_refused(word: str) -> None:
+    with pytest.raises(UsageProblem):
+        thresholds([word])
+
+
+def test_a_project_says_what_it_wants(tmp_path: Path) -> None:
+    file = tmp_path / "pgtop-tune.toml"
+    file.write_text(
+        '[check]\nselect = ["MEM"]\nignore = ["OS-07"]\nfail_on = "high"\n'
+        '[check.thresholds]\nMEM-01 = 95\n"MEM-01.high" = 120.5\n'
+    )
+    assert project_wishes(file) == ProjectWishes(("MEM",), ("OS-07",), "high", ("MEM-01=95", "MEM-01.high=120.5"))
+
+
+def test_without_a_file_nothing_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert project_wishes() == ProjectWishes()
+    with pytest.raises(UsageProblem):
+        project_wishes(tmp_path / "other.toml")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[check]\nselect = 1", "[check]\nfail_on = 'often'", "[other]\n", "[check]\nmore = 1", "check = 1", "[check",
+     "[check.thresholds]\nMEM-01 = 'x'"],
+)  # fmt: skip
+def test_a_file_that_is_wrong_is_refused_with_its_name(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "pgtop-tune.toml"
+    file.write_text(text)
+    with pytest.raises(UsageProblem, match=r"pgtop-tune\.toml"):
+        project_wishes(file)

@@ -1,0 +1,165 @@
+"""Reports in every format: complete, well-formed, and safe whatever names databases have."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from importlib.resources import files
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from pgtop_tune.health.check import Action, Check, Evidence, Finding, Severity, Unknown
+from pgtop_tune.health.formats import as_json, junit, markdown, sarif, text
+from pgtop_tune.health.formats.writers import WRITERS, Wish
+from pgtop_tune.health.judge import judge
+from pgtop_tune.health.registry import CHECKS
+from pgtop_tune.health.report import Ceiling, Outcome, Report, Result
+from tests.support.health_facts import spoilt
+from tests.support.json_schema import mistakes
+
+SCHEMA = json.loads(files("pgtop_tune.health").joinpath("report.schema.json").read_text(encoding="utf-8"))
+HOSTILE = "a]]>&<b>\x1b[31m|`*[x](http://evil)\u202e\x00\ud800\ufffe"
+
+
+def _check(id_: str, group: str = "memory") -> Check:
+    return Check(id_, group, "a title", "A sentence.", Severity.HIGH, "page.html", (), lambda facts, limits: ())
+
+
+def _finding(severity: Severity, says: str = "found", subject: str = "") -> Finding:
+    return Finding(
+        severity, says, (Evidence("1 of 2", "view.column"),), Action("DO 1;\nDO 2;", "UNDO;", remark="later"),
+        subject=subject,
+    )  # fmt: skip
+
+
+def report(*results: Result, **other: Any) -> Report:
+    values: dict[str, Any] = {
+        "at_ms": 1_794_000_000_000, "target": "u@h:5432/d", "server": "PostgreSQL 18.1", "major": 18,
+        "results": results,
+    }  # fmt: skip
+    return Report(**(values | other))
+
+
+MIXED = report(
+    Result(_check("AAA-01"), (_finding(Severity.INFO),)),
+    Result(_check("AAA-02"), unknowns=(Unknown("the role may not see it"),)),
+    Result(_check("AAA-03")),
+    Result(
+        _check("BBB-01", "disks"),
+        (_finding(Severity.CRITICAL, "worst"), _finding(Severity.WARNING, "mild", "db t")),
+        (Unknown("1 database was not seen"),),
+    ),
+    ceilings=(Ceiling("wal-flushes", "the WAL device flushes 1940 times a second", 1940.0, "1/s", "pg_test_fsync"),),
+    not_measured=(("timer", "no pg_test_timing"),),
+)
+NASTY = report(
+    Result(_check("AAA-01"), (_finding(Severity.HIGH, HOSTILE, HOSTILE),), (Unknown(HOSTILE),)), target=HOSTILE
+)
+
+
+def test_text_has_the_worst_first_and_counts_what_is_unknown() -> None:
+    lines = text.lines(MIXED)
+    assert [line.split()[0] for line in lines[1:4]] == ["critical", "warning", "info"]
+    assert "found: 1 critical, 1 warning, 1 info · unknown: 2 · passed: 1" in lines[-1]
+    assert len(lines) == 7
+
+
+def test_all_of_it_is_there_with_details() -> None:
+    said = "\n".join(text.lines(MIXED, everything=True))
+    for words in ("why ", "1 of 2  [view.column]", "DO 1;", "DO 2;", "UNDO;", "later", "docs/18/page.html",
+                  "the role may not see it", "passed    AAA-03", "1940 times", "no pg_test_timing"):  # fmt: skip
+        assert words in said
+
+
+@pytest.mark.parametrize(
+    "shown", [MIXED, NASTY, report(), judge(CHECKS, spoilt())], ids=["mixed", "nasty", "none", "all"]
+)
+def test_json_fits_the_schema_that_is_shipped(shown: Report) -> None:
+    parsed = json.loads("\n".join(as_json.lines(replace(shown))))
+    assert mistakes(parsed, SCHEMA) == []
+
+
+def test_the_schema_refuses_what_is_no_report() -> None:
+    parsed = as_json.document(MIXED)
+    assert mistakes({**parsed, "more": 1}, SCHEMA)
+    assert mistakes({**parsed, "format": "other"}, SCHEMA)
+    assert mistakes({**parsed, "findings": [{**parsed["findings"][0], "severity": "bad"}]}, SCHEMA)
+    assert mistakes({**parsed, "findings": [{**parsed["findings"][0], "evidence": []}]}, SCHEMA)
+
+
+def test_every_finding_and_every_unknown_is_in_the_json() -> None:
+    parsed = as_json.document(MIXED)
+    assert [each["severity"] for each in parsed["findings"]] == ["critical", "warning", "info"]
+    assert parsed["summary"]["found"] == {"critical": 1, "high": 0, "warning": 1, "info": 1}
+    assert (parsed["summary"]["unknown"], len(parsed["unknown"]), parsed["passed"]) == (2, 2, ["AAA-03"])
+
+
+def test_a_junit_case_fails_from_the_severity_that_the_exit_status_goes_by() -> None:
+    root = ElementTree.fromstring("\n".join(junit.lines(MIXED, Severity.WARNING)[1:]))
+    assert root.tag == "testsuites"
+    assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("4", "1", "1")
+    for suite in root:
+        assert suite.tag == "testsuite"
+        assert suite.get("tests") == str(len(suite.findall("testcase")))
+        assert suite.get("failures") == str(len(suite.findall("testcase/failure")))
+        assert suite.get("skipped") == str(len(suite.findall("testcase/skipped")))
+    cases = {str(case.get("name")).split()[0]: case for case in root.iter("testcase")}
+    failure = cases["BBB-01"].find("failure")
+    assert failure is not None
+    assert failure.get("message") == "worst; db t: mild"
+    assert "UNDO;" in str(failure.text)
+    assert "not seen" in str(cases["BBB-01"].findtext("system-out"))
+    skipped = cases["AAA-02"].find("skipped")
+    assert skipped is not None
+    assert skipped.get("message") == "the role may not see it"
+    assert cases["AAA-01"].find("failure") is None
+    assert list(cases["AAA-03"]) == []
+    never = ElementTree.fromstring("\n".join(junit.lines(MIXED, None)[1:]))
+    assert never.get("failures") == "0"
+
+
+def test_sarif_has_what_its_standard_requires() -> None:
+    log = sarif.document(MIXED)
+    assert log["version"] == "2.1.0"
+    (run,) = log["runs"]
+    rules = run["tool"]["driver"]["rules"]
+    assert run["tool"]["driver"]["name"]
+    assert [rule["id"] for rule in rules] == ["AAA-01", "AAA-02", "AAA-03", "BBB-01"]
+    assert [result["kind"] for result in run["results"]].count("fail") == 3
+    for result in run["results"]:
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
+        assert result["message"]["text"]
+        assert result["level"] in {"none", "note", "warning", "error"}
+        # 3.27.10: level is none unless the kind is fail.
+        assert (result["level"] == "none") == (result["kind"] != "fail")
+        assert result["locations"][0]["logicalLocations"][0]["fullyQualifiedName"]
+    prints = [each["partialFingerprints"]["finding/v1"] for each in run["results"] if each["kind"] == "fail"]
+    assert len(set(prints)) == len(prints)
+    assert all(re.fullmatch("[0-9a-f]{64}", each) for each in prints)
+    kinds = {result["ruleId"]: result["kind"] for result in run["results"]}
+    assert (kinds["AAA-02"], kinds["AAA-03"]) == ("open", "pass")
+
+
+def test_markdown_keeps_foreign_text_from_being_markup() -> None:
+    said = "\n".join(markdown.lines(NASTY))
+    assert "<b>" not in said.replace("\\<b\\>", "")
+    assert "](http://evil" not in said.replace("\\](", "")
+    quoted = replace(_finding(Severity.HIGH), fix=Action('DROP INDEX "```";', ""))
+    assert '````sql\nDROP INDEX "```";\n````' in "\n".join(markdown.lines(report(Result(_check("AAA-01"), (quoted,)))))
+
+
+@pytest.mark.parametrize("format_", WRITERS)
+def test_no_format_lets_foreign_text_reach_a_terminal_as_it_is(format_: str) -> None:
+    said = "\n".join(WRITERS[format_](NASTY, Wish(True, Severity.INFO)))
+    assert not set(said) & set("\x1b\x00")
+    if format_ == "junit":
+        assert ElementTree.fromstring(said.partition("\n")[2]).get("failures") == "1"
+    if format_ in ("json", "sarif"):
+        assert json.loads(said)
+
+
+def test_a_check_with_known_findings_has_not_passed() -> None:
+    assert Result(_check("AAA-01"), known=1).outcome is Outcome.FOUND

@@ -7,6 +7,7 @@ from typing import Final
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import share
+from pgtop_tune.metrics.durability import AtRisk, risks
 from pgtop_tune.metrics.host_values import all_ticks
 from pgtop_tune.metrics.quiet import ACTIVE, AUTOVACUUM, vacuumed_table
 from pgtop_tune.metrics.run_evidence import Evidence
@@ -26,6 +27,7 @@ WRITES: Final = 0.1
 STEAL: Final = 1.0
 LOGGED_BELOW_MS: Final = 1000.0
 _BACKUP: Final = "BASE BACKUP"
+_OWN_RULE: Final = frozenset({("fsync", "off"), ("full_page_writes", "off"), ("synchronous_commit", "off")})
 
 
 def server_away(evidence: Evidence) -> Doubt | None:
@@ -179,8 +181,9 @@ def steal(evidence: Evidence) -> Doubt | None:
 
 
 def not_durable(evidence: Evidence) -> Doubt | None:
-    """fsync or full_page_writes off."""
-    off = [name for name in ("fsync", "full_page_writes") if evidence.setting(name) == "off"]
+    """fsync or full_page_writes off at any time of the run."""
+    in_force = _in_force(evidence)
+    off = [name for name in ("fsync", "full_page_writes") if name in in_force]
     if not off:
         return None
     return Doubt(
@@ -192,14 +195,29 @@ def not_durable(evidence: Evidence) -> Doubt | None:
 
 
 def asynchronous(evidence: Evidence) -> Doubt | None:
-    """synchronous_commit off for the whole server."""
-    if evidence.setting("synchronous_commit") != "off":
+    """synchronous_commit off for the whole server at any time of the run."""
+    risk = _in_force(evidence).get("synchronous_commit")
+    if risk is None or risk.value != "off":
         return None
     return Doubt(
         "ASYNCHRONOUS",
         Verdict.NOTE,
         "synchronous_commit is off: commits do not wait for the disk, and a crash loses the last ones",
     )
+
+
+def unsafe(evidence: Evidence) -> Doubt | None:
+    """Another value behind the durability fence at any time of the run."""
+    others = {name: risk for name, risk in _in_force(evidence).items() if (name, risk.value) not in _OWN_RULE}
+    if not others:
+        return None
+    words = "; ".join(f"{name}={risk.value} can lose {risk.loss}" for name, risk in others.items())
+    return Doubt("UNSAFE", Verdict.NOTE, words, "what production has is another value")
+
+
+def _in_force(evidence: Evidence) -> dict[str, AtRisk]:
+    """Values that can lose data, by name, of every look at the parameters."""
+    return {risk.name: risk for look in evidence.readings(sections.parameters) for risk in risks(look.parameters)}
 
 
 def unlogged(evidence: Evidence) -> Doubt | None:

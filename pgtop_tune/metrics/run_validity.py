@@ -224,6 +224,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("NOT-STEADY", "Throughput did not settle.", "MSER-5 and the drift behind it, `metrics.steady_state`", _not_steady),
     Rule("NOT-DURABLE", "A crash would lose data: fsync or full_page_writes is off.", "pg_settings", around.not_durable),
     Rule("ASYNCHRONOUS", "Commits did not wait for the disk.", "synchronous_commit = off", around.asynchronous),
+    Rule("UNSAFE", "A value was in force that can lose data.", "pg_settings: what the durability fence locks", around.unsafe),
     Rule("UNLOGGED", "Tables of the load write no WAL.", "pg_class.relpersistence", around.unlogged),
     Rule("STATEMENT-LOGGING", "The server logged statements of the load.", "log_statement, log_duration, log_min_duration_statement below 1 s", around.logging),
     Rule("HOUSEKEEPING-MISSED", "Something that precedes each run could not be done.", "the run's own steps", _housekeeping),

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.durability import risks
 from pgtop_tune.metrics.server import checkpoints_between
 from pgtop_tune.model.bench import BenchRun, RunState
 from pgtop_tune.model.events import Event, EventKind
@@ -62,6 +63,18 @@ def _checkpoint(older: Frame, newer: Frame, interval: Interval) -> Found:
         yield EventKind.CHECKPOINT, "ckpt(time)", "checkpoint_timeout"
 
 
+def _durability(older: Frame, newer: Frame, interval: Interval) -> Found:
+    pair = interval.pair(sections.parameters)
+    if pair is None:
+        return
+    before, now = ({risk.name: risk for risk in risks(sample.parameters)} for sample in pair)
+    for name, risk in now.items():
+        if before.get(name) != risk:
+            yield EventKind.WARNING, f"{name}={risk.value} can lose data", risk.loss
+    for name in before.keys() - now.keys():
+        yield EventKind.WARNING, f"{name} is safe again", f"was {before[name].value}"
+
+
 def _deadlock(older: Frame, newer: Frame, interval: Interval) -> Found:
     pair = interval.pair(sections.database)
     if pair is not None and pair[1].deadlocks > pair[0].deadlocks:
@@ -109,6 +122,7 @@ def _run(frame: Frame) -> BenchRun | None:
 RULES: Final[tuple[Callable[[Frame, Frame, Interval], Found], ...]] = (
     _reset,
     _checkpoint,
+    _durability,
     _deadlock,
     _autovacuum,
     _load,

@@ -262,12 +262,23 @@ def test_a_throughput_that_falls_is_not_steady_and_a_short_run_is_short() -> Non
     assert found(seconds=10)["SHORT-RUN"].verdict is Verdict.NOTE
 
 
+def test_a_value_that_could_lose_data_for_a_part_of_the_run_stains_all_of_it() -> None:
+    def for_a_while(second: int) -> dict[str, object]:
+        value = "off" if 20 <= second < 40 else "on"
+        rows = (*PARAMETERS, parameter("fsync", value, value, vartype="bool"))
+        return {"parameters": ParameterSample(float(second), rows)}
+
+    assert "NOT-DURABLE" in found(postgres=for_a_while)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "id"),
     [
         ("fsync", "off", "NOT-DURABLE"),
         ("full_page_writes", "off", "NOT-DURABLE"),
         ("synchronous_commit", "off", "ASYNCHRONOUS"),
+        ("wal_level", "minimal", "UNSAFE"),
+        ("autovacuum", "off", "UNSAFE"),
         ("log_statement", "all", "STATEMENT-LOGGING"),
         ("log_duration", "on", "STATEMENT-LOGGING"),
         ("log_min_duration_statement", "0", "STATEMENT-LOGGING"),

@@ -20,7 +20,7 @@ from pgtop_tune.tui.panes.session_details import details_lines, query_of
 from pgtop_tune.tui.panes.session_rows import SessionRow, SessionsView, moved, next_sort, scrolled, session_rows
 from pgtop_tune.tui.panes.sessions import HEAD_ROWS
 from pgtop_tune.tui.screens.details import DetailsDialog
-from pgtop_tune.tui.screens.scene import BELOW, Scene, SceneScreen
+from pgtop_tune.tui.screens.scene import ABOVE, BELOW, Scene, SceneScreen
 
 if TYPE_CHECKING:
     from pgtop_tune.model.backend_action import BackendKey
@@ -34,7 +34,7 @@ _PAGES: Final = PageNames(NAMES, DASHBOARD_KEY)
 class Dashboard(SceneScreen):
     """Shows a scene; holds what the operator chose in the session table."""
 
-    STACK = (*ORDER[:_BEFORE_FOOTER], *BELOW, *ORDER[_BEFORE_FOOTER:])
+    STACK = (*ABOVE, *ORDER[:_BEFORE_FOOTER], *BELOW, *ORDER[_BEFORE_FOOTER:])
 
     def __init__(
         self, glyphs: Glyphs, actions: Sequence[Action], keymap: Mapping[str, str], target: str, first: Scene

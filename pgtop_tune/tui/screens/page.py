@@ -26,7 +26,7 @@ from pgtop_tune.tui.panes.header import header_lines
 from pgtop_tune.tui.panes.phrase import head
 from pgtop_tune.tui.screens.columns import ColumnsDialog
 from pgtop_tune.tui.screens.details import DetailsDialog
-from pgtop_tune.tui.screens.scene import BELOW, Scene, SceneScreen
+from pgtop_tune.tui.screens.scene import ABOVE, BELOW, Scene, SceneScreen
 
 _NEXT_TABLE: Final = "next-table"
 _LEAST_TABLE: Final = 6
@@ -68,7 +68,7 @@ class PageScreen(SceneScreen):
         table: The table of it.
     """
 
-    STACK = ("header", "summary", "table", *BELOW, "footer")
+    STACK = (*ABOVE, "header", "summary", "table", *BELOW, "footer")
 
     def __init__(
         self, glyphs: Glyphs, actions: Sequence[Action], keymap: Mapping[str, str], target: str, first: Scene

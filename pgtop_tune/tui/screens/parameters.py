@@ -24,6 +24,7 @@ from pgtop_tune.tui.panel.row import PanelRow, Staged
 from pgtop_tune.tui.panel.set_drawing import figures_line, fits, set_lines
 from pgtop_tune.tui.panel.table import PanelTable
 from pgtop_tune.tui.panel.wires import HARM, suggested
+from pgtop_tune.tui.panes.danger import danger_line
 from pgtop_tune.tui.panes.trial import trial_line
 from pgtop_tune.tui.screens.applying import Applying, Came
 from pgtop_tune.tui.screens.conditions import ConditionsDialog
@@ -128,7 +129,8 @@ class ParameterDialog(Dialog[None]):
         """The list, words on the selected row, the exact SQL, what came of the last change, figures."""
         self._caption_keys(cells)
         height = self.app.size.height
-        total = height - 2 if height < _TALL else height * 2 // 3
+        banner = int(danger_line(self._session, cells, self.glyphs) is not None)
+        total = height - 2 - banner if height < _TALL else height * 2 // 3
         below = set_lines(self._set, self._sql_shown, self._conditions, cells, self.glyphs, roomy=total >= _ROOMY_ROWS)
         trial = self._changes.on_trial
         if trial is not None:

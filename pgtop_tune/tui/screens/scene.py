@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -14,6 +14,7 @@ from textual.screen import Screen
 
 from pgtop_tune.tui.actions import ACTIONS, Action, key_name, keys_of
 from pgtop_tune.tui.lines import Line, fit
+from pgtop_tune.tui.panes.danger import danger_line
 from pgtop_tune.tui.panes.trial import trial_line
 from pgtop_tune.tui.screens.details import RowKey
 from pgtop_tune.tui.text_field import TextField
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
 
 TRANSPORT: Final = "transport"
 TRIAL: Final = "trial"
+ABOVE: Final = ("danger",)
 BELOW: Final = (TRANSPORT, TRIAL)
-"""Lines above the footer that are there when there is something to say."""
+"""Lines at the top and above the footer that are there when there is something to say."""
 _WITH_ONE: Final = {
     "cancel": "app.signal_one('cancel', {}, {})",
     "terminate": "app.signal_one('terminate', {}, {})",
@@ -95,6 +97,7 @@ class SceneScreen(Screen[None]):
         self._target = target
         self._scene = first
         self._filtering: TextField | None = None
+        self._arranged: Set[str] = frozenset()
 
     def compose(self) -> ComposeResult:
         """A canvas per name, from top to bottom."""
@@ -117,8 +120,8 @@ class SceneScreen(Screen[None]):
 
     def show(self, scene: Scene) -> None:
         """Draws another scene; only what differs reaches the terminal."""
-        before, self._scene = self._scene, scene
-        if self.is_mounted and (before.trial is None) != (scene.trial is None):
+        self._scene = scene
+        if self.is_mounted and self._extra.keys() != self._arranged:
             self._arrange()
             self.call_after_refresh(self.paint)
         self.paint()
@@ -129,10 +132,7 @@ class SceneScreen(Screen[None]):
             return
         width = self.app.size.width
         drawn = dict(self.drawn(width))
-        if self._scene.transport is not None:
-            drawn[TRANSPORT] = [transport_line(self._scene.transport, width, self._glyphs)]
-        if self._scene.trial is not None:
-            drawn[TRIAL] = [self._trial_line(self._scene.trial, width)]
+        drawn |= {name: [line] for name, line in self._extra.items()}
         if self._filtering is not None:
             drawn["footer"] = [_filter_line(self._filtering, width)]
         with self.app.batch_update():
@@ -141,12 +141,23 @@ class SceneScreen(Screen[None]):
 
     def _arrange(self) -> None:
         width, height = self.app.size
-        extra = {TRANSPORT: int(self._scene.transport is not None), TRIAL: int(self._scene.trial is not None)}
-        heights = self.heights(width, max(height - sum(extra.values()), 1)) | extra
+        self._arranged = self._extra.keys()
+        heights = self.heights(width, max(height - len(self._arranged), 1)) | dict.fromkeys(self._arranged, 1)
         for name in self.STACK:
             canvas, rows = self.query_one(f"#{name}", LineCanvas), heights.get(name, 0)
             canvas.display = rows > 0
             canvas.styles.height = rows
+
+    @property
+    def _extra(self) -> dict[str, Line]:
+        """The lines of `ABOVE` and `BELOW` that are there now."""
+        scene, width = self._scene, self.app.size.width
+        found = {
+            "danger": danger_line(scene.session, width, self._glyphs),
+            TRANSPORT: None if scene.transport is None else transport_line(scene.transport, width, self._glyphs),
+            TRIAL: None if scene.trial is None else self._trial_line(scene.trial, width),
+        }
+        return {name: line for name, line in found.items() if line is not None}
 
     def _trial_line(self, trial: OnTrial, width: int) -> Line:
         keys = {action.id: key_name(keys_of(action, self._keymap)[0]) for action in self._actions}

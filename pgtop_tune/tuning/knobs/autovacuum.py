@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from pgtop_tune.metrics.durability import UNSAFE
 from pgtop_tune.tuning.knobs.knob import Knob
 
 _SHARES: Final = ("0", "0.005", "0.01", "0.02", "0.05", "0.1", "0.2", "0.4")
@@ -16,7 +17,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         why="On keeps tables from growing and transaction ids from running out. Off belongs into a short test only.",
         trades="A test without it measures a server that nobody can run.",
         panes=("host", "latency"),
-        unsafe=(("off", "nothing at once; dead rows pile up, and near wraparound the server stops writing"),),
+        unsafe=UNSAFE["autovacuum"],
     ),
     Knob(
         name="track_counts",
@@ -24,7 +25,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         why="Counts what autovacuum goes by; off blinds it, and most numbers of this program with it.",
         trades="Next to nothing.",
         panes=("throughput",),
-        unsafe=(("off", "autovacuum does not run; as autovacuum=off"),),
+        unsafe=UNSAFE["track_counts"],
         moves_with=("autovacuum",),
     ),
     Knob(

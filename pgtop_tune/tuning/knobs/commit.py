@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from pgtop_tune.metrics.durability import UNSAFE
 from pgtop_tune.tuning.knobs.knob import Knob
-
-_WINDOW: Final = "acknowledged commits of the last 3 × wal_writer_delay (600 ms as shipped); the data stay consistent"
-_STANDBY: Final = "acknowledged commits that no standby has yet, when this server is lost and a standby takes over"
 
 KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
@@ -38,7 +36,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         steps=("off", "local", "remote_write", "on", "remote_apply"),
         warning="Off loses up to 3 × wal_writer_delay (600 ms as shipped) of acknowledged commits when the server "
         "crashes; the data stay consistent. local and remote_write weaken only what a standby confirms.",
-        unsafe=(("off", _WINDOW), ("local", _STANDBY)),
+        unsafe=UNSAFE["synchronous_commit"],
         moves_with=("wal_writer_delay",),
     ),
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from pgtop_tune.metrics.durability import UNSAFE
 from pgtop_tune.tuning.knobs.knob import Knob
 
 KNOBS: Final[tuple[Knob, ...]] = (
@@ -16,7 +17,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         why="Lets a query go on past a page that is damaged, to save what else there is.",
         trades="The rows of that page.",
         panes=("throughput",),
-        unsafe=(("on", "every row of a page whose header is damaged, for good"),),
+        unsafe=UNSAFE["zero_damaged_pages"],
     ),
     Knob(
         name="ignore_checksum_failure",
@@ -24,6 +25,6 @@ KNOBS: Final[tuple[Knob, ...]] = (
         why="Lets a query go on past a page whose checksum does not fit, to save what else there is.",
         trades="Damage is read, and may spread.",
         panes=("throughput",),
-        unsafe=(("on", "the knowledge of which data are damaged; damage is copied on"),),
+        unsafe=UNSAFE["ignore_checksum_failure"],
     ),
 )

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from pgtop_tune.metrics.durability import UNSAFE
 from pgtop_tune.tuning.knobs.knob import Knob
 
 FLUSH_STEPS: Final = ("0", "128kB", "256kB", "512kB", "1MB", "2MB")
-_CORRUPTION: Final = "pages that cannot be read or silently hold old contents, after a crash of the machine"
 
 KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
@@ -124,7 +124,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         why="On writes a page in full at its first change after a checkpoint, so that a torn page can be mended.",
         trades="Off is only safe where the storage itself never tears an 8 kB page.",
         panes=("wal", "throughput"),
-        unsafe=(("off", _CORRUPTION),),
+        unsafe=UNSAFE["full_page_writes"],
         moves_with=("fsync",),
     ),
     Knob(
@@ -133,7 +133,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         why="On makes sure that what must be on the disk is there. Off only shows what that costs.",
         trades="Off gives up the whole cluster at the next crash of the machine.",
         panes=("throughput", "latency", "host"),
-        unsafe=(("off", "the whole cluster, after a crash of the machine: " + _CORRUPTION),),
+        unsafe=UNSAFE["fsync"],
         moves_with=("full_page_writes", "synchronous_commit"),
     ),
     Knob(
@@ -142,7 +142,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         why="Which system call flushes the WAL; pg_test_fsync measures them on the WAL's own disk.",
         trades="Some are fast because the drive's cache is not flushed.",
         panes=("wal", "latency"),
-        unsafe=(("*", "commits that were acknowledged, where the drive's cache is not flushed by that method"),),
+        unsafe=UNSAFE["wal_sync_method"],
     ),
     Knob(
         name="wal_level",
@@ -151,7 +151,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         trades="logical writes more WAL; minimal ends archiving, backups and standbys.",
         panes=("wal",),
         steps=("minimal", "replica", "logical"),
-        unsafe=(("minimal", "point-in-time recovery and every standby: none can follow from here on"),),
+        unsafe=UNSAFE["wal_level"],
         moves_with=("max_wal_senders", "archive_mode"),
     ),
 )

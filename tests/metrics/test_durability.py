@@ -1,0 +1,81 @@
+"""Values that can lose data: found in the frames, told in numbers, and a stain on every result."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.durability import UNSAFE, at_risk, risks
+from pgtop_tune.model.events import EventKind
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.postgres import DatabaseCounters, Parameter, ParameterSample, PostgresSample
+from pgtop_tune.sampling.happenings import events_between
+from pgtop_tune.session.ports import Step
+from pgtop_tune.session.session import Session
+from pgtop_tune.tui.glyphs import UNICODE
+from pgtop_tune.tui.lines import text_of, width
+from pgtop_tune.tui.panes.danger import danger_line
+from pgtop_tune.tuning.fence import loss_of
+from tests.support.frames import PARAMETERS, frame
+from tests.support.frames import parameter as row
+
+SAFE = {"fsync": "on", "synchronous_commit": "on", "synchronous_standby_names": "", "wal_writer_delay": "200"}
+
+
+def parameters(**values: str) -> tuple[Parameter, ...]:
+    given = SAFE | values
+    return (*PARAMETERS, *(row(name, value, value) for name, value in given.items()))
+
+
+def with_parameters(second: int, **values: str) -> Frame:
+    seen = frame(second)
+    sample = ParameterSample(float(second), parameters(**values))
+    assert isinstance(seen.postgres, PostgresSample)
+    assert isinstance(seen.postgres.database, DatabaseCounters)
+    counted = replace(seen.postgres.database, databases=3)
+    return replace(seen, postgres=replace(seen.postgres, parameters=sample, database=counted))
+
+
+def test_the_loss_is_told_in_numbers_of_now() -> None:
+    seen = Interval([with_parameters(second, synchronous_commit="off", fsync="off") for second in range(3)])
+    fsync, commit = at_risk(seen)
+    assert (fsync.name, commit.name, commit.value) == ("fsync", "synchronous_commit", "off")
+    assert fsync.loss == "all 3 databases, after a crash of the machine"
+    assert "up to 600 ms of acknowledged commits, now some " in commit.loss
+
+
+@pytest.mark.parametrize(("standbys", "names"), [("", []), ("s1", ["synchronous_commit"])])
+def test_a_commit_that_waits_for_no_standby_is_a_risk_only_where_there_is_one(standbys: str, names: list[str]) -> None:
+    found = risks(parameters(synchronous_commit="local", synchronous_standby_names=standbys))
+    assert [risk.name for risk in found] == names
+
+
+def test_what_the_fence_locks_is_what_the_banner_shows() -> None:
+    for name, values in UNSAFE.items():
+        for value, loss in values:
+            assert loss_of(name, "open_sync" if value == "*" else value, "fdatasync") == loss
+
+
+def test_the_tape_and_with_it_the_recording_learns_when_it_begins_and_when_it_ends() -> None:
+    safe, off = with_parameters(1), with_parameters(2, fsync="off")
+    begun = [event for event in events_between(safe, off) if event.kind is EventKind.WARNING]
+    assert [event.text for event in begun] == ["fsync=off can lose data"]
+    assert "whole cluster" in begun[0].detail
+    ended = [event for event in events_between(off, with_parameters(3)) if event.kind is EventKind.WARNING]
+    assert [event.text for event in ended] == ["fsync is safe again"]
+
+
+@pytest.mark.parametrize("cells", [60, 80, 200])
+def test_the_banner_comes_from_the_frames_and_fits_the_screen(cells: int) -> None:
+    session = Session()
+    session.apply(Step((with_parameters(1),)))
+    assert danger_line(session, cells, UNICODE) is None
+    session.apply(Step((with_parameters(2, fsync="off"),)))
+    line = danger_line(session, cells, UNICODE)
+    assert line is not None
+    assert width(line) == cells
+    assert text_of(line).startswith(" ⚠ fsync=off can lose ")
+    session.apply(Step((with_parameters(3),)))
+    assert danger_line(session, cells, UNICODE) is None

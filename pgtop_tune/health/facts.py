@@ -93,16 +93,21 @@ class Question(Generic[R]):
         row: Dataclass whose fields are named as the columns.
         source: Views and columns it reads, for the reference.
         everywhere: Asked in every database; else once, in the one that is connected to.
+        opens: What a role wants that is not permitted; "" where everybody is.
     """
 
     name: str
     row: type[R]
     source: str
     everywhere: bool = False
+    opens: str = ""
 
     def of(self, facts: Facts) -> Answer[R] | Unavailable:
         """See `Need.of`."""
-        return facts.answers.get(self.name, facts.unanswered)
+        found = facts.answers.get(self.name, facts.unanswered)
+        if isinstance(found, Unavailable) and found.reason is Reason.NO_PERMISSION and self.opens:
+            return Unavailable(found.reason, f"{found}; {self.opens}")
+        return found
 
 
 @dataclass(frozen=True, slots=True)

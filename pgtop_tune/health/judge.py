@@ -15,6 +15,8 @@ from pgtop_tune.model.absence import Unavailable
 
 _YOUNG_S: Final = 86_400.0
 _SHOWN_REFUSALS: Final = 3
+_OWN: Final = "check_"
+"""How queries of checks are called."""
 _LOWER: Final[Mapping[Confidence, Confidence]] = MappingProxyType(
     {Confidence.HIGH: Confidence.MEDIUM, Confidence.MEDIUM: Confidence.LOW, Confidence.LOW: Confidence.LOW}
 )
@@ -85,7 +87,7 @@ def _result(check: Check, facts: Facts, given: Limits, young: bool) -> Result:
 
 
 def _unknown(need: str, why: Unavailable) -> Unknown:
-    return Unknown(f"{need}: {why}")
+    return Unknown(f"{need.removeprefix(_OWN).replace('_', ' ')}: {why}")
 
 
 def _refusals(check: Check, facts: Facts) -> list[Unknown]:

@@ -130,22 +130,22 @@ class BareForeignKey:
 
 @dataclass(frozen=True, slots=True)
 class SequenceState:
-    """A sequence that can run out in a human life.
+    """A sequence that can run out in a human life, and is past a tenth of what there is.
 
     Attributes:
+        n_hidden: Such sequences that the role may not read.
         table_schema, table_name, column_name: The column it feeds; None for one of its own.
         highest: Its MAXVALUE, or what the column can hold.
-        readable: Whether the role may see its last value.
-        used: last_value; None where the role may not see it, or nothing was drawn yet.
+        used: last_value; None where the role may not see it.
     """
 
+    n_hidden: int
     schema: str
     name: str
     table_schema: str | None
     table_name: str | None
     column_name: str | None
     highest: int
-    readable: bool
     used: int | None
 
 
@@ -154,15 +154,17 @@ class KeyState:
     """A unique column of int2 or int4 that is past a tenth of its range.
 
     Attributes:
+        n_hidden: Such columns whose statistics the role may not see.
         highest: What the type can hold.
-        used: The highest value ANALYZE met.
+        used: The highest value ANALYZE met; None where the role may not see it.
     """
 
+    n_hidden: int
     schema: str
     table_name: str
     column_name: str
     highest: int
-    used: int
+    used: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,13 +236,11 @@ class Encryption:
     """Sessions of clients on other machines.
 
     Attributes:
-        plain: Neither in TLS nor in GSSAPI encryption, as far as the role sees it.
-        hidden: Those the role does not see it of.
+        plain: Neither in TLS nor in GSSAPI encryption.
     """
 
     remote: int
     plain: int
-    hidden: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,14 +266,26 @@ FOREIGN_KEYS: Final = Question("check_foreign_keys", BareForeignKey, "pg_constra
 SEQUENCES: Final = Question("check_sequences", SequenceState, "pg_sequence, pg_sequences", everywhere=True)
 KEYS: Final = Question("check_keys", KeyState, "pg_index, pg_stats.histogram_bounds", everywhere=True)
 SUPERUSERS: Final = Question("check_roles", SuperuserLogin, "pg_roles")
-PASSWORDS: Final = Question("check_passwords", WeakPassword, "pg_authid.rolpassword")
-HBA: Final = Question("check_hba", HbaRule, "pg_hba_file_rules")
-FILE_ERRORS: Final = Question("check_file_errors", FileError, "pg_file_settings")
+PASSWORDS: Final = Question("check_passwords", WeakPassword, "pg_authid.rolpassword", opens="only superusers may")
+HBA: Final = Question(
+    "check_hba",
+    HbaRule,
+    "pg_hba_file_rules",
+    opens="GRANT SELECT ON pg_hba_file_rules and GRANT EXECUTE ON FUNCTION pg_hba_file_rules() open it",
+)
+FILE_ERRORS: Final = Question(
+    "check_file_errors",
+    FileError,
+    "pg_file_settings",
+    opens="GRANT SELECT ON pg_file_settings and GRANT EXECUTE ON FUNCTION pg_show_all_file_settings() open it",
+)
 SCOPED: Final = Question("check_scoped_settings", ScopedSettings, "pg_db_role_setting")
 ENCRYPTION: Final = Question(
     "check_encryption", Encryption, "pg_stat_activity.client_addr, pg_stat_ssl, pg_stat_gssapi"
 )
-ARCHIVE_QUEUE: Final = Question("check_archive_queue", ArchiveQueue, "pg_ls_archive_statusdir()")
+ARCHIVE_QUEUE: Final = Question(
+    "check_archive_queue", ArchiveQueue, "pg_ls_archive_statusdir()", opens="GRANT pg_monitor opens it"
+)
 
 QUESTIONS: Final[tuple[Question[object], ...]] = (
     DATABASE_STATE, TABLES, BLOAT, INDEXES, FOREIGN_KEYS, SEQUENCES, KEYS,

@@ -13,6 +13,7 @@ from pgtop_tune.health.check import Action, Confidence, Evidence, Finding, Langu
 from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import composed, identifier, set_parameter
 from pgtop_tune.health.questions import SCOPED
+from pgtop_tune.metrics.hidden import hidden_sessions
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.tuning.advice.facts import Facts as AdviceFacts
 from pgtop_tune.tuning.advice.gather import Beside, facts_of
@@ -81,6 +82,13 @@ def on_standby(facts: Facts) -> bool:
 def advice_facts(facts: Facts) -> AdviceFacts | None:
     """What the calculators start from; None when the server was not seen."""
     return facts_of(facts.interval, Beside())
+
+
+def hidden(facts: Facts) -> Iterator[Unknown]:
+    """One, when this role may not look into sessions of others."""
+    why = hidden_sessions(facts.frames[-1])
+    if why is not None:
+        yield Unknown(str(why))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import set_parameter, words
-from pgtop_tune.health.rules import advice_facts, setting
+from pgtop_tune.health.rules import advice_facts, hidden, setting
 from pgtop_tune.metrics.pool_sizes import server_shares
 from pgtop_tune.metrics.server import client_backends
 from pgtop_tune.model.absence import Unavailable
@@ -26,7 +26,8 @@ def _open_to_all(known: needs.Parameters) -> int:
     return known.whole("max_connections") - reserved
 
 
-def _used(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _used(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    yield from hidden(facts)
     known = needs.parameters(facts)
     activity = facts.have(needs.ACTIVITY)
     sessions, most = len(client_backends(activity)) + activity.own_backends, _open_to_all(known)

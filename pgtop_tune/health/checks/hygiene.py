@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Limits, Severity, Threshold
+from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.questions import DATABASE_STATE
+from pgtop_tune.health.rules import hidden
 from pgtop_tune.metrics.connections import WORKING
 from pgtop_tune.metrics.server import client_backends
 
@@ -24,7 +25,8 @@ def _clients(facts: Facts) -> Counter[str]:
     return Counter(each.datname or "" for each in found if (each.application_name or "").startswith(_PGBENCH))
 
 
-def _scale(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _scale(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    yield from hidden(facts)
     running = _clients(facts)
     for database, state in facts.have(DATABASE_STATE):
         if state.pgbench_scale is None:
@@ -60,7 +62,8 @@ def _unlogged(facts: Facts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _competing(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _competing(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    yield from hidden(facts)
     measured = sum(_clients(facts).values()) > 0
     severity = Severity.WARNING if measured else Severity.INFO
     working = [

@@ -18,10 +18,11 @@ _REWRITES: Final = "rewrites the table and its indexes under a lock; plan it, an
 
 
 def _sequences(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
-    unseen: dict[str, int] = {}
+    hidden: dict[str, int] = {}
     for database, sequence in facts.have(SEQUENCES):
+        if sequence.n_hidden:
+            hidden[database] = sequence.n_hidden
         if sequence.used is None:
-            unseen[database] = unseen.get(database, 0) + (not sequence.readable)
             continue
         share = 100 * sequence.used / sequence.highest
         if share >= limits["percent"]:
@@ -33,9 +34,8 @@ def _sequences(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
                 _widen(database, sequence),
                 subject=f"{database}: {sequence.schema}.{sequence.name}",
             )
-    for database, number in unseen.items():
-        if number:
-            yield Unknown(f"{database}: {number} sequences are closed to this role (GRANT pg_read_all_data)")
+    for database, number in hidden.items():
+        yield Unknown(f"{database}: {number} sequences are closed to this role (GRANT pg_read_all_data)")
 
 
 def _holder(sequence: SequenceState) -> str:
@@ -55,8 +55,13 @@ def _widen(database: str, sequence: SequenceState) -> Action:
     return in_database(database, f"{column}\n{widen}", remark=_REWRITES)
 
 
-def _keys(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _keys(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    hidden: dict[str, int] = {}
     for database, key in facts.have(KEYS):
+        if key.n_hidden:
+            hidden[database] = key.n_hidden
+        if key.used is None:
+            continue
         share = 100 * key.used / key.highest
         if share >= limits["percent"]:
             yield Finding(
@@ -75,6 +80,9 @@ def _keys(facts: Facts, limits: Limits) -> Iterator[Finding]:
                 Confidence.MEDIUM,
                 f"{database}: {key.schema}.{key.table_name}.{key.column_name}",
             )
+
+    for database, number in hidden.items():
+        yield Unknown(f"{database}: statistics of {number} keys are closed to this role (GRANT pg_read_all_data)")
 
 
 _LIMITS: Final = (

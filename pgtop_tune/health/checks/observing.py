@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from psycopg import sql
+
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold
+from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Severity, Threshold
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import set_parameter, words
+from pgtop_tune.health.fixes import composed, set_parameter, words
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.questions import SCOPED
 from pgtop_tune.health.rules import scoped, scoped_finding, setting, value_is
@@ -116,15 +118,11 @@ def _statements(facts: Facts, limits: Limits) -> Iterator[Finding]:
     track, queries = known.find("pg_stat_statements.track"), known.row("compute_query_id")
     if track is None:
         library = known.find("shared_preload_libraries")
-        loaded = library.setting if library is not None else ""
-        wanted = ",".join(part for part in (loaded, "pg_stat_statements") if part)
         yield Finding(
             Severity.INFO,
             "pg_stat_statements is not loaded: nobody can tell which statements the time goes to",
-            (Evidence(f"shared_preload_libraries '{loaded}'", "pg_settings.setting"),),
-            words("Load it and CREATE EXTENSION pg_stat_statements.")
-            if library is None
-            else set_parameter(library, wanted),
+            (Evidence("no parameter pg_stat_statements.track", "pg_settings.name"),),
+            _loading(library),
         )
     elif track.setting == "none" or queries.setting == "off":
         row, better = (track, "top") if track.setting == "none" else (queries, "auto")
@@ -144,6 +142,32 @@ def _statements(facts: Facts, limits: Limits) -> Iterator[Finding]:
             set_parameter(planning, "off"),
             subject="track_planning",
         )
+
+
+def _loading(library: Parameter | None) -> Action:
+    if library is None:
+        return words("Add pg_stat_statements to shared_preload_libraries, restart, and CREATE EXTENSION.")
+    wanted = [*_libraries(library), "pg_stat_statements"]
+    return Action(
+        f"ALTER SYSTEM SET shared_preload_libraries = {_listed(wanted)};",
+        _as_before(library),
+        remark="takes effect with a restart; then CREATE EXTENSION pg_stat_statements",
+    )
+
+
+def _libraries(library: Parameter) -> list[str]:
+    return [part.strip() for part in library.setting.split(",") if part.strip()]
+
+
+def _listed(libraries: list[str]) -> str:
+    return composed("{names}", names=sql.SQL(", ").join(sql.Literal(name) for name in libraries))
+
+
+def _as_before(library: Parameter) -> str:
+    """The list in which every name is quoted for itself, as ALTER SYSTEM wants it."""
+    if not library.in_auto_conf:
+        return "ALTER SYSTEM RESET shared_preload_libraries;"
+    return f"ALTER SYSTEM SET shared_preload_libraries = {_listed(_libraries(library))};"
 
 
 def _off(row: Parameter) -> bool:

@@ -9,11 +9,11 @@ from typing import Final
 from psycopg import sql
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity, Threshold
+from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import composed, set_parameter, words
 from pgtop_tune.health.questions import DATABASE_STATE, ENCRYPTION, HBA, PASSWORDS, SUPERUSERS, HbaRule
-from pgtop_tune.health.rules import in_database, setting
+from pgtop_tune.health.rules import hidden, in_database, setting
 from pgtop_tune.metrics.server import client_backends
 
 _GROUP: Final = "security"
@@ -120,7 +120,8 @@ def _of_many(names: list[str]) -> str:
     return f" (one of {len(names)})" if len(names) > _SHOWN else ""
 
 
-def _superusers(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _superusers(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    yield from hidden(facts)
     names = {role.name for _, role in facts.have(SUPERUSERS)}
     if len(names) > limits["roles"]:
         yield Finding(
@@ -152,15 +153,16 @@ def _address(client: str) -> str | None:
     return None if client == _LOCAL else client
 
 
-def _encryption(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _encryption(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    yield from hidden(facts)
     known = needs.parameters(facts)
     for _, seen in facts.have(ENCRYPTION):
-        if seen.plain - seen.hidden > 0:
+        if seen.plain:
             yield Finding(
                 Severity.WARNING,
-                f"{seen.plain - seen.hidden} of {seen.remote} sessions from other machines are not encrypted",
+                f"{seen.plain} of {seen.remote} sessions from other machines are not encrypted",
                 (
-                    Evidence(f"{seen.plain} plain, {seen.hidden} not to be seen", "pg_stat_ssl.ssl, pg_stat_gssapi"),
+                    Evidence(f"{seen.plain} plain", "pg_stat_ssl.ssl, pg_stat_gssapi.encrypted"),
                     setting(facts, "ssl"),
                 ),
                 words("Make their lines of pg_hba.conf hostssl, and sslmode=verify-full on the clients' side."),

@@ -11,7 +11,7 @@ from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import composed, set_parameter, words
-from pgtop_tune.health.rules import setting
+from pgtop_tune.health.rules import hidden, setting
 from pgtop_tune.metrics.connections import IN_TRANSACTION
 from pgtop_tune.metrics.horizon import PREPARED, SLOT, SLOT_CATALOG, STANDBY, Holder, holders
 from pgtop_tune.metrics.server import client_backends
@@ -44,7 +44,8 @@ def _timeout(facts: Facts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _idle(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _idle(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    yield from hidden(facts)
     activity = facts.have(needs.ACTIVITY)
     waiting = [
         (backend, (activity.now_ms - backend.state_change_ms) / 1000)
@@ -73,7 +74,8 @@ def _session(backend: Backend) -> str:
     return f"session {backend.pid} of {backend.usename}@{backend.datname}{application}"
 
 
-def _long(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _long(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    yield from hidden(facts)
     activity = facts.have(needs.ACTIVITY)
     open_s = [
         (backend, (activity.now_ms - backend.xact_start_ms) / 1000)
@@ -92,7 +94,7 @@ def _long(facts: Facts, limits: Limits) -> Iterator[Finding]:
 
 
 def _horizon(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
-    facts.have(needs.SLOTS)
+    yield from hidden(facts)
     oldest = next(iter(holders(facts.interval)), None)
     if oldest is None or oldest.age < limits["transactions"]:
         return
@@ -193,7 +195,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         "prepared transaction.",
         severity=Severity.HIGH,
         page="routine-vacuuming.html#VACUUM-FOR-WRAPAROUND",
-        needs=(needs.HORIZON,),
+        needs=(needs.HORIZON, needs.SLOTS),
         look=_horizon,
         thresholds=(
             Threshold("transactions", 1_000_000, "", "an older one is a warning"),

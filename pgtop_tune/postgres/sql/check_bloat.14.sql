@@ -13,8 +13,10 @@ SELECT m.n_hidden,
                row_number() OVER (ORDER BY e.bytes - e.needed_bytes DESC NULLS LAST, e.oid) AS place
           FROM (SELECT r.oid, r.relnamespace, r.relname, r.relkind, r.table_oid,
                        r.relpages::bigint * p.page AS bytes,
+                       CASE WHEN w.width IS NOT NULL THEN
                        (ceil(r.reltuples / greatest(floor((p.page - r.page_overhead) * r.fill / 100.0
-                             / (r.row_overhead + ceil(w.width / 8) * 8)), 1)) * p.page)::bigint AS needed_bytes
+                             / (r.row_overhead + ceil(w.width / 8) * 8)), 1)) * p.page)::bigint
+                       END AS needed_bytes
                   FROM (SELECT c.oid, c.relnamespace, c.relname, c.relkind, c.relpages, c.reltuples,
                                coalesce(i.indrelid, c.oid) AS table_oid,
                                i.indkey,

@@ -136,4 +136,10 @@ def recorded_facts(path: Path) -> Facts:
     if first is None or last is None:
         raise RecordingProblem(f"{path} has no parameters", "the server did not answer while it was recorded")
     frames = (first,) if first is last else (first, last)
-    return Facts(frames, NOT_IN_RECORDING, {}, NOT_IN_RECORDING, f"{target} in {path}")
+    return Facts(
+        frames,
+        NOT_IN_RECORDING,
+        unanswered=NOT_IN_RECORDING,
+        measured=NOT_IN_RECORDING,
+        described=f"{target} in {path}",
+    )

@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.ceilings import Measured
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.machine import MachineDetails
 
@@ -18,6 +19,7 @@ R = TypeVar("R")
 T_co = TypeVar("T_co", covariant=True)
 
 NOT_ASKED: Final = Unavailable(Reason.NOT_RECORDED, "not asked")
+NOT_MEASURED: Final = Unavailable(Reason.SWITCHED_OFF, "not measured, --measure does it")
 NOT_IN_RECORDING: Final = Unavailable(Reason.NOT_RECORDED, "not in a recording")
 
 
@@ -119,6 +121,7 @@ class Facts:
         machine: Settings of the operating system and of the postmaster's process.
         answers: By the name of the question.
         unanswered: Why a question has no answer at all.
+        measured: What --measure found.
         described: Which server: "user@host:port/dbname", or the file. Foreign text.
     """
 
@@ -126,6 +129,7 @@ class Facts:
     machine: MachineDetails | Unavailable = NOT_ASKED
     answers: Mapping[str, Answer[Any] | Unavailable] = field(default_factory=dict)
     unanswered: Unavailable = NOT_ASKED
+    measured: Measured | Unavailable = NOT_MEASURED
     described: str = ""
 
     @property

@@ -39,6 +39,8 @@ def judge(checks: Sequence[Check], facts: Facts, thresholds: Mapping[str, Limits
         server="" if seen is None else f"PostgreSQL {seen.version}",
         major=None if seen is None else seen.version_num // 10_000,
         results=tuple(_result(check, facts, thresholds.get(check.id, {}), young) for check in checks),
+        ceilings=() if isinstance(facts.measured, Unavailable) else facts.measured.ceilings,
+        not_measured=() if isinstance(facts.measured, Unavailable) else facts.measured.missing,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Final, Generic, TypeVar
 from pgtop_tune.health.facts import Facts, Missing
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.ceilings import Measured
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts
 from pgtop_tune.model.machine import MachineDetails
@@ -76,6 +77,21 @@ class _Machine:
 
 
 MACHINE: Final = _Machine()
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What --measure found."""
+
+    name: str = "measurement"
+    source: str = "--measure"
+
+    def of(self, facts: Facts) -> Measured | Unavailable:
+        """See `Need.of`."""
+        return facts.measured
+
+
+MEASURED: Final = _Measured()
 
 
 class Parameters:

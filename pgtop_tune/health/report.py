@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pgtop_tune.health.check import Check, Finding, Severity, Unknown
+from pgtop_tune.model.ceilings import Ceiling
 
 
 class Outcome(StrEnum):
@@ -45,25 +46,6 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Ceiling:
-    """Something measured that a load cannot go beyond.
-
-    Attributes:
-        id: Stable: "wal-flushes".
-        says: "the WAL device flushes 1940 times a second".
-        value: The number.
-        unit: "1/s", "ns", "ms".
-        source: How it was measured.
-    """
-
-    id: str
-    says: str
-    value: float
-    unit: str
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
     """All checks of one look.
 
@@ -77,7 +59,7 @@ class Report:
         known: Findings left out because a former check had them.
         gone: (check id, what it said) of a former check's findings that are no more.
         ceilings: What was measured; empty without --measure.
-        not_measured: (what, why) it could not be measured.
+        not_measured: (what, why not) of what could not be. Foreign text.
     """
 
     at_ms: int

@@ -16,7 +16,8 @@ from pgtop_tune.health.formats import as_json, junit, markdown, sarif, text
 from pgtop_tune.health.formats.writers import WRITERS, Wish
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import CHECKS
-from pgtop_tune.health.report import Ceiling, Outcome, Report, Result
+from pgtop_tune.health.report import Outcome, Report, Result
+from pgtop_tune.model.ceilings import Ceiling
 from tests.support.health_facts import spoilt
 from tests.support.json_schema import mistakes
 

@@ -10,10 +10,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from pgtop_tune.health.check import Check, Finding, Limits, Unknown
-from pgtop_tune.health.facts import Answer, Facts
+from pgtop_tune.health.facts import NOT_MEASURED, Answer, Facts
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.report import Result
 from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.ceilings import Measured
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample, MemorySample
 from pgtop_tune.model.machine import MachineDetails, MountPoint, Postmaster, Queue
@@ -112,6 +113,7 @@ def spoilt(
     server: Mapping[str, Any] | None = None,
     machine: MachineDetails | Unavailable | None = None,
     answers: Mapping[str, Answer[Any] | Unavailable] | None = None,
+    measured: Measured | None = None,
     seconds: tuple[int, int] = (100, 101),
 ) -> Facts:
     """Facts of a server that is set well but for what is given.
@@ -125,6 +127,7 @@ def spoilt(
         server: Fields of ServerFacts.
         machine: In place of the well-set one.
         answers: Of questions, by name.
+        measured: What --measure found; nothing was measured without.
         seconds: Of the made-up session, when the two looks were.
     """
     shown = {**_WELL_SET, **(parameters or {})}
@@ -141,6 +144,7 @@ def spoilt(
         tuple(one(second) for second in seconds),
         details() if machine is None else machine,
         answers or {},
+        measured=NOT_MEASURED if measured is None else measured,
         described="bench@/run/postgresql:5432/bench",
     )
 

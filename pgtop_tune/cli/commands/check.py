@@ -12,8 +12,10 @@ from pgtop_tune.cli import options
 from pgtop_tune.cli.connecting import ConnectionWords
 
 if TYPE_CHECKING:
+    from pgtop_tune.health.facts import Facts
     from pgtop_tune.health.project_file import ProjectWishes
     from pgtop_tune.health.report import Report
+    from pgtop_tune.postgres.conninfo import ConnInfo
 
 FOUND: Final = 1
 COULD_NOT_RUN: Final = 2
@@ -87,6 +89,15 @@ def check(
             help="A former report (--format json): show only what is new. Or a recording: check that one.",
         ),
     ] = None,
+    measure: Annotated[
+        bool,
+        typer.Option(
+            "--measure",
+            help="Measure flushes of the WAL device, commits, round trips, clock and memory, up to 20 s; writes a "
+            "little, and asks first on a busy server.",
+        ),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Measure a busy server without asking.")] = False,
     fail_on: Annotated[
         FailOn | None,
         typer.Option("--fail-on", show_default=False, help="Exit with 1 from this severity on (warning)."),
@@ -104,11 +115,12 @@ def check(
 ) -> None:
     """Check a server and its machine before production: what will hurt, how to mend it, how to undo that.
 
-    Changes nothing. What cannot be seen is unknown and counted, never passed. Exit status: 0 clean, 1 findings at or
-    above --fail-on, 2 could not run.
+    Changes nothing; only --measure writes, into an unnamed file and a few bytes of WAL. What cannot be seen is unknown
+    and counted, never passed. Exit status: 0 clean, 1 findings at or above --fail-on, 2 could not run.
 
     Examples: pgtop-tune check -d bench  ·  pgtop-tune check -v --select MEM -d bench  ·
-    pgtop-tune check --format sarif --fail-on high -d bench  ·  pgtop-tune check --against yesterday.json -d bench
+    pgtop-tune check --format sarif --fail-on high -d bench  ·  pgtop-tune check --against yesterday.json -d bench  ·
+    pgtop-tune check --measure -d bench
     """
     from pgtop_tune.cli.output import complain, say
     from pgtop_tune.errors import PgtopError
@@ -125,7 +137,7 @@ def check(
             (fail_on or project.fail_on or FailOn.WARNING),
             (*project.thresholds, *(threshold or ())),
         )
-        report = _checked(words, wishes, against)
+        report = _checked(words, wishes, against, measure, yes)
     except PgtopError as problem:
         complain(problem)
         raise typer.Exit(COULD_NOT_RUN) from None
@@ -136,7 +148,7 @@ def check(
         raise typer.Exit(FOUND)
 
 
-def _checked(words: ConnectionWords, wishes: ProjectWishes, against: Path | None) -> Report:
+def _checked(words: ConnectionWords, wishes: ProjectWishes, against: Path | None, measure: bool, yes: bool) -> Report:
     """The report.
 
     Raises:
@@ -156,6 +168,37 @@ def _checked(words: ConnectionWords, wishes: ProjectWishes, against: Path | None
     if against is not None and is_recording(against):
         return judge(checks, recorded_facts(against), limits)
     former = None if against is None else former_check(against)
-    facts = let_in(words, lambda conninfo: asyncio.run(gather(conninfo, checks)))
+
+    def look(conninfo: ConnInfo) -> Facts:
+        facts = asyncio.run(gather(conninfo, checks))
+        return _measured(conninfo, facts, yes) if measure else facts
+
+    facts = let_in(words, look)
     report = judge(checks, facts, limits)
     return report if former is None else only_new(report, former)
+
+
+def _measured(conninfo: ConnInfo, facts: Facts, yes: bool) -> Facts:
+    """The facts with what was measured.
+
+    Raises:
+        UsageProblem: The server is busy, and nobody says that it may be measured all the same.
+    """
+    import asyncio
+    import sys
+    from dataclasses import replace
+
+    from pgtop_tune.cli.output import tell
+    from pgtop_tune.errors import UsageProblem
+    from pgtop_tune.health.measure import LIMIT_S, busy, measure
+
+    disturbs = busy(facts)
+    if disturbs and not yes:
+        said = f"the server is busy: {'; '.join(disturbs)}"
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise UsageProblem(said, "--yes measures all the same")
+        tell(said)
+        if not typer.confirm("Measure it all the same?", err=True):
+            raise UsageProblem("not measured", "without --measure nothing is written")
+    tell(f"measuring, up to {LIMIT_S:.0f} s")
+    return replace(facts, measured=asyncio.run(measure(conninfo, facts)))

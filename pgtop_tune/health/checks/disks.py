@@ -199,6 +199,22 @@ def _together(facts: Facts, limits: Limits) -> Iterator[Finding]:
         )
 
 
+def _flushes(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    measured = facts.have(needs.MEASURED)
+    found = next((each for each in measured.ceilings if each.id == "wal-flush-p99"), None)
+    if found is None:
+        yield Unknown(next((f"{id_}: {why}" for id_, why in measured.missing if id_ == "wal-flushes"), "not measured"))
+        return
+    if found.value <= limits["warning"]:
+        return
+    yield Finding(
+        Severity.HIGH if found.value > limits["high"] else Severity.WARNING,
+        f"one flush of WAL in a hundred takes {found.value:.3g} ms or more: that is how long its commits wait",
+        (Evidence(found.says, found.source),),
+        words("a device with a write cache that survives a power failure, or one that is not shared, for pg_wal"),
+    )
+
+
 CHECKS: Final = (
     Check(
         "DISK-01", _GROUP, "space",
@@ -246,6 +262,15 @@ CHECKS: Final = (
         "DISK-07", _GROUP, "WAL and data apart",
         "Flushes of commits are small and urgent, writes of checkpoints large and patient.",
         Severity.INFO, "wal-internals.html", (needs.DISKS,), _together,
+    ),
+    Check(
+        "DISK-08", _GROUP, "flushes of WAL",
+        "A commit lasts at least as long as one flush, and while one lasts no other begins.",
+        Severity.HIGH, "pgtestfsync.html", (needs.MEASURED,), _flushes,
+        (
+            Threshold("warning", 5, "ms", "of the slowest hundredth: warning above it"),
+            Threshold("high", 20, "ms", "high above it"),
+        ),
     ),
 )  # fmt: skip
 """Rows of the registry."""

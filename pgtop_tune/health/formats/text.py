@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.health.check import Check, Confidence, Finding, Severity
-from pgtop_tune.health.report import Ceiling, Outcome, Report, documentation
+from pgtop_tune.health.report import Outcome, Report, documentation
+from pgtop_tune.model.ceilings import Ceiling
 from pgtop_tune.safe_text import one_line
 
 _WIDTH: Final = max(len(severity) for severity in Severity)

@@ -1,0 +1,171 @@
+"""Measures what a load cannot go beyond: flushes of the WAL device, commits, round trips, clock, memory.
+
+Within 20 seconds, into an unnamed file of 16 MB and WAL of a few bytes for each commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pgtop_tune.errors import ConnectionProblem, ServerProblem
+from pgtop_tune.health import needs
+from pgtop_tune.health.facts import Facts, Missing
+from pgtop_tune.host.flush_meter import measure_flushes
+from pgtop_tune.host.locality import working_directory
+from pgtop_tune.host.timer_meter import copied_bytes_per_s, program_beside, timer_overhead_ns
+from pgtop_tune.metrics.quiet import unrest
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.ceilings import Ceiling, Measured
+from pgtop_tune.model.postgres import ServerFacts
+from pgtop_tune.postgres.commit_meter import measure_commits, measure_round_trips
+from pgtop_tune.postgres.conninfo import ConnInfo
+from pgtop_tune.postgres.own_sessions import OwnSessions
+from pgtop_tune.tuning.advice.facts import about
+
+LIMIT_S: Final = 20.0
+"""All of it together; what is not done by then is told as missing."""
+TOGETHER: Final = 8
+"""Sessions that commit at the same time."""
+_ELSEWHERE: Final = Unavailable(Reason.NOT_LOCAL, "only on the server's own machine")
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds of each part; their sum is below `LIMIT_S`."""
+
+    flushes_s: float = 4.0
+    commits_s: float = 3.0
+    round_trips_s: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What every part is handed."""
+
+    conninfo: ConnInfo
+    server: ServerFacts
+    parameters: needs.Parameters
+    pace: Pace
+    own: OwnSessions
+
+
+_Part = Callable[[_Asked], Awaitable[tuple[Ceiling, ...] | Unavailable]]
+
+
+def busy(facts: Facts) -> tuple[str, ...]:
+    """What a measurement would disturb, and be disturbed by; empty on a quiet server. Foreign text."""
+    return unrest(facts.interval)
+
+
+async def measure(conninfo: ConnInfo, facts: Facts, pace: Pace | None = None) -> Measured:
+    """Everything, one after the other.
+
+    Args:
+        conninfo: The server.
+        facts: Of the same server.
+        pace: Other times than usual.
+    """
+    try:
+        server, parameters = facts.have(needs.SERVER), needs.parameters(facts)
+    except Missing as problem:
+        return Measured((), (("everything", str(problem.why)),))
+    asked = _Asked(conninfo, server, parameters, pace or Pace(), OwnSessions())
+    found: list[Ceiling] = []
+    missing: list[tuple[str, str]] = []
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + LIMIT_S
+    for name, part in _PARTS:
+        try:
+            async with asyncio.timeout(max(until_s - loop.time(), 0.01)):
+                said = await part(asked)
+        except TimeoutError:
+            said = Unavailable(Reason.TOO_SLOW, f"{LIMIT_S:.0f} s were over")
+        except (ConnectionProblem, ServerProblem) as problem:
+            said = Unavailable(Reason.FAILED, problem.message)
+        except Missing as problem:
+            said = problem.why
+        if isinstance(said, Unavailable):
+            missing.append((name, str(said)))
+        else:
+            found += said
+    return Measured(tuple(found), tuple(missing))
+
+
+async def _flushes(asked: _Asked) -> tuple[Ceiling, ...] | Unavailable:
+    pid = asked.server.postmaster_pid
+    data = asked.server.data_directory or (working_directory(pid) if pid is not None else None)
+    if not asked.server.local or not data:
+        return _ELSEWHERE
+    method = asked.parameters.text("wal_sync_method")
+    seen = await asyncio.to_thread(measure_flushes, Path(data) / "pg_wal", method, asked.pace.flushes_s)
+    if isinstance(seen, Unavailable):
+        return seen
+    source = f"{seen.count} writes of 8 kB into an unnamed file in pg_wal, {method} after each"
+    return (
+        Ceiling("wal-flushes", f"the WAL device flushes {seen.per_s:.0f} times a second", seen.per_s, "1/s", source),
+        Ceiling(
+            "wal-flush-p99", f"a flush takes {seen.median_ms:.3g} ms, one in a hundred {seen.p99_ms:.3g} ms or more",
+            seen.p99_ms, "ms", source,
+        ),
+    )  # fmt: skip
+
+
+async def _commits(asked: _Asked) -> tuple[Ceiling, ...] | Unavailable:
+    if asked.server.in_recovery:
+        return Unavailable(Reason.NOT_SUPPORTED, "a standby commits nothing")
+    settings = ", ".join(f"{name}={asked.parameters.shown(name)}" for name in ("fsync", "synchronous_commit"))
+    found = []
+    for sessions in (1, TOGETHER):
+        seen = await measure_commits(asked.conninfo, asked.own, sessions, asked.pace.commits_s)
+        plural = "s" if sessions > 1 else ""
+        found.append(
+            Ceiling(
+                f"commits-{sessions}",
+                f"{sessions} session{plural} commit{'' if plural else 's'} {seen.per_s:.0f} times a second, "
+                f"{seen.median_ms:.3g} ms each",
+                seen.per_s,
+                "1/s",
+                f"pg_logical_emit_message(), {seen.count} commits in {seen.seconds:.1f} s, {settings}",
+            )
+        )
+    return tuple(found)
+
+
+async def _round_trips(asked: _Asked) -> tuple[Ceiling, ...] | Unavailable:
+    seen = await measure_round_trips(asked.conninfo, asked.own, asked.pace.round_trips_s)
+    says = f"a statement that does nothing takes {seen.median_ms:.3g} ms there and back"
+    return (Ceiling("round-trip", says, seen.median_ms, "ms", f"SELECT 1, {seen.count} times, seen from here"),)
+
+
+async def _timer(asked: _Asked) -> tuple[Ceiling, ...] | Unavailable:
+    if not asked.server.local:
+        return _ELSEWHERE
+    program = program_beside(asked.server.postmaster_pid)
+    if program is None:
+        return Unavailable(Reason.NOT_SUPPORTED, "pg_test_timing is not installed")
+    spent_ns = await asyncio.to_thread(timer_overhead_ns, program)
+    if isinstance(spent_ns, Unavailable):
+        return spent_ns
+    says = f"reading the clock takes {spent_ns:.3g} ns; EXPLAIN ANALYZE and track_io_timing do it twice for each event"
+    return (Ceiling("timer", says, spent_ns, "ns", "pg_test_timing, loop included"),)
+
+
+async def _memory(asked: _Asked) -> tuple[Ceiling, ...] | Unavailable:
+    if not asked.server.local:
+        return _ELSEWHERE
+    per_s = await asyncio.to_thread(copied_bytes_per_s)
+    says = f"one core copies {about(per_s)} of memory a second"
+    return (Ceiling("memory-copy", says, per_s, "bytes/s", "64 MB copied, the best of five"),)
+
+
+_PARTS: Final[tuple[tuple[str, _Part], ...]] = (
+    ("wal-flushes", _flushes),
+    ("commits", _commits),
+    ("round-trip", _round_trips),
+    ("timer", _timer),
+    ("memory-copy", _memory),
+)

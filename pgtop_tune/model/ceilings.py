@@ -1,0 +1,41 @@
+"""What a server and its machine were measured to do at most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """Something measured that a load cannot go beyond.
+
+    Attributes:
+        id: Stable: "wal-flushes".
+        says: "the WAL device flushes 1940 times a second".
+        value: The number.
+        unit: "1/s", "ns", "ms", "bytes/s".
+        source: How it was measured.
+    """
+
+    id: str
+    says: str
+    value: float
+    unit: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One measurement of everything.
+
+    Attributes:
+        ceilings: What could be measured.
+        missing: (what, why not) of the rest. Foreign text.
+    """
+
+    ceilings: tuple[Ceiling, ...]
+    missing: tuple[tuple[str, str], ...] = ()
+
+    def value(self, id_: str) -> float | None:
+        """One number; None where it was not measured."""
+        return next((each.value for each in self.ceilings if each.id == id_), None)

@@ -1,0 +1,83 @@
+"""Flushes, clock and memory are measured, without a trace on the disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pgtop_tune.host.flush_meter import METHODS, measure_flushes
+from pgtop_tune.host.timer_meter import copied_bytes_per_s, parse_overhead, program_beside, timer_overhead_ns
+from pgtop_tune.model.absence import Reason, Unavailable
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_flushes_are_counted_and_no_file_is_left(method: str, tmp_path: Path) -> None:
+    seen = measure_flushes(tmp_path, method, 0.02)
+    if isinstance(seen, Unavailable):
+        pytest.skip(f"this file system has no unnamed files: {seen}")
+    assert seen.method == method
+    assert seen.count > 0
+    assert seen.seconds >= 0.02
+    assert 0 < seen.median_ms <= seen.p99_ms
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_rate_is_the_count_by_the_time(tmp_path: Path) -> None:
+    ticks = iter(number * 0.001 for number in range(100_000))
+    seen = measure_flushes(tmp_path, "fdatasync", 0.0495, clock=lambda: next(ticks))
+    if isinstance(seen, Unavailable):
+        pytest.skip(f"this file system has no unnamed files: {seen}")
+    assert seen.count == 50
+    assert seen.per_s == pytest.approx(1000.0)
+    assert seen.median_ms == pytest.approx(1.0)
+
+
+def test_what_cannot_be_measured_says_why(tmp_path: Path) -> None:
+    other = measure_flushes(tmp_path, "fsync_writethrough", 0.01)
+    assert isinstance(other, Unavailable)
+    assert "fsync_writethrough" in other.detail
+    gone = measure_flushes(tmp_path / "none", "fdatasync", 0.01)
+    assert isinstance(gone, Unavailable)
+
+
+@pytest.mark.parametrize(
+    ("said", "spent_ns"),
+    [
+        ("Testing timing overhead for 1 second.\nPer loop time including overhead: 22.36 ns\n", 22.36),
+        ("Testing timing overhead for 1 second.\nAverage loop time including overhead: 41.20 ns\n", 41.2),
+    ],
+)
+def test_the_words_of_pg_test_timing_are_known(said: str, spent_ns: float) -> None:
+    assert parse_overhead(said) == spent_ns
+
+
+def test_other_words_are_no_number() -> None:
+    assert isinstance(parse_overhead("Detected clock going backwards in time."), Unavailable)
+
+
+def test_a_program_of_the_servers_own_installation_is_run(tmp_path: Path) -> None:
+    program = tmp_path / "pg_test_timing"
+    program.write_text("#!/bin/sh\necho 'Per loop time including overhead: 7.5 ns'\n")
+    program.chmod(0o755)
+    assert timer_overhead_ns(program) == 7.5
+    failing = timer_overhead_ns(tmp_path / "none")
+    assert isinstance(failing, Unavailable)
+    assert failing.reason is Reason.FAILED
+
+
+def test_a_strangers_program_is_not_run_as_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "pg_test_timing"
+    program.write_text("#!/bin/sh\n")
+    tmp_path.chmod(0o755)
+    monkeypatch.setattr(os, "readlink", lambda path: str(tmp_path / "postgres"))
+    monkeypatch.setenv("PATH", "")
+    program.chmod(0o755)
+    assert program_beside(1) == program
+    program.chmod(0o757)
+    assert program_beside(1) is None
+
+
+def test_memory_is_copied_at_some_speed() -> None:
+    assert copied_bytes_per_s() > 0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pgtop_tune.cli.parameter_rows import NONE, advice_json, in_columns
+from pgtop_tune.cli.parameter_rows import NONE, Difference, advice_json, in_columns
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.block_devices import ROOT
 from pgtop_tune.host.kernel_defaults import DEFAULTS
@@ -14,6 +14,7 @@ from pgtop_tune.host.machine_facts import machine_facts
 from pgtop_tune.host.system_settings import settings
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.setup import MachineSetup
 from pgtop_tune.model.system_setting import SystemSetting
 from pgtop_tune.tuning.advice.facts import Advice
 from pgtop_tune.tuning.advice.system_rules import advise_system, system_facts
@@ -82,6 +83,34 @@ def machine_rows(looked: Looked) -> tuple[MachineRow, ...]:
         MachineRow(each, knob, advise_system(each.name, facts))
         for each in found
         if not isinstance(each.live, Unavailable) and (knob := knob_of(each.name)) is not None
+    )
+
+
+def settings_of(setup: MachineSetup | None) -> dict[str, str]:
+    """Values of a machine by name, as a frame has them; empty where it was not seen."""
+    if setup is None:
+        return {}
+    queues = {
+        f"{disk.name}/{name}": str(value)
+        for disk in setup.disks
+        for name, value in (
+            ("scheduler", disk.scheduler or None),
+            ("read_ahead_kb", disk.read_ahead_kb),
+            ("nr_requests", disk.nr_requests),
+        )
+        if value is not None
+    }
+    return {**{each.name: each.value for each in setup.settings}, **queues}
+
+
+def settings_differing(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[Difference, ...]:
+    """Settings of two machines that differ; none where one of them was not seen."""
+    if not a or not b:
+        return ()
+    return tuple(
+        Difference(name, a.get(name), b.get(name), GROUP, False)
+        for name in dict.fromkeys((*a, *b))
+        if a.get(name) != b.get(name)
     )
 
 

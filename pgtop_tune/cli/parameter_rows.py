@@ -140,11 +140,11 @@ def in_columns(head: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A parameter that is not the same on two sides.
+    """A parameter, or a setting of the machine, that is not the same on two sides.
 
     Attributes:
-        a, b: As SHOW prints them; None where a side does not have it or may not see it.
-        context: pg_settings.context.
+        a, b: As SHOW or the kernel's file has them; None where a side does not have it or may not see it.
+        context: pg_settings.context; "os" for a setting of the machine.
         of_the_place: Whether it names a directory, a file or an address, which differ between any two servers.
     """
 

@@ -32,6 +32,7 @@ from pgtop_tune.model.progress import ProgressSample
 from pgtop_tune.model.relations import DatabaseLimits, RelationSample, TempFileSample
 from pgtop_tune.model.replication import ReplicationSample, SlotSample, SubscriptionSample
 from pgtop_tune.model.server_log import LogTail
+from pgtop_tune.model.setup import MachineSetup
 from pgtop_tune.model.statements import StatementSample, StatementTexts
 from pgtop_tune.model.waits import WaitSample
 
@@ -84,6 +85,10 @@ def _file_systems(host: HostSample) -> FileSystemSample | Unavailable:
 
 def _numa(host: HostSample) -> NumaSample | Unavailable:
     return host.numa
+
+
+def _setup(host: HostSample) -> MachineSetup | Unavailable:
+    return host.setup
 
 
 def _frequency(host: HostSample) -> FrequencySample | Unavailable:
@@ -207,6 +212,7 @@ network = _of_host(_network)
 file_systems = _of_host(_file_systems)
 numa = _of_host(_numa)
 frequency = _of_host(_frequency)
+setup = _of_host(_setup)
 cgroup = _of_host(_cgroup)
 server = _of_postgres(_server)
 activity = _of_postgres(_activity)

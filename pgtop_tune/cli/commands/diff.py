@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -30,8 +31,8 @@ def diff(
 ) -> None:
     """Show the parameters that differ: of two servers, a server and a recording, or two recordings.
 
-    What is a file is taken for a recording, everything else for a server as in psql. Of a recording, its last look at
-    the parameters counts.
+    Settings of the operating system go along where both sides have seen their machine. What is a file is taken for a
+    recording, everything else for a server as in psql. Of a recording, its last look counts.
 
     Examples: pgtop-tune diff before.jsonl.gz after.jsonl.gz  ·
     pgtop-tune diff before.jsonl.gz "host=/run/postgresql dbname=bench"  ·
@@ -39,10 +40,13 @@ def diff(
     """
     import json
 
+    from pgtop_tune.cli.machine_rows import settings_differing
     from pgtop_tune.cli.output import say, tell
     from pgtop_tune.cli.parameter_rows import differing, in_columns
 
-    found = differing(_parameters(a, no_password), _parameters(b, no_password))
+    sides = _side(a, no_password), _side(b, no_password)
+    settings = settings_differing(sides[0].settings, sides[1].settings)
+    found = (*differing(sides[0].parameters, sides[1].parameters), *settings)
     shown = [each for each in found if everything or not (each.of_the_place or each.one_sided)]
     if format is Format.JSON:
         rows = [{"name": each.name, "a": each.a, "b": each.b, "context": each.context} for each in shown]
@@ -54,13 +58,26 @@ def diff(
         for line in in_columns(("parameter", "A", "B"), cells):
             say(line)
     else:
-        say("no parameter differs")
+        say("no parameter and no setting of the machine differs")
     if len(found) > len(shown):
         tell(f"{len(found) - len(shown)} more with --all: directories, and what only one of them has or shows")
 
 
-def _parameters(side: str, no_password: bool) -> Mapping[str, Parameter]:
-    """By name.
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """What is compared, by name.
+
+    Attributes:
+        parameters: Of the server.
+        settings: Values of its machine; empty where they were not seen.
+    """
+
+    parameters: Mapping[str, Parameter]
+    settings: Mapping[str, str]
+
+
+def _side(side: str, no_password: bool) -> _Side:
+    """A server or a recording.
 
     Raises:
         RecordingProblem: A file that is no recording, or has no parameters.
@@ -68,15 +85,19 @@ def _parameters(side: str, no_password: bool) -> Mapping[str, Parameter]:
     """
     from pgtop_tune.cli.connecting import ConnectionWords
     from pgtop_tune.cli.looking import look
+    from pgtop_tune.cli.machine_rows import settings_of
     from pgtop_tune.metrics import sections
 
     if Path(side).is_file():
         return _recorded(Path(side))
-    sample = look(ConnectionWords(side, no_password=no_password)).now(sections.parameters)
-    return {} if sample is None else {each.name: each for each in sample.parameters}
+    interval = look(ConnectionWords(side, no_password=no_password))
+    sample = interval.now(sections.parameters)
+    parameters = {} if sample is None else {each.name: each for each in sample.parameters}
+    return _Side(parameters, settings_of(interval.now(sections.setup)))
 
 
-def _recorded(path: Path) -> Mapping[str, Parameter]:
+def _recorded(path: Path) -> _Side:
+    from pgtop_tune.cli.machine_rows import settings_of
     from pgtop_tune.errors import RecordingProblem
     from pgtop_tune.metrics import sections
     from pgtop_tune.model.absence import Unavailable
@@ -84,12 +105,13 @@ def _recorded(path: Path) -> Mapping[str, Parameter]:
 
     reader = RecordingReader(path)
     try:
-        last = None
+        last = machine = None
         for _, frame in reader.frames():
-            sample = sections.parameters(frame)
+            sample, setup = sections.parameters(frame), sections.setup(frame)
             last = last if isinstance(sample, Unavailable) else sample
+            machine = machine if isinstance(setup, Unavailable) else setup
     finally:
         reader.close()
     if last is None:
         raise RecordingProblem(f"{path} has no parameters", "the server did not answer while it was recorded")
-    return {each.name: each for each in last.parameters}
+    return _Side({each.name: each for each in last.parameters}, settings_of(machine))

@@ -27,11 +27,6 @@ if TYPE_CHECKING:
     from pgtop_tune.tui.glyphs import Glyphs
     from pgtop_tune.tui.lines import Line
 
-if TYPE_CHECKING:
-    from pgtop_tune.model.backend_action import BackendKey
-    from pgtop_tune.tui.glyphs import Glyphs
-    from pgtop_tune.tui.lines import Line
-
 _BEFORE_FOOTER: Final = ORDER.index("footer")
 _PAGES: Final = PageNames(NAMES, DASHBOARD_KEY)
 

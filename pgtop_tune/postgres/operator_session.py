@@ -9,8 +9,7 @@ import os
 import socket
 import time
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
 from typing import Any, Final
 
 import psycopg
@@ -21,7 +20,7 @@ from pgtop_tune.errors import ConnectionProblem, ServerProblem
 from pgtop_tune.journal import ServerName
 from pgtop_tune.model.change import SYSTEM, Scope, ScopeKind
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.postgres import queries
+from pgtop_tune.postgres import queries, time_limits
 from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo
 from pgtop_tune.postgres.failures import PlainWords, connection_problem, libpq_problem, server_words, sqlstate_of
 from pgtop_tune.postgres.own_sessions import OwnSessions
@@ -31,14 +30,6 @@ CONTROL_NAME: Final = f"{APPLICATION_NAME} control"
 _CONNECT_TIMEOUT_S: Final = 5
 _RELOAD_DEADLINE_S: Final = 3.0
 _POLL_S: Final = 0.01
-_LIMITS: Final = {
-    "statement_timeout": 14,
-    "lock_timeout": 14,
-    "idle_in_transaction_session_timeout": 14,
-    "idle_session_timeout": 14,
-    "transaction_timeout": 17,
-}
-"""Parameters that end a statement or a session after a while, and the major that brought them."""
 _IN_TRANSACTION: Final = psycopg.pq.TransactionStatus.INTRANS
 _INSUFFICIENT_PRIVILEGE: Final = "42501"
 
@@ -61,6 +52,24 @@ class OperatorSession:
         """
         self._own = own
         self._conninfo = conninfo
+        self._begin("")
+        try:
+            self._prepare()
+        except psycopg.Error as error:
+            if sqlstate_of(error) not in time_limits.BITES:
+                raise
+            # A limit so low that it ended the session before it was lifted.
+            self.close()
+            self._begin(time_limits.options(time_limits.of_major(self._major)))
+            self._prepare()
+        self.endpoint = f"{self._connection.info.host}:{self._connection.info.port}"
+        self.server = self._name()
+
+    def _begin(self, options: str) -> None:
+        words = self._conninfo.as_psycopg()
+        if options:
+            words["options"] = f"{words.get('options', '')} {options}".strip()
+        self._lifted_from_start = bool(options)
         try:
             self._connection = psycopg.connect(
                 autocommit=True,
@@ -69,25 +78,25 @@ class OperatorSession:
                 row_factory=dict_row,
                 **{  # type: ignore[arg-type]
                     "connect_timeout": _CONNECT_TIMEOUT_S,
-                    **conninfo.as_psycopg(),
+                    **words,
                     "application_name": CONTROL_NAME,
                 },
             )
         except psycopg.OperationalError as error:
-            raise libpq_problem(error, conninfo) from None
+            raise libpq_problem(error, self._conninfo) from None
         except (OSError, UnicodeError) as error:
             # psycopg looks host names up by itself, before libpq has a say.
-            raise connection_problem(error, conninfo) from None
+            raise connection_problem(error, self._conninfo) from None
         self._pid = self._connection.info.backend_pid
-        own.pids.add(self._pid)
         self._major = self._connection.info.server_version // 10_000
+        self._own.pids.add(self._pid)
+
+    def _prepare(self) -> None:
+        """No time limit of the server ends this session: one that is set too low could not be taken back else."""
         # A pooler tells a number of its own, or that of another session.
         self._direct = self._value("SELECT pg_backend_pid()") == self._pid
-        self._limits = [name for name, since in _LIMITS.items() if self._major >= since]
         if self._direct:
-            self._lift_limits()
-        self.endpoint = f"{self._connection.info.host}:{self._connection.info.port}"
-        self.server = self._name()
+            self._run(time_limits.lifting(time_limits.of_major(self._major)).encode())
 
     def answers(self) -> bool:
         """Whether the connection still leads to the server; a restart cuts it without a word to us."""
@@ -100,10 +109,21 @@ class OperatorSession:
         """The named rows of pg_settings that this server has, in the order asked for."""
         text = f"SELECT * FROM ({queries.sql('parameters', self._major)}) p WHERE lower(name) = ANY(%s)"
         wanted = [name.lower() for name in names]
-        with self._limits_as_set() if self._direct and not _LIMITS.keys().isdisjoint(wanted) else nullcontext():
-            rows = self._rows(text.encode(), wanted)
+        rows = self._rows(text.encode(), wanted)
         found = {row["name"].lower(): Parameter(**{**row, "enumvals": tuple(row["enumvals"])}) for row in rows}
+        limits = [name for name in wanted if name in time_limits.LIMITS] if self._direct else []
+        if limits:
+            lines = {row["name"]: (row["setting"], row["place"]) for row in self._lines_of(limits)}
+            for name in found.keys() & set(limits):
+                line = lines.get(name)
+                found[name] = time_limits.as_set(found[name], line, from_start=self._lifted_from_start)
         return tuple(found[name.lower()] for name in names if name.lower() in found)
+
+    def _lines_of(self, names: Sequence[str]) -> list[dict[str, Any]]:
+        try:
+            return self._rows(time_limits.IN_FILES.encode(), list(names))
+        except psycopg.errors.InsufficientPrivilege:
+            return []
 
     def parameter(self, name: str) -> Parameter:
         """One row of pg_settings.
@@ -211,20 +231,6 @@ class OperatorSession:
     def identity(self) -> tuple[str, str]:
         """Role and database of this connection."""
         return self._connection.info.user, self._connection.info.dbname
-
-    @contextmanager
-    def _limits_as_set(self) -> Iterator[None]:
-        """The server's own time limits are in force, to be looked at."""
-        self._run("; ".join(f"RESET {name}" for name in self._limits).encode())
-        try:
-            yield
-        finally:
-            if not self._connection.broken:
-                self._lift_limits()
-
-    def _lift_limits(self) -> None:
-        """No time limit of the server ends this session: one that is set too low could not be taken back else."""
-        self._run("; ".join(f"SET {name} = 0" for name in self._limits).encode())
 
     def _read_again(self) -> str:
         before = self._value("SELECT pg_conf_load_time()")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from pgtop_tune.model.change import ChangeState, ParameterChange, Terms, Wanted
 from pgtop_tune.model.system_setting import HostChange
 from pgtop_tune.postgres.control import PostgresControl, Rules
 from pgtop_tune.postgres.operator_session import OperatorSession
+from pgtop_tune.postgres.time_limits import LIMITS
 from pgtop_tune.tuning.fence import loss_of
 from pgtop_tune.tuning.ordering import in_order
 from tests.postgres.conftest import place
@@ -184,15 +185,41 @@ async def test_what_a_lost_connection_left_open_is_found_out_on_reconnecting(
     await control.aclose()
 
 
-@pytest.mark.parametrize("name", ["idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout"])
-async def test_a_time_limit_set_too_low_can_still_be_taken_back(server: Throwaway, tmp_path: Path, name: str) -> None:
-    """One millisecond may be too short even to read it back."""
+@pytest.mark.parametrize(
+    ("name", "major"),
+    [*((name, 18) for name in sorted(LIMITS)), pytest.param("transaction_timeout", 17, marks=pytest.mark.long)],
+)
+async def test_a_time_limit_set_too_low_can_still_be_taken_back(
+    server_for_major: Callable[[int], Throwaway], tmp_path: Path, name: str, major: int
+) -> None:
+    """One millisecond, also for whoever connects while it is in force."""
+    server = server_for_major(major)
     file_before = auto_conf(server)
     control = control_of(server, tmp_path)
-    with contextlib.suppress(ConnectionProblem, ServerProblem):
-        change = await control.apply(name, "1ms")
-        assert change.shown_after == "1ms"
-    assert [change.shown_after for change in await control.undo_all()] in (["0"], [])
+    change = await control.apply(name, "1ms")
+    assert (change.shown_after, change.message) == ("1ms", "")
+    await control.aclose()
+    another = control_of(server, tmp_path)
+    (seen,) = await another.list((name,))
+    assert (seen.shown, seen.source) == ("1ms", "configuration file")
+    assert [change.shown_after for change in await another.undo_all()] == ["0"]
     assert auto_conf(server) == file_before
     assert shown(server, name) == "0"
+    await another.aclose()
+
+
+async def test_a_session_that_a_limit_has_ended_begins_without_it(
+    server: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is so low that it bites before it is lifted."""
+    file_before = auto_conf(server)
+    control = control_of(server, tmp_path)
+    await control.apply("statement_timeout", "20ms")
     await control.aclose()
+    monkeypatch.setattr("pgtop_tune.postgres.time_limits.lifting", lambda names: "SELECT pg_sleep(0.5)")
+    another = control_of(server, tmp_path)
+    (seen,) = await another.list(("statement_timeout",))
+    assert (seen.shown, seen.source) == ("20ms", "configuration file")
+    await another.undo_all()
+    assert auto_conf(server) == file_before
+    await another.aclose()

@@ -303,15 +303,16 @@ class OperatorApp(App[int]):
             self.push_screen(HelpDialog(screen.offered(), self._options.keymap, screen.explained, self._glyphs))
 
     async def action_quit(self) -> None:
-        """Leaves; asks when a load runs or changes are in force."""
+        """Leaves; asks when a load runs, and when changes are in force or on trial."""
         from pgtop_tune.tui.screens.leave import leave_question
 
         run, going_on = self._own_load(), self._going_on()
-        made = () if self.changes is None or self._options.throwaway else self.changes.made
-        if run is None and not going_on and not made:
+        changes = None if self._options.throwaway else self.changes
+        made, trial = (changes.made, changes.on_trial) if changes is not None else ((), None)
+        if run is None and not going_on and not made and trial is None:
             self.exit(0)
         else:
-            self.push_screen(leave_question(run, made, self._glyphs, going_on), self._leave_so)
+            self.push_screen(leave_question(run, made, self._glyphs, going_on, trial), self._leave_so)
 
     def _own_load(self) -> BenchRun | None:
         """The load under way, if it is ours to stop: a recorded one is not."""
@@ -338,6 +339,8 @@ class OperatorApp(App[int]):
                 await self._hands.ask(self._controls.load.stop())
             if how is Leaving.UNDOING and self.changes is not None:
                 await self.changes.undo_made()
+            if how is Leaving.KEEPING and self.changes is not None and not await self.changes.keep():
+                raise UsageProblem("too late: what was on trial has been taken back")
         except PgtopError as problem:
             self._on_the_way_out = False
             self.tell(f"{problem}\nnot left; q asks again", "error")

@@ -42,11 +42,15 @@ def run_screen(controls: Controls, options: ScreenOptions) -> ScreenOutcome:
 
 
 def _in_force(app: PgtopApp, controls: Controls) -> tuple[ParameterChange, ...]:
-    """Changes left behind: as the journal says, where it can be asked, else as the screen remembers them."""
+    """Changes left behind: as the journal says, where it can be asked, else as the screen remembers them.
+
+    What is on trial or can lose data is taken back as the engine stops.
+    """
     changes, parameters = app.changes, controls.parameters
     if changes is None or parameters is None or not changes.attempted:
         return ()
     try:
-        return controls.engine.call(parameters.in_force()).result(_ANSWER_S)
+        found = controls.engine.call(parameters.in_force()).result(_ANSWER_S)
     except (PgtopError, RuntimeError, TimeoutError, concurrent.futures.CancelledError):
-        return changes.made
+        found = changes.made
+    return tuple(change for change in found if change.kept and not change.loss)

@@ -7,6 +7,7 @@ from enum import Enum
 
 from pgtop_tune.model.bench import BenchRun
 from pgtop_tune.model.change import ParameterChange
+from pgtop_tune.session.trial_desk import OnTrial
 from pgtop_tune.tui.changes import told
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.screens.confirm import Choice, ConfirmDialog, Said
@@ -17,30 +18,45 @@ class Leaving(Enum):
 
     PLAINLY = "leave"
     UNDOING = "undo and leave"
+    KEEPING = "keep and leave"
 
 
 def leave_question(
-    run: BenchRun | None, made: Sequence[ParameterChange], glyphs: Glyphs, going_on: str = ""
+    run: BenchRun | None,
+    made: Sequence[ParameterChange],
+    glyphs: Glyphs,
+    going_on: str = "",
+    trial: OnTrial | None = None,
 ) -> ConfirmDialog[Leaving]:
     """Asks what becomes of a load that runs, of a data set in the making, and of changes in force.
 
     Args:
         run: The load under way.
-        made: Changes made in this session and not undone, oldest first.
+        made: Changes made in this session and not undone, oldest first; also what is on trial.
         glyphs: What it is drawn with.
         going_on: Steps of a load, or a data set in the making; "" for none.
+        trial: What is taken back unless it is kept.
     """
     said: list[Said] = []
     if going_on:
         said.append(Said(f"{going_on}: not done yet; it ends with this program."))
     elif run is not None:
         said.append(Said(f"A load is running ({run.profile}, {run.clients} clients); it ends with this program."))
-    if made:
-        said.append(Said("These changes are in force; `pgtop-tune revert` undoes them later:"))
-        said += [Said(f"  {told(change)}", "strong") for change in made]
+    on_trial = {change.id for change in trial.changes} if trial is not None else set()
+    staying = [change for change in made if change.id not in on_trial and not change.loss]
+    ending = [change for change in made if change.id not in on_trial and change.loss]
+    said += _listed("Nobody has kept this yet; leaving takes it back:", () if trial is None else trial.changes)
+    said += _listed("This can lose data; leaving takes it back:", ending)
+    said += _listed("These changes are in force; `pgtop-tune revert` undoes them later:", staying)
     stop = "stop it and leave" if going_on else "stop the load and leave" if run is not None else "leave"
-    choices = [Choice(("l", "ctrl+c") if made else ("y", "enter", "q", "ctrl+c"), stop, Leaving.PLAINLY)]
-    if made:
-        choices[0] = Choice(("l", "ctrl+c"), f"{stop}, the changes stay", Leaving.PLAINLY)
+    plainly = ("l", "ctrl+c") if made or trial is not None else ("y", "enter", "q", "ctrl+c")
+    choices = [Choice(plainly, f"{stop}, the changes stay" if staying else stop, Leaving.PLAINLY)]
+    if trial is not None:
+        choices.insert(0, Choice(("k",), f"keep what is on trial, {stop}", Leaving.KEEPING))
+    if staying:
         choices.insert(0, Choice(("u",), f"undo the changes, {stop}", Leaving.UNDOING))
     return ConfirmDialog("leave?", said, choices, glyphs)
+
+
+def _listed(title: str, changes: Sequence[ParameterChange]) -> list[Said]:
+    return [Said(title), *(Said(f"  {told(change)}", "strong") for change in changes)] if changes else []

@@ -60,6 +60,21 @@ async def test_ctrl_c_twice_leaves_and_changes_stay() -> None:
         assert len(control.journal) == 1
 
 
+async def test_what_is_on_trial_is_kept_or_taken_back_on_the_way_out() -> None:
+    for key, kept in (("l", False), ("k", True)):
+        control = ScriptedParameters()
+        async with running_screen(_idle(), parameters=control, knobs=KNOBS) as rig:
+            assert rig.app.changes is not None
+            await rig.app.changes.apply((Wanted("max_wal_size", "16GB"),), Terms(keep_within_s=60.0))
+            await rig.press("q")
+            await rig.sees("Nobody has kept this yet; leaving takes it back:")
+            await rig.sees("keep what is on trial, leave")
+            assert "the changes stay" not in rig.text()
+            await rig.press(key)
+            await rig.until(lambda: rig.app._exit)
+            assert [change.kept for change in control.journal] == [kept]
+
+
 async def test_changes_are_undone_before_leaving_when_asked_for() -> None:
     control = ScriptedParameters()
     async with running_screen(_idle(), parameters=control, knobs=KNOBS) as rig:

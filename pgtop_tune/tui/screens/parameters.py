@@ -44,7 +44,7 @@ _LEAST_ROWS: Final = 4
 """Heading, a group and two parameters, however small the terminal."""
 _TALL: Final = 34
 """From so many rows on a third of the dashboard stays in view."""
-_ROOMY_ROWS: Final = 20
+_ROOMY_ROWS: Final = 24
 _ADVICE_EVERY: Final = 10
 """Frames between two looks at what advice is derived from."""
 

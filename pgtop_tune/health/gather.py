@@ -33,6 +33,7 @@ BETWEEN_LOOKS_S: Final = 1.0
 """Between the two frames that rates are made of."""
 DATABASES_S: Final = 30.0
 """For all databases together."""
+_NO_POOLER: Final = Unavailable(Reason.NO_POOLER, "a check asks no poolers; a recording made with --pooler has them")
 _PATIENCE_S: Final = 3.0
 _ONCE: Final = (
     "parameters", "activity", "database", "wal", "checkpoints", "databases", "io", "archiver", "wal_files",
@@ -139,7 +140,8 @@ async def _frame(
     for name in names:
         found[name] = await getattr(reader, name)()
     postgres = PostgresSample(**{**found, "server": server})
-    return Frame(sequence, int(time.time() * 1000), clock(), await eye.look(postgres), postgres)
+    host = await eye.look(postgres)
+    return Frame(sequence, int(time.time() * 1000), clock(), host, postgres, pooler=_NO_POOLER)
 
 
 def _questions(checks: Sequence[Check]) -> tuple[Question[Any], ...]:

@@ -26,6 +26,8 @@ AT_ONCE: Final = 4
 _STATEMENT_S: Final = 10
 _ANSWER_S: Final = _STATEMENT_S + 3.0
 _DATABASES: Final = "SELECT datname::text, datallowconn FROM pg_database WHERE NOT datistemplate ORDER BY datname"
+_GONE: Final = (asyncpg.UndefinedTableError, asyncpg.UndefinedObjectError, asyncpg.InternalServerError)
+"""What a query meets whose snapshot still has a relation that was dropped by now: asked once more."""
 _CLOSED: Final = "it takes no connections (datallowconn)"
 
 Row = Mapping[str, Any]
@@ -110,8 +112,15 @@ async def _asked(conninfo: ConnInfo, own: OwnSessions, major: int, names: Sequen
 
 async def _answer(connection: ReadConnection, major: int, name: str) -> Sequence[Row] | Unavailable:
     try:
-        return [dict(row) for row in await connection.fetch(sql(name, major))]
+        return await _rows(connection, sql(name, major))
     except asyncpg.PostgresError as error:
         return absence(error)
     except LookupError as problem:
         return Unavailable(Reason.NOT_SUPPORTED, str(problem))
+
+
+async def _rows(connection: ReadConnection, text: str) -> Sequence[Row]:
+    try:
+        return [dict(row) for row in await connection.fetch(text)]
+    except _GONE:
+        return [dict(row) for row in await connection.fetch(text)]

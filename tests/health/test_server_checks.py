@@ -32,6 +32,7 @@ from pgtop_tune.health.questions import (
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.health.releases import releases
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.ceilings import Ceiling, Measured
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.horizon import HorizonSample, PreparedTransaction
 from pgtop_tune.model.io import ArchiverStatus, DatabaseSample
@@ -588,3 +589,16 @@ def test_what_it_needs_and_is_not_there_makes_it_unknown(id_: str) -> None:
     said = result(check(id_), blind)
     assert not said.findings
     assert said.unknowns
+
+
+@pytest.mark.parametrize(
+    ("on", "clock_ns", "severity"),
+    [("off", 30.0, INFO), ("off", 501.0, None), ("on", 500.0, None), ("on", 501.0, WARNING)],
+)
+def test_what_timing_of_io_costs_decides_where_it_was_measured(
+    on: str, clock_ns: float, severity: Severity | None
+) -> None:
+    measured = Measured((Ceiling("timer", "", clock_ns, "ns", ""),))
+    findings = found(check("OBS-01"), replace(spoiled({"track_io_timing": on}), measured=measured))
+    assert worst(findings) is severity
+    assert all(f"{clock_ns:.3g} ns" in each.evidence[-1].says for each in findings)

@@ -238,6 +238,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         look=_volume,
         thresholds=(Threshold("factor", 1, "", "max_wal_size times this is less than what is needed"),),
         counts=True,
+        twice=True,
     ),
     Check(
         id="WAL-05",

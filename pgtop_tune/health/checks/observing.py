@@ -14,6 +14,7 @@ from pgtop_tune.health.fixes import composed, set_parameter, words
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.questions import SCOPED
 from pgtop_tune.health.rules import scoped, scoped_finding, setting, value_is
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
 
 _GROUP: Final = "logging and statistics"
@@ -21,6 +22,8 @@ _EVERY_STATEMENT: Final = (
     "log_parser_stats", "log_planner_stats", "log_executor_stats", "log_statement_stats", "debug_print_parse",
     "debug_print_rewritten", "debug_print_plan", "log_duration",
 )  # fmt: skip
+_CLOCK: Final = "timer"
+"""Among the ceilings that --measure finds."""
 _STATEMENTS: Final = frozenset({"mod", "all"})
 _DISTORTS: Final = "each of its statements writes to the log, and waits for it"
 
@@ -104,12 +107,23 @@ def _auto_explain(facts: Facts, limits: Limits) -> Iterator[Finding]:
 
 def _io_timing(facts: Facts, limits: Limits) -> Iterator[Finding]:
     row = needs.parameters(facts).row("track_io_timing")
-    if row.setting == "off":
+    measured = facts.measured
+    clock_ns = None if isinstance(measured, Unavailable) else measured.value(_CLOCK)
+    dear = clock_ns is not None and clock_ns > limits["nanoseconds"]
+    cost = () if clock_ns is None else (Evidence(f"{clock_ns:.3g} ns to read the clock", "--measure"),)
+    if row.setting == "off" and not dear:
         yield Finding(
             Severity.INFO,
             "track_io_timing is off: nobody can tell how long reads and writes take",
-            (setting(facts, "track_io_timing"),),
+            (setting(facts, "track_io_timing"), *cost),
             set_parameter(row, "on"),
+        )
+    elif row.setting == "on" and dear:
+        yield Finding(
+            Severity.WARNING,
+            f"track_io_timing is on, and reading the clock takes {clock_ns:.3g} ns: each I/O pays for it twice",
+            (setting(facts, "track_io_timing"), *cost),
+            set_parameter(row, "off"),
         )
 
 
@@ -261,10 +275,11 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="track_io_timing",
         why="Without it a slow disk looks like a slow server; what it costs is two readings of the clock for each I/O.",
-        severity=Severity.INFO,
+        severity=Severity.WARNING,
         page="runtime-config-statistics.html#GUC-TRACK-IO-TIMING",
         needs=(needs.PARAMETERS,),
         look=_io_timing,
+        thresholds=(Threshold("nanoseconds", 500, "ns", "a slower clock, where it was measured, makes it dear"),),
     ),
     Check(
         id="OBS-02",

@@ -3,7 +3,8 @@ SELECT current_database()::text AS name,
        (SELECT coalesce(array_agg(n.nspname::text ORDER BY n.nspname), '{}') FROM pg_namespace n
          WHERE EXISTS (SELECT FROM aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) x
                         WHERE x.grantee = 0 AND x.privilege_type = 'CREATE')) AS open_schemas,
-       (SELECT max(greatest(c.reltuples, pg_stat_get_live_tuples(c.oid), 0))::bigint FROM pg_class c
+       (SELECT max(CASE WHEN c.reltuples >= 0 THEN c.reltuples ELSE pg_stat_get_live_tuples(c.oid) END)::bigint
+          FROM pg_class c
          WHERE c.relname = 'pgbench_branches' AND c.relkind IN ('r', 'p')) AS pgbench_scale,
        (SELECT bool_or(c.relpersistence = 'u') FROM pg_class c
          WHERE c.relname = 'pgbench_accounts' AND c.relkind IN ('r', 'p')) AS pgbench_unlogged,

@@ -1,0 +1,281 @@
+"""Checks of the server on real ones: the real condition is made and found, and a server that is set well is silent."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.health.gather import gather
+from pgtop_tune.health.judge import judge
+from pgtop_tune.health.questions import QUESTIONS
+from pgtop_tune.health.registry import chosen, thresholds
+from pgtop_tune.health.report import Report
+from tests.postgres.conftest import place
+from tests.support.servers import MAJORS, conninfo
+from tests.support.standby import standby_of
+
+GROUPS = ("DUR", "ARC", "WAL", "SLOT", "BGW", "CON", "TXN", "VAC", "TAB", "PLAN", "IDX", "KEY", "REP", "LOG", "OBS")
+OF_THE_SERVER = (*GROUPS, "SEC", "CFG", "BEN")
+DEADLINE_S = 30.0
+
+BAD_DATABASE = (
+    "CREATE TABLE parent (id int PRIMARY KEY)",
+    "CREATE TABLE child (id serial PRIMARY KEY, parent_id int REFERENCES parent, x int)",
+    "INSERT INTO parent SELECT generate_series(1, 100)",
+    "INSERT INTO child (parent_id, x) SELECT g, g % 2 FROM generate_series(1, 100) g",
+    "CREATE INDEX child_x ON child (x)",
+    "CREATE INDEX child_x_again ON child (x)",
+    "CREATE UNIQUE INDEX parent_again ON parent (id)",
+    "SELECT setval('child_id_seq', 2000000000)",
+    "CREATE TABLE full_key (id int PRIMARY KEY)",
+    "INSERT INTO full_key SELECT 2147483647 - g FROM generate_series(0, 1000) g",
+    "ANALYZE full_key",
+    'CREATE TABLE "bloated""one" (id int, filler text) WITH (autovacuum_enabled = off)',
+    """INSERT INTO "bloated""one" SELECT g, repeat('x', 100) FROM generate_series(1, 20000) g""",
+    'DELETE FROM "bloated""one" WHERE id % 10 <> 0',
+    'ANALYZE "bloated""one"',
+    'UPDATE "bloated""one" SET id = -id',
+    "CREATE TABLE pgbench_branches (bid int)",
+    "INSERT INTO pgbench_branches VALUES (1)",
+    "ANALYZE pgbench_branches",
+    "CREATE UNLOGGED TABLE pgbench_accounts (aid int)",
+    "CREATE TABLE never_analyzed (id int) WITH (autovacuum_enabled = off)",
+    "INSERT INTO never_analyzed SELECT generate_series(1, 2000)",
+    "CREATE TABLE twice (id int)",
+    "INSERT INTO twice VALUES (1), (1)",
+    "GRANT CREATE ON SCHEMA public TO PUBLIC",
+)
+SMALL = ("TAB-02.bytes=1", "IDX-03=0", "IDX-04=1", "BEN-01.clients=2", "TAB-04.rows=100", "TAB-01.rows=1000")
+FOUND_IN_IT = {
+    "IDX-01", "IDX-02", "IDX-03", "IDX-04", "KEY-01", "KEY-02", "TAB-01", "TAB-02", "TAB-03", "TAB-04", "VAC-04",
+    "SEC-05", "BEN-01", "BEN-02",
+}  # fmt: skip
+
+BAD_SETTINGS = {
+    "fsync": "off", "full_page_writes": "off", "synchronous_commit": "off", "zero_damaged_pages": "on",
+    "archive_mode": "on", "archive_command": "false", "checkpoint_completion_target": "0.1", "max_wal_size": "100TB",
+    "bgwriter_lru_maxpages": "0", "max_connections": "120", "idle_in_transaction_session_timeout": "0",
+    "autovacuum": "off", "autovacuum_vacuum_cost_delay": "100ms", "autovacuum_max_workers": "12", "jit": "on",
+    "enable_seqscan": "off", "log_statement": "all", "log_min_duration_statement": "0", "log_duration": "on",
+    "log_checkpoints": "off", "track_io_timing": "off", "compute_query_id": "off", "password_encryption": "md5",
+    "session_preload_libraries": "auto_explain", "auto_explain.log_min_duration": "0", "auto_explain.log_analyze": "on",
+    "max_prepared_transactions": "5", "max_slot_wal_keep_size": "-1",
+}  # fmt: skip
+FOUND_ON_IT = {
+    "DUR-01", "DUR-02", "DUR-03", "DUR-04", "ARC-02", "ARC-03", "WAL-03", "WAL-05", "SLOT-01", "SLOT-02", "SLOT-03",
+    "BGW-02", "CON-01", "CON-02", "TXN-01", "TXN-02", "TXN-03", "TXN-05", "VAC-01", "VAC-05", "VAC-06", "PLAN-02",
+    "PLAN-03", "LOG-01", "LOG-02", "LOG-03", "LOG-04", "LOG-05", "OBS-01", "OBS-02", "SEC-01", "SEC-02", "SEC-03",
+    "CFG-01", "CFG-02", "CFG-03", "CFG-06",
+}  # fmt: skip
+
+WELL_SET = {
+    "fsync": "on", "shared_buffers": "64MB", "wal_buffers": "16MB", "archive_mode": "on",
+    "archive_command": "true", "jit": "off", "random_page_cost": "1.1", "log_lock_waits": "on",
+    "log_temp_files": "10MB", "log_autovacuum_min_duration": "10min", "log_min_duration_statement": "1s",
+    "log_checkpoints": "on", "idle_in_transaction_session_timeout": "5min", "max_wal_size": "1GB",
+    "track_io_timing": "on", "autovacuum_vacuum_cost_delay": "2ms",
+}  # fmt: skip
+
+
+def checked(
+    server: Throwaway, database: str, *limits: str, select: Sequence[str] = OF_THE_SERVER, user: str = "postgres"
+) -> Report:
+    """What the checks of the server say of it now."""
+    checks = chosen(select, ())
+    facts = asyncio.run(gather(place(server, database, user), checks))
+    return judge(checks, facts, thresholds(limits))
+
+
+def ids(report: Report) -> set[str]:
+    return {check.id for check, _ in report.findings}
+
+
+def sayings(report: Report) -> str:
+    return "\n".join(f"{check.id} {finding.says}" for check, finding in report.findings)
+
+
+def missing(report: Report, wanted: set[str]) -> str:
+    """What was not found, with what was unknown; "" when all was."""
+    gone = wanted - ids(report)
+    unknown = [f"{check.id}: {why.reason}" for check, why in report.unknowns]
+    return f"{sorted(gone)} among {sorted(ids(report))}, unknown {unknown}" if gone else ""
+
+
+@contextmanager
+def bad_database(server: Throwaway, name: str) -> Iterator[str]:
+    with psycopg.connect(conninfo(server), autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {name}")
+        try:
+            with psycopg.connect(conninfo(server, name), autocommit=True) as connection:
+                for statement in BAD_DATABASE:
+                    connection.execute(statement)
+                with pytest.raises(psycopg.errors.UniqueViolation):
+                    connection.execute("CREATE UNIQUE INDEX CONCURRENTLY broken ON twice (id)")
+            yield name
+        finally:
+            admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def find_all(server: Throwaway, name: str) -> Report:
+    """Looks until counters of the sessions that made the database have arrived."""
+    until = time.monotonic() + DEADLINE_S
+    while True:
+        report = checked(server, name, *SMALL, select=("TAB", "VAC-04", "IDX", "KEY", "SEC-05", "BEN"))
+        if not missing(report, FOUND_IN_IT) or time.monotonic() > until:
+            return report
+
+
+def test_a_database_with_everything_wrong_is_seen_through(server: Throwaway) -> None:
+    with bad_database(server, "all_wrong") as name:
+        report = find_all(server, name)
+        assert missing(report, FOUND_IN_IT) == ""
+        says = sayings(report)
+        for part in ("child_x_again", "parent_again", "broken", "child_parent_id_fkey", "child_id_seq", "full_key.id"):
+            assert part in says
+        assert "parent_pkey (" not in says
+        for _, finding in report.findings:
+            if finding.fix is not None and finding.subject == f'{name}: public.bloated"one':
+                assert '"public"."bloated""one"' in finding.fix.do
+
+
+def test_a_role_without_rights_is_told_what_it_did_not_see(server: Throwaway) -> None:
+    with bad_database(server, "closed_up") as name, psycopg.connect(conninfo(server), autocommit=True) as admin:
+        admin.execute("CREATE ROLE nobody_special LOGIN")
+        try:
+            report = checked(server, name, select=("TAB-02", "KEY", "SEC", "ARC-03", "CFG-02"), user="nobody_special")
+        finally:
+            admin.execute("DROP ROLE nobody_special")
+        unknown = {check.id for check, _ in report.unknowns}
+        assert {"TAB-02", "KEY-01", "KEY-02", "SEC-01", "SEC-02", "ARC-03", "CFG-02"} <= unknown
+
+
+def test_a_database_that_lets_nobody_in_is_counted(server: Throwaway) -> None:
+    with psycopg.connect(conninfo(server), autocommit=True) as admin:
+        admin.execute("CREATE DATABASE shut ALLOW_CONNECTIONS false")
+        try:
+            report = checked(server, "postgres", select=("IDX-01",))
+        finally:
+            admin.execute("DROP DATABASE shut")
+    assert "shut" in " ".join(unknown.reason for _, unknown in report.unknowns)
+
+
+def test_tables_that_are_dropped_meanwhile_do_not_stop_it(server: Throwaway, database: str) -> None:
+    done = threading.Event()
+
+    def churn() -> None:
+        with psycopg.connect(database, autocommit=True) as connection:
+            while not done.is_set():
+                connection.execute("CREATE TABLE come_and_go (id serial PRIMARY KEY)")
+                connection.execute("DROP TABLE come_and_go")
+
+    name = psycopg.conninfo.conninfo_to_dict(database)["dbname"]
+    coming_and_going = threading.Thread(target=churn)
+    coming_and_going.start()
+    try:
+        report = checked(server, str(name), select=("IDX", "KEY", "TAB", "VAC"))
+    finally:
+        done.set()
+        coming_and_going.join()
+    assert not [check.id for check, _ in report.findings if check.id in ("IDX-01", "IDX-02", "KEY-01")]
+
+
+def spoil(server: Throwaway) -> list[psycopg.Connection[tuple[object, ...]]]:
+    """Makes what settings alone do not make; the sessions are to be kept open."""
+    with psycopg.connect(conninfo(server), autocommit=True) as admin:
+        for number in range(4):
+            admin.execute(f"CREATE ROLE super{number} SUPERUSER LOGIN PASSWORD 'x'")
+        admin.execute("ALTER ROLE super0 SET enable_hashjoin = off")
+        admin.execute("SELECT pg_create_physical_replication_slot('forgotten', true)")
+        admin.execute("ALTER SYSTEM SET max_worker_processes = 20")
+        with (server.data_dir / "postgresql.conf").open("a") as settings:
+            settings.write("no_such_parameter_here = 1\n")
+        admin.execute("SELECT pg_reload_conf()")
+        with (server.data_dir / "pg_hba.conf").open("a") as rules:
+            rules.write("host all all 0.0.0.0/0 trust\nhost all all nonsense/99 trust\n")
+    prepared = psycopg.connect(conninfo(server))
+    prepared.execute("CREATE TABLE kept (id int)")
+    prepared.execute("PREPARE TRANSACTION 'left behind'")
+    idle = psycopg.connect(conninfo(server))
+    idle.execute("SELECT 1")
+    working = psycopg.connect(conninfo(server))
+    threading.Thread(target=_sleep, args=(working,), daemon=True).start()
+    with psycopg.connect(conninfo(server), autocommit=True) as admin:
+        admin.execute("SELECT pg_switch_wal()")
+    return [prepared, idle, working]
+
+
+def _sleep(connection: psycopg.Connection[tuple[object, ...]]) -> None:
+    with pytest.raises(psycopg.Error):
+        connection.execute("SELECT pg_sleep(600)")
+
+
+STRICT = (
+    "CON-01=0.1", "TXN-02=0", "TXN-03=0", "TXN-05=0", "ARC-03=0", "SLOT-01=0", "TXN-04=1",
+)  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("major", MAJORS)
+def test_a_server_with_everything_wrong(major: int, make_server: Callable[..., Throwaway]) -> None:
+    server = make_server(major, **BAD_SETTINGS)
+    kept = spoil(server)
+    try:
+        until = time.monotonic() + DEADLINE_S
+        report = checked(server, "postgres", *STRICT)
+        while missing(report, FOUND_ON_IT) and time.monotonic() < until:
+            report = checked(server, "postgres", *STRICT)
+        assert missing(report, FOUND_ON_IT) == ""
+        with psycopg.connect(conninfo(server), autocommit=True) as admin:
+            admin.execute("ALTER SYSTEM SET synchronous_commit = on")
+            admin.execute("ALTER SYSTEM SET synchronous_standby_names = 'ghost'")
+            admin.execute("SELECT pg_reload_conf()")
+        until = time.monotonic() + DEADLINE_S
+        while "REP-02" not in ids(report) and time.monotonic() < until:
+            report = checked(server, "postgres", select=("REP-02",))
+        assert "REP-02" in ids(report)
+    finally:
+        for connection in kept:
+            connection.close()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("major", MAJORS)
+def test_a_server_that_is_set_well_gives_nothing_above_info(major: int, make_server: Callable[..., Throwaway]) -> None:
+    server = make_server(major, **WELL_SET)
+    with psycopg.connect(conninfo(server), autocommit=True) as admin:
+        admin.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    checks = chosen(OF_THE_SERVER, ("CFG-04", "CFG-05", "SEC-01"))
+    facts = asyncio.run(gather(place(server), checks))
+    report = judge(checks, facts)
+    assert [f"{check.id} {finding.says}" for check, finding in report.findings if finding.severity.rank] == []
+
+
+@pytest.mark.long
+def test_a_standby_is_checked_and_its_primary_sees_it(make_server: Callable[..., Throwaway]) -> None:
+    primary = make_server(18)
+    standby = standby_of(primary, make_server, "standby1", primary.binaries)
+    with psycopg.connect(conninfo(standby), autocommit=True) as admin:
+        admin.execute("SELECT pg_wal_replay_pause()")
+    until = time.monotonic() + DEADLINE_S
+    report = checked(standby, "postgres")
+    while "REP-03" not in ids(report) and time.monotonic() < until:
+        report = checked(standby, "postgres")
+    assert "REP-03" in ids(report)
+    assert {"ARC-01", "REP-02"} <= {check.id for check, _ in report.unknowns}
+    primary.stop("immediate")
+    report = checked(standby, "postgres", select=("REP-03",))
+    while "receiver" not in sayings(report) and time.monotonic() < until + DEADLINE_S:
+        report = checked(standby, "postgres", select=("REP-03",))
+    assert "receiver" in sayings(report)
+
+
+def test_every_question_is_asked_by_a_check() -> None:
+    asked = {need.name for check in chosen((), ()) for need in check.needs}
+    assert {question.name for question in QUESTIONS} <= asked

@@ -10,6 +10,8 @@ from pgtop_tune.bench.torn_lines import whole_lines
 
 _CONSEQUENCE: Final = re.compile(r"could not create connection for (?:setup|client \d+)$|Run was aborted; ", re.I)
 """Said as well, but never the reason."""
+_NOT_PREPARED: Final = re.compile(r'prepared statement ".*" does not exist')
+"""Said after the statement was refused as well: then that is the reason."""
 _MOST_LINES: Final = 6
 
 HINTS: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
@@ -19,6 +21,7 @@ HINTS: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
          "make its tables first: pgtop-tune bench init -s 10 -d DATABASE (or pgbench -i)"),
         (r'relation "bus\.\w+" does not exist|undefined variable "(?:tickets|rides|seats|days)"',
          "make the bus company's tables first: pgtop-tune bench init --dataset bus -d DATABASE"),
+        (r"ERROR: +syntax error", "mend that statement in its script"),
         (r"too many clients already|too many connections for|remaining connection slots",
          "fewer clients, or a higher max_connections (needs a restart)"),
         (r"need at least \d+ open files|too many open files",
@@ -34,7 +37,7 @@ HINTS: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
         (r"no pg_hba.conf entry", "the server's pg_hba.conf lets this user in from elsewhere only"),
         (r"terminating connection|server closed the connection|perhaps the backend died",
          "the server ended the sessions (restart, crash, or pg_terminate_backend); start the load again"),
-        (r'prepared statement ".*" does not exist',
+        (_NOT_PREPARED.pattern,
          "a pooler in transaction mode without prepared statements: protocol simple or extended"),
         (r"read-only transaction", "the server is a standby or read-only: profile select-only"),
     )
@@ -57,4 +60,6 @@ def last_words(stderr: str) -> str:
 
 def hint_for(words: str) -> str:
     """What to do about it; "" when it is none of the common failures."""
-    return next((hint for pattern, hint in HINTS if pattern.search(words)), "")
+    lines = words.splitlines()
+    reason = "\n".join([line for line in lines if not _NOT_PREPARED.search(line)] or lines)
+    return next((hint for pattern, hint in HINTS if pattern.search(reason)), "")

@@ -74,10 +74,10 @@ def _in_full(result: RunResult) -> list[str]:
         )
     lines += [words for words in (percentile_words(result), _generator(result)) if words]
     lines += _statements(result)
-    lines.append("valid" if result.valid else "NOT VALID" + (", partial" if result.partial else ""))
+    measured = result.partial and result.progress
+    lines.append("valid" if result.valid else "NOT VALID" + (", partial" if measured else ""))
     lines += [f"  {_doubt_words(doubt)}" for doubt in result.doubts]
-    lines.append(f"command: {one_line(result.command)}")
-    return lines
+    return [*lines, f"command: {one_line(result.command)}"] if result.command else lines
 
 
 def _generator(result: RunResult) -> str:

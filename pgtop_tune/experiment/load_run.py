@@ -16,6 +16,7 @@ from pgtop_tune.bench.ports import SqlHand
 from pgtop_tune.bench.profiles import Profile, with_variables
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.errors import ConnectionProblem, LoadProblem, PgtopError
+from pgtop_tune.experiment.dataset_ready import pgbench_ready
 from pgtop_tune.experiment.endpoints import Target
 from pgtop_tune.experiment.frame_keeper import FrameKeeper
 from pgtop_tune.experiment.limits import limits
@@ -225,6 +226,8 @@ class LoadRun:
             try:
                 tables = await find_tables(hand, cell.dataset)
                 _must_be_there(cell, tables)
+                if cell.dataset == "pgbench" and cell.target.direct:
+                    warnings += self._warn(await pgbench_ready(hand))
                 if cell.profile.from_dataset and not cell.spec.scripts:
                     found = await found_variables(hand, cell.dataset)
                 steps = await tidy(hand, before.housekeeping, tables, lambda step: self._told(f"housekeeping: {step}"))
@@ -238,7 +241,11 @@ class LoadRun:
         return facts, cell.spec if cell.spec.scripts else with_variables(cell.spec, cell.profile, found)
 
     def _say_what_will_not_fit(self, cell: Cell) -> list[str]:
-        said = self._will_not_fit(cell)
+        return self._warn(*self._will_not_fit(cell))
+
+    def _warn(self, *words: str) -> list[str]:
+        """Tells what is to be said; what is "" is not."""
+        said = [each for each in words if each]
         for each in said:
             self._told(f"warning: {each}")
         return said

@@ -26,6 +26,7 @@ _NO_ROOM: Final = ("too many clients", "too many connections", "remaining connec
 _PREFIXES: Final = re.compile(
     r"^(?:pgbench: )?(?:error: |fatal: )?(?:connection to server .{1,300}? failed: )?(?:FATAL: +)?"
 )
+_PLACE: Final = re.compile(r"LINE \d+: ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,9 +236,13 @@ RULES: Final[tuple[Rule, ...]] = (
 
 
 def short_words(message: str) -> str:
-    """The first line of pgbench's or libpq's words, without the name of the program, the address and the severity."""
-    first = message.splitlines()[0] if message else ""
-    return _PREFIXES.sub("", first) or first
+    """The first line of pgbench's or libpq's words, without the name of the program, the address and the severity.
+
+    Where the server says in which line of a statement it failed, that is added.
+    """
+    first, *more = message.splitlines() or [""]
+    where = f" ({more[0]})" if more and _PLACE.match(more[0]) else ""
+    return (_PREFIXES.sub("", first) or first) + where
 
 
 def doubts(evidence: Evidence) -> tuple[Doubt, ...]:

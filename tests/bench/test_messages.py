@@ -119,3 +119,14 @@ def test_words_that_threads_wrote_into_each_other_are_taken_apart(stderr: str, w
 )
 def test_words_of_one_thread_stay_as_they_are(line: str) -> None:
     assert last_words(line) == line
+
+
+def test_a_statement_that_was_refused_is_the_reason_and_not_that_it_was_then_not_prepared() -> None:
+    refused = (
+        'pgbench: error: ERROR:  syntax error at or near "SELEC"\nLINE 1: SELEC 2;\n        ^\n'
+        "pgbench: error: client 0 script 0 aborted in command 1 query 0: "
+        'ERROR:  prepared statement "P_0_1" does not exist'
+    )
+    assert hint_for(last_words(refused)) == "mend that statement in its script"
+    assert "pooler" in hint_for(last_words(refused.splitlines()[-1]))
+    assert hint_for(refused.replace("syntax error at or near", "invalid byte sequence")) == ""

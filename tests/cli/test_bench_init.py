@@ -195,6 +195,7 @@ def test_ended_in_the_middle_nothing_keeps_running(
         process.kill()
     assert process.returncode == status, said
     assert "Traceback" not in said
+    assert ("\nstopped; " in said) == (number == signal.SIGINT)
     assert eventually(lambda: count(database, active) == 0, DEADLINE_S)
     assert eventually(lambda: not any(map(alive, children)), DEADLINE_S)
     assert eventually(lambda: not any(map(Path.exists, private)), DEADLINE_S)

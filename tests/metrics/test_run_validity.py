@@ -81,6 +81,12 @@ def test_of_a_run_that_measured_nothing_only_the_reason_is_told() -> None:
     assert [(doubt.id, doubt.reason) for doubt in doubts(made)] == [("RUN-FAILED", "no such thing (exit status 1)")]
 
 
+def test_the_line_of_a_statement_that_the_server_names_is_in_the_reason() -> None:
+    message = 'pgbench: error: ERROR:  syntax error at or near "SELEC"\nLINE 1: SELEC 2;\n        ^'
+    doubt = found(state=RunState.FAILED, run={"exit_status": 2, "message": message})["RUN-FAILED"]
+    assert doubt.reason == 'ERROR:  syntax error at or near "SELEC" (LINE 1: SELEC 2;) (exit status 2)'
+
+
 def test_clients_that_are_not_let_in_are_named() -> None:
     message = 'pgbench: error: connection to server at "::1" failed: FATAL:  sorry, too many clients already'
     assert {"RUN-FAILED", "CONNECTION-ERRORS"} <= set(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.cli.commands.bench.hand import opened
@@ -54,7 +55,8 @@ def pgbench_making(given: InitWords, words: ConnectionWords) -> Made:
     if found is not None and shape.destroys and not found.empty:
         may_replace(conninfo.dbname, "pgbench's tables", found.describe(), force=given.force)
     notes = _room_notes(room, given)
-    done = run_until_signalled(_make_pgbench(conninfo, scale, shape, pgbench))
+    with _telling_what_is_left("pgbench's tables may be empty or incomplete now: bench init makes them anew"):
+        done = run_until_signalled(_make_pgbench(conninfo, scale, shape, pgbench))
     facts = {
         "scale": scale,
         "rows": scale * 100_000 if shape.generates else 0,
@@ -92,10 +94,26 @@ def bus_making(given: InitWords, words: ConnectionWords) -> Made:
         elif found is not None and not anew:
             tell(f"going on with what is there: {found.describe()}")
         notes += _room_notes(room, given)
-        done = run_until_signalled(_make_bus(conninfo, plan, anew, jobs))
+        again = "the same command without --force" if given.force else "the same command"
+        with _telling_what_is_left(f"what was made stays: {again} goes on with it"):
+            done = run_until_signalled(_make_bus(conninfo, plan, anew, jobs))
     facts = {"tickets": plan.tickets, "seed": plan.seed, "version": VERSION, "unlogged": plan.unlogged}
     notes += (_UNLOGGED,) if plan.unlogged else ()
     return Made("bus", f"{count(plan.tickets)} tickets", facts, done.steps_s, done.total_s, notes)
+
+
+@contextlib.contextmanager
+def _telling_what_is_left(words: str) -> Iterator[None]:
+    """A making that was cut off, or failed without advice, says how it stands with the tables."""
+    from pgtop_tune.cli.signals import Terminated
+
+    try:
+        yield
+    except Terminated:
+        tell(f"stopped; {words}")
+        raise
+    except LoadProblem as problem:
+        raise problem if problem.hint else LoadProblem(problem.message, words) from None
 
 
 def may_replace(database: str, what: str, found: str, *, force: bool, ask: Callable[[str], str] | None = None) -> None:

@@ -16,7 +16,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from pgtop_tune.errors import ConnectionProblem, ServerProblem
+from pgtop_tune.errors import ConnectionProblem, NotLetIn, ServerProblem
 from pgtop_tune.journal import ServerName
 from pgtop_tune.model.change import SYSTEM, Scope, ScopeKind
 from pgtop_tune.model.postgres import Parameter
@@ -28,6 +28,7 @@ from pgtop_tune.postgres.scopes import STORED, statement
 
 CONTROL_NAME: Final = f"{APPLICATION_NAME} control"
 _CONNECT_TIMEOUT_S: Final = 5
+_ATTEMPTS: Final = 20
 _RELOAD_DEADLINE_S: Final = 3.0
 _POLL_S: Final = 0.01
 _IN_TRANSACTION: Final = psycopg.pq.TransactionStatus.INTRANS
@@ -52,16 +53,15 @@ class OperatorSession:
         """
         self._own = own
         self._conninfo = conninfo
-        self._begin("")
+        self._major = time_limits.ALL_SINCE
         try:
+            self._begin("")
             self._prepare()
-        except psycopg.Error as error:
-            if sqlstate_of(error) not in time_limits.BITES:
+        except (ConnectionProblem, psycopg.Error) as error:
+            if not time_limits.bites(str(error), sqlstate_of(error)):
                 raise
-            # A limit so low that it ended the session before it was lifted.
-            self.close()
-            self._begin(time_limits.options(time_limits.of_major(self._major)))
-            self._prepare()
+            self._begin_without_limits(error)
+        self._own.pids.add(self._pid)
         self.endpoint = f"{self._connection.info.host}:{self._connection.info.port}"
         self.server = self._name()
 
@@ -89,14 +89,31 @@ class OperatorSession:
             raise connection_problem(error, self._conninfo) from None
         self._pid = self._connection.info.backend_pid
         self._major = self._connection.info.server_version // 10_000
-        self._own.pids.add(self._pid)
+
+    def _begin_without_limits(self, problem: Exception) -> None:
+        """A limit is so low that it ends sessions before they can lift it, some of them even then."""
+        names = time_limits.of_major(self._major)
+        for _ in range(_ATTEMPTS):
+            try:
+                self._begin(time_limits.options(names))
+                self._prepare()
+            except NotLetIn:
+                break
+            except (ConnectionProblem, psycopg.Error):
+                continue
+            return
+        raise problem
 
     def _prepare(self) -> None:
         """No time limit of the server ends this session: one that is set too low could not be taken back else."""
-        # A pooler tells a number of its own, or that of another session.
-        self._direct = self._value("SELECT pg_backend_pid()") == self._pid
-        if self._direct:
-            self._run(time_limits.lifting(time_limits.of_major(self._major)).encode())
+        try:
+            # A pooler tells a number of its own, or that of another session.
+            self._direct = self._value("SELECT pg_backend_pid()") == self._pid
+            if self._direct:
+                self._run(time_limits.lifting(time_limits.of_major(self._major)).encode())
+        except psycopg.Error:
+            self._connection.close()
+            raise
 
     def answers(self) -> bool:
         """Whether the connection still leads to the server; a restart cuts it without a word to us."""

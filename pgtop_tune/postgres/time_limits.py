@@ -22,8 +22,11 @@ LIMITS: Final = {
     "transaction_timeout": 17,
 }
 """Parameter and the major that brought it."""
-BITES: Final = frozenset({"57014", "25P03", "25P04", "57P05"})
+ALL_SINCE: Final = max(LIMITS.values())
+_BITES: Final = frozenset({"57014", "25P03", "25P04", "57P05"})
 """sqlstates of a statement or a session that a limit has ended."""
+_CUT: Final = re.compile("transaction timeout|terminated abnormally|closed the connection")
+"""What libpq says of a session that transaction_timeout has ended while it began; it tells no sqlstate then."""
 IN_FILES: Final = """
 SELECT DISTINCT ON (lower(name)) lower(name) AS name, setting, sourcefile || ':' || sourceline AS place
   FROM pg_file_settings WHERE lower(name) = ANY(%s) AND error IS NULL ORDER BY lower(name), seqno DESC
@@ -37,6 +40,11 @@ _VALUE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
 def of_major(major: int) -> tuple[str, ...]:
     """The limits that a server has."""
     return tuple(name for name, since in LIMITS.items() if major >= since)
+
+
+def bites(words: str, sqlstate: str) -> bool:
+    """Whether a limit may have ended a session, by the words and the sqlstate of its failure."""
+    return sqlstate in _BITES or (not sqlstate and _CUT.search(words) is not None)
 
 
 def lifting(names: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ def config_dir() -> Path:
 
 
 def state_dir() -> Path:
-    """What must outlive a run: change journals."""
+    """What must outlive a run: change journals, baselines."""
     return _xdg("XDG_STATE_HOME", ".local/state")
 
 
@@ -41,6 +41,11 @@ def recordings_dir() -> Path:
 def journal_dir() -> Path:
     """Change journals, one file per server."""
     return state_dir() / "journal"
+
+
+def baselines_dir() -> Path:
+    """Runs kept to be compared with later, a directory for each baseline."""
+    return state_dir() / "baselines"
 
 
 def private(directory: Path) -> Path:

@@ -128,7 +128,7 @@ def _titles(phases: Mapping[LoadKey, Sequence[Run]]) -> str:
 def _phase(key: LoadKey, a: tuple[Run, ...], b: tuple[Run, ...], comparable: bool) -> Phase:
     period_s = aligned_period(a, b)
     rows = tuple(row for figure in FIGURES if (row := _row(figure, a, b, period_s, comparable)) is not None)
-    latency = (_figure_of(BY_ID[LATENCY], a), _figure_of(BY_ID[LATENCY], b))
+    latency = (figure_of(BY_ID[LATENCY], a), figure_of(BY_ID[LATENCY], b))
     waits = wait_rows(a, b, latency, comparable)
     return Phase(key, a, b, rows, waits, tuple(_notes(a, b, period_s)), period_s)
 
@@ -136,7 +136,7 @@ def _phase(key: LoadKey, a: tuple[Run, ...], b: tuple[Run, ...], comparable: boo
 def _row(
     figure: Figure, a: Sequence[Run], b: Sequence[Run], period_s: int | None, comparable: bool
 ) -> FigureRow | None:
-    whole_a, whole_b = _figure_of(figure, a), _figure_of(figure, b)
+    whole_a, whole_b = figure_of(figure, a), figure_of(figure, b)
     if whole_a is None or whole_b is None or (figure.unit == "%" and max(whole_a, whole_b) < BELOW):
         return None
     effect = _effect(figure, a, b, (whole_a, whole_b), period_s)
@@ -160,7 +160,7 @@ def _effect(
 ) -> Effect | None:
     if min(len(a), len(b)) >= FEWEST:
         # Enough runs on both sides: each is a block, and what varies from run to run is in the interval.
-        runs = [[value for run in side if (value := _figure_of(figure, (run,))) is not None] for side in (a, b)]
+        runs = [[value for run in side if (value := figure_of(figure, (run,))) is not None] for side in (a, b)]
         return _of_blocks(figure, whole, runs[0], runs[1], 1)
     step_s = max(run.gathered.step_s for run in (*a, *b))
     period = None if period_s is None else max(round(period_s / step_s), 1)
@@ -193,7 +193,7 @@ def _in_seconds(effect: Effect, step_s: int) -> Effect:
     return replace(effect, block_s=effect.block_s * step_s)
 
 
-def _figure_of(figure: Figure, runs: Sequence[Run]) -> float | None:
+def figure_of(figure: Figure, runs: Sequence[Run]) -> float | None:
     """Over everything behind the warm-up of all runs."""
     told = [run.whole[figure.id] for run in runs if figure.id in run.whole]
     if told and len(told) == len(runs):

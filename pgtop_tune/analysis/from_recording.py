@@ -25,6 +25,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchRun, BenchSample, RunState
 from pgtop_tune.model.events import Event
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.model.run_result import Doubt, RunFacts
 from pgtop_tune.recording.reader import RecordingReader
 
@@ -215,6 +216,7 @@ class _RunReading:
             budgets=self._budgets,
             doubts=() if last is None else self._doubts(last),
             summary=Summary() if last is None else _summary(last, gathered),
+            spec=None if last is None else _spec(last),
         )
 
     def _doubts(self, last: BenchRun) -> tuple[Doubt, ...]:
@@ -228,6 +230,24 @@ def key_of(run: BenchRun) -> LoadKey:
     """What a run has to have in common with another."""
     name = run.profile or " ".join(run.scripts) or "scripts"
     return LoadKey(name, run.clients, run.rate_per_s, run.protocol, run.connect_per_transaction)
+
+
+def _spec(run: BenchRun) -> LoadSpec | None:
+    if not run.profile:
+        return None
+    return LoadSpec(
+        profile=run.profile,
+        clients=run.clients,
+        threads=run.threads,
+        duration_s=run.duration_s,
+        rate_per_s=run.rate_per_s,
+        protocol=run.protocol,
+        transactions=run.transactions,
+        latency_limit_ms=run.latency_limit_ms,
+        max_tries=run.max_tries,
+        connect_per_transaction=run.connect_per_transaction,
+        seed=run.seed,
+    )
 
 
 def _summary(run: BenchRun, gathered: Gathered) -> Summary:

@@ -14,6 +14,7 @@ from pgtop_tune.analysis.gathered import Gathered
 from pgtop_tune.analysis.material import Fact, Kind, LoadKey, Material, Run, Summary
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
+from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.model.run_result import FORMAT, Doubt, Verdict
 from pgtop_tune.units import size
 
@@ -36,6 +37,16 @@ def read_records(path: Path, name: str = "") -> Material:
     Raises:
         RecordingProblem: There is none that can be read.
     """
+    records, problems = records_in(path)
+    return material_of_records(records, name or path.name, problems)
+
+
+def records_in(path: Path) -> tuple[list[Mapping[str, Any]], tuple[str, ...]]:
+    """Records as they stand in a file or a directory, and what could not be read.
+
+    Raises:
+        RecordingProblem: There is none that can be read.
+    """
     problems: list[str] = []
     records: list[Mapping[str, Any]] = []
     if path.is_dir():
@@ -48,7 +59,7 @@ def read_records(path: Path, name: str = "") -> Material:
         records = _records_of(path)
     if not records:
         raise RecordingProblem(f"{path} holds no record of a run", "bench run --out DIR writes them")
-    return material_of_records(records, name or path.name, tuple(problems))
+    return records, tuple(problems)
 
 
 def _records_of(path: Path) -> list[Mapping[str, Any]]:
@@ -137,6 +148,7 @@ def _run(record: Mapping[str, Any]) -> Run:
         whole={figure: value for figure, value in found.items() if value is not None},
         doubts=tuple(_doubts(record)),
         summary=summary,
+        spec=_spec(record),
     )
 
 
@@ -166,6 +178,31 @@ def _key(record: Mapping[str, Any]) -> LoadKey:
         protocol=_text(spec.get("protocol")),
         connect_per_transaction=spec.get("connect_per_transaction") is True,
         endpoint=_text(record.get("endpoint")),
+    )
+
+
+def _spec(record: Mapping[str, Any]) -> LoadSpec | None:
+    profile, spec = _text(record.get("profile")), _object(record.get("spec"))
+    if not profile:
+        return None
+
+    def whole(name: str) -> int | None:
+        number = _number(spec.get(name))
+        return None if number is None else int(number)
+
+    return LoadSpec(
+        profile=profile,
+        clients=whole("clients") or 1,
+        threads=whole("threads") or 0,
+        duration_s=whole("duration_s"),
+        rate_per_s=_number(spec.get("rate_per_s")),
+        protocol=_text(spec.get("protocol")) or "prepared",
+        transactions=whole("transactions"),
+        latency_limit_ms=_number(spec.get("latency_limit_ms")),
+        max_tries=whole("max_tries"),
+        connect_per_transaction=spec.get("connect_per_transaction") is True,
+        seed=whole("seed"),
+        per_statement=spec.get("per_statement") is True,
     )
 
 

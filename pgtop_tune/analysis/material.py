@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from pgtop_tune.analysis.gathered import Gathered
 from pgtop_tune.model.events import Event
+from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.model.run_result import Doubt
 
 
@@ -118,6 +119,7 @@ class Run:
         steady: Whether it settled; None when that cannot be said.
         whole: Figures over all of it where steps cannot give them (percentiles of a record), by figure.
         checkpoints_s: When checkpoints began, seconds since the run began; None where that is not known.
+        spec: What it takes to run it again; None without a load, and for scripts, which are not kept.
     """
 
     began_ms: int
@@ -132,7 +134,7 @@ class Run:
     budgets: list[Budget] = field(default_factory=list)
     doubts: tuple[Doubt, ...] = ()
     summary: Summary = Summary()
-    parameters: Mapping[str, str] = field(default_factory=dict)
+    spec: LoadSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,16 @@ def open_material(path: Path, name: str = "") -> Material:
     Raises:
         RecordingProblem: It is none of them, or cannot be read.
     """
-    if path.is_dir() or is_record(_begin(path)):
-        return read_records(path, name)
-    return read_recording(path, name)
+    return read_records(path, name) if is_records(path) else read_recording(path, name)
+
+
+def is_records(path: Path) -> bool:
+    """Whether it holds records of runs, and is no recording.
+
+    Raises:
+        RecordingProblem: It cannot be read.
+    """
+    return path.is_dir() or is_record(_begin(path))
 
 
 def _begin(path: Path) -> bytes:

@@ -121,7 +121,7 @@ def _blocks(phase: Phase) -> Iterator[str]:
     found = row.effect
     if found.block_s > 1:
         yield f"{row.figure.title}: {found.blocks_a} and {found.blocks_b} blocks of {found.block_s} s"
-    if found.smallest_seen is not None:
+    if found.smallest_seen is not None and found.smallest_seen < 1.0:
         yield f"a difference in {row.figure.title} of {100 * found.smallest_seen:.1f} % would have been found"
     needed = None if row.verdict in _DECIDED else blocks_needed(found)
     if needed is not None:

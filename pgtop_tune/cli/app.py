@@ -12,6 +12,7 @@ import typer
 from pgtop_tune import __version__
 from pgtop_tune.cli.commands import check, compare, demo, diff, parameters, record, replay, revert, top
 from pgtop_tune.cli.commands import set as changes
+from pgtop_tune.cli.commands.baseline import baseline
 from pgtop_tune.cli.commands.bench.app import bench
 from pgtop_tune.cli.exit_codes import ExitCode, exit_code
 from pgtop_tune.cli.help_text import help_of
@@ -51,7 +52,7 @@ COMMANDS: Final = (
     ("check", check.check),
     ("compare", compare.compare),
 )
-GROUPS: Final = (("bench", bench),)
+GROUPS: Final = (("bench", bench), ("baseline", baseline))
 """Commands with commands of their own."""
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pgtop_tune.bench.housekeeping import parse_housekeeping
-from pgtop_tune.bench.profiles import load_profiles, profile_directories
+from pgtop_tune.bench.profiles import Profiles, load_profiles, profile_directories
 from pgtop_tune.cli.commands.bench.hand import opened
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.exit_codes import ExitCode
@@ -21,6 +21,7 @@ from pgtop_tune.cli.run_words import heading, markdown, progress_words, text
 from pgtop_tune.cli.targets import targets
 from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.errors import ConnectionProblem, RecordingProblem
+from pgtop_tune.experiment.endpoints import Target
 from pgtop_tune.experiment.frame_keeper import FrameKeeper
 from pgtop_tune.experiment.load_run import Before, Cell, LoadRun
 from pgtop_tune.experiment.plan import cells
@@ -47,6 +48,8 @@ class Wanted:
         spec: What all runs have in common.
         clients, protocol: None takes what suits the profile.
         steps, endpoints: As typed.
+        format: Of the results on stdout; "" for none.
+        again: Runs that were made before, to be made again in place of all that profiles, spec and steps say.
     """
 
     connection: ConnectionWords
@@ -65,6 +68,7 @@ class Wanted:
     record: Path | None
     quiet: bool
     live: LiveOptions
+    again: tuple[LoadSpec, ...] = ()
 
 
 async def measure(wanted: Wanted) -> int:
@@ -77,18 +81,9 @@ async def measure(wanted: Wanted) -> int:
     before = Before(parse_housekeeping(wanted.housekeeping), wanted.warm_up_s)
     directories = profile_directories(wanted.profiles_directory)
     loaded = load_profiles(directories)
-    profiles = [loaded.get(name) for name in wanted.profiles]
     async with opened(wanted.connection) as (hand, conninfo):
         places = await targets(wanted.endpoints, hand, conninfo, from_here=wanted.live.load_from is None)
-    plan = cells(
-        places,
-        profiles,
-        wanted.spec,
-        steps,
-        clients=wanted.clients,
-        protocol=wanted.protocol,
-        allow_shell=wanted.allow_shell,
-    )
+    plan = _plan(wanted, loaded, places, steps)
     if wanted.output is not None:
         check_directory(wanted.output)
     session = LiveSession(conninfo, wanted.live)
@@ -125,13 +120,32 @@ async def measure(wanted: Wanted) -> int:
         await series.measure()
 
     signalled = await run_beside(session.engine, work)
-    if series.results:
+    if series.results and wanted.format:
         _print(wanted.format, series.results, steps, single=len(plan) == 1)
     if stopped := session.recorder.state().problem:
         raise RecordingProblem(stopped, f"{wanted.record} is readable up to there")
     if signalled:
         return ExitCode.SIGNALLED + signalled
     return ExitCode.OK if all(result.valid for result in series.results) else ExitCode.LOAD
+
+
+def _plan(wanted: Wanted, loaded: Profiles, places: Sequence[Target], steps: Steps | None) -> tuple[Cell, ...]:
+    """Every run that is to be made."""
+    if wanted.again:
+        found = (
+            cells(places, [loaded.get(spec.profile)], spec, None, clients=spec.clients, protocol=spec.protocol)
+            for spec in wanted.again
+        )
+        return tuple(cell for each in found for cell in each)
+    return cells(
+        places,
+        [loaded.get(name) for name in wanted.profiles],
+        wanted.spec,
+        steps,
+        clients=wanted.clients,
+        protocol=wanted.protocol,
+        allow_shell=wanted.allow_shell,
+    )
 
 
 async def _first_answer(session: LiveSession, keeper: FrameKeeper) -> None:

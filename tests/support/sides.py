@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from pgtop_tune.analysis.from_recording import material_of
 from pgtop_tune.analysis.material import Material
@@ -12,6 +13,8 @@ from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample
 from pgtop_tune.model.postgres import Parameter, ParameterSample, PostgresSample
+from pgtop_tune.recording.format import FORMAT, Header
+from pgtop_tune.recording.writer import RecordingWriter
 from tests.support.run_frames import run_frames
 
 SECONDS = 240
@@ -76,3 +79,12 @@ def with_parameter(found: Sequence[Frame], name: str, shown: str) -> list[Frame]
 
 def _set(row: Parameter, shown: str) -> Parameter:
     return replace(row, shown=shown, setting=shown, source="configuration file")
+
+
+def recorded(found: Sequence[Frame], path: Path) -> Path:
+    """The frames as a recording."""
+    writer = RecordingWriter(path, Header(FORMAT, "test", found[0].taken_at_ms, "+00:00", 1.0, "bench"))
+    for frame in found:
+        writer.write(frame)
+    writer.close()
+    return path

@@ -68,7 +68,7 @@ def compare(
     check_names(wanted, (first, *others))
     comparisons = [compared(first, other, wanted) for other in others]
     judged = [judge(condition, comparisons) for condition in conditions]
-    _print(format, comparisons, judged)
+    print_comparisons(format, comparisons, judged)
     sys.exit(tell_outcome(judged))
 
 
@@ -86,7 +86,8 @@ def tell_outcome(judged: Sequence[Judged]) -> int:
     return ExitCode.CANNOT_TELL if Outcome.CANNOT_TELL in outcomes else ExitCode.OK
 
 
-def _print(format: TableFormat, comparisons: Sequence[Comparison], judged: Sequence[Judged]) -> None:
+def print_comparisons(format: TableFormat, comparisons: Sequence[Comparison], judged: Sequence[Judged]) -> None:
+    """On stdout, as asked for."""
     import json
 
     from pgtop_tune.analysis import written

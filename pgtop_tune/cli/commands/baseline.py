@@ -1,0 +1,211 @@
+"""`pgtop-tune baseline`: runs kept under a name, and what has changed since."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from pgtop_tune.cli import options
+from pgtop_tune.cli.commands.bench.formats import Format, ProfilesDirectory, TableFormat
+from pgtop_tune.cli.commands.compare import FailIf, UnderTest, print_comparisons, tell_outcome
+from pgtop_tune.cli.connecting import ConnectionWords
+from pgtop_tune.cli.help_text import help_of
+from pgtop_tune.errors import LoadProblem, UsageProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pgtop_tune.analysis.trend import Change
+    from pgtop_tune.model.load import LoadSpec
+
+Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="Of the baseline.")]
+
+
+def save(
+    name: Name,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", show_default=False, help="A recording with a run, a record of `bench run`, or a directory."
+        ),
+    ],
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", show_default=False, help="Kept with it.")] = "",
+) -> None:
+    """Keep a run with everything that is known of its surroundings under a name; more runs may follow.
+
+    Example: pgtop-tune baseline save go-live run.jsonl.gz --note "new storage"
+    """
+    from pgtop_tune.analysis.baselines import save as kept
+    from pgtop_tune.cli.output import say
+
+    run, _ = kept(name, file, note)
+    say(f"kept in {run.path}")
+
+
+def list_baselines(
+    name: Annotated[str, typer.Argument(metavar="[NAME]", show_default=False, help="Only this one, run by run.")] = "",
+    format: Annotated[Format, typer.Option("--format", help="text, or one JSON array.")] = Format.TEXT,
+) -> None:
+    """Show the baselines there are; with a name its runs, and where their level changed.
+
+    Examples: pgtop-tune baseline list  ·  pgtop-tune baseline list go-live
+    """
+    from pgtop_tune.analysis import baseline_words, baselines
+    from pgtop_tune.analysis.trend import changes
+    from pgtop_tune.cli.output import say, tell
+
+    wanted = [name] if name else list(baselines.names())
+    rows = []
+    for each in wanted:
+        runs, problems = baselines.kept_runs(each)
+        rows += [(each, run) for run in runs]
+        for problem in problems:
+            tell(problem)
+    if format is Format.JSON:
+        import json
+
+        say(json.dumps(baseline_words.as_json(rows), ensure_ascii=True, indent=2))
+        return
+    say(baseline_words.table(rows) if rows else "no baseline; pgtop-tune baseline save NAME FILE makes one")
+    if name:
+        _tell_changes(changes([run for _, run in rows]))
+
+
+def check(
+    name: Name,
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]", show_default=False, help="A newer run; without, the load is run again, which takes -d."
+        ),
+    ] = None,
+    against: Annotated[
+        str, typer.Option("--against", metavar="first|last", help="Which run of the baseline it is compared with.")
+    ] = "first",
+    keep: Annotated[bool, typer.Option("--save", help="Keep the new run in the baseline.")] = False,
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", show_default=False, help="Kept with it.")] = "",
+    fail_if: FailIf = None,
+    under_test: UnderTest = None,
+    format: Annotated[TableFormat, typer.Option("--format", help="Of the comparison on stdout.")] = TableFormat.TEXT,
+    profiles: ProfilesDirectory = None,
+    pgbench: options.Pgbench = None,
+    host: options.Host = "",
+    port: options.Port = "",
+    user: options.User = "",
+    database: options.Database = "",
+    no_password: options.NoPassword = False,
+    ask_password: options.AskPassword = False,
+) -> None:
+    """Measure again the same way, and say what has changed since.
+
+    The loads of the baseline's run are run again, with the housekeeping of `bench run`; or a newer recording or record
+    is given. With many runs kept, the moments are named at which a figure's level changed.
+
+    Examples: pgtop-tune baseline check go-live -d bench --save  ·
+    pgtop-tune baseline check go-live today.jsonl.gz --fail-if 'tps < -5%'
+    """
+    import tempfile
+
+    from pgtop_tune.analysis import baselines
+    from pgtop_tune.analysis.comparison import compare
+    from pgtop_tune.analysis.condition import judge, parse_condition
+    from pgtop_tune.analysis.fingerprint import check_names
+    from pgtop_tune.analysis.opening import open_material
+    from pgtop_tune.analysis.trend import changes
+    from pgtop_tune.cli.output import tell
+
+    if against not in ("first", "last"):
+        raise UsageProblem(f"{against!r} is no run of a baseline", "--against first, or --against last")
+    conditions = [parse_condition(each) for each in fail_if or ()]
+    runs, problems = baselines.kept_runs(name)
+    for problem in problems:
+        tell(problem)
+    if not runs:
+        raise UsageProblem(f"the baseline {name!r} has no run", f"pgtop-tune baseline save {name} FILE keeps one")
+    reference = runs[0] if against == "first" else runs[-1]
+    before = open_material(reference.path, f"{name}, {against} of {len(runs)}")
+    with tempfile.TemporaryDirectory(prefix="pgtop-tune-") as directory:
+        if file is None:
+            specs = tuple(run.spec for run in before.runs if run.spec is not None)
+            words = ConnectionWords("", host, port, user, database, no_password, ask_password)
+            file = Path(directory) / "again.jsonl.gz"
+            _measure_again(specs, words, file, profiles, pgbench)
+        now = open_material(file, "now")
+        check_names(under_test or [], (before, now))
+        comparison = compare(before, now, under_test or [])
+        if keep:
+            kept, _ = baselines.save(name, file, note)
+            tell(f"kept in {kept.path}")
+            runs = (*runs, kept)
+    judged = [judge(condition, [comparison]) for condition in conditions]
+    print_comparisons(format, [comparison], judged)
+    _tell_changes(changes(sorted(runs, key=lambda run: run.began_ms)))
+    sys.exit(tell_outcome(judged))
+
+
+def _tell_changes(found: Sequence[Change]) -> None:
+    """On stderr: they are beside the result that was asked for."""
+    from pgtop_tune.analysis.baseline_words import change_words
+    from pgtop_tune.cli.output import tell
+
+    for change in found:
+        tell(change_words(change))
+
+
+def _measure_again(
+    specs: tuple[LoadSpec, ...], words: ConnectionWords, file: Path, profiles: Path | None, pgbench: Path | None
+) -> None:
+    from pgtop_tune.cli.commands.bench.run import DEFAULT_HOUSEKEEPING
+    from pgtop_tune.cli.exit_codes import ExitCode
+    from pgtop_tune.cli.live_options import LiveOptions
+    from pgtop_tune.cli.measuring import Wanted, measure
+    from pgtop_tune.model.load import LoadSpec
+
+    if not specs:
+        raise UsageProblem("the baseline's run does not say which profile it ran", "give a newer recording or record")
+    status = asyncio.run(
+        measure(
+            Wanted(
+                connection=words,
+                profiles=(),
+                profiles_directory=profiles,
+                spec=LoadSpec(),
+                clients=None,
+                protocol=None,
+                allow_shell=False,
+                steps=None,
+                endpoints=(),
+                housekeeping=DEFAULT_HOUSEKEEPING,
+                warm_up_s=0,
+                format="",
+                output=None,
+                record=file,
+                quiet=False,
+                live=LiveOptions(pgbench=pgbench),
+                again=specs,
+            )
+        )
+    )
+    if status == ExitCode.LOAD:
+        raise LoadProblem("the load could not be run again as it was", "what is said above tells why")
+    if status != ExitCode.OK:
+        sys.exit(status)
+
+
+baseline: Final = typer.Typer(
+    help="Keep runs under a name, and find out later what has changed.",
+    epilog=(
+        "Examples:  pgtop-tune baseline save go-live run.jsonl.gz  ·  pgtop-tune baseline check go-live -d bench  ·  "
+        "pgtop-tune baseline list"
+    ),
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["--help"]},
+)
+COMMANDS: Final = (("save", save), ("list", list_baselines), ("check", check))
+for _name, _command in COMMANDS:
+    baseline.command(_name, help=help_of(_command))(_command)

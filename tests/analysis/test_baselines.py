@@ -1,0 +1,134 @@
+"""Runs kept under a name: what is written, what is read back, and what a stranger's file can do to it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pgtop_tune import paths
+from pgtop_tune.analysis import baselines
+from pgtop_tune.analysis.baselines import Kept
+from pgtop_tune.analysis.opening import open_material
+from pgtop_tune.analysis.trend import changes
+from pgtop_tune.errors import PgtopError, RecordingProblem, UsageProblem
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.run_result import as_json
+from tests.support.results import result
+from tests.support.sides import frames, recorded
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return paths.baselines_dir()
+
+
+def test_a_recording_is_kept_whole_with_its_figures(tmp_path: Path, state: Path) -> None:
+    source = recorded(frames(1000.0, seconds=60), tmp_path / "run.jsonl.gz")
+    baselines.save("go-live", source, "new disks")
+    ((kept,), problems) = baselines.kept_runs("go-live")
+    assert problems == ()
+    assert kept.note == "new disks"
+    assert kept.loads["tpcb-like ×16"]["tps"] == pytest.approx(1000.0, rel=0.05)
+    assert kept.path.read_bytes() == source.read_bytes()
+    assert open_material(kept.path).runs[0].spec is not None
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(each.stat().st_mode) for each in kept.path.parent.iterdir()} == {0o600}
+
+
+def test_runs_of_the_same_second_do_not_replace_each_other(tmp_path: Path) -> None:
+    source = recorded(frames(seconds=30), tmp_path / "run.jsonl")
+    for _ in range(3):
+        baselines.save("again", source)
+    assert len({kept.path for kept in baselines.kept_runs("again")[0]}) == 3
+
+
+def test_a_directory_of_records_becomes_one_run_of_the_baseline(tmp_path: Path) -> None:
+    directory = tmp_path / "records"
+    directory.mkdir()
+    for number, clients in enumerate((8, 16)):
+        made = result()
+        made = replace(made, spec=replace(made.spec, clients=clients))
+        (directory / f"{number}.json").write_text(json.dumps(as_json(made)))
+    (directory / "note.json").write_text("[1, 2")
+    baselines.save("steps", directory)
+    ((kept,), _) = baselines.kept_runs("steps")
+    assert set(kept.loads) == {"tpcb-like ×8", "tpcb-like ×16"}
+    specs = [run.spec for run in open_material(kept.path).runs]
+    assert [spec.clients for spec in specs if spec] == [8, 16]
+
+
+def test_what_has_no_load_is_refused(tmp_path: Path, state: Path) -> None:
+    idle = [replace(frame, bench=Unavailable(Reason.NO_LOAD)) for frame in frames(seconds=5)]
+    with pytest.raises(RecordingProblem, match="no run of a load"):
+        baselines.save("idle", recorded(idle, tmp_path / "idle.jsonl"))
+    assert not state.exists()
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "-x", ".hidden", "a\nb", "ü", "x" * 65])
+def test_a_name_is_a_plain_word(name: str) -> None:
+    with pytest.raises(UsageProblem, match="no name of a baseline"):
+        baselines.kept_runs(name)
+
+
+def test_a_name_there_is_not_is_told_with_those_there_are(tmp_path: Path) -> None:
+    baselines.save("go-live", recorded(frames(seconds=30), tmp_path / "run.jsonl"))
+    with pytest.raises(UsageProblem) as problem:
+        baselines.kept_runs("golive")
+    assert "go-live" in problem.value.hint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[]", "{}", "nonsense", '{"format": "pgtop-tune-baseline/1"}', "[" * 100_000,
+        '{"format":"pgtop-tune-baseline/1","file":"../../etc/passwd","began_ms":1,"note":"","loads":{}}',
+        '{"format":"pgtop-tune-baseline/1","file":"x","began_ms":1e999,"note":"","loads":{}}',
+        '{"format":"pgtop-tune-baseline/1","file":"x","began_ms":1,"note":"","loads":{"a":{"tps":"much"}}}',
+    ],
+)  # fmt: skip
+def test_a_damaged_summary_is_a_problem_and_the_others_are_read(text: str, tmp_path: Path, state: Path) -> None:
+    baselines.save("go-live", recorded(frames(seconds=30), tmp_path / "run.jsonl"))
+    (state / "go-live" / "20200101-000000.summary").write_text(text)
+    runs, problems = baselines.kept_runs("go-live")
+    assert len(runs) == 1
+    assert len(problems) == 1
+    assert "no summary of a run" in problems[0]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"format": "pgtop-tune-run/1"},
+        {"format": "pgtop-tune-run/1", "spec": 7, "progress": {"a": 1}, "by_second": [], "scripts": "x", "server": []},
+        {"format": "pgtop-tune-run/1", "progress": [None, {"elapsed_s": 1e300, "tps": -1}, {"elapsed_s": True}]},
+        {"format": "pgtop-tune-run/1", "started_ms": 10**400, "by_second": {"9" * 400: {"logged": 1}}, "tps": "1"},
+        {"format": "pgtop-tune-series/1", "runs": [{}, 1, None]},
+        {"format": "pgtop-tune-run/2"},
+    ],
+)
+def test_a_record_of_any_shape_is_read_or_refused_in_a_sentence(record: object, tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    path.write_text(json.dumps(record))
+    with contextlib.suppress(PgtopError):
+        open_material(path)
+
+
+def kept(day: int, tps: float) -> Kept:
+    return Kept(Path(f"{day}"), day * 86_400_000, "", {"tpcb-like ×16": {"tps": tps, "p99": 10_000.0 / tps}})
+
+
+def test_the_day_on_which_the_level_fell_is_named() -> None:
+    runs = [kept(day, 1000.0 + day % 3 * 5) for day in range(8)] + [
+        kept(day, 900.0 + day % 3 * 5) for day in range(8, 16)
+    ]
+    found = changes(runs)
+    assert [(change.figure.id, change.since.began_ms // 86_400_000, change.verdict) for change in found] == [
+        ("tps", 8, "worse"),
+        ("p99", 8, "worse"),
+    ]

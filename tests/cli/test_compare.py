@@ -1,0 +1,75 @@
+"""`compare` and `baseline` as a user runs them: what is printed, and exit statuses a pipeline can use."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.runs import run
+from tests.support.sides import frames, on_machine, recorded
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("recordings")
+    recorded(frames(1000.0, "a"), directory / "before.jsonl.gz")
+    recorded(frames(900.0, "b"), directory / "after.jsonl.gz")
+    recorded(on_machine(frames(900.0, "b", seconds=40), cpu_count=64), directory / "elsewhere.jsonl")
+    return directory
+
+
+def test_it_says_what_changed_and_fails_where_it_was_asked_to(files: Path, tmp_path: Path) -> None:
+    words = ("compare", str(files / "before.jsonl.gz"), str(files / "after.jsonl.gz"))
+    ran = run(*words, "--fail-if", "tps < -5%", home=tmp_path)
+    assert ran.status == 7
+    assert "--fail-if 'tps < -5%' holds: tps changed by -" in ran.err
+    assert "fingerprint: identical" in ran.out
+    (line,) = (line for line in ran.out.splitlines() if line.strip().startswith("tps "))
+    assert line.endswith("worse")
+
+
+def test_a_condition_that_does_not_hold_is_no_failure(files: Path, tmp_path: Path) -> None:
+    words = ("compare", str(files / "before.jsonl.gz"), str(files / "after.jsonl.gz"), "--format", "json")
+    ran = run(*words, "--fail-if", "tps < -30%", home=tmp_path)
+    assert ran.status == 0
+    found = json.loads(ran.out)
+    (tps,) = (row for row in found["comparisons"][0]["phases"][0]["figures"] if row["figure"] == "tps")
+    assert tps["verdict"] == "worse"
+    assert tps["low"] < tps["change"] < tps["high"] < 0
+    assert [each["outcome"] for each in found["conditions"]] == ["does not hold"]
+
+
+def test_another_machine_cannot_be_told(files: Path, tmp_path: Path) -> None:
+    words = ("compare", str(files / "before.jsonl.gz"), str(files / "elsewhere.jsonl"))
+    ran = run(*words, "--fail-if", "tps < -5%", "--format", "markdown", home=tmp_path)
+    assert ran.status == 8
+    assert "NOT COMPARABLE" in ran.out
+    assert "CPUs differs: 4 and 64" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("words", "status"), [(("--fail-if", "tps"), 2), (("--under-test", "nothing"), 2), (("/etc/hostname",), 5)]
+)
+def test_words_and_files_that_are_none_are_told_apart(words: tuple[str, ...], status: int, tmp_path: Path) -> None:
+    short = str(recorded(frames(seconds=3), tmp_path / "short.jsonl"))
+    ran = run("compare", short, short, *words, home=tmp_path)
+    assert ran.status == status
+    assert "Traceback" not in ran.err
+    assert "hint: " in ran.err
+
+
+def test_a_baseline_is_saved_listed_and_checked(files: Path, tmp_path: Path) -> None:
+    saved = run(
+        "baseline", "save", "go-live", str(files / "before.jsonl.gz"), "--note", "new \x1b[31mdisks", home=tmp_path
+    )
+    assert saved.status == 0, saved.err
+    listed = run("baseline", "list", home=tmp_path)
+    assert "go-live" in listed.out
+    assert "\x1b" not in listed.out
+    words = ("baseline", "check", "go-live", str(files / "after.jsonl.gz"), "--save", "--fail-if", "tps < -5%")
+    checked = run(*words, home=tmp_path)
+    assert checked.status == 7, checked.err
+    assert "worse" in checked.out
+    assert len(json.loads(run("baseline", "list", "go-live", "--format", "json", home=tmp_path).out)) == 2

@@ -79,7 +79,8 @@ class ReplaySource:
                 continue
             next_s = self._reader.elapsed_s(min(self._index + 1, self._reader.frame_count - 1))
             try:
-                await asyncio.wait_for(self._wake.wait(), max((next_s - due_s) / speed, _BATCH_S))
+                async with asyncio.timeout(max((next_s - due_s) / speed, _BATCH_S)):
+                    await self._wake.wait()
                 self._wake.clear()
                 clock.start(clock.position(speed))
             except TimeoutError:

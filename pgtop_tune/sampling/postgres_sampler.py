@@ -143,7 +143,8 @@ class PostgresSampler:
         if not self._tried.is_set():
             # The first picture waits a moment for the first answer instead of showing none for a whole interval.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._tried.wait(), patience_s)
+                async with asyncio.timeout(patience_s):
+                    await self._tried.wait()
         if not self._connected:
             return self._away()
         answer: asyncio.Future[PostgresSample] = asyncio.get_running_loop().create_future()
@@ -198,7 +199,8 @@ class PostgresSampler:
         self._retry_at_s = self._clock() + (wait_s or 0.0)
         self._wake.clear()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), wait_s)
+            async with asyncio.timeout(wait_s):
+                await self._wake.wait()
 
     async def _connect(self) -> None:
         before = self._facts
@@ -238,8 +240,10 @@ class PostgresSampler:
         while True:
             pause_s = waits_due - loop.time()
             if pause_s > 0 and not self._asked.is_set():
+                # Not wait_for: in Python 3.11 it loses a cancellation that comes together with what it waits for.
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._asked.wait(), pause_s)
+                    async with asyncio.timeout(pause_s):
+                        await self._asked.wait()
             if self._asked.is_set():
                 self._asked.clear()
                 await self._answer()

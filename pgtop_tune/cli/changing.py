@@ -13,6 +13,7 @@ from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.machine_half import check_permitted, live_values, machine_of, say_setting, show_commands
 from pgtop_tune.cli.machine_words import nearest_settings
 from pgtop_tune.cli.output import complain, say, tell
+from pgtop_tune.cli.overdue import take_back_overdue
 from pgtop_tune.cli.restarting import confirm, show_plan
 from pgtop_tune.errors import PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.host.control import HostControl
@@ -93,6 +94,8 @@ async def change(conninfo: ConnInfo, asked: Asked) -> int:
     try:
         current: dict[str, Parameter] = {}
         if asked.wanted:
+            if not asked.dry_run:
+                await take_back_overdue(control, None, tell)
             listed = await control.list(tuple(each.name for each in asked.wanted))
             current = {each.name.lower(): each for each in listed}
             await _check(conninfo, asked, current)

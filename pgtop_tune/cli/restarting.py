@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.output import say, tell
+from pgtop_tune.cli.overdue import take_back_overdue
 from pgtop_tune.errors import ServerProblem, UsageProblem
 from pgtop_tune.model.change import ParameterChange, Terms
 from pgtop_tune.model.restart import RestartPlan, RestartState, Verdict
@@ -62,6 +63,8 @@ async def take_over(conninfo: ConnInfo, *, yes: bool, anyway: bool, dry_run: boo
     control = PostgresControl(conninfo, rules=Rules(note_place=note_place))
     desk = RestartDesk(control)
     try:
+        if not dry_run:
+            await take_back_overdue(control, None, tell)
         plan = await desk.plan()
         if not plan.pending:
             tell("nothing waits for a restart")

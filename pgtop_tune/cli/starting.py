@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING
@@ -61,6 +62,7 @@ class StartingSession:
         self._interval_s = options.interval_s
         self._notes: deque[Event] = deque()
         self._made = asyncio.Event()
+        self._leaving = asyncio.Event()
         self._watching: Watching | None = None
         self._making: asyncio.Task[None] | None = None
         self._parts: LiveParts | None = None
@@ -112,6 +114,16 @@ class StartingSession:
         self._parts = parts
         self._desk = parts.load_desk(self._keeper)
         self._made.set()
+        await self._take_back_overdue(parts)
+
+    async def _take_back_overdue(self, parts: LiveParts) -> None:
+        from pgtop_tune.cli.overdue import keep_trying
+        from pgtop_tune.model.events import Event, EventKind
+
+        def tell(words: str) -> None:
+            self.note(Event(time.time_ns() // 1_000_000, EventKind.WARNING, words))
+
+        await keep_trying(parts.parameters, self._options.journal_directory, tell, self._leaving)
 
     async def steps(self) -> AsyncIterator[Step]:
         """See `FrameSource.steps`."""
@@ -135,6 +147,7 @@ class StartingSession:
 
     async def aclose(self) -> None:
         """See `FrameSource.aclose`."""
+        self._leaving.set()
         if self._making is not None:
             await asyncio.wait((self._making,))
         if self._desk is not None:

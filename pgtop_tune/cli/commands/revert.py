@@ -189,15 +189,19 @@ def _taken_back(
 ) -> tuple[ParameterChange, ...]:
     from pgtop_tune.cli.looking import let_in
     from pgtop_tune.cli.output import tell
+    from pgtop_tune.cli.overdue import WHY
     from pgtop_tune.cli.restarting import restart_after_reverting
     from pgtop_tune.cli.signals import run_until_signalled
     from pgtop_tune.errors import ConnectionProblem, NotLetIn
+    from pgtop_tune.postgres.changes import now_ms
+    from pgtop_tune.postgres.reverting import overdue
     from pgtop_tune.postgres.reverting import revert as take_back
     from pgtop_tune.tuning.restart.recovery import recover
 
     def act(conninfo: ConnInfo) -> tuple[ParameterChange, ...]:
         try:
-            reverted = take_back(conninfo, choice, directory=directory, first=halves.before)
+            late = take_back(conninfo, overdue(now_ms()), directory=directory, why=WHY, first=halves.before)
+            reverted = (*late, *take_back(conninfo, choice, directory=directory, first=halves.before))
         except NotLetIn:
             raise
         except ConnectionProblem:

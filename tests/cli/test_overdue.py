@@ -1,0 +1,75 @@
+"""What nobody kept in time is taken back by whoever starts next: after a power loss nobody waits any more."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.overdue import keep_trying
+from pgtop_tune.cli.starting import StartingSession
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.experiment.frame_keeper import FrameKeeper
+from pgtop_tune.journal import journals, read
+from pgtop_tune.model.change import Terms, Wanted
+from pgtop_tune.postgres.control import PostgresControl
+from tests.cli.runs import run
+from tests.cli.test_set import shown
+from tests.postgres.conftest import place
+from tests.support.servers import conninfo
+
+
+async def left_behind(server: Throwaway, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trial whose time is over, and nobody who would end it."""
+    with monkeypatch.context() as patch:
+        patch.setattr("pgtop_tune.postgres.control.guard_set", lambda *arguments, **terms: None)
+        control = PostgresControl(place(server), directory=directory)
+        await control.apply_set([Wanted("commit_delay", "123")], Terms(keep_within_s=-1.0))
+        for task in control._deadlines.values():
+            task.cancel()
+        control._watchmen.clear()
+        await control.aclose()
+
+
+async def test_the_screen_takes_it_back_and_has_it_on_the_tape(
+    server: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await left_behind(server, tmp_path, monkeypatch)
+    assert await asyncio.to_thread(shown, server, "commit_delay") == "123"
+    session = StartingSession(place(server), LiveOptions(0.5, journal_directory=tmp_path), FrameKeeper(most=10))
+    told: list[str] = []
+    try:
+        async with asyncio.timeout(60):
+            async for step in session.steps():
+                told += [event.text for frame in step.frames for event in frame.events]
+                if any("nobody kept it in time" in text for text in told):
+                    break
+    finally:
+        await session.aclose()
+    assert "commit_delay is 0 again: 123 was on trial, and nobody kept it in time" in told
+    assert await asyncio.to_thread(shown, server, "commit_delay") == "0"
+    assert read(journals(tmp_path)[0]).in_force == ()
+
+
+@pytest.mark.parametrize(
+    "words", [("set", "commit_siblings=6"), pytest.param(("revert", "--set", "another"), marks=pytest.mark.long)]
+)
+async def test_commands_that_change_take_it_back_first_and_say_so(
+    server: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    await left_behind(server, tmp_path / ".local/state/pgtop-tune/journal", monkeypatch)
+    ran = await asyncio.to_thread(run, *words, "-d", conninfo(server), home=tmp_path)
+    assert ran.status == 0, ran.err
+    assert "nobody kept it in time" in ran.err + ran.out
+    assert await asyncio.to_thread(shown, server, "commit_delay") == "0"
+    await asyncio.to_thread(run, "revert", "--all", "-d", conninfo(server), home=tmp_path)
+
+
+async def test_without_anything_overdue_no_server_is_asked(tmp_path: Path) -> None:
+    class Nobody(PostgresControl):
+        def __init__(self) -> None:
+            pass
+
+    await keep_trying(Nobody(), tmp_path, pytest.fail, asyncio.Event())

@@ -65,7 +65,7 @@ def test_a_refusal_alone_is_never_a_pass() -> None:
 def test_a_fact_that_is_missing_while_looking_makes_it_unknown() -> None:
     asks = replace(CHECK, needs=())
     (said,) = unknown(asks, spoilt())
-    assert "check_made_up" in said.reason
+    assert said.reason == "made up: not asked"
 
 
 def test_statistics_younger_than_a_day_lower_the_confidence() -> None:

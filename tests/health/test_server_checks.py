@@ -602,3 +602,10 @@ def test_what_timing_of_io_costs_decides_where_it_was_measured(
     findings = found(check("OBS-01"), replace(spoiled({"track_io_timing": on}), measured=measured))
     assert worst(findings) is severity
     assert all(f"{clock_ns:.3g} ns" in each.evidence[-1].says for each in findings)
+
+
+@pytest.mark.parametrize(("age_s", "expected"), [(599, None), (600, WARNING)])
+def test_the_wal_of_a_server_that_was_just_set_up_is_no_load(age_s: int, expected: Severity | None) -> None:
+    heavy = wal(wal_bytes=100 * GIB, stats_reset_ms=NOW_MS - age_s * 1000)
+    facts = spoiled(**sections(wal=heavy), **setting(max_wal_size="1024"))
+    assert worst(result(check("WAL-04"), facts).findings) is expected

@@ -19,11 +19,11 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample, MemorySample
 from pgtop_tune.model.machine import MachineDetails, MountPoint, Postmaster, Queue
 from pgtop_tune.model.postgres import Parameter, ParameterSample, PostgresSample
-from pgtop_tune.model.system_setting import SystemSetting
+from pgtop_tune.model.system_setting import AfterReboot, Assignment, SystemSetting
 from pgtop_tune.tuning.stepping import parse
 from tests.support import frames
 from tests.support.frames import CORES, EPOCH_MS, GIB, MIB, TICKS
-from tests.support.host_frames import full_host
+from tests.support.host_frames import cgroup, full_host
 
 MEMORY_BYTES: Final = 16 * GIB
 _UNITS: Final[Mapping[str, str]] = {
@@ -87,7 +87,10 @@ def details(
 ) -> MachineDetails:
     """A well-set machine with one virtual disk; settings, as values or rows, and other fields replaced."""
     merged = {**SETTINGS, **(settings or {})}
-    made = tuple(SystemSetting(name, f"/{name}", value) for name, value in merged.items())
+    made = tuple(
+        SystemSetting(name, f"/{name}", value, after_reboot=AfterReboot((Assignment(value, "/etc/sysctl.conf", 1),)))
+        for name, value in merged.items()
+    )
     values: dict[str, Any] = {
         "settings": tuple(settings_rows) or made,
         "queues": (Queue("vda", False, False, True, False),),
@@ -152,6 +155,7 @@ def spoilt(
 def _host(second: int, memory_bytes: int, other: Mapping[str, Any]) -> HostSample:
     sections: dict[str, Any] = {
         "facts": HostFacts("db1", "6.12.0", "local", "boot-1", CORES, TICKS, 4096, memory_bytes),
+        "cgroup": replace(cgroup(second), cpu_throttled_periods=0),
     }
     sample = full_host(second, **(sections | dict(other)))
     if "memory" not in other and isinstance(sample.memory, MemorySample):

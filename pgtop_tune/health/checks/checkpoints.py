@@ -18,6 +18,8 @@ from pgtop_tune.tuning.advice.wal_rules import needed_max_wal_bytes
 
 _GROUP: Final = "checkpoints and WAL"
 _MOST_BUFFERS: Final = 64 * MB
+_RATE_FROM_S: Final = 600.0
+"""Younger counters tell of how the server was set up, not of its load."""
 
 
 def _view(facts: Facts, column: str) -> str:
@@ -104,8 +106,8 @@ def _wal_per_s(facts: Facts) -> tuple[float, str] | None:
     """WAL per second under load and where it is from: the newest two looks if somebody works, else since the reset."""
     wal = needs.WAL.of(facts)
     found: list[tuple[float, str]] = []
-    if not isinstance(wal, Unavailable):
-        found.append((wal.wal_bytes / counted_s(facts, wal.stats_reset_ms), "pg_stat_wal.wal_bytes since its reset"))
+    if not isinstance(wal, Unavailable) and (seconds := counted_s(facts, wal.stats_reset_ms)) >= _RATE_FROM_S:
+        found.append((wal.wal_bytes / seconds, "pg_stat_wal.wal_bytes since its reset"))
     advised = advice_facts(facts)
     if advised is not None and advised.wal_bytes_per_s is not None:
         found.append((advised.wal_bytes_per_s, "pg_current_wal_insert_lsn(), between two looks"))

@@ -10,9 +10,10 @@ from typing import Final
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.facts import Facts, Missing
 from pgtop_tune.health.fixes import kernel_file, mount_again, words
 from pgtop_tune.health.measures import setting
+from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.filesystems import FileSystem
 from pgtop_tune.model.machine import MountPoint, Queue
 from pgtop_tune.tuning.advice.facts import about
@@ -29,6 +30,7 @@ _KEEPS: Final = ("data", "wal", "tablespace")
 _NO_BARRIERS: Final = frozenset({"nobarrier", "barrier=0"})
 _SHARED_QUEUE: Final = frozenset({"bfq", "cfq"})
 _BOOT: Final = "a udev rule"
+_NOT_PLACED: Final = Unavailable(Reason.NO_PERMISSION, "what the server's directories lie on is not known")
 
 
 def _roles(place: FileSystem | MountPoint) -> str:
@@ -83,8 +85,8 @@ def _inodes(facts: Facts, limits: Limits) -> Iterator[Finding]:
 
 
 def _kind(facts: Facts, limits: Limits) -> Iterator[Finding]:
-    for place in facts.have(needs.MACHINE).mounts:
-        if not _keeps(place) or place.kind in _USUAL:
+    for place in _mounts(facts):
+        if place.kind in _USUAL:
             continue
         severity, said, do = _judged(place.kind)
         yield Finding(
@@ -119,9 +121,7 @@ def _judged(kind: str) -> tuple[Severity, str, str]:
 
 
 def _options(facts: Facts, limits: Limits) -> Iterator[Finding]:
-    for place in facts.have(needs.MACHINE).mounts:
-        if not _keeps(place):
-            continue
+    for place in _mounts(facts):
         options = frozenset(place.options)
         evidence = (Evidence(f"{place.point}: {','.join(place.options)}", "/proc/self/mountinfo"),)
         if unsafe := sorted(options & _NO_BARRIERS):
@@ -181,9 +181,28 @@ def _read_ahead(facts: Facts, limits: Limits) -> Iterator[Finding]:
         )
 
 
+def _mounts(facts: Facts) -> tuple[MountPoint, ...]:
+    """Those that hold what must not be lost.
+
+    Raises:
+        Missing: None is known.
+    """
+    found = facts.have(needs.MACHINE).mounts
+    if not found:
+        raise Missing("mounts", _NOT_PLACED)
+    return tuple(place for place in found if _keeps(place))
+
+
 def _own_queues(facts: Facts) -> list[Queue]:
-    """Those that order requests themselves: not volumes made of other disks."""
-    return [queue for queue in facts.have(needs.MACHINE).queues if not queue.stacked]
+    """Those that order requests themselves: not volumes made of other disks.
+
+    Raises:
+        Missing: None is known.
+    """
+    found = facts.have(needs.MACHINE).queues
+    if not found:
+        raise Missing("disks", _NOT_PLACED)
+    return [queue for queue in found if not queue.stacked]
 
 
 def _together(facts: Facts, limits: Limits) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, 
 from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import kernel_file, sysctl
 from pgtop_tune.health.measures import huge_pages_needed, huge_pages_used, page_tables_bytes
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import HugePages
 from pgtop_tune.tuning.advice.facts import GB, about
 
@@ -66,7 +67,7 @@ def _at_boot(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     page_bytes = machine.huge_page_bytes or _USUAL_BYTES
     needed = huge_pages_needed(facts, page_bytes)
     setting = next((each for each in machine.settings if each.name == _COUNT), None)
-    if setting is None:
+    if setting is None or isinstance(setting.live, Unavailable):
         yield Unknown("how many huge pages the machine starts with is not known")
         return
     after = setting.after_reboot
@@ -86,7 +87,7 @@ def _at_boot(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
             Evidence(f"{needed} pages of {about(page_bytes)} needed", "shared_memory_size"),
             Evidence(f"huge_pages={mode}", "pg_settings.setting"),
         ),
-        sysctl(_COUNT, str(needed), str(setting.live)),
+        sysctl(_COUNT, str(needed), setting.live),
     )
 
 

@@ -99,6 +99,11 @@ class Changes:
         await self._remember(made)
         return made
 
+    def restarted(self, made: Sequence[ParameterChange]) -> None:
+        """What was changed with a restart is in force, as far as it was applied."""
+        self.attempted = True
+        self._made |= {change.id: change for change in made if change.state is ChangeState.APPLIED}
+
     async def _remember(self, made: Sequence[ParameterChange]) -> None:
         for change in made:
             if change.state is ChangeState.APPLIED:

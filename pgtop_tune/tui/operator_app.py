@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pgtop_tune.session.ports import RecordingState
     from pgtop_tune.tui.controls import Controls, ScreenOptions
     from pgtop_tune.tui.palette import PaletteTheme
+    from pgtop_tune.tui.panel.scope import PanelScope
     from pgtop_tune.tui.screens.leave import Leaving
-    from pgtop_tune.tui.screens.parameters import PanelScope
     from pgtop_tune.tui.session_hand import SessionHand
 
 INTERVALS_S = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
@@ -80,10 +80,16 @@ class OperatorApp(App[int]):
 
     @cached_property
     def _panel(self) -> PanelScope:
-        from pgtop_tune.tui.screens.parameters import PanelScope
+        from pgtop_tune.tui.panel.scope import PanelScope
 
         controls = self._controls
-        return PanelScope(tuple(controls.knobs), controls.load is not None, self._options.allow_unsafe)
+        return PanelScope(
+            tuple(controls.knobs),
+            controls.load is not None,
+            self._options.allow_unsafe,
+            self._hands,
+            controls.restart,
+        )
 
     @cached_property
     def _sessions(self) -> SessionHand | None:

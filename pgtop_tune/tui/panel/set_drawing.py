@@ -46,7 +46,7 @@ def set_lines(
         lines += [line for words in wanted.connected for line in wrapped(words, cells, "dim")]
     if wanted.restart:
         names = ", ".join(row.name for row in wanted.restart)
-        lines += wrapped(f"waits for a restart: {names}", cells, "warning")
+        lines += wrapped(f"waits for a restart (A): {names}", cells, "warning")
     return lines
 
 

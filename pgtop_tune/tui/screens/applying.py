@@ -10,18 +10,20 @@ from textual.app import App
 
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.metrics.trip_wires import TripWire
-from pgtop_tune.model.change import ChangeState, ParameterChange, Terms, Wanted
+from pgtop_tune.model.change import ChangeState, ParameterChange, ScopeKind, Terms, Wanted
 from pgtop_tune.model.proof import Proof
+from pgtop_tune.model.restart import RestartState
 from pgtop_tune.tui.changes import Changes
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN
 from pgtop_tune.tui.panel.one_set import Conditions, OneSet
 from pgtop_tune.tui.panel.row import PanelRow
+from pgtop_tune.tui.panel.scope import PanelScope
 from pgtop_tune.tui.panel.set_drawing import trial_words
 from pgtop_tune.tui.screens.confirm import Choice, ConfirmDialog, Said
 from pgtop_tune.tui.screens.prompt import PromptDialog
-
-_NOTHING: Final = ("nothing was changed", PLAIN)
+from pgtop_tune.tui.screens.restart import RestartDialog
+from pgtop_tune.tuning.ordering import in_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,41 +47,76 @@ class Applying:
     Args:
         app: Where questions are asked.
         changes: The operator's hand.
-        allow_unsafe: Whether values that can lose data may be unlocked.
+        scope: What may be unlocked, on which terms, and the way to a restart.
         glyphs: What questions are drawn with.
     """
 
-    def __init__(self, app: App[Any], changes: Changes, allow_unsafe: bool, glyphs: Glyphs) -> None:
+    def __init__(self, app: App[Any], changes: Changes, scope: PanelScope, glyphs: Glyphs) -> None:
         self._app = app
         self._changes = changes
-        self._allow_unsafe = allow_unsafe
+        self._scope = scope
         self._glyphs = glyphs
 
-    async def apply(
-        self, rows: Sequence[PanelRow], wanted: OneSet, conditions: Conditions, sql: Sequence[str], *, shown: bool
-    ) -> Came:
+    async def apply(self, staged: Sequence[PanelRow], wanted: OneSet, sql: Sequence[str], *, shown: bool) -> Came:
         """Applies the live part of a set.
 
         Args:
-            rows: Those it is about.
-            wanted: What is staged.
-            conditions: The operator's.
+            staged: Every row with a staged value.
+            wanted: The same as a set.
             sql: The exact statements.
             shown: Whether all of them stand on the screen already.
         """
+        rows = _of(staged, [each.name for each in wanted.live])
+        conditions = self._scope.conditions or Conditions()
         try:
             wires = conditions.trip_wires()
             question = self._question(rows, wanted, conditions, sql)
             warned = any(row.knob.warning for row in rows)
             if (warned or not shown) and not await self._app.push_screen_wait(question):
-                return Came(*_NOTHING)
+                return _NOTHING
             confirmed = await self.unlock(rows)
             if confirmed is None:
-                return Came(*_NOTHING)
+                return _NOTHING
             terms = Terms(conditions.keep_within_s, conditions.reason, confirmed)
             return await self._make(wanted.live, terms, wires)
         except PgtopError as problem:
             return Came(str(problem), "critical")
+
+    async def next_load(self, staged: Sequence[PanelRow], wanted: OneSet) -> Came:
+        """Puts what is for the next load into its sessions; nothing is changed on the server."""
+        names = tuple(name for name, _ in wanted.next_load)
+        try:
+            if await self.unlock(_of(staged, names)) is None:
+                return _NOTHING
+        except PgtopError as problem:
+            return Came(str(problem), "critical")
+        for name, value in wanted.next_load:
+            self._scope.next_load.pop(name, None)
+            if value is not None:
+                self._scope.next_load[name] = value
+        return Came("sessions of the next load begin with it (PGOPTIONS); b starts one", "good", names)
+
+    async def restart(self, staged: Sequence[PanelRow], wanted: OneSet) -> Came:
+        """One restart for everything that is staged for the whole server, and for what waits for one already."""
+        restart, hands = self._scope.restart, self._scope.hands
+        if restart is None or hands is None:
+            return Came("there is no way to a restart from here", "warning")
+        waiting = (Wanted(row.name, row.staged.value) for row in wanted.restart if row.staged is not None)
+        system = [each for each in (*wanted.live, *waiting) if each.scope.kind is ScopeKind.SYSTEM]
+        ordered = in_order(system, {row.name.lower(): row.parameter for row in staged})
+        try:
+            confirmed = await self.unlock(_of(staged, [each.name for each in ordered]))
+        except PgtopError as problem:
+            return Came(str(problem), "critical")
+        if confirmed is None:
+            return _NOTHING
+        terms = Terms(reason=(self._scope.conditions or Conditions()).reason, confirmed=confirmed)
+        outcome = await self._app.push_screen_wait(RestartDialog(restart, hands, ordered, terms, self._glyphs))
+        if outcome is None:
+            return Came("not restarted", PLAIN)
+        self._changes.restarted(outcome.changes)
+        done = tuple(each.name for each in outcome.changes if each.state is ChangeState.APPLIED)
+        return Came(outcome.words, "good" if outcome.state is RestartState.CAME_UP else "critical", done)
 
     async def unlock(self, rows: Sequence[PanelRow]) -> frozenset[str] | None:
         """The names of values that can lose data, each typed; None when somebody would rather not.
@@ -92,7 +129,7 @@ class Applying:
             if not row.loss or row.staged is None:
                 continue
             what = f"{row.name} = {row.staged} can lose {row.loss}"
-            if not self._allow_unsafe:
+            if not self._scope.allow_unsafe:
                 raise UsageProblem(what, "start with --allow-unsafe to unlock it; nothing was changed")
             hint = f"{what}. It is taken back when this program ends. Type {row.name} to unlock it."
             typed = await self._app.push_screen_wait(
@@ -125,6 +162,13 @@ class Applying:
         said += [Said(""), *(Said(text) for text in wanted.connected), Said(trial_words(conditions))]
         names = ", ".join(row.name for row in rows) if len(rows) < 3 else f"{len(rows)} parameters"
         return ConfirmDialog(f"change {names}?", said, (Choice(("y",), "apply it", True),), self._glyphs)
+
+
+_NOTHING: Final = Came("nothing was changed", PLAIN)
+
+
+def _of(rows: Sequence[PanelRow], names: Sequence[str]) -> list[PanelRow]:
+    return [row for row in rows if row.name in names]
 
 
 def _exactly(name: str) -> Any:

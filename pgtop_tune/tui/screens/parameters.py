@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ from pgtop_tune.tui.panel.drawing import list_lines, word_lines
 from pgtop_tune.tui.panel.gathering import parameter_rows, server_facts
 from pgtop_tune.tui.panel.one_set import Circumstances, Conditions, OneSet, circumstances, one_set
 from pgtop_tune.tui.panel.row import PanelRow, Staged
+from pgtop_tune.tui.panel.scope import PanelScope
 from pgtop_tune.tui.panel.set_drawing import figures_line, fits, set_lines
 from pgtop_tune.tui.panel.table import PanelTable
 from pgtop_tune.tui.panel.wires import HARM, suggested
@@ -33,10 +33,9 @@ from pgtop_tune.tui.screens.dialog import Dialog
 from pgtop_tune.tui.screens.undo import keep_said, redo_said, undo_asked
 from pgtop_tune.tui.text_field import TextField
 from pgtop_tune.tui.wrapping import wrapped
-from pgtop_tune.tuning.knobs.knob import Knob
 
-_KEYS: Final = "+ - step  Enter type  v advised  x reset  a apply  o terms  ? details  / filter  u undo  Esc back"
-_SHORT_KEYS: Final = "+ - Enter v x  a apply  o terms  ? details  / filter  u undo  Esc back"
+_KEYS: Final = "+ - step  Enter type  v advised  x reset  a apply  A restart  o terms  ? details  / filter  u undo  Esc"
+_SHORT_KEYS: Final = "+ - Enter v x  a apply A restart o terms  ? more  / filter  u undo  Esc"
 _EDIT_KEYS: Final = "Enter keep  Esc forget"
 _FILTER_KEYS: Final = "Enter keep  Esc all parameters"
 _ROOMY: Final = 104
@@ -47,25 +46,6 @@ _TALL: Final = 34
 _ROOMY_ROWS: Final = 24
 _ADVICE_EVERY: Final = 10
 """Frames between two looks at what advice is derived from."""
-
-
-@dataclass
-class PanelScope:
-    """What the list is about, and what of it outlives the dialog.
-
-    Attributes:
-        knobs: The catalogue, in order.
-        can_load: Whether a load can be started from here.
-        allow_unsafe: Whether values that can lose data may be unlocked.
-        next_load: What sessions of the next load begin with, by name.
-        conditions: On which terms sets are made; None before anybody has chosen.
-    """
-
-    knobs: tuple[Knob, ...]
-    can_load: bool = False
-    allow_unsafe: bool = False
-    next_load: dict[str, str] = field(default_factory=dict)
-    conditions: Conditions | None = None
 
 
 class ParameterDialog(Dialog[None]):
@@ -215,6 +195,7 @@ class ParameterDialog(Dialog[None]):
             "o": self._choose_conditions,
             "y": self._copy,
             "a": self._apply_asked,
+            "A": self._restart_asked,
             "Y": lambda: self._act("keeping", keep_said(self._changes)),
             "u": lambda: self._act("undoing", self._undone(everything=False)),
             "U": lambda: self._act("undoing", self._undone(everything=True)),
@@ -335,39 +316,26 @@ class ParameterDialog(Dialog[None]):
             self._said = ("nothing is staged: step with + or -, or type a value with Enter", "warning")
         elif wanted.live and sql is not None:
             self._busy = "applying"
-            self.run_worker(self._apply(wanted, sql, shown=self._all_in_view), group="parameters")
+            work = self._applying.apply(self._table.staged, wanted, sql, shown=self._all_in_view)
+            self.run_worker(self._settled(work), group="parameters")
         elif wanted.next_load:
             self._busy = "applying"
-            self.run_worker(self._for_next_load(wanted), group="parameters")
+            self.run_worker(self._settled(self._applying.next_load(self._table.staged, wanted)), group="parameters")
         elif wanted.restart:
-            self._said = ("what is staged waits for a restart", "warning")
+            self._said = ("what is staged waits for a restart: A looks what one would do", "warning")
+
+    def _restart_asked(self) -> None:
+        """One restart for everything that is staged for the whole server, and for what waits already."""
+        if not self._busy:
+            self._busy = "restarting"
+            self.run_worker(self._settled(self._applying.restart(self._table.staged, self._set)), group="parameters")
 
     @property
     def _applying(self) -> Applying:
-        return Applying(self.app, self._changes, self._scope.allow_unsafe, self.glyphs)
+        return Applying(self.app, self._changes, self._scope, self.glyphs)
 
-    async def _apply(self, wanted: OneSet, sql: tuple[str, ...], *, shown: bool) -> None:
-        names = {each.name for each in wanted.live}
-        rows = [row for row in self._table.staged if row.name in names]
-        await self._settle(await self._applying.apply(rows, wanted, self._conditions, sql, shown=shown))
-
-    async def _for_next_load(self, wanted: OneSet) -> None:
-        names = tuple(name for name, _ in wanted.next_load)
-        try:
-            unlocked = await self._applying.unlock([row for row in self._table.staged if row.name in names])
-        except PgtopError as problem:
-            await self._settle(Came(str(problem), "critical"))
-            return
-        if unlocked is None:
-            await self._settle(Came("nothing was changed", PLAIN))
-            return
-        for name, value in wanted.next_load:
-            self._scope.next_load.pop(name, None)
-            if value is not None:
-                self._scope.next_load[name] = value
-        await self._settle(Came("sessions of the next load begin with it (PGOPTIONS); see b", "good", names))
-
-    async def _settle(self, came: Came) -> None:
+    async def _settled(self, work: Coroutine[Any, Any, Came]) -> None:
+        came = await work
         self._said = (came.words, came.style)
         self._table.forget(came.done)
         await self._refresh_values()

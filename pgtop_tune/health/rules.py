@@ -22,6 +22,8 @@ Look = Callable[[Facts, Limits], Iterable[Finding | Unknown]]
 
 SETTING: Final = "pg_settings.setting"
 NOTHING_TO_UNDO: Final = "-- nothing to take back"
+_SHORTEST_S: Final = 600.0
+"""Younger counters tell of how the server was set up, not of its load."""
 ON_STANDBY: Final = "this server is a standby: ask its primary"
 
 
@@ -72,6 +74,13 @@ def counted_s(facts: Facts, reset_ms: int | None) -> float:
     """
     since_ms = facts.have(needs.SERVER).started_ms if reset_ms is None else reset_ms
     return max((now_ms(facts) - since_ms) / 1000, 1.0)
+
+
+def too_young(seconds: float) -> Unknown | None:
+    """When counters have counted for so short a time that what they make a second says nothing; None when not."""
+    if seconds >= _SHORTEST_S:
+        return None
+    return Unknown(f"the counters are {seconds:.0f} s old: too young for a rate")
 
 
 def on_standby(facts: Facts) -> bool:

@@ -504,6 +504,17 @@ def test_what_a_role_without_rights_does_not_see_is_unknown_not_passed(id_: str,
     assert "3" in said.unknowns[0].reason
 
 
+@pytest.mark.parametrize("id_", ["WAL-06", "BGW-02"])
+def test_counters_of_a_moment_make_no_rate(id_: str) -> None:
+    reset = {"stats_reset_ms": NOW_MS - 599_000}
+    busy = sections(
+        wal=wal(wal_buffers_full=10_000, **reset), checkpoints=checkpoints(maxwritten_clean=10_000, **reset)
+    )
+    said = result(check(id_), spoiled(**busy))
+    assert not said.findings
+    assert "599 s" in said.unknowns[0].reason
+
+
 @pytest.mark.parametrize("id_", ["ARC-01", "REP-02"])
 def test_a_standby_is_asked_for_nothing_that_only_its_primary_knows(id_: str) -> None:
     said = result(check(id_), spoiled({"archive_mode": "off"}, server={"in_recovery": True}))

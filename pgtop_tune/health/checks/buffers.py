@@ -10,7 +10,7 @@ from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import set_parameter, words
-from pgtop_tune.health.rules import counted_s, setting
+from pgtop_tune.health.rules import counted_s, setting, too_young
 
 _GROUP: Final = "background writer"
 _PG_STAT_IO_SINCE: Final = 17
@@ -50,7 +50,7 @@ def _by_backends(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     )
 
 
-def _halted(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _halted(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     seen, known = facts.have(needs.CHECKPOINTS), needs.parameters(facts)
     pages, delay_s = known.whole("bgwriter_lru_maxpages"), known.number("bgwriter_delay")
     if pages == 0:
@@ -62,7 +62,12 @@ def _halted(facts: Facts, limits: Limits) -> Iterator[Finding]:
             subject="off",
         )
         return
-    rounds = counted_s(facts, seen.stats_reset_ms) / delay_s
+    seconds = counted_s(facts, seen.stats_reset_ms)
+    young = too_young(seconds)
+    if young is not None:
+        yield young
+        return
+    rounds = seconds / delay_s
     share = 100 * seen.maxwritten_clean / rounds
     if share > limits["percent"]:
         better = math.ceil(pages * (1 + share / 100) / _ROUNDED_TO) * _ROUNDED_TO

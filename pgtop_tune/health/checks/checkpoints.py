@@ -10,7 +10,7 @@ from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import set_parameter
-from pgtop_tune.health.rules import advice_facts, counted_s, setting
+from pgtop_tune.health.rules import advice_facts, counted_s, setting, too_young
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import CheckpointCounters
 from pgtop_tune.tuning.advice.facts import GB, MB, about, memory
@@ -18,8 +18,6 @@ from pgtop_tune.tuning.advice.wal_rules import needed_max_wal_bytes
 
 _GROUP: Final = "checkpoints and WAL"
 _MOST_BUFFERS: Final = 64 * MB
-_RATE_FROM_S: Final = 600.0
-"""Younger counters tell of how the server was set up, not of its load."""
 
 
 def _view(facts: Facts, column: str) -> str:
@@ -106,8 +104,10 @@ def _wal_per_s(facts: Facts) -> tuple[float, str] | None:
     """WAL per second under load and where it is from: the newest two looks if somebody works, else since the reset."""
     wal = needs.WAL.of(facts)
     found: list[tuple[float, str]] = []
-    if not isinstance(wal, Unavailable) and (seconds := counted_s(facts, wal.stats_reset_ms)) >= _RATE_FROM_S:
-        found.append((wal.wal_bytes / seconds, "pg_stat_wal.wal_bytes since its reset"))
+    if not isinstance(wal, Unavailable):
+        seconds = counted_s(facts, wal.stats_reset_ms)
+        if too_young(seconds) is None:
+            found.append((wal.wal_bytes / seconds, "pg_stat_wal.wal_bytes since its reset"))
     advised = advice_facts(facts)
     if advised is not None and advised.wal_bytes_per_s is not None:
         found.append((advised.wal_bytes_per_s, "pg_current_wal_insert_lsn(), between two looks"))
@@ -122,7 +122,7 @@ def _needed(facts: Facts) -> float | None:
 def _volume(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     rate, needed = _wal_per_s(facts), _needed(facts)
     if rate is None or needed is None:
-        yield Unknown("how much WAL is written was not seen")
+        yield Unknown("how much WAL is written was not seen: nobody works, and the counters are too young")
         return
     known = needs.parameters(facts)
     if known.number("max_wal_size") * limits["factor"] < needed:
@@ -162,9 +162,13 @@ def _disk(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _buffers(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _buffers(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     wal, known = facts.have(needs.WAL), needs.parameters(facts)
     seconds = counted_s(facts, wal.stats_reset_ms)
+    young = too_young(seconds)
+    if young is not None:
+        yield young
+        return
     per_s = wal.wal_buffers_full / seconds
     size = known.number("wal_buffers")
     if per_s > limits["per_second"] and size < _MOST_BUFFERS:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar, cast
 
-from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 
 
@@ -31,6 +31,8 @@ T = TypeVar("T")
 K = TypeVar("K")
 _LOOK_BACK: Final = 120
 """Frames searched for an older reading of a slow section; two minutes at 1 Hz."""
+_MISSED_TICKS: Final = 3
+"""So many frames without an answer are a busy server; more in a row are an outage."""
 
 
 class Interval:
@@ -62,33 +64,62 @@ class Interval:
         """The two newest different readings of a section, older first.
 
         A section read less often than frames are made stands in several frames unchanged; those are passed over.
-        None when the newest frame does not have it, or when it was unavailable in between (the server restarted,
-        the rate would stretch over the outage).
+        None when the newest frame does not have it, or when it was unavailable in between: a rate would stretch over
+        the outage. A few ticks that a server did not answer in are none, as long as it was not started since.
         """
         newest = section(self.newest)
         if isinstance(newest, Unavailable):
             return None
-        last = len(self._frames) - 2
+        last, missed = len(self._frames) - 2, 0
         for index in range(last, max(last - _LOOK_BACK, -1), -1):
             older = section(self._frames[index])
             if isinstance(older, Unavailable):
+                missed += 1
+                if _is_outage(older, self._frames[index], missed):
+                    return None
+            elif missed and not self._is_same_server(self._frames[index]):
                 return None
-            if older.at_s < newest.at_s:
+            elif older.at_s < newest.at_s:
                 return older, newest
         return None
 
     def recent(self, section: Callable[[Frame], S | Unavailable], window_s: float) -> list[S]:
-        """Readings of a section within the last seconds, newest first; ends where it was unavailable."""
+        """Readings of a section within the last seconds, newest first; ends at an outage, see `pair`."""
         found: list[S] = []
+        missed = 0
         for frame in reversed(self._frames):
             reading = section(frame)
             if isinstance(reading, Unavailable):
-                break
+                missed += 1
+                if not found or _is_outage(reading, frame, missed):
+                    break
+                continue
             if found and reading.at_s <= found[0].at_s - window_s:
                 break
+            if missed and not self._is_same_server(frame):
+                break
+            missed = 0
             if not found or reading.at_s < found[-1].at_s:
                 found.append(reading)
         return found
+
+    def _is_same_server(self, older: Frame) -> bool:
+        started_ms = _started_ms(self.newest)
+        return started_ms is not None and started_ms == _started_ms(older)
+
+
+def _is_outage(absent: Unavailable, frame: Frame, frames: int) -> bool:
+    """Whether more is amiss than a server that did not answer within a tick, a few times in a row."""
+    missed = absent is frame.postgres and absent.reason == Reason.NO_ANSWER
+    return not missed or frames > _MISSED_TICKS
+
+
+def _started_ms(frame: Frame) -> int | None:
+    """When the server was started; None where the frame does not say."""
+    postgres = frame.postgres
+    if isinstance(postgres, Unavailable) or isinstance(postgres.server, Unavailable):
+        return None
+    return postgres.server.started_ms
 
 
 def rate(older: float, newer: float, older_s: float, newer_s: float) -> float | None:

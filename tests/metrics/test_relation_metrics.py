@@ -65,8 +65,8 @@ def test_a_table_seen_for_the_first_time_has_no_rate() -> None:
 
 
 def test_an_outage_ends_the_rate() -> None:
-    gone = frame(5, postgres=Unavailable(Reason.NO_ANSWER))
-    assert table_rates(seen(moment(0), gone, moment(16)))[0].by is None
+    gone = [frame(second, postgres=Unavailable(Reason.NO_ANSWER)) for second in (5, 6, 7, 8)]
+    assert table_rates(seen(moment(0), *gone, moment(16)))[0].by is None
 
 
 def test_autovacuum_thresholds_are_those_of_the_server() -> None:

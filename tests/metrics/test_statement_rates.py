@@ -77,7 +77,10 @@ def test_a_look_that_does_not_follow_the_one_before_says_nothing() -> None:
 
 def test_an_outage_in_between_says_nothing() -> None:
     gone = Unavailable(Reason.NO_ANSWER)
-    assert rates(sample(0.0, None, [statement(1)]), gone, sample(2.0, 0.0, [statement(1, calls=8)]))[1].mean_ms is None
+    assert (
+        rates(sample(0.0, None, [statement(1)]), *[gone] * 4, sample(2.0, 0.0, [statement(1, calls=8)]))[1].mean_ms
+        is None
+    )
 
 
 def test_idle_entries_stand_at_zero() -> None:

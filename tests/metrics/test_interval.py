@@ -1,0 +1,63 @@
+"""Which readings belong together: slow sections, ticks that were missed, outages and restarts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.postgres import PostgresSample
+from tests.support.frames import EPOCH_MS, facts, frame, postgres_sample
+
+MISSED = Unavailable(Reason.NO_ANSWER, "no answer for 2 s")
+
+
+def answered(second: int, started_ms: int = EPOCH_MS) -> Frame:
+    return frame(second, postgres=replace(postgres_sample(second, 0), server=facts(started_ms=started_ms)))
+
+
+def silent(second: int, why: Unavailable = MISSED) -> Frame:
+    return frame(second, postgres=why)
+
+
+def seconds(*frames: Frame) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Moments of the newest two readings, and of all of the last minute, oldest first."""
+    interval = Interval(frames)
+    pair = interval.pair(sections.wal)
+    recent = interval.recent(sections.wal, 60.0)
+    return tuple(each.at_s for each in pair or ()), tuple(each.at_s for each in reversed(recent))
+
+
+def test_ticks_that_a_busy_server_misses_end_nothing() -> None:
+    assert seconds(answered(0), answered(1), silent(2), silent(3), silent(4), answered(5)) == ((1, 5), (0, 1, 5))
+
+
+def test_each_gap_counts_by_itself() -> None:
+    frames = [answered(each) if each % 3 == 0 else silent(each) for each in range(13)]
+    assert seconds(*frames) == ((9, 12), (0, 3, 6, 9, 12))
+
+
+def test_a_longer_silence_is_an_outage() -> None:
+    assert seconds(answered(0), *(silent(each) for each in range(1, 5)), answered(5), answered(6)) == ((5, 6), (5, 6))
+
+
+def test_a_server_that_was_started_in_between_begins_anew() -> None:
+    assert seconds(answered(0), silent(1), answered(2, EPOCH_MS + 1)) == ((), (2,))
+
+
+@pytest.mark.parametrize("why", [NOT_YET, Unavailable(Reason.FAILED)])
+def test_any_other_absence_ends_what_can_be_compared(why: Unavailable) -> None:
+    assert seconds(answered(0), silent(1, why), answered(2)) == ((), (2,))
+
+
+def test_a_section_that_is_missing_while_the_server_answers_ends_it() -> None:
+    bare = frame(1, postgres=PostgresSample(server=facts(started_ms=EPOCH_MS)))
+    assert seconds(answered(0), bare, answered(2)) == ((), (2,))
+
+
+def test_nothing_is_said_while_the_server_is_silent() -> None:
+    assert seconds(answered(0), answered(1), silent(2)) == ((), ())

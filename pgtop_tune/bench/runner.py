@@ -6,7 +6,7 @@ All calls come from one event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pgtop_tune.bench.argv import shell_quoted
@@ -40,6 +40,7 @@ class PgbenchRunner:
         endpoint: May be changed between two runs.
         directories: Where profiles are looked for; None is ours and the user's.
         prepare: Completes a load before it is started; None where it comes complete.
+        fence: Raises UnsafeChange for a load whose settings can lose data and may not be unlocked here.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class PgbenchRunner:
         self.endpoint = endpoint
         self.directories: Sequence[Path] | None = None
         self.prepare: Prepare | None = None
+        self.fence: Callable[[LoadSpec], None] = lambda spec: None
         self._asked_for = pgbench
         self._place: Place = place or LocalPlace()
         self._base = base or base_directory()
@@ -72,6 +74,7 @@ class PgbenchRunner:
 
         Raises:
             LoadProblem: No pgbench, no such profile, a spec pgbench would refuse, or its data set is not there.
+            UnsafeChange: Its settings can lose data, and may not be unlocked in this session.
         """
         spec, profile = await self._complete(spec)
         pgbench = await self.pgbench()
@@ -153,6 +156,7 @@ class PgbenchRunner:
         return self._found
 
     async def _complete(self, spec: LoadSpec) -> tuple[LoadSpec, Profile]:
+        self.fence(spec)
         profile = (await self._profiles()).get(spec.profile)
         return (spec if self.prepare is None else await self.prepare(spec, profile)), profile
 

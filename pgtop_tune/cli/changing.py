@@ -15,7 +15,7 @@ from pgtop_tune.cli.machine_words import nearest_settings
 from pgtop_tune.cli.output import complain, say, tell
 from pgtop_tune.cli.overdue import take_back_overdue
 from pgtop_tune.cli.restarting import confirm, show_plan
-from pgtop_tune.errors import PgtopError, ServerProblem, UsageProblem
+from pgtop_tune.errors import PgtopError, ServerProblem, UnsafeChange, UsageProblem
 from pgtop_tune.host.control import HostControl
 from pgtop_tune.model.change import SYSTEM, ParameterChange, Scope, ScopeKind, Terms, Wanted
 from pgtop_tune.model.postgres import Parameter
@@ -29,16 +29,26 @@ from pgtop_tune.tuning.fence import loss_of
 from pgtop_tune.tuning.machine_ordering import gives_memory_up, settings_in_order
 from pgtop_tune.tuning.ordering import in_order
 from pgtop_tune.tuning.restart.as_set import WithRestart
+from pgtop_tune.tuning.restart.checks import AS_ON_PRIMARY
 from pgtop_tune.tuning.restart.desk import RestartDesk
 from pgtop_tune.tuning.restart.place import note_place
+from pgtop_tune.tuning.scoping import Reach, of_reach
 from pgtop_tune.units import age
 
 _RELOAD: Final = " SELECT pg_reload_conf();"
 _NAMES: Final = "SELECT name FROM pg_settings"
+_RECOVERY: Final = "SELECT pg_is_in_recovery() AS in_recovery"
 _BACKSTOP_S: Final = 2.0
 """After our own deadline the control takes it back by itself, then the process that waits for our end."""
 _AGAIN_S: Final = 2.0
 _READ_ONLY: Final = "25006"
+
+_REACH: Final = {
+    ScopeKind.SYSTEM: Reach.SYSTEM,
+    ScopeKind.ROLE: Reach.ROLE,
+    ScopeKind.DATABASE: Reach.DATABASE,
+    ScopeKind.ROLE_IN_DATABASE: Reach.ROLE,
+}
 
 _T = TypeVar("_T")
 
@@ -99,12 +109,15 @@ async def change(conninfo: ConnInfo, asked: Asked) -> int:
             listed = await control.list(tuple(each.name for each in asked.wanted))
             current = {each.name.lower(): each for each in listed}
             await _check(conninfo, asked, current)
+        confirmed = _unlocked(asked, current)
         if asked.scope is None:
+            _fenced(asked, confirmed, current)
             _show_options(asked.wanted, current)
             return 0
-        confirmed = _unlocked(asked, current)
         halves = await _halves(machine, asked, current)
         _show(control, machine, halves)
+        _say_reach(asked, current)
+        await _say_standby(control, asked)
         plan = await _plan(desk, asked)
         if asked.dry_run:
             return 0
@@ -121,6 +134,27 @@ async def change(conninfo: ConnInfo, asked: Asked) -> int:
         await control.aclose()
         await machine.aclose()
     return 0
+
+
+def _say_reach(asked: Asked, current: dict[str, Parameter]) -> None:
+    """What becomes of sessions that are connected already; what a restart does is said elsewhere."""
+    reached = dict.fromkeys(
+        choice.connected
+        for each in asked.wanted
+        if (choice := of_reach(current[each.name.lower()].context, _REACH[each.scope.kind])) is not None
+    )
+    for words in reached if not asked.restart else ():
+        tell(words)
+
+
+async def _say_standby(control: PostgresControl, asked: Asked) -> None:
+    """On a standby ALTER SYSTEM works, for this server alone; some values have to follow the primary's."""
+    if not asked.wanted or not await control.ask(lambda session: session.rows(_RECOVERY)[0]["in_recovery"]):
+        return
+    tell("this is a standby: ALTER SYSTEM changes this server, not its primary")
+    for each in asked.wanted:
+        if each.name.lower() in AS_ON_PRIMARY:
+            tell(f"{each.name} must be at least what its primary has: else this standby does not start")
 
 
 async def _plan(desk: RestartDesk, asked: Asked) -> RestartPlan | None:
@@ -197,7 +231,7 @@ def _unlocked(asked: Asked, current: dict[str, Parameter]) -> frozenset[str]:
         loss = loss_of(each.name, each.value, current[each.name.lower()].boot_val)
         if not loss or not asked.allow_unsafe:
             continue
-        if asked.for_s is None:
+        if asked.for_s is None and asked.scope is not None:
             raise UsageProblem(
                 f"{each.name} = {each.value} can lose {loss}: it is taken back when this command ends",
                 "say for how long, as in --for 5m",
@@ -206,6 +240,19 @@ def _unlocked(asked: Asked, current: dict[str, Parameter]) -> frozenset[str]:
         if each.name not in confirmed and not asked.dry_run and can_ask():
             confirmed.add(input(f"type {each.name} to unlock it: ").strip())
     return frozenset(confirmed)
+
+
+def _fenced(asked: Asked, confirmed: frozenset[str], current: dict[str, Parameter]) -> None:
+    """What the control does for a change of the server: options of a load pass the same fence.
+
+    Raises:
+        UnsafeChange: A value can lose data and was not unlocked.
+    """
+    for each in asked.wanted:
+        loss = loss_of(each.name, each.value, current[each.name.lower()].boot_val)
+        if loss and not (asked.allow_unsafe and each.name in confirmed):
+            hint = f"type {each.name} to unlock it" if asked.allow_unsafe else "--allow-unsafe lets it be unlocked"
+            raise UnsafeChange(f"{each.name} = {each.value} can lose {loss}, of what the load commits", hint)
 
 
 async def _make(whole: WholeChange, halves: Whole, for_s: float | None, terms: Terms) -> None:

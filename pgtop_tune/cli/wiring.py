@@ -25,7 +25,7 @@ from pgtop_tune.postgres.revert_guard import guard_set
 from pgtop_tune.postgres.sql_hand import PsycopgHand, open_hand
 from pgtop_tune.recording.recorder import Recorder
 from pgtop_tune.session.engine import Engine
-from pgtop_tune.tuning.fence import loss_of
+from pgtop_tune.tuning.fence import check_load, loss_of
 from pgtop_tune.tuning.ordering import in_order
 from pgtop_tune.tuning.restart.desk import RestartDesk
 from pgtop_tune.tuning.restart.place import note_place
@@ -60,6 +60,7 @@ class LiveParts:
             pgbench=options.pgbench,
             place=SshPlace(options.load_from) if options.load_from else None,
         )
+        self.load.fence = lambda spec: check_load(spec.settings, allow_unsafe=options.allow_unsafe)
         self.load.prepare = LoadPreparation(self.open_hand).complete
         self._watching.load.load = self.load
         self.parameters = PostgresControl(

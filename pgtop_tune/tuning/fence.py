@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pgtop_tune.errors import UsageProblem
+from collections.abc import Sequence
+
+from pgtop_tune.errors import UnsafeChange, UsageProblem
 from pgtop_tune.tuning.knobs.catalogue import BY_NAME
 from pgtop_tune.tuning.stepping import parse_bool
 
@@ -23,6 +25,25 @@ def loss_of(name: str, value: str | None, default: str | None = None) -> str:
         if meant == unsafe or (unsafe == "*" and meant != default):
             return loss
     return ""
+
+
+def check_load(settings: Sequence[tuple[str, str]], *, allow_unsafe: bool) -> None:
+    """Makes sure that sessions of a load begin with nothing that can lose data, unless that may be unlocked.
+
+    Args:
+        settings: LoadSpec.settings.
+        allow_unsafe: It may; whoever asks for the load has had the names typed.
+
+    Raises:
+        UnsafeChange: One can.
+    """
+    for name, value in settings:
+        loss = loss_of(name, value)
+        if loss and not allow_unsafe:
+            raise UnsafeChange(
+                f"{name} = {value} can lose {loss}, of what the load commits",
+                "--allow-unsafe lets it be unlocked; nothing was started",
+            )
 
 
 def _word(value: str) -> str:

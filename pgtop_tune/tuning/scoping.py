@@ -57,3 +57,23 @@ def choices(context: str) -> tuple[Choice, ...]:
         return ()
     system = Choice(Reach.SYSTEM, _SYSTEM.get(context, _RELOAD))
     return (*_NARROW, system) if context in _OF_SESSIONS else (system,)
+
+
+def narrowest(context: str, *, can_load: bool, connected: bool) -> Choice | None:
+    """The narrowest way that shows the effect, where nobody says for whom; None where it cannot be changed.
+
+    Sessions that are connected are reached by nothing less than the whole server: narrower ways are for those to come.
+
+    Args:
+        context: pg_settings.context.
+        can_load: Whether a load of ours can be started.
+        connected: Whether sessions are connected that are to show it.
+    """
+    possible = choices(context)
+    first = [choice for choice in possible if choice.reach is Reach.LOAD and can_load and not connected]
+    return next(iter((*first, *possible[-1:])), None)
+
+
+def of_reach(context: str, reach: Reach) -> Choice | None:
+    """What a way of changing does to sessions already connected; None where it is none for this parameter."""
+    return next((choice for choice in choices(context) if choice.reach is reach), None)

@@ -53,9 +53,8 @@ async def test_the_screen_takes_it_back_and_has_it_on_the_tape(
     assert read(journals(tmp_path)[0]).in_force == ()
 
 
-@pytest.mark.parametrize(
-    "words", [("set", "commit_siblings=6"), pytest.param(("revert", "--set", "another"), marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("words", [("set", "commit_siblings=6"), ("revert", "--set", "another")])
 async def test_commands_that_change_take_it_back_first_and_say_so(
     server: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:

@@ -189,3 +189,13 @@ def test_for_a_load_the_options_are_printed_as_libpq_reads_them(own: Throwaway, 
     assert shown(own, "work_mem", options=options) == "64MB"
     assert shown(own, "DateStyle", options=options) == "SQL, DMY"
     assert shown(own, "work_mem") == "4MB"
+
+
+def test_options_of_a_load_pass_the_fence_as_well(own: Throwaway, tmp_path: Path) -> None:
+    words = ("set", "synchronous_commit=off", "--scope", "load", "-d", conninfo(own))
+    ran = run(*words, home=tmp_path)
+    assert (ran.status, ran.out) == (6, "")
+    assert "can lose" in ran.err
+    ran = run(*words, "--allow-unsafe", "--confirm", "synchronous_commit", home=tmp_path)
+    assert "synchronous_commit=off" in ran.out
+    assert ran.status == 0

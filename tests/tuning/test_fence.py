@@ -6,7 +6,8 @@ import psycopg
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.tuning.fence import loss_of
+from pgtop_tune.errors import UnsafeChange
+from pgtop_tune.tuning.fence import check_load, loss_of
 from tests.support.servers import conninfo
 
 
@@ -35,3 +36,10 @@ def test_a_method_of_flushing_is_fenced_unless_it_is_the_servers_own() -> None:
     assert loss_of("wal_sync_method", "open_sync", "fdatasync")
     assert loss_of("wal_sync_method", "fdatasync", "fdatasync") == ""
     assert loss_of("zero_damaged_pages", "on")
+
+
+def test_sessions_of_a_load_begin_with_nothing_that_can_lose_data_unless_that_may_be_unlocked() -> None:
+    with pytest.raises(UnsafeChange, match="synchronous_commit = off can lose"):
+        check_load((("work_mem", "64MB"), ("synchronous_commit", "off")), allow_unsafe=False)
+    check_load((("synchronous_commit", "off"),), allow_unsafe=True)
+    check_load((("work_mem", "64MB"),), allow_unsafe=False)

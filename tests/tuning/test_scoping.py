@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import psycopg
+import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.tuning.scoping import Reach, choices
+from pgtop_tune.tuning.scoping import Reach, choices, narrowest
 from tests.support.servers import conninfo
 
 
@@ -33,3 +34,22 @@ def _taken(server: Throwaway, options: str) -> bool:
     except psycopg.OperationalError:
         return False
     return True
+
+
+@pytest.mark.parametrize(
+    ("context", "can_load", "connected", "reach"),
+    [
+        ("user", True, False, Reach.LOAD),
+        ("user", True, True, Reach.SYSTEM),
+        ("user", False, False, Reach.SYSTEM),
+        ("sighup", True, False, Reach.SYSTEM),
+        ("postmaster", True, False, Reach.SYSTEM),
+    ],
+)
+def test_the_default_is_the_narrowest_that_shows_the_effect(
+    context: str, can_load: bool, connected: bool, reach: Reach
+) -> None:
+    found = narrowest(context, can_load=can_load, connected=connected)
+    assert found is not None
+    assert found.reach is reach
+    assert narrowest("internal", can_load=can_load, connected=connected) is None

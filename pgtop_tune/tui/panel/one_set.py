@@ -15,7 +15,7 @@ from pgtop_tune.model.change import SYSTEM, Scope, ScopeKind, Wanted
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.tui.panel.row import RESTART, PanelRow
 from pgtop_tune.tuning.ordering import in_order
-from pgtop_tune.tuning.scoping import Choice, Reach, choices
+from pgtop_tune.tuning.scoping import Choice, Reach, narrowest, of_reach
 
 KEEP_WITHIN_S: Final = 60.0
 
@@ -132,10 +132,9 @@ def reach_of(context: str, wanted: Reach | None, around: Circumstances) -> Choic
         wanted: The operator's choice; the whole server where the parameter cannot be had for less.
         around: See `Circumstances`.
     """
-    possible = {choice.reach: choice for choice in choices(context)}
     if wanted is None:
-        wanted = Reach.LOAD if around.can_load and not around.connected else Reach.SYSTEM
-    return possible.get(wanted) or possible.get(Reach.SYSTEM)
+        return narrowest(context, can_load=around.can_load, connected=bool(around.connected))
+    return of_reach(context, wanted) or of_reach(context, Reach.SYSTEM)
 
 
 def check_reach(conditions: Conditions, around: Circumstances) -> None:

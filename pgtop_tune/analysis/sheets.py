@@ -45,11 +45,11 @@ class Sheet:
 
 def sheets(comparison: Comparison) -> tuple[Sheet, ...]:
     """All of it, in the order in which it is read."""
-    found = [_fingerprint(comparison)]
+    found = [fingerprint_sheet(comparison)]
     for phase in comparison.phases:
-        found.append(_figures(phase))
+        found.append(figure_sheet(phase))
         if phase.waits:
-            found.append(_waits(phase))
+            found.append(wait_sheet(phase))
     for name, side in (("A", comparison.a), ("B", comparison.b)):
         events = event_sheet(f"what happened in {name}", side)
         if events is not None:
@@ -57,7 +57,8 @@ def sheets(comparison: Comparison) -> tuple[Sheet, ...]:
     return tuple(found)
 
 
-def _fingerprint(comparison: Comparison) -> Sheet:
+def fingerprint_sheet(comparison: Comparison) -> Sheet:
+    """Who is compared, what differs, and whether that allows a comparison."""
     prints = comparison.fingerprints
     telling = [each for each in prints.differences if each.kind is not Kind.IDENTITY]
     lines = [f"A  {one_line(words.side(comparison.a))}", f"B  {one_line(words.side(comparison.b))}"]
@@ -91,7 +92,8 @@ def _difference(each: Difference) -> tuple[str, ...]:
     return each.group, one_line(each.name, _CELL), one_line(each.a, _CELL), one_line(each.b, _CELL), told
 
 
-def _figures(phase: Phase) -> Sheet:
+def figure_sheet(phase: Phase) -> Sheet:
+    """Each figure of a phase with effect, interval and verdict."""
     rows = tuple(
         (
             words.title(row.figure),
@@ -136,7 +138,8 @@ def _doubts(phase: Phase) -> Iterator[str]:
                 yield f"{side}: {doubt.verdict} {doubt.id}: {doubt.reason}"
 
 
-def _waits(phase: Phase) -> Sheet:
+def wait_sheet(phase: Phase) -> Sheet:
+    """Milliseconds of a transaction by wait, side by side."""
     rows = tuple(
         (
             one_line(row.label, 40) if row.whole_class else f"  {one_line(row.label, 40)}",

@@ -8,14 +8,16 @@ from typing import Any, Final
 from pgtop_tune.analysis.comparison import Comparison, FigureRow, Phase
 from pgtop_tune.analysis.condition import Judged
 from pgtop_tune.analysis.material import Material, Run
+from pgtop_tune.analysis.report import Chapter
 from pgtop_tune.analysis.sheets import Sheet
 from pgtop_tune.analysis.waits import WaitRow
 from pgtop_tune.compare.effect import Effect
 from pgtop_tune.experiment.tables import as_markdown, as_text
 from pgtop_tune.model.run_result import plain
+from pgtop_tune.safe_text import printable
 
 FORMAT: Final = "pgtop-tune-comparison/1"
-_ESCAPED: Final = str.maketrans({letter: f"\\{letter}" for letter in "\\`*_[]<>|#"})
+_ESCAPED: Final = str.maketrans({letter: f"\\{letter}" for letter in "\\`*_[]|#"} | {"<": "&lt;", ">": "&gt;"})
 
 
 def text(found: Sequence[Sheet]) -> str:
@@ -35,8 +37,9 @@ def markdown(found: Sequence[Sheet], level: int = 2) -> str:
 
 
 def _markdown(sheet: Sheet, level: int) -> Iterator[str]:
-    yield f"{'#' * level} {escaped(sheet.heading)}"
-    yield ""
+    if sheet.heading:
+        yield f"{'#' * level} {escaped(sheet.heading)}"
+        yield ""
     if sheet.lines:
         yield from _list(sheet.lines)
     if sheet.table is not None:
@@ -46,6 +49,16 @@ def _markdown(sheet: Sheet, level: int) -> Iterator[str]:
         yield from _list(sheet.notes)
 
 
+def report_markdown(title: str, chapters: Sequence[Chapter]) -> str:
+    """A report without its pictures: what they show stands in the tables."""
+    parts = [f"# {escaped(title)}"]
+    for chapter in chapters:
+        found = [part for part in chapter.parts if isinstance(part, Sheet)]
+        if found:
+            parts += ["", f"## {escaped(chapter.heading)}", "", markdown(found, level=3)]
+    return "\n".join(parts) + "\n"
+
+
 def _list(lines: Iterable[str]) -> Iterator[str]:
     yield from (f"- {escaped(line.strip())}" for line in lines)
     yield ""
@@ -53,7 +66,7 @@ def _list(lines: Iterable[str]) -> Iterator[str]:
 
 def escaped(words: str) -> str:
     """Words in Markdown as they are."""
-    return words.translate(_ESCAPED)
+    return printable(words).translate(_ESCAPED)
 
 
 def comparison_json(comparisons: Sequence[Comparison], judged: Sequence[Judged] = ()) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from pgtop_tune import __version__
-from pgtop_tune.cli.commands import check, compare, demo, diff, parameters, record, replay, revert, top
+from pgtop_tune.cli.commands import check, compare, demo, diff, parameters, record, replay, report, revert, top
 from pgtop_tune.cli.commands import set as changes
 from pgtop_tune.cli.commands.baseline import baseline
 from pgtop_tune.cli.commands.bench.app import bench
@@ -51,6 +51,7 @@ COMMANDS: Final = (
     ("diff", diff.diff),
     ("check", check.check),
     ("compare", compare.compare),
+    ("report", report.report),
 )
 GROUPS: Final = (("bench", bench), ("baseline", baseline))
 """Commands with commands of their own."""

@@ -13,6 +13,8 @@ from pgtop_tune.model.run_result import RunResult
 from pgtop_tune.safe_text import one_line
 
 MISSING: Final = "-"
+_ESCAPED: Final = str.maketrans({letter: f"\\{letter}" for letter in "\\|`["} | {"<": "&lt;"})
+"""What would end a cell of Markdown, or begin code, a link or markup in it."""
 _CLIENT: Final = re.compile(r"could not create connection for client (\d+)")
 _WORDS: Final = 100
 """Of a reason in a cell."""
@@ -138,7 +140,7 @@ def _is_reason(text: str) -> bool:
 
 
 def _cell(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+    return text.translate(_ESCAPED)
 
 
 def percentile_words(result: RunResult) -> str:

@@ -1,0 +1,63 @@
+"""`pgtop-tune report`: one file about a recording or runs, or about several against the first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pgtop_tune.cli.commands.compare import UnderTest
+from pgtop_tune.errors import UsageProblem
+
+_SUFFIXES = (".html", ".md")
+
+
+def report(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="A [B...]",
+            show_default=False,
+            help="Recordings, records of `bench run`, or directories of records; the others are compared with A.",
+        ),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", show_default=False, help="FILE.html or FILE.md; a new file."),
+    ] = None,
+    title: Annotated[str, typer.Option("--title", metavar="TEXT", show_default=False, help="Its heading.")] = "",
+    under_test: UnderTest = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file when it is there.")] = False,
+) -> None:
+    """Write a report: verdicts, tables, charts, events and all that is known of the surroundings, in one file.
+
+    HTML needs nothing but itself: charts are SVG, the figures of a moment show where the mouse is, nothing is loaded
+    from elsewhere. Markdown has the tables.
+
+    Examples: pgtop-tune report run.jsonl.gz -o run.html  ·
+    pgtop-tune report before.jsonl.gz after.jsonl.gz -o change.html --title "16 GB of max_wal_size"  ·
+    pgtop-tune report runs/default runs/tuned runs/extreme -o tuning.md
+    """
+    from pgtop_tune.analysis.fingerprint import check_names
+    from pgtop_tune.analysis.html import html
+    from pgtop_tune.analysis.opening import open_material
+    from pgtop_tune.analysis.report import report as chapters
+    from pgtop_tune.analysis.written import report_markdown
+    from pgtop_tune.cli.output import say
+
+    if output is None or output.suffix.lower() not in _SUFFIXES:
+        raise UsageProblem("no file to write the report to", "-o report.html, or -o report.md")
+    sides = [open_material(path, str(path)) for path in files]
+    check_names(under_test or [], sides)
+    heading = title or " · ".join(side.name for side in sides)
+    writer = html if output.suffix.lower() == ".html" else report_markdown
+    text = writer(heading, chapters(sides, under_test or []))
+    try:
+        with output.open("w" if force else "x", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageProblem(f"{output} exists already", "--force replaces it") from None
+    except OSError as problem:
+        raise UsageProblem(f"{output} cannot be written: {problem.strerror}", "choose another place") from None
+    say(f"report: {output}")

@@ -1,0 +1,162 @@
+"""Reports: the tables the field makes by hand, and files in which foreign words are never markup."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from html.parser import HTMLParser
+
+from pgtop_tune.analysis.from_records import material_of_records
+from pgtop_tune.analysis.html import html
+from pgtop_tune.analysis.material import Fact, Kind, LoadKey, Material
+from pgtop_tune.analysis.report import report
+from pgtop_tune.analysis.run_tables import run_sheets
+from pgtop_tune.analysis.sheets import Sheet
+from pgtop_tune.analysis.written import report_markdown
+from pgtop_tune.experiment.tables import Table
+from pgtop_tune.model.bench_report import BenchReport, StatementReport
+from pgtop_tune.model.events import Event, EventKind
+from pgtop_tune.model.run_result import RunResult, as_json
+from tests.support.frames import EPOCH_MS
+from tests.support.results import asked, failed, result
+from tests.support.sides import frames, side, with_parameter
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>|`[x](http://evil)\x1b[31m"
+
+
+def records(name: str, *runs: RunResult) -> Material:
+    return material_of_records([as_json(run) for run in runs], name)
+
+
+def table(sheets: Sequence[Sheet], heading: str) -> Table:
+    (found,) = (sheet.table for sheet in sheets if sheet.heading == heading and sheet.table is not None)
+    return found
+
+
+def column(found: Table, head: str) -> dict[str, str]:
+    place = found.heads.index(head)
+    return {row[0]: row[place] for row in found.rows}
+
+
+def test_a_tuning_round_has_configurations_and_loads_across_and_figures_down() -> None:
+    sides = [
+        records(name, *(result(asked(load), tps=tps) for load, tps in zip(LOADS, row, strict=True)))
+        for name, row in (("default", (764.68, 5243.06, 934.76)), ("tuned", (1154.13, 3855.19, 1156.20)))
+    ]
+    found = table(run_sheets(sides), "runs")
+    assert found.heads == ("", *(f"{name}: {load}" for name in ("default", "tuned") for load in LOADS))
+    assert column(found, "default: select-only")["tps"] == "5243.06"
+    assert column(found, "tuned: select-only")["tps"] == "3855.19"
+    assert column(found, "tuned: tpcb-like")["connect, ms"] == "12.500"
+
+
+LOADS = ("tpcb-like", "select-only", "simple-update")
+
+
+def test_endpoints_stand_below_each_other_and_a_failed_one_has_its_reason() -> None:
+    runs = (
+        result(asked(endpoint="PostgreSQL", clients=500), tps=3630.26),
+        failed(asked(endpoint="PostgreSQL", clients=600), "FATAL:  remaining connection slots are reserved"),
+        result(asked(endpoint="PgBouncer", clients=500), tps=2571.16),
+    )
+    found = table(run_sheets([records("endpoints", *runs)]), "runs")
+    assert found.heads[:2] == ("endpoint", "clients")
+    rows = {(row[0], row[1]): row[-1] for row in found.rows}
+    assert rows["PostgreSQL", "500"] == "3630.26"
+    assert rows["PostgreSQL", "600"].startswith("failed: remaining connection slots are reserved")
+    assert rows["PgBouncer", "500"] == "2571.16"
+
+
+def test_a_study_over_clients_is_a_matrix_and_a_chart() -> None:
+    sides = [
+        records(name, *(result(asked(clients=clients), tps=float(clients * gain)) for clients in (8, 16, 32)))
+        for name, gain in (("4 kB", 10), ("2 MB", 12))
+    ]
+    found = table(run_sheets(sides), "tps over clients")
+    assert found.heads == ("load", "clients", "4 kB", "2 MB")
+    assert found.rows[2] == ("tpcb-like", "32", "320.00", "384.00")
+    page = html("study", report(sides))
+    assert page.count('<circle class="dot') == 6
+
+
+def test_a_final_check_has_each_statement_with_its_change() -> None:
+    def checked(ms: float) -> RunResult:
+        statements = (StatementReport("UPDATE pgbench_branches", ms), StatementReport("END", 2 * ms))
+        return replace(result(), report=BenchReport(statements=statements))
+
+    found = table(run_sheets([records("before", checked(3.0)), records("after", checked(2.7))]), "statements")
+    assert found.heads == ("load", "statement, ms", "before", "after", "change")
+    assert found.rows[0][1:] == ("UPDATE pgbench_branches", "3.000", "2.700", "-10.0 %")
+
+
+def hostile() -> Material:
+    made = side(frames(seconds=60), HOSTILE)
+    run = made.runs[0]
+    run.key = LoadKey(HOSTILE, 16)
+    run.steady, run.steady_words = False, HOSTILE
+    facts = tuple(replace(fact, name=HOSTILE, value=HOSTILE, source=HOSTILE) for fact in made.facts[:5])
+    events = (Event(EPOCH_MS + 5_000, EventKind.PARAMETER, HOSTILE), Event(EPOCH_MS, EventKind.NOTE, HOSTILE))
+    return replace(made, facts=(*facts, Fact("parameters", HOSTILE, HOSTILE, Kind.SETTING)), events=events)
+
+
+class Seen(HTMLParser):
+    """Elements and attributes of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.open: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        if tag not in ("meta", "line", "rect", "polyline", "polygon", "circle") or self.get_starttag_text() is None:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if self.open and self.open[-1] == tag:
+            self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_words_of_strangers_are_text_in_a_page_that_loads_nothing() -> None:
+    material = hostile()
+    page = html(HOSTILE, report([material, material]))
+    seen = Seen()
+    seen.feed(page)
+    assert not seen.tags & {"script", "img", "a", "link", "iframe", "object", "use", "image", "foreignobject"}
+    assert not {name for name in seen.attributes if name.startswith("on") or name in ("src", "href", "srcset")}
+    assert "alert(1)" in seen.text
+    assert "\x1b" not in page
+    assert not re.search(r"url\(|@import", page)
+
+
+def test_words_of_strangers_are_text_in_markdown() -> None:
+    material = hostile()
+    text = report_markdown("report", report([material, material]))
+    assert "<script>" not in text
+    assert "<img" not in text
+    assert "\x1b" not in text
+    assert not re.search(r"(?<!\\)\[x", text)
+
+
+def test_a_comparison_says_first_what_was_tested_and_what_came_out() -> None:
+    before, after = frames(1000.0, "a"), with_parameter(frames(1100.0, "b"), "max_wal_size", "3GB")
+    page = html("change", report([side(before, "before"), side(after, "after")]))
+    seen = Seen()
+    seen.feed(page)
+    assert "after against before, under test: max_wal_size" in seen.text
+    assert '<td class="good">better</td>' in page
+    assert page.count("<svg") >= 5
+    assert seen.open in ([], ["html"], ["html", "body"])
+
+
+def test_a_side_alone_is_a_report_as_well() -> None:
+    page = html("one", report([side(frames(seconds=60), "one")]))
+    assert "tps" in page
+    assert "<details>" in page

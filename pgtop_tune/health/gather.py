@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,24 +17,28 @@ from pgtop_tune.host.local import LocalHost
 from pgtop_tune.host.locality import working_directory
 from pgtop_tune.host.machine_details import machine_details
 from pgtop_tune.metrics import sections
-from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostSample
 from pgtop_tune.model.machine import MachineDetails
 from pgtop_tune.model.places import NOWHERE_ELSE, ServerPlaces
+from pgtop_tune.model.pooler import PoolerSample
 from pgtop_tune.model.postgres import PostgresSample, ServerFacts
-from pgtop_tune.postgres.conninfo import ConnInfo
+from pgtop_tune.pooler.address import PoolerAddress
+from pgtop_tune.pooler.console import PoolerConsole
+from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo
 from pgtop_tune.postgres.own_sessions import OwnSessions
 from pgtop_tune.postgres.reader import PostgresReader
 from pgtop_tune.postgres.survey import Asked, ask_everywhere, ask_here
 from pgtop_tune.sampling.host_sampler import HostSampler
+from pgtop_tune.sampling.pooler_sampler import PoolerSampler
 
 BETWEEN_LOOKS_S: Final = 1.0
 """Between the two frames that rates are made of."""
 DATABASES_S: Final = 30.0
 """For all databases together."""
-_NO_POOLER: Final = Unavailable(Reason.NO_POOLER, "a check asks no poolers; a recording made with --pooler has them")
 _PATIENCE_S: Final = 3.0
+_BETWEEN_GLANCES_S: Final = 0.05
 _ONCE: Final = (
     "parameters", "activity", "database", "wal", "checkpoints", "databases", "io", "archiver", "wal_files",
     "replication", "slots", "subscriptions", "horizon", "database_limits", "temp_files", "progress",
@@ -44,13 +48,16 @@ _AGAIN: Final = ("activity", "database", "wal", "checkpoints", "io")
 """Those whose counters are read a second time."""
 
 
-async def gather(conninfo: ConnInfo, checks: Sequence[Check], root: Path = ROOT) -> Facts:
+async def gather(
+    conninfo: ConnInfo, checks: Sequence[Check], root: Path = ROOT, poolers: Sequence[PoolerAddress] = ()
+) -> Facts:
     """Everything these checks need.
 
     Args:
         conninfo: The server.
         checks: Only what they ask of databases is asked.
         root: Where /proc, /sys and /etc of this machine are found.
+        poolers: Admin consoles to look at.
 
     Raises:
         ConnectionProblem: The server is not there, or does not let us in.
@@ -68,6 +75,7 @@ async def gather(conninfo: ConnInfo, checks: Sequence[Check], root: Path = ROOT)
         server = await reader.connect()
         eye = _Eye(reader, conninfo, clock, root)
         asking = asyncio.create_task(_answers(conninfo, own, server.version_num // 10_000, questions))
+        looking = asyncio.create_task(_pools(poolers, clock))
         try:
             server = await eye.localise(server)
             first = await _frame(0, reader, eye, server, clock, _ONCE, PostgresSample(server=server))
@@ -78,12 +86,34 @@ async def gather(conninfo: ConnInfo, checks: Sequence[Check], root: Path = ROOT)
                 frames.append(await _frame(1, reader, eye, server, clock, _AGAIN, first.postgres))
             machine = await asyncio.to_thread(eye.machine, server, frames[-1])
             answers = await asking
+            frames[-1] = replace(frames[-1], pooler=await looking)
         finally:
             asking.cancel()
+            looking.cancel()
             eye.close()
     finally:
         await reader.aclose()
     return Facts(tuple(frames), machine, answers, described=conninfo.describe())
+
+
+async def _pools(addresses: Sequence[PoolerAddress], clock: Callable[[], float]) -> PoolerSample | Unavailable:
+    """One look at every console; one that is late has not told anything yet."""
+    consoles = [PoolerConsole(address, clock, APPLICATION_NAME) for address in addresses]
+    sampler = PoolerSampler(consoles, clock)
+    sampler.start()
+    until_s = clock() + _PATIENCE_S
+    try:
+        while True:
+            seen = sampler.sample()
+            if clock() >= until_s or not _awaited(seen):
+                return seen
+            await asyncio.sleep(_BETWEEN_GLANCES_S)
+    finally:
+        await sampler.aclose()
+
+
+def _awaited(seen: PoolerSample | Unavailable) -> bool:
+    return not isinstance(seen, Unavailable) and any(pooler.console is NOT_YET for pooler in seen.poolers)
 
 
 class _Eye:
@@ -141,7 +171,7 @@ async def _frame(
         found[name] = await getattr(reader, name)()
     postgres = PostgresSample(**{**found, "server": server})
     host = await eye.look(postgres)
-    return Frame(sequence, int(time.time() * 1000), clock(), host, postgres, pooler=_NO_POOLER)
+    return Frame(sequence, int(time.time() * 1000), clock(), host, postgres)
 
 
 def _questions(checks: Sequence[Check]) -> tuple[Question[Any], ...]:

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from typer.testing import CliRunner, Result
 
-from pgtop_tune.cli.app import app
+from pgtop_tune.cli.app import program
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.support.json_schema import mistakes
 from tests.support.servers import conninfo
@@ -19,7 +19,7 @@ SCHEMA = json.loads(files("pgtop_tune.health").joinpath("report.schema.json").re
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["check", *arguments])
+    return CliRunner().invoke(program(), ["check", *arguments])
 
 
 def test_a_real_server_is_checked_and_compared_with_itself(

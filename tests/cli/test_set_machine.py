@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.cli.app import app
+from pgtop_tune.cli.app import program
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.block_devices import ROOT as MACHINE
@@ -110,7 +110,7 @@ def test_words_that_make_no_sense_are_refused_before_anything_is_touched(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     before = kernel()
     with pytest.raises(UsageProblem) as problem:
-        app(args=["set", *words, "-d", NOWHERE], standalone_mode=False)
+        program()(args=["set", *words, "-d", NOWHERE], standalone_mode=False)
     assert said in str(problem.value)
     assert kernel() == before
     assert not list(tmp_path.iterdir())

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
+from pgtop_tune.cli.poolers import pooler_addresses
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.gather import gather
 from pgtop_tune.health.judge import judge
@@ -18,6 +19,7 @@ from pgtop_tune.health.questions import QUESTIONS
 from pgtop_tune.health.registry import chosen, thresholds
 from pgtop_tune.health.report import Report
 from tests.postgres.conftest import place
+from tests.support.poolers import PgBouncer
 from tests.support.servers import MAJORS, conninfo
 from tests.support.standby import standby_of
 
@@ -263,6 +265,18 @@ def test_a_standby_is_checked_and_its_primary_sees_it(make_server: Callable[...,
     while "receiver" not in sayings(report) and time.monotonic() < until + DEADLINE_S:
         report = checked(standby, "postgres", select=("REP-03",))
     assert "receiver" in sayings(report)
+
+
+def test_the_pools_of_a_pooler_are_summed_up(server: Throwaway) -> None:
+    checks = chosen(("CON-03", "CON-04"), ())
+    with PgBouncer(server, databases=("postgres =",), default_pool_size=500) as bouncer:
+        addresses = pooler_addresses((f"bouncer={bouncer.console()}", "away=postgresql://x@127.0.0.1:1/pgbouncer"))
+        with psycopg.connect(f"host=127.0.0.1 port={bouncer.port} dbname=postgres user=postgres"):
+            facts = asyncio.run(gather(place(server), checks, poolers=addresses))
+    report = judge(checks, facts)
+    assert "500 connections" in sayings(report)
+    assert "CON-03" in ids(report)
+    assert "away" in " ".join(unknown.reason for _, unknown in report.unknowns)
 
 
 def test_every_question_is_asked_by_a_check() -> None:

@@ -103,6 +103,7 @@ def check(
         typer.Option("--fail-on", show_default=False, help="Exit with 1 from this severity on (warning)."),
     ] = None,
     format: Annotated[ReportFormat, typer.Option("--format", help="How the report is written.")] = ReportFormat.TEXT,
+    pooler: options.Poolers = None,
     verbose: Annotated[
         bool, typer.Option("-v", "--verbose", help="Why, evidence, fix, undo; what is unknown and what passed.")
     ] = False,
@@ -137,7 +138,7 @@ def check(
             (fail_on or project.fail_on or FailOn.WARNING),
             (*project.thresholds, *(threshold or ())),
         )
-        report = _checked(words, wishes, against, measure, yes)
+        report = _checked(words, wishes, against, pooler, measure, yes)
     except PgtopError as problem:
         complain(problem)
         raise typer.Exit(COULD_NOT_RUN) from None
@@ -148,29 +149,38 @@ def check(
         raise typer.Exit(FOUND)
 
 
-def _checked(words: ConnectionWords, wishes: ProjectWishes, against: Path | None, measure: bool, yes: bool) -> Report:
+def _checked(
+    words: ConnectionWords,
+    wishes: ProjectWishes,
+    against: Path | None,
+    pooler: list[str] | None,
+    measure: bool,
+    yes: bool,
+) -> Report:
     """The report.
 
     Raises:
-        UsageProblem: The choice of checks, a threshold or the file is wrong.
+        UsageProblem: The choice of checks, a threshold, the file or a pooler is wrong.
         RecordingProblem: The recording cannot be read.
         ConnectionProblem: The server is not there or does not let us in.
     """
     import asyncio
 
     from pgtop_tune.cli.looking import let_in
+    from pgtop_tune.cli.poolers import pooler_addresses
     from pgtop_tune.health.against import former_check, is_recording, only_new, recorded_facts
     from pgtop_tune.health.gather import gather
     from pgtop_tune.health.judge import judge
     from pgtop_tune.health.registry import chosen, thresholds
 
+    poolers = pooler_addresses(pooler)
     checks, limits = chosen(wishes.select, wishes.ignore), thresholds(wishes.thresholds)
     if against is not None and is_recording(against):
         return judge(checks, recorded_facts(against), limits)
     former = None if against is None else former_check(against)
 
     def look(conninfo: ConnInfo) -> Facts:
-        facts = asyncio.run(gather(conninfo, checks))
+        facts = asyncio.run(gather(conninfo, checks, poolers=poolers))
         return _measured(conninfo, facts, yes) if measure else facts
 
     facts = let_in(words, look)

@@ -29,7 +29,7 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.recording.columns import Near, column_length, depends, gaps, packed, places, unpacked
+from pgtop_tune.recording.columns import Habit, Near, column_length, depends, gaps, packed, places, unpacked
 from pgtop_tune.recording.values import (
     SAME,
     Codec,
@@ -62,6 +62,7 @@ class _Table(Codec):
         self._row = row
         self._name = key
         self._key = attrgetter(key)
+        self._kept: tuple[Any, list[tuple[Any, ...]]] = ((), [])
 
     def full(self, value: Any) -> Json:
         key = self._key
@@ -71,24 +72,28 @@ class _Table(Codec):
         return [names, self._row.columns_full(value)]
 
     def delta(self, old: Any, new: Any) -> Json:
-        if old is new or old == new:
+        if old is new:
+            return SAME
+        before = self._kept[1] if self._kept[0] is old else self._row.values(old)
+        after = self._row.values(new)
+        self._kept = (new, after)
+        if before == after:
             return SAME
         key = self._key
-        names = [key(row) for row in old]
-        if names == [key(row) for row in new]:
-            return self._row.columns_delta(names, old, new) or SAME
-        after = {key(row): row for row in new}
-        staying = [row for name, row in zip(names, old, strict=True) if name in after]
+        names, later = list(map(key, old)), list(map(key, new))
+        if names == later:
+            return self._row.columns_delta(names, before, after) or SAME
+        staying, coming = dict(zip(later, after, strict=True)), set(later).difference(names)
         changed: dict[str, Json] = {}
-        if gone := [str(name) for name in names if name not in after]:
+        if gone := [str(name) for name in names if name not in staying]:
             changed[GONE] = gone
-        before = set(names)
-        names = [name for name in names if name in after]
-        if coming := [name for name in after if name not in before]:
-            changed[NEW] = self.full([after[name] for name in coming])
-        if names + coming != list(after):
-            changed[ORDER] = [str(name) for name in after]
-        changed |= self._row.columns_delta(names, staying, [after[name] for name in names])
+        if coming:
+            changed[NEW] = self.full([row for name, row in zip(later, new, strict=True) if name in coming])
+        kept = [name for name in names if name in staying]
+        if kept + [name for name in later if name in coming] != later:
+            changed[ORDER] = [str(name) for name in later]
+        known = [row for name, row in zip(names, before, strict=True) if name in staying]
+        changed |= self._row.columns_delta(kept, known, [staying[name] for name in kept])
         return changed or SAME
 
     def read(self, json: Json) -> Any:
@@ -134,6 +139,7 @@ class _Dataclass(Codec):
             if "near" in field.metadata
         }
         self._names = tuple(self._codecs)
+        self._habits = {name: Habit() for name in self._names}
         names = self._names
         self._values: Callable[[Any], tuple[Any, ...]] = (
             attrgetter(*names) if len(names) > 1 else lambda value: (getattr(value, names[0]),)
@@ -191,13 +197,23 @@ class _Dataclass(Codec):
             values[name] = unpacked(codec, columns[name], count, None, values)
         return tuple(self._kind(**dict(zip(values, row, strict=True))) for row in zip(*values.values(), strict=True))
 
-    def columns_delta(self, names: list[Any], old: Sequence[Any], new: Sequence[Any]) -> dict[str, Json]:
-        """What changed in rows that stand in both lists at the same place: `COLUMNS`, `PACKED` or nothing."""
-        values = self._values
+    def values(self, rows: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """The fields of each row."""
+        return list(map(self._values, rows))
+
+    def columns_delta(
+        self, names: list[Any], old: Sequence[tuple[Any, ...]], new: Sequence[tuple[Any, ...]]
+    ) -> dict[str, Json]:
+        """What changed in rows that stand in both lists at the same place: `COLUMNS`, `PACKED` or nothing.
+
+        Args:
+            names: Keys of the rows.
+            old, new: What `values` says of them.
+        """
         rows = [
             (place, before, after)
-            for place, (was, now) in enumerate(zip(old, new, strict=True))
-            if was is not now and (before := values(was)) != (after := values(now))
+            for place, (before, after) in enumerate(zip(old, new, strict=True))
+            if before != after
         ]
         if not rows:
             return {}
@@ -214,7 +230,8 @@ class _Dataclass(Codec):
                     if one != other
                 }
             else:
-                changed[field] = packed(codec, now, was, self._near_of(field, after_columns))
+                near = self._near_of(field, after_columns)
+                changed[field] = packed(codec, now, was, near, self._habits[field])
         return {COLUMNS: changed} if len(rows) < MANY else {PACKED: [gaps([place for place, _, _ in rows]), changed]}
 
     def packed_applied(self, rows: Sequence[Any], change: list[Json]) -> list[Any]:

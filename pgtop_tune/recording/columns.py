@@ -1,26 +1,28 @@
 """One field of many rows at once: the short forms of a column in a recording.
 
-    [1, 0, null]                            integers: differences to before; null is null, and what was null is replaced
-    {"by": 8, "more": [1, 0, null]}         the same, each difference 8 times as large
+    {"by": 8, "more": [1, 0, null]}         integers: differences to before, each 8 times as large; null is null, and
+                                            what was null is replaced
     {"from": 90, "by": 10, "less": [2, 0]}  integers: 90 - 10 × each; null is null, "=" is what was there before
     {"beside": "a", "by": 1, "less": [3]}   integers: the row's own value of column "a" minus each
     {"words": ["a", "b"], "at": [1, 2, 0]}  anything: the words, and per row which one; 0 is what was there before
     {"values": [0.5, 1.0]}                  one whole value per row
 
-Moments of hundreds of sessions lie close together and few words are spoken by all: a column of them takes a third of
-what the rows take one by one, compressed.
+"more", "less" and "at" may be text, a character per row: see `row_numbers`. Where "by" is not said it is 1. Moments of
+hundreds of sessions lie close together and few words are spoken by all: a column of them takes a third of what the
+rows take one by one, compressed. Older recordings have [1, 0, null] for differences without "by".
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise, repeat
+from itertools import accumulate, compress, pairwise, repeat
 from math import gcd
-from operator import add
+from operator import add, mul, ne, sub
 from typing import Any, Final
 
 from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.recording.row_numbers import BEFORE, lengthened, shortened
 from pgtop_tune.recording.values import Codec, Json, Optional, as_array, as_object, refuse
 
 BESIDE: Final = "beside"
@@ -31,10 +33,11 @@ MORE: Final = "more"
 WORDS: Final = "words"
 AT: Final = "at"
 VALUES: Final = "values"
-BEFORE: Final = "="
 _INTEGERS_OR_NULL: Final = frozenset((int, type(None)))
-_SHORT: Final = 5
-"""Characters per row, comma and blank included, up to which no other form of a column of numbers is looked for."""
+
+
+_HABIT: Final = 30
+"""Frames until all forms of a column of numbers are made again to see which is shortest; one is, else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,21 @@ class Near:
     values: Sequence[Any]
 
 
-def packed(codec: Codec, new: Sequence[Any], old: Sequence[Any] | None = None, near: Near | None = None) -> Json:
+@dataclass(slots=True)
+class Habit:
+    """Which form of a column was the shortest when all were made, and how often it may still be taken for granted."""
+
+    form: str = ""
+    left: int = 0
+
+
+def packed(
+    codec: Codec,
+    new: Sequence[Any],
+    old: Sequence[Any] | None = None,
+    near: Near | None = None,
+    habit: Habit | None = None,
+) -> Json:
     """The shortest form of a column.
 
     Args:
@@ -53,19 +70,21 @@ def packed(codec: Codec, new: Sequence[Any], old: Sequence[Any] | None = None, n
         new: One value per row.
         old: What the same rows had before; None for rows that were not there.
         near: Another column of the same rows, of integers, that this one stays close to.
+        habit: Of this column.
     """
     if codec.counts:
-        return _numbers(new, old, near)
+        return _numbers(new, old, near, habit or Habit())
     if codec.kind is float:
         return {VALUES: list(new)}
-    words: dict[Any, int] = {}
     if old is None:
-        at = [words.setdefault(value, len(words) + 1) for value in new]
+        words = dict.fromkeys(new)
+        at = list(map({word: place for place, word in enumerate(words, 1)}.__getitem__, new))
     else:
-        at = [
-            0 if value == was else words.setdefault(value, len(words) + 1) for value, was in zip(new, old, strict=True)
-        ]
-    return {WORDS: [codec.full(word) for word in words], AT: at}
+        changed = list(map(ne, new, old))
+        words = dict.fromkeys(compress(new, changed))
+        places = {word: place for place, word in enumerate(words, 1)}
+        at = list(map(mul, map(places.get, new, repeat(0)), changed))
+    return {WORDS: [codec.full(word) for word in words], AT: shortened(at)[0]}
 
 
 def unpacked(
@@ -112,13 +131,12 @@ def depends(column: Json) -> bool:
 def column_length(column: Json) -> int:
     """How many rows a column is for."""
     form = as_object(column)
-    values = next((form[name] for name in (LESS, AT, VALUES) if name in form), None)
-    return len(as_array(values))
+    return len(lengthened(next((form[name] for name in (LESS, AT, VALUES) if name in form), None)))
 
 
-def gaps(places: Sequence[int]) -> list[int]:
+def gaps(places: Sequence[int]) -> Json:
     """Ascending places as the distances from one to the next; the first from -1."""
-    return [place - before for before, place in pairwise((-1, *places))]
+    return shortened([place - before for before, place in pairwise((-1, *places))])[0]
 
 
 def places(distances: Json, rows: int) -> list[int]:
@@ -127,7 +145,7 @@ def places(distances: Json, rows: int) -> list[int]:
     Raises:
         RecordingProblem: No distances, or one that leads out of the rows.
     """
-    found = as_array(distances)
+    found = lengthened(distances)
     if not all(type(distance) is int and distance > 0 for distance in found):
         raise refuse("distances", distances)
     at = [place - 1 for place in accumulate(found)]
@@ -136,48 +154,80 @@ def places(distances: Json, rows: int) -> list[int]:
     return at
 
 
-def _numbers(new: Sequence[Any], old: Sequence[Any] | None, near: Near | None) -> Json:
-    forms: list[Json] = []
-    if old is not None:
-        forms.append(_differences(new, old))
-        if _length(forms[0]) <= _SHORT * len(new):
-            return forms[0]
-    changed = new if old is None else [value for value, was in zip(new, old, strict=True) if value != was]
-    known = [value for value in changed if value is not None]
-    highest = max(known, default=0)
-    step = gcd(*(highest - value for value in known)) or 1
-    forms.append({FROM: highest, BY: step, LESS: _less(new, old, repeat(highest), step)})
-    if near is not None and all(beside is not None for value, beside in zip(new, near.values, strict=True) if value):
-        step = gcd(*(beside - value for value, beside in zip(new, near.values, strict=True) if value)) or 1
-        forms.append({BESIDE: near.name, BY: step, LESS: _less(new, old, near.values, step)})
-    return min(forms, key=_length)
+def _numbers(new: Sequence[Any], old: Sequence[Any] | None, near: Near | None, habit: Habit) -> Json:
+    if old is not None and habit.left > 0:
+        habit.left -= 1
+        usual = _FORMS[habit.form](new, old, near, weighed=False)
+        if usual is not None:
+            return usual[0]
+    forms = {name: made for name, make in _FORMS.items() if (made := make(new, old, near)) is not None}
+    habit.form = min(forms, key=lambda name: forms[name][1])
+    habit.left = _HABIT
+    return forms[habit.form][0]
 
 
-def _less(new: Sequence[Any], old: Sequence[Any] | None, tops: Iterable[Any], step: int) -> list[Json]:
+def _from_highest(
+    new: Sequence[Any], old: Sequence[Any] | None, near: Near | None, *, weighed: bool = True
+) -> tuple[Json, int] | None:
+    highest = max(new if None not in new else (value for value in new if value is not None), default=0)
+    return _less({FROM: highest}, new, old, repeat(highest, len(new)), weighed)
+
+
+def _beside(
+    new: Sequence[Any], old: Sequence[Any] | None, near: Near | None, *, weighed: bool = True
+) -> tuple[Json, int] | None:
+    """The form, if every value has one beside it."""
+    if near is None or any(top is None and value is not None for value, top in zip(new, near.values, strict=True)):
+        return None
+    return _less({BESIDE: near.name}, new, old, near.values, weighed)
+
+
+def _less(
+    form: dict[str, Json], new: Sequence[Any], old: Sequence[Any] | None, tops: Iterable[Any], weighed: bool
+) -> tuple[Json, int]:
     if old is None:
-        return [None if value is None else (top - value) // step for value, top in zip(new, tops)]  # noqa: B905
-    return [
-        BEFORE if value == was else None if value is None else (top - value) // step
-        for value, was, top in zip(new, old, tops)  # noqa: B905
-    ]
+        less = [None if value is None else top - value for value, top in zip(new, tops, strict=True)]
+    else:
+        less = [
+            BEFORE if value == was else None if value is None else top - value
+            for value, was, top in zip(new, old, tops, strict=True)
+        ]
+    step = 0
+    for one in less:
+        if type(one) is int and (step := gcd(step, one)) == 1:
+            break
+    if step > 1:
+        form[BY], less = step, [one // step if type(one) is int else one for one in less]
+    form[LESS], bits = shortened(less, weighed=weighed)
+    return form, bits
 
 
-def _differences(new: Sequence[Any], old: Sequence[Any]) -> Json:
-    if None in old:
-        return [value if value is None or was is None else value - was for value, was in zip(new, old, strict=True)]
-    more = [None if value is None else value - was for value, was in zip(new, old, strict=True)]
-    step = gcd(*(one for one in more if one is not None))
-    return more if step <= 1 else {BY: step, MORE: [None if one is None else one // step for one in more]}
+def _differences(
+    new: Sequence[Any], old: Sequence[Any] | None, near: Near | None, *, weighed: bool = True
+) -> tuple[Json, int] | None:
+    """The form, if there is something to differ from."""
+    if old is None:
+        return None
+    if None not in old and None not in new:
+        more = list(map(sub, new, old))
+        step = gcd(*more)
+    else:
+        more = [value if value is None or was is None else value - was for value, was in zip(new, old, strict=True)]
+        # What was null is no difference: it cannot be counted in steps.
+        step = 1 if None in old else gcd(*(one for one in more if one is not None))
+    if step > 1:
+        more = [None if one is None else one // step for one in more]
+    text, bits = shortened(more, weighed=weighed)
+    return {MORE: text, BY: step} if step > 1 else {MORE: text}, bits
 
 
-def _length(form: Json) -> int:
-    """About how many characters; repr is the fastest way to know."""
-    return len(repr(form))
+_FORMS: Final = {MORE: _differences, FROM: _from_highest, BESIDE: _beside}
+"""Ways to write a column of numbers; each gives the form and about how many bits it takes, None where it cannot."""
 
 
 def _added(codec: Codec, form: dict[str, Json], rows: int, old: Sequence[Any] | None) -> list[Any]:
-    step = form.get(BY)
-    changes = _as_many(as_array(form[MORE]), rows)
+    step = form.get(BY, 1)
+    changes = _as_many(lengthened(form[MORE]), rows)
     if type(step) is not int or not _integers_or_null(changes):
         raise refuse("numbers to add", form)
     was = _before(old)
@@ -199,7 +249,7 @@ def _subtracted(
     tops = others.get(str(form[BESIDE])) if BESIDE in form else [form.get(FROM)] * rows
     if tops is None or type(step) is not int:
         raise refuse("numbers to subtract from", form)
-    values, found = _as_many(as_array(form[LESS]), rows), []
+    values, found = _as_many(lengthened(form[LESS]), rows), []
     if codec.counts and _all_integers(values) and _all_integers(tops):
         return [top - step * less for less, top in zip(values, tops, strict=True)]
     for place, (less, top) in enumerate(zip(values, tops, strict=True)):
@@ -216,7 +266,7 @@ def _subtracted(
 
 def _spoken(codec: Codec, form: dict[str, Json], rows: int, old: Sequence[Any] | None) -> list[Any]:
     words = [None, *(codec.read(word) for word in as_array(form[WORDS]))]
-    at = _as_many(as_array(form.get(AT)), rows)
+    at = _as_many(lengthened(form.get(AT)), rows)
     if at and not (_all_integers(at) and min(at) >= 0 and max(at) < len(words)):
         raise refuse("numbers of words", at)
     if 0 not in at:

@@ -15,7 +15,8 @@ _FIELDS: Final = struct.Struct("<IQ")
 _MAGIC: Final = b"\x1f\x8b\x08\x04\0\0\0\0\0\xff" + struct.pack("<H2sH", _FIELDS.size + 4, b"PT", _FIELDS.size)
 _PLAIN: Final = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
 _TAIL: Final = struct.Struct("<II")
-_LEVEL: Final = 6
+_LEVEL: Final = 5
+"""Level 6 takes 40 % more CPU for 2 % fewer bytes."""
 _TICKS_PER_S: Final = 10_000
 _CHUNK: Final = 1 << 22
 MARK_BYTES: Final = len(_MAGIC) + _FIELDS.size

@@ -218,6 +218,15 @@ def test_recordings_of_whole_rows_and_arrays_of_differences_read(
         [[1], {"user_ticks": {"values": [None]}}],
         [[1]],
         "what",
+        ["1", {"user_ticks": {"more": "!"}}],
+        ["1", {"user_ticks": {"more": "1,22"}}],
+        ["1", {"user_ticks": {"more": "1,="}}],
+        ["1", {"user_ticks": {"more": "="}}],
+        ["1", {"user_ticks": {"more": "1,1,1,1,1"}}],
+        ["1", {"user_ticks": {"more": {"rows": "1"}}}],
+        ["1", {"user_ticks": {"more": {"least": "x", "rows": "1"}}}],
+        ["1", {"user_ticks": {"more": {"numbers": [1], "rows": "1"}}}],
+        ["1", {"user_ticks": {"more": {"numbers": [1], "rows": 1}}}],
     ],
 )
 def test_hostile_columns_are_skipped_and_named(tmp_path: Path, packed: object) -> None:

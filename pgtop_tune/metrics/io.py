@@ -8,11 +8,13 @@ from typing import Final
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Metric
 from pgtop_tune.metrics.growth import Grown, grown_rows, growth, readings
+from pgtop_tune.metrics.settings import number
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.io import DatabaseRow, IoCounters, SlruCounters
 
 _SLOW_WINDOW_S: Final = 120.0
 _SEGMENT_NAME: Final = 24
+_MB: Final = 1024 * 1024
 CLIENT_BACKEND: Final = "client backend"
 
 
@@ -157,9 +159,22 @@ def wal_disk_free_bytes(interval: Interval) -> float | None:
     return next((float(each.available_bytes) for each in found.file_systems if "wal" in each.roles), None)
 
 
+def _room_until_recycled(interval: Interval) -> float | None:
+    """Bytes by which the WAL directory may grow before segments are recycled; None when that is not known."""
+    files = interval.now(sections.wal_files)
+    limits_mb = [number(interval, name) for name in ("max_wal_size", "wal_keep_size")]
+    if files is None or None in limits_mb:
+        return None
+    return sum(limit_mb or 0.0 for limit_mb in limits_mb) * _MB - files.wal_bytes
+
+
 def _wal_disk_until_full(interval: Interval) -> float | None:
     free, growing = wal_disk_free_bytes(interval), _wal_directory_growth(interval)
-    return None if free is None or growing is None or growing <= 0 else free / growing
+    if free is None or growing is None or growing <= 0:
+        return None
+    room = _room_until_recycled(interval)
+    stops_by_itself = room is not None and 0 < room <= free
+    return None if stops_by_itself else free / growing
 
 
 BACKEND_FSYNCS = Metric(
@@ -191,8 +206,9 @@ WAL_DIRECTORY_GROWTH = Metric(
 WAL_DISK_UNTIL_FULL = Metric(
     "server.wal_disk_until_full", "WAL disk full in", "s",
     "Time until the file system of the WAL directory is full if the directory goes on growing as in the last two minutes. "
-    "A directory below max_wal_size grows and stops by itself.",
-    "statvfs(pg_wal).f_bavail / growth of pg_ls_waldir()", _wal_disk_until_full,
+    "Nothing while the directory is below max_wal_size and wal_keep_size and the disk has room for that: it grows to "
+    "there and stops by itself.",
+    "statvfs(pg_wal).f_bavail / growth of pg_ls_waldir(); max_wal_size + wal_keep_size − sum(size) of pg_ls_waldir()", _wal_disk_until_full,
 )  # fmt: skip
 
 METRICS: Final = (

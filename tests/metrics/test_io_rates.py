@@ -20,8 +20,10 @@ from pgtop_tune.metrics.io import (
     slru_rates,
 )
 from pgtop_tune.model.filesystems import FileSystem, FileSystemSample
+from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.io import ArchiverStatus, DatabaseSample, IoSample, SlruSample, WalFiles
-from tests.support.frames import GIB, MIB, frame, host_sample, postgres_sample
+from pgtop_tune.model.postgres import ParameterSample
+from tests.support.frames import GIB, MIB, frame, host_sample, parameter, postgres_sample
 from tests.support.statement_frames import database, io_row, session_with, slru
 
 
@@ -128,18 +130,40 @@ def test_the_backlog_is_what_was_completed_after_the_last_archived() -> None:
     assert ARCHIVE_BACKLOG(interval_of({"archiver": replace(archiver, last_archived_wal="")})) is None
 
 
-def test_the_wal_disk_fills_as_the_directory_grows() -> None:
+def growing_wal(max_wal_size_mb: int, wal_keep_size_mb: int = 0) -> list[Frame]:
+    """The WAL directory has grown from 1 GiB by 10 MiB a second, and its disk has 5 GiB left."""
     systems = (
         FileSystem("/", "ext4", "vda", ("data",), 9 * GIB, GIB, GIB, 0, 0),
         FileSystem("/wal", "ext4", "vdb", ("wal",), 9 * GIB, 6 * GIB, 5 * GIB, 0, 0),
     )
-    frames = [
+    limits = tuple(
+        parameter(name, str(size), f"{size}MB", "MB")
+        for name, size in (("max_wal_size", max_wal_size_mb), ("wal_keep_size", wal_keep_size_mb))
+    )
+    return [
         frame(
             second,
             host=host_sample(second, file_systems=FileSystemSample(float(second), systems)),
-            postgres=postgres_sample(second, wal_files=WalFiles(float(second), 10, size, 0)),
+            postgres=postgres_sample(
+                second,
+                wal_files=WalFiles(float(second), 10, size, 0),
+                parameters=ParameterSample(float(second), limits),
+            ),
         )
         for second, size in ((0, GIB), (60, GIB + 600 * MIB))
     ]
+
+
+def test_the_wal_disk_fills_as_the_directory_grows_beyond_what_is_recycled() -> None:
+    frames = growing_wal(1024, 512)
     assert WAL_DISK_UNTIL_FULL(Interval(frames)) == pytest.approx(512.0)
     assert WAL_DISK_UNTIL_FULL(Interval(frames[:1])) is None
+
+
+@pytest.mark.parametrize("limits_mb", [(4096, 0), (1024, 1024)])
+def test_a_directory_that_will_stop_by_itself_fills_no_disk(limits_mb: tuple[int, int]) -> None:
+    assert WAL_DISK_UNTIL_FULL(Interval(growing_wal(*limits_mb))) is None
+
+
+def test_a_disk_too_small_for_max_wal_size_fills_all_the_same() -> None:
+    assert WAL_DISK_UNTIL_FULL(Interval(growing_wal(16_384))) == pytest.approx(512.0)

@@ -228,16 +228,20 @@ def _of_primary(interval: Interval) -> list[Phrase]:
     senders, slots, holding = sender_lags(interval), slot_states(interval), holders(interval)
     retained = max((slot.retained_bytes or 0 for slot in slots), default=None)
     phrases = [
-        Phrase(labelled("senders", spaced(len(senders)))),
-        Phrase(labelled("slots", spaced(len(slots)))),
+        Phrase(labelled("senders", spaced(len(senders))), 1),
+        Phrase(labelled("slots", spaced(len(slots))), 2),
     ]
     if retained is not None:
-        phrases.append(Phrase(labelled("most WAL retained", size(retained)), 1))
+        phrases.append(Phrase(labelled("most WAL retained", size(retained)), 3))
     if holding:
         oldest = holding[0]
-        words = f"{spaced(oldest.age)} transactions by {oldest.kind} {one_line(oldest.name, 40)}"
         style = "critical" if oldest.age >= _OLD_XACTS else PLAIN
-        phrases.append(Phrase(labelled("vacuum held back", words, style), 2))
+        by = f"by {oldest.kind} {one_line(oldest.name, 40)}"
+        whole, short = (
+            labelled("vacuum held back", f"{spaced(oldest.age)} {unit} {by}", style)
+            for unit in ("transactions", "xacts")
+        )
+        phrases.append(Phrase(whole, 0, short))
     return phrases
 
 

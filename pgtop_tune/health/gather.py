@@ -33,7 +33,7 @@ from pgtop_tune.postgres.survey import Asked, ask_everywhere, ask_here
 from pgtop_tune.sampling.host_sampler import HostSampler
 from pgtop_tune.sampling.pooler_sampler import PoolerSampler
 
-BETWEEN_LOOKS_S: Final = 1.0
+BETWEEN_LOOKS_S: Final = 0.5
 """Between the two frames that rates are made of."""
 DATABASES_S: Final = 30.0
 """For all databases together."""

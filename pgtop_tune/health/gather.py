@@ -16,6 +16,7 @@ from pgtop_tune.host.block_devices import ROOT, server_directories
 from pgtop_tune.host.local import LocalHost
 from pgtop_tune.host.locality import working_directory
 from pgtop_tune.host.machine_details import machine_details
+from pgtop_tune.host.remote_details import remote_details
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.frame import Frame
@@ -84,7 +85,7 @@ async def gather(
             if any(check.twice for check in checks):
                 await asyncio.sleep(max(BETWEEN_LOOKS_S - clock() + first.elapsed_s, 0.0))
                 frames.append(await _frame(1, reader, eye, server, clock, _AGAIN, first.postgres))
-            machine = await asyncio.to_thread(eye.machine, server, frames[-1])
+            machine = await eye.machine(server, frames[-1])
             answers = await asking
             frames[-1] = replace(frames[-1], pooler=await looking)
         finally:
@@ -140,16 +141,20 @@ class _Eye:
         """The machine now."""
         return await self._sampler.look(postgres, (), _PATIENCE_S)
 
-    def machine(self, server: ServerFacts, frame: Frame) -> MachineDetails | Unavailable:
-        """Its settings. Reads many small files: call it off the event loop."""
-        if not server.local:
-            return Unavailable(Reason.NOT_LOCAL, "settings of the kernel are only seen on the server's own machine")
+    async def machine(self, server: ServerFacts, frame: Frame) -> MachineDetails | Unavailable:
+        """Its settings."""
         pid = server.postmaster_pid
         data = server.data_directory or (working_directory(pid) if pid is not None else None)
-        disks = sections.disks(frame)
-        devices = () if isinstance(disks, Unavailable) else tuple(disk.name for disk in disks.disks if disk.roles)
+        seen = sections.disks(frame)
+        disks = {} if isinstance(seen, Unavailable) else {disk.name: disk.stacked for disk in seen.disks if disk.roles}
         directories = server_directories(data, self._places) if data else {}
-        return machine_details(self._root, devices, directories, pid)
+        if server.local:
+            return await asyncio.to_thread(machine_details, self._root, disks, directories, pid)
+        if isinstance(frame.host, Unavailable):
+            return frame.host
+        nodes = sections.numa(frame)
+        count = 1 if isinstance(nodes, Unavailable) else len(nodes.nodes)
+        return await remote_details(self._reader.server_files, disks, directories, count)
 
     def close(self) -> None:
         """Closes files."""

@@ -194,3 +194,8 @@ def _last_words(outcome: ScreenOutcome, recording: Path | None) -> None:
         for change in outcome.in_force:
             say(f"  {change.name} = {change.shown_after or change.value} (was {change.shown_before})")
         say(f"  `{PROGRAM} revert` with the same connection options takes them back")
+    if outcome.on_machine:
+        say("still in force on this machine:")
+        for setting in outcome.on_machine:
+            say(f"  {setting.name} = {setting.shown_after} (was {setting.value_before})")
+        say(f"  `{PROGRAM} revert --machine` takes them back")

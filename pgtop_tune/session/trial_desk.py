@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.errors import PgtopError, UsageProblem
+from pgtop_tune.model.change import ParameterChange
 from pgtop_tune.model.events import Event, EventKind
-from pgtop_tune.session.confirmation import Trial
-from pgtop_tune.session.trial_watch import TrialWatch
+from pgtop_tune.model.system_setting import HostChange
 
 if TYPE_CHECKING:
     from pgtop_tune.metrics.trip_wires import TripWire
-    from pgtop_tune.model.change import ParameterChange, Terms, Wanted
+    from pgtop_tune.model.change import Terms, Wanted
+    from pgtop_tune.model.system_setting import WantedSetting
     from pgtop_tune.session.change_control import ChangeControl
+    from pgtop_tune.session.machine_control import MachineControl
     from pgtop_tune.session.ports import Step
+    from pgtop_tune.session.trial_watch import TrialWatch
 
 _AGAIN_S: Final = 2.0
+
+Change = ParameterChange | HostChange
+"""Of the server, or of its machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +43,7 @@ class OnTrial:
     """
 
     set_id: str
-    changes: tuple[ParameterChange, ...]
+    changes: tuple[Change, ...]
     until_ms: int
     wires: tuple[TripWire, ...] = ()
     reverting: str = ""
@@ -58,7 +65,7 @@ class TakenBack:
     """
 
     number: int
-    changes: tuple[ParameterChange, ...]
+    changes: tuple[Change, ...]
     why: str
 
 
@@ -68,6 +75,7 @@ class TrialDesk:
     Args:
         control: The door to the server.
         note: Puts an event into the next frame.
+        machine: The door to its operating system; None where there is none.
         wall_ms: Milliseconds since the epoch.
     """
 
@@ -75,10 +83,12 @@ class TrialDesk:
         self,
         control: ChangeControl,
         note: Callable[[Event], None],
+        machine: MachineControl | None = None,
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._control: Final = control
         self._note: Final = note
+        self._machine: Final = machine
         self._wall_ms: Final = wall_ms
         self._watch: TrialWatch | None = None
         self._now_s = 0.0
@@ -106,34 +116,65 @@ class TrialDesk:
         """See `FrameSink.close`; what is on trial is taken back by the control when that is closed."""
 
     async def apply(
-        self, wanted: Sequence[Wanted], terms: Terms, wires: Sequence[TripWire] = ()
-    ) -> tuple[ParameterChange, ...]:
+        self,
+        wanted: Sequence[Wanted],
+        terms: Terms,
+        wires: Sequence[TripWire] = (),
+        settings: Sequence[WantedSetting] = (),
+    ) -> tuple[Change, ...]:
         """Makes a set of changes; on trial where the terms have a time.
 
+        Settings of the machine come first: huge pages before the server wants them. They are taken back when the
+        server refuses the rest.
+
         Raises:
-            UsageProblem: Another set is on trial.
-            PgtopError: See `ChangeControl.apply_set`.
+            UsageProblem: Another set is on trial, or there is no way to the machine.
+            PgtopError: See `ChangeControl.apply_set` and `MachineControl.apply_set`.
         """
         if self._current is not None:
             names = ", ".join(change.name for change in self._current.changes)
             raise UsageProblem(f"{names}: still on trial", "keep it or undo it first")
-        made = await self._control.apply_set(wanted, terms)
+        if settings:
+            terms = replace(terms, set_id=terms.set_id or uuid.uuid4().hex[:12])
+        made = await self._made(wanted, terms, settings)
         until_ms = made[0].until_ms
         if terms.keep_within_s is not None and until_ms is not None:
             self._current = OnTrial(made[0].set_id or made[0].id, made, until_ms, tuple(wires))
+            # The judge is loaded when there is something to judge.
+            from pgtop_tune.session.confirmation import Trial
+            from pgtop_tune.session.trial_watch import TrialWatch
+
             self._watch = TrialWatch(Trial(self._now_s, terms.keep_within_s, wires), self._take_back)
         return made
 
-    async def keep(self) -> tuple[ParameterChange, ...]:
+    async def _made(
+        self, wanted: Sequence[Wanted], terms: Terms, settings: Sequence[WantedSetting]
+    ) -> tuple[Change, ...]:
+        if not settings:
+            return await self._control.apply_set(wanted, terms)
+        if self._machine is None:
+            raise UsageProblem("there is no way to the settings of the machine from here")
+        of_machine = await self._machine.apply_set(settings, terms)
+        if not wanted:
+            return of_machine
+        try:
+            return (*of_machine, *await self._control.apply_set(wanted, terms))
+        except PgtopError:
+            await self._machine.revert_set(terms.set_id, "the server refused the rest")
+            raise
+
+    async def keep(self) -> tuple[Change, ...]:
         """What is on trial stays; empty when nothing is, or when it has been taken back by then."""
         trial = self._current
         if trial is None:
             return ()
-        kept = await self._control.keep(trial.set_id)
+        kept: tuple[Change, ...] = await self._control.keep(trial.set_id) if _of_server(trial) else ()
+        if self._machine is not None and _of_machine(trial):
+            kept = (*await self._machine.keep(trial.set_id), *kept)
         self._forget(trial.set_id)
         return kept
 
-    def undone(self, changes: Sequence[ParameterChange]) -> None:
+    def undone(self, changes: Sequence[Change]) -> None:
         """Somebody has taken changes back: what was on trial among them is not any more."""
         for change in changes:
             self._forget(change.set_id or change.id)
@@ -150,7 +191,10 @@ class TrialDesk:
         self._current = replace(trial, reverting=why)
         while self._current is not None and self._current.set_id == trial.set_id:
             try:
-                await self._control.revert_set(trial.set_id, why)
+                if _of_server(trial):
+                    await self._control.revert_set(trial.set_id, why)
+                if self._machine is not None and _of_machine(trial):
+                    await self._machine.revert_set(trial.set_id, why)
             except PgtopError as problem:
                 if self._current is not None:
                     self._current = replace(self._current, problem=problem.message)
@@ -158,5 +202,18 @@ class TrialDesk:
                 continue
             self._forget(trial.set_id)
             self._ended = TakenBack(1 if self._ended is None else self._ended.number + 1, trial.changes, why)
-            detail = "; ".join(f"{each.name} {each.shown_after}→{each.shown_before}" for each in trial.changes)
+            detail = "; ".join(f"{each.name} {each.shown_after}→{before(each)}" for each in trial.changes)
             self._note(Event(self._wall_ms(), EventKind.WARNING, f"taken back: {why}", detail))
+
+
+def before(change: Change) -> str:
+    """The value before a change, as the server or the kernel shows it."""
+    return change.value_before if isinstance(change, HostChange) else change.shown_before
+
+
+def _of_server(trial: OnTrial) -> bool:
+    return any(isinstance(each, ParameterChange) for each in trial.changes)
+
+
+def _of_machine(trial: OnTrial) -> bool:
+    return any(isinstance(each, HostChange) for each in trial.changes)

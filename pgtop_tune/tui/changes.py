@@ -9,16 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.change import SYSTEM, ChangeState, ParameterChange, Scope, Terms, Wanted
 from pgtop_tune.model.events import EventKind
+from pgtop_tune.model.system_setting import HostChange
+from pgtop_tune.session.trial_desk import before
 
 if TYPE_CHECKING:
     from pgtop_tune.metrics.trip_wires import TripWire
     from pgtop_tune.model.postgres import Parameter
     from pgtop_tune.model.proof import Proof
+    from pgtop_tune.model.system_setting import WantedSetting
     from pgtop_tune.session.change_control import ChangeControl
-    from pgtop_tune.session.trial_desk import OnTrial, TakenBack, TrialDesk
+    from pgtop_tune.session.machine_control import MachineControl
+    from pgtop_tune.session.trial_desk import Change, OnTrial, TakenBack, TrialDesk
     from pgtop_tune.tui.hands import Hands
+    from pgtop_tune.tuning.advice.machine import MachineLook
 
 RELOAD: Final = "SELECT pg_reload_conf();"
 
@@ -30,22 +36,26 @@ class Changes:
         control: The door to the server.
         hands: The way to it.
         trials: Where sets on trial are watched; a sink of the engine.
+        machine: The door to the operating system; None where there is none.
 
     Attributes:
         made: Changes of this session that are still in force, oldest first.
         attempted: Whether anything was tried; what came of it may be known only to the journal.
     """
 
-    def __init__(self, control: ChangeControl, hands: Hands, trials: TrialDesk) -> None:
+    def __init__(
+        self, control: ChangeControl, hands: Hands, trials: TrialDesk, machine: MachineControl | None = None
+    ) -> None:
         self._control: Final = control
+        self._machine: Final = machine
         self._hands: Final = hands
         self._trials: Final = trials
-        self._made: dict[str, ParameterChange] = {}
+        self._made: dict[str, Change] = {}
         self._told = 0
         self.attempted = False
 
     @property
-    def made(self) -> tuple[ParameterChange, ...]:
+    def made(self) -> tuple[Change, ...]:
         return tuple(self._made.values())
 
     @property
@@ -82,20 +92,52 @@ class Changes:
         """The exact SQL of one change."""
         return " ".join(await self.statements((Wanted(name, value, scope),)))
 
-    async def in_force(self) -> tuple[ParameterChange, ...]:
-        """Everything the journal holds as made and not reverted, also by earlier sessions and by others."""
-        return await self._hands.ask(self._control.in_force())
+    async def in_force(self) -> tuple[Change, ...]:
+        """Everything the journals hold as made and not reverted, also by earlier sessions and by others; oldest first.
+
+        Of the machine only what this session made: its journal is not about one server.
+        """
+        of_server = await self._hands.ask(self._control.in_force())
+        if self._machine is None or not any(isinstance(each, HostChange) for each in self.made):
+            return of_server
+        of_machine = await self._hands.ask(self._machine.in_force())
+        ours = (each for each in of_machine if each.id in self._made)
+        return tuple(sorted((*ours, *of_server), key=lambda each: each.at_ms))
+
+    async def settings(self) -> MachineLook | Unavailable:
+        """Settings of the machine under the server, with what advice on them stands on; why not, where there are none.
+
+        Raises:
+            PgtopError: The engine has ended.
+        """
+        machine = self._machine
+        if machine is None:
+            return Unavailable(Reason.NOT_LOCAL)
+        found = await self._hands.ask(machine.settings())
+        if isinstance(found, Unavailable):
+            return found
+        from pgtop_tune.tuning.advice.machine import MachineLook
+
+        return MachineLook(found, await self._hands.ask(machine.facts()), await self._hands.ask(machine.disks()))
+
+    def commands(self, name: str, value: str) -> tuple[str, ...]:
+        """What to paste into a shell of root to change a setting of the machine, now and for the next boot."""
+        return () if self._machine is None else self._machine.commands(name, value, survive=True)
 
     async def apply(
-        self, wanted: Sequence[Wanted], terms: Terms, wires: Sequence[TripWire] = ()
-    ) -> tuple[ParameterChange, ...]:
+        self,
+        wanted: Sequence[Wanted],
+        terms: Terms,
+        wires: Sequence[TripWire] = (),
+        settings: Sequence[WantedSetting] = (),
+    ) -> tuple[Change, ...]:
         """Makes a set of changes.
 
         Raises:
             PgtopError: Refused, or not possible; see `TrialDesk.apply`.
         """
         self.attempted = True
-        made = await self._hands.ask(self._trials.apply(wanted, terms, wires))
+        made = await self._hands.ask(self._trials.apply(wanted, terms, wires, settings))
         await self._remember(made)
         return made
 
@@ -104,22 +146,25 @@ class Changes:
         self.attempted = True
         self._made |= {change.id: change for change in made if change.state is ChangeState.APPLIED}
 
-    async def _remember(self, made: Sequence[ParameterChange]) -> None:
+    async def _remember(self, made: Sequence[Change]) -> None:
         for change in made:
             if change.state is ChangeState.APPLIED:
                 self._made[change.id] = change
-                if change.message and not await self._waits_for_restart(change.name):
+                if isinstance(change, HostChange):
+                    self._hands.note(EventKind.PARAMETER, told(change), change.path)
+                elif change.message and not await self._waits_for_restart(change.name):
                     self._hands.note(EventKind.PARAMETER, told(change), change.message)
 
     async def _waits_for_restart(self, name: str) -> bool:
         """Then the server says so itself."""
         return any(parameter.pending_restart for parameter in await self.list((name,)))
 
-    async def prove(self, made: Sequence[ParameterChange]) -> tuple[Proof, ...]:
+    async def prove(self, made: Sequence[Change]) -> tuple[Proof, ...]:
         """What running and new sessions have after changes."""
-        return await self._hands.ask(self._control.prove(made))
+        of_server = [each for each in made if isinstance(each, ParameterChange)]
+        return await self._hands.ask(self._control.prove(of_server)) if of_server else ()
 
-    async def keep(self) -> tuple[ParameterChange, ...]:
+    async def keep(self) -> tuple[Change, ...]:
         """What is on trial stays; empty when nothing is, or not any more.
 
         Raises:
@@ -131,21 +176,37 @@ class Changes:
                 self._made[change.id] = change
         return kept
 
-    async def undo(self) -> tuple[ParameterChange, ...]:
+    async def undo(self, wanted: Sequence[Change]) -> tuple[Change, ...]:
         """Takes back the last change still in force, with its set; empty when there is none.
+
+        Args:
+            wanted: The set as `in_force` showed it.
 
         Raises:
             PgtopError: Refused, or not possible.
         """
-        return self._forget(await self._hands.ask(self._control.undo_last()))
+        of_server = any(isinstance(each, ParameterChange) for each in wanted)
+        undone = self._forget(await self._hands.ask(self._control.undo_last())) if of_server else ()
+        return (*undone, *await self._undo_machine(wanted))
 
-    async def undo_all(self) -> tuple[ParameterChange, ...]:
+    async def undo_all(self) -> tuple[Change, ...]:
         """Takes back everything still in force, last first.
 
         Raises:
             PgtopError: Refused, or not possible; some may have been reverted.
         """
-        return self._forget(await self._hands.ask(self._control.undo_all()))
+        ours = self.made
+        undone = self._forget(await self._hands.ask(self._control.undo_all()))
+        return (*undone, *await self._undo_machine(ours))
+
+    async def _undo_machine(self, changes: Sequence[Change]) -> tuple[Change, ...]:
+        """What of these was changed on the machine, after the server does not need it any more."""
+        sets = dict.fromkeys(each.set_id or each.id for each in changes if isinstance(each, HostChange))
+        undone: list[Change] = []
+        for set_id in reversed(sets):
+            if self._machine is not None:
+                undone += self._forget(await self._hands.ask(self._machine.revert_set(set_id)))
+        return tuple(undone)
 
     async def undo_made(self) -> None:
         """Takes back what this session made, last first, and nothing of anybody else's.
@@ -153,8 +214,11 @@ class Changes:
         Raises:
             PgtopError: Refused, or not possible; what came later is taken back.
         """
-        for set_id in reversed(dict.fromkeys(change.set_id or change.id for change in self.made)):
+        ours = self.made
+        of_server = (each for each in ours if isinstance(each, ParameterChange))
+        for set_id in reversed(dict.fromkeys(change.set_id or change.id for change in of_server)):
             self._forget(await self._hands.ask(self._control.revert_set(set_id)))
+        await self._undo_machine(ours)
 
     async def redo(self) -> tuple[ParameterChange, ...]:
         """Makes again what was undone last; empty when there is nothing.
@@ -166,21 +230,21 @@ class Changes:
         await self._remember(made)
         return made
 
-    def _forget(self, undone: tuple[ParameterChange, ...]) -> tuple[ParameterChange, ...]:
+    def _forget(self, undone: Sequence[Change]) -> tuple[Change, ...]:
         self._trials.undone(undone)
         for change in undone:
-            before = self._made.pop(change.id, change)
-            if before.message:
-                known = _shown(before) if before is not change else ""
-                self._hands.note(EventKind.PARAMETER, f"{change.name} {known}→{change.shown_after}")
-        return undone
+            known = self._made.pop(change.id, None)
+            if isinstance(change, HostChange) or (known or change).message:
+                was = _shown(known) if known is not None else ""
+                self._hands.note(EventKind.PARAMETER, f"{change.name} {was}→{change.shown_after}")
+        return tuple(undone)
 
 
-def _shown(change: ParameterChange) -> str:
+def _shown(change: Change) -> str:
     """What the change brought: what was read back, or what was asked for where that waits for a restart."""
     return change.value if change.message and change.value is not None else change.shown_after
 
 
-def told(change: ParameterChange) -> str:
+def told(change: Change) -> str:
     """A change in a few words: "max_wal_size 1GB→16GB"."""
-    return f"{change.name} {change.shown_before}→{_shown(change)}"
+    return f"{change.name} {before(change)}→{_shown(change)}"

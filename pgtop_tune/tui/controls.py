@@ -11,6 +11,7 @@ from pgtop_tune.tui.actions import Need
 if TYPE_CHECKING:
     from pgtop_tune.model.change import ParameterChange
     from pgtop_tune.model.load import LoadSpec
+    from pgtop_tune.model.system_setting import HostChange
     from pgtop_tune.secret import Secret
     from pgtop_tune.session.change_control import ChangeControl
     from pgtop_tune.session.engine import Engine
@@ -126,8 +127,10 @@ class ScreenOutcome:
         recording: Path of the recording, None when nothing was recorded.
         in_force: Changes of parameters that were made and not undone, oldest first.
         exit_status: 0; 1 after a crash or a lost server; 128 + signal number when a signal ended it.
+        on_machine: Settings of the operating system that this session has changed and not undone.
     """
 
     recording: str | None = None
     in_force: tuple[ParameterChange, ...] = ()
     exit_status: int = 0
+    on_machine: tuple[HostChange, ...] = ()

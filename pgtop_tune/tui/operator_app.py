@@ -14,6 +14,7 @@ from pgtop_tune.metrics.load import under_way
 from pgtop_tune.model.backend_action import BackendAct, BackendKey
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.model.system_setting import HostChange
 from pgtop_tune.safe_text import printable_lines
 from pgtop_tune.session.session import Session
 from pgtop_tune.session.time_words import HINT, Timeline, moment
@@ -66,9 +67,9 @@ class OperatorApp(App[int]):
         self._hands = Hands(controls.engine)
         self.changes: Changes | None = None
         if controls.parameters is not None:
-            trials = TrialDesk(controls.parameters, controls.engine.note)
+            trials = TrialDesk(controls.parameters, controls.engine.note, controls.machine)
             controls.engine.attach(trials)
-            self.changes = Changes(controls.parameters, self._hands, trials)
+            self.changes = Changes(controls.parameters, self._hands, trials, controls.machine)
         self._live = Session(CHARTED)
         self._frozen: Session | None = None
         self._themes: dict[str, PaletteTheme] = {}
@@ -313,8 +314,10 @@ class OperatorApp(App[int]):
         from pgtop_tune.tui.screens.leave import leave_question
 
         run, going_on = self._own_load(), self._going_on()
-        changes = None if self._options.throwaway else self.changes
-        made, trial = (changes.made, changes.on_trial) if changes is not None else ((), None)
+        made, trial = ((), None) if self.changes is None else (self.changes.made, self.changes.on_trial)
+        if self._options.throwaway:
+            # The server is thrown away, the machine is not.
+            made, trial = tuple(each for each in made if isinstance(each, HostChange)), None
         if run is None and not going_on and not made and trial is None:
             self.exit(0)
         else:

@@ -7,6 +7,7 @@ from typing import Final
 
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.model.change import ParameterChange
+from pgtop_tune.model.system_setting import HostChange
 from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import Controls, ScreenOptions, ScreenOutcome
 from pgtop_tune.tui.terminal import TerminalWatch
@@ -36,7 +37,8 @@ def run_screen(controls: Controls, options: ScreenOptions) -> ScreenOutcome:
         if isinstance(controls.engine.failure, PgtopError):
             raise controls.engine.failure
         status = 128 + watch.signalled if watch.signalled else app.return_value or app.return_code or 0
-        return ScreenOutcome(app.recording, () if options.throwaway else _in_force(app, controls), status)
+        in_force = () if options.throwaway else _in_force(app, controls)
+        return ScreenOutcome(app.recording, in_force, status, _on_machine(app))
     finally:
         controls.engine.stop()
 
@@ -52,5 +54,11 @@ def _in_force(app: PgtopApp, controls: Controls) -> tuple[ParameterChange, ...]:
     try:
         found = controls.engine.call(parameters.in_force()).result(_ANSWER_S)
     except (PgtopError, RuntimeError, TimeoutError, concurrent.futures.CancelledError):
-        found = changes.made
+        found = tuple(change for change in changes.made if isinstance(change, ParameterChange))
     return tuple(change for change in found if change.kept and not change.loss)
+
+
+def _on_machine(app: PgtopApp) -> tuple[HostChange, ...]:
+    """Settings of the machine that this session has changed and that stay."""
+    made = () if app.changes is None else app.changes.made
+    return tuple(change for change in made if isinstance(change, HostChange) and change.kept)

@@ -198,8 +198,8 @@ class ScriptedParameters:
             made.append(
                 ParameterChange(
                     f"c{self._made}-{each.name}", 0, each.name, each.value, before.shown, None, "default",
-                    ChangeState.APPLIED, after, scope=each.scope, set_id=f"s{self._made}", kept=until_ms is None,
-                    until_ms=until_ms, reason=terms.reason,
+                    ChangeState.APPLIED, after, scope=each.scope, set_id=terms.set_id or f"s{self._made}",
+                    kept=until_ms is None, until_ms=until_ms, reason=terms.reason,
                 )
             )  # fmt: skip
         self.journal += made

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pgtop_tune.model.system_setting import AfterReboot, SystemSetting
+from pgtop_tune.model.system_setting import SystemSetting
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line
-from pgtop_tune.tui.panel.drawing import changed_words
+from pgtop_tune.tui.panel.drawing import after_reboot, changed_words
 from pgtop_tune.tui.panel.row import PanelRow, default_of, range_of, source_of
 from pgtop_tune.tui.wrapping import labelled
 from pgtop_tune.tuning.scoping import choices
@@ -62,16 +62,6 @@ def _of_machine(setting: SystemSetting) -> Said:
     yield "after reboot", after_reboot(setting.after_reboot), PLAIN
     words = "live, by this program" if setting.writable else "live, by root: a shows the commands to paste"
     yield "takes effect", words, PLAIN
-
-
-def after_reboot(found: AfterReboot) -> str:
-    """What the machine starts with, and which file says so."""
-    if not found.assignments:
-        words = "the kernel's own default"
-    else:
-        wins = found.assignments[-1]
-        words = f"{wins.value} ({wins.file}, line {wins.line})"
-    return words + (f"; not looked into: {', '.join(found.not_read)}" if found.not_read else "")
 
 
 def _worth(row: PanelRow, glyphs: Glyphs) -> Said:

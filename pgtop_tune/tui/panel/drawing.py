@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from pgtop_tune.model.change import ParameterChange
+from pgtop_tune.model.system_setting import AfterReboot
 from pgtop_tune.safe_text import one_line
+from pgtop_tune.session.trial_desk import Change, before
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line, clip, fit
 from pgtop_tune.tui.panel.row import LIVE, PanelRow, range_of, source_of
@@ -112,16 +113,17 @@ def remark_of(row: PanelRow, glyphs: Glyphs) -> tuple[str, str]:
         return changed_words(row.change), "event-parameter"
     if row.knob.unsafe:
         return f"{glyphs.warning} trades durability", "warning"
+    root = "root; " if row.setting is not None and not row.setting.writable else ""
     if row.advised and row.advice is not None:
-        return row.advice.because, "dim"
-    return row.knob.why, "dim"
+        return root + row.advice.because, "dim"
+    return root + row.knob.why, "dim"
 
 
-def changed_words(change: ParameterChange) -> str:
+def changed_words(change: Change) -> str:
     """Who changed it, from what, and whether it stays."""
     trial = ", on trial" if not change.kept else ""
     reason = f": {change.reason}" if change.reason else ""
-    return one_line(f"was {change.shown_before or 'default'}; changed by {change.by or 'us'}{trial}{reason}", 300)
+    return one_line(f"was {before(change) or 'default'}; changed by {change.by or 'us'}{trial}{reason}", 300)
 
 
 def word_lines(row: PanelRow | None, cells: int, glyphs: Glyphs, most: int) -> list[Line]:
@@ -137,12 +139,23 @@ def word_lines(row: PanelRow | None, cells: int, glyphs: Glyphs, most: int) -> l
         ("costs", row.knob.trades, PLAIN),
         ("advice", advised, PLAIN),
         ("range", range_of(row.parameter), PLAIN),
-        ("set by", source_of(row.parameter), PLAIN),
+        ("set by", source_of(row.parameter) if row.setting is None else "", PLAIN),
+        ("at boot", "" if row.setting is None else after_reboot(row.setting.after_reboot), PLAIN),
     ]
     found = [line for label, text, style in said if text for line in labelled(label, text, cells, style, _LABELS)]
     if len(found) > most:
         found = [*found[: max(most - 1, 0)], ((f"{glyphs.ellipsis} ? says more", "dim"),)][:most]
     return found
+
+
+def after_reboot(found: AfterReboot) -> str:
+    """What the machine starts with, and which file says so."""
+    if not found.assignments:
+        words = "the kernel's own default"
+    else:
+        wins = found.assignments[-1]
+        words = f"{wins.value} ({wins.file}, line {wins.line})"
+    return words + (f"; not looked into: {', '.join(found.not_read)}" if found.not_read else "")
 
 
 def _column(text: str, cells: int) -> str:

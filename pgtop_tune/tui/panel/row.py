@@ -7,9 +7,9 @@ from typing import Final
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.change import ParameterChange
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.model.system_setting import SystemSetting
+from pgtop_tune.session.trial_desk import Change
 from pgtop_tune.tuning.advice.facts import Advice
 from pgtop_tune.tuning.advice.on_server import same
 from pgtop_tune.tuning.fence import loss_of
@@ -55,7 +55,7 @@ class PanelRow:
     advice: Advice | None = None
     staged: Staged | None = None
     setting: SystemSetting | None = None
-    change: ParameterChange | None = None
+    change: Change | None = None
     next_load: str | None = None
 
     @property
@@ -90,12 +90,16 @@ class PanelRow:
     @property
     def loss(self) -> str:
         """What the staged value can lose; "" when nothing."""
-        return "" if self.staged is None else loss_of(self.name, self.staged.value, self.parameter.boot_val)
+        return (
+            ""
+            if self.staged is None or self.setting is not None
+            else loss_of(self.name, self.staged.value, self.parameter.boot_val)
+        )
 
     @property
     def loss_now(self) -> str:
         """What the present value can lose; "" when nothing."""
-        return loss_of(self.name, self.parameter.setting, self.parameter.boot_val)
+        return "" if self.setting is not None else loss_of(self.name, self.parameter.setting, self.parameter.boot_val)
 
     def stepped(self, direction: int) -> Staged | None:
         """One step up or down from what is staged, or from the present value; None when it leads back to that.

@@ -31,11 +31,13 @@ def set_lines(
         roomy: Whether there is room for what becomes of sessions already connected.
     """
     lines: list[Line] = []
-    if sql is not None and wanted.live:
+    if sql is not None and (wanted.live or wanted.machine):
         lines += wrapped(_applied(sql), cells, "strong")
         if not fits(sql, cells):
             lines = [*lines[: _SQL_LINES - 1], ((f"{glyphs.ellipsis} a shows all of it", "dim"),)]
         lines += wrapped(trial_words(conditions), cells, "dim")
+    if any(row.setting is not None and not row.setting.writable for row in wanted.machine):
+        lines += wrapped("this process may not change the machine: a shows what to paste as root", cells, "warning")
     if wanted.next_load:
         options = " ".join(
             f"-c {name}={value}" if value is not None else f"without {name}" for name, value in wanted.next_load

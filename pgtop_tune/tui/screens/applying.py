@@ -10,9 +10,11 @@ from textual.app import App
 
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.metrics.trip_wires import TripWire
-from pgtop_tune.model.change import ChangeState, ParameterChange, ScopeKind, Terms, Wanted
+from pgtop_tune.model.change import ChangeState, ScopeKind, Terms, Wanted
 from pgtop_tune.model.proof import Proof
 from pgtop_tune.model.restart import RestartState
+from pgtop_tune.model.system_setting import HostChange, WantedSetting
+from pgtop_tune.session.trial_desk import Change
 from pgtop_tune.tui.changes import Changes
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN
@@ -66,7 +68,15 @@ class Applying:
             sql: The exact statements.
             shown: Whether all of them stand on the screen already.
         """
-        rows = _of(staged, [each.name for each in wanted.live])
+        closed = [row for row in wanted.machine if row.setting is not None and not row.setting.writable]
+        if closed:
+            return await self._to_paste(closed)
+        rows = [*wanted.machine, *_of(staged, [each.name for each in wanted.live])]
+        settings = [
+            WantedSetting(row.name, row.staged.value)
+            for row in wanted.machine
+            if row.staged is not None and row.staged.value is not None
+        ]
         conditions = self._scope.conditions or Conditions()
         try:
             wires = conditions.trip_wires()
@@ -78,7 +88,7 @@ class Applying:
             if confirmed is None:
                 return _NOTHING
             terms = Terms(conditions.keep_within_s, conditions.reason, confirmed)
-            return await self._make(wanted.live, terms, wires)
+            return await self._make(wanted.live, terms, wires, settings)
         except PgtopError as problem:
             return Came(str(problem), "critical")
 
@@ -140,8 +150,26 @@ class Applying:
             confirmed.add(row.name)
         return frozenset(confirmed)
 
-    async def _make(self, live: Sequence[Wanted], terms: Terms, wires: Sequence[TripWire]) -> Came:
-        made = await self._changes.apply(live, terms, wires)
+    async def _to_paste(self, rows: Sequence[PanelRow]) -> Came:
+        """Shows the commands that change settings of the machine: now, and for the next boot."""
+        commands = [
+            command
+            for row in rows
+            if row.staged is not None and row.staged.value is not None
+            for command in self._changes.commands(row.name, row.staged.value)
+        ]
+        said = [Said("This process may not change them. As root, now and for the next boot:")]
+        said += [Said(command, "strong") for command in commands]
+        choices = (Choice(("y",), "copy to the clipboard of your terminal", True),)
+        if await self._app.push_screen_wait(ConfirmDialog("settings of the machine", said, choices, self._glyphs)):
+            self._app.copy_to_clipboard("\n".join(commands))
+            return Came("the commands are in your terminal's clipboard", PLAIN)
+        return _NOTHING
+
+    async def _make(
+        self, live: Sequence[Wanted], terms: Terms, wires: Sequence[TripWire], settings: Sequence[WantedSetting]
+    ) -> Came:
+        made = await self._changes.apply(live, terms, wires, settings)
         done = tuple(change.name for change in made if change.state is ChangeState.APPLIED)
         try:
             proofs = await self._changes.prove(made)
@@ -180,11 +208,12 @@ def _exactly(name: str) -> Any:
     return accept
 
 
-def result_of(change: ParameterChange) -> tuple[str, str]:
+def result_of(change: Change) -> tuple[str, str]:
     """What came of a change, in words and their style."""
     if change.state is not ChangeState.APPLIED:
         return change.message or f"{change.name} was not changed", "critical"
-    words = f"{change.name} is now {change.shown_after}, read back from pg_settings"
+    where = change.path if isinstance(change, HostChange) else "pg_settings"
+    words = f"{change.name} is now {change.shown_after}, read back from {where}"
     return (f"{words}: {change.message}", "warning") if change.message else (words, "good")
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from enum import Enum
 
 from pgtop_tune.model.bench import BenchRun
-from pgtop_tune.model.change import ParameterChange
-from pgtop_tune.session.trial_desk import OnTrial
+from pgtop_tune.model.system_setting import HostChange
+from pgtop_tune.session.trial_desk import Change, OnTrial
 from pgtop_tune.tui.changes import told
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.screens.confirm import Choice, ConfirmDialog, Said
@@ -23,7 +23,7 @@ class Leaving(Enum):
 
 def leave_question(
     run: BenchRun | None,
-    made: Sequence[ParameterChange],
+    made: Sequence[Change],
     glyphs: Glyphs,
     going_on: str = "",
     trial: OnTrial | None = None,
@@ -43,8 +43,8 @@ def leave_question(
     elif run is not None:
         said.append(Said(f"A load is running ({run.profile}, {run.clients} clients); it ends with this program."))
     on_trial = {change.id for change in trial.changes} if trial is not None else set()
-    staying = [change for change in made if change.id not in on_trial and not change.loss]
-    ending = [change for change in made if change.id not in on_trial and change.loss]
+    staying = [change for change in made if change.id not in on_trial and not _can_lose(change)]
+    ending = [change for change in made if change.id not in on_trial and _can_lose(change)]
     said += _listed("Nobody has kept this yet; leaving takes it back:", () if trial is None else trial.changes)
     said += _listed("This can lose data; leaving takes it back:", ending)
     said += _listed("These changes are in force; `pgtop-tune revert` undoes them later:", staying)
@@ -58,5 +58,9 @@ def leave_question(
     return ConfirmDialog("leave?", said, choices, glyphs)
 
 
-def _listed(title: str, changes: Sequence[ParameterChange]) -> list[Said]:
+def _can_lose(change: Change) -> bool:
+    return not isinstance(change, HostChange) and bool(change.loss)
+
+
+def _listed(title: str, changes: Sequence[Change]) -> list[Said]:
     return [Said(title), *(Said(f"  {told(change)}", "strong") for change in changes)] if changes else []

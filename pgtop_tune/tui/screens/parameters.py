@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -11,13 +12,14 @@ from textual import events
 
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.metrics import sections
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.changes import Changes
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line
 from pgtop_tune.tui.panel.details import details_lines
 from pgtop_tune.tui.panel.drawing import list_lines, word_lines
-from pgtop_tune.tui.panel.gathering import parameter_rows, server_facts
+from pgtop_tune.tui.panel.gathering import machine_rows, parameter_rows, server_facts
 from pgtop_tune.tui.panel.one_set import Circumstances, Conditions, OneSet, circumstances, one_set
 from pgtop_tune.tui.panel.row import PanelRow, Staged
 from pgtop_tune.tui.panel.scope import PanelScope
@@ -33,6 +35,7 @@ from pgtop_tune.tui.screens.dialog import Dialog
 from pgtop_tune.tui.screens.undo import keep_said, redo_said, undo_asked
 from pgtop_tune.tui.text_field import TextField
 from pgtop_tune.tui.wrapping import wrapped
+from pgtop_tune.tuning.advice.on_server import advice_for
 
 _KEYS: Final = "+ - step  Enter type  v advised  x reset  a apply  A restart  o terms  ? details  / filter  u undo  Esc"
 _SHORT_KEYS: Final = "+ - Enter v x  a apply A restart o terms  ? more  / filter  u undo  Esc"
@@ -97,11 +100,14 @@ class ParameterDialog(Dialog[None]):
         names = tuple(knob.name for knob in self._scope.knobs)
         try:
             parameters, in_force = await self._changes.list(names), await self._changes.in_force()
+            machine = await self._changes.settings()
         except PgtopError as problem:
             self._said = (str(problem), "critical")
         else:
             facts = server_facts(self._session.interval)
-            self._table.load(parameter_rows(self._scope.knobs, parameters, facts, in_force, self._scope.next_load))
+            rows = parameter_rows(self._scope.knobs, parameters, facts, in_force, self._scope.next_load)
+            rows += [] if isinstance(machine, Unavailable) else machine_rows(machine, facts, in_force)
+            self._table.load(rows)
         self._busy = ""
         self._staged_anew()
 
@@ -160,11 +166,15 @@ class ParameterDialog(Dialog[None]):
         self.repaint()
 
     def _advise(self) -> None:
-        rows, facts = self._table.rows, server_facts(self._session.interval)
-        parameters = [row.parameter for row in rows]
-        changes = [row.change for row in rows if row.change is not None]
-        self._table.load(parameter_rows(self._scope.knobs, parameters, facts, changes, self._scope.next_load))
-        self._staged_anew()
+        facts = server_facts(self._session.interval)
+        if facts is not None:
+            self._table.load(
+                [
+                    row if row.setting is not None else replace(row, advice=advice_for(row.parameter, facts))
+                    for row in self._table.rows
+                ]
+            )
+            self._staged_anew()
 
     def on_key(self, event: events.Key) -> None:
         """Moving, stepping, typing, applying."""
@@ -302,7 +312,14 @@ class ParameterDialog(Dialog[None]):
 
     async def _ask_sql(self, wanted: OneSet) -> None:
         try:
-            self._sql = (wanted, await self._changes.statements(wanted.live) if wanted.live else ())
+            sql = await self._changes.statements(wanted.live) if wanted.live else ()
+            of_machine = [
+                command
+                for row in wanted.machine
+                if row.staged is not None and row.staged.value is not None
+                for command in self._changes.commands(row.name, row.staged.value)[:1]
+            ]
+            self._sql = (wanted, (*of_machine, *sql))
         except PgtopError as problem:
             self._said = (str(problem), "critical")
         self.repaint()
@@ -314,7 +331,7 @@ class ParameterDialog(Dialog[None]):
             return
         if not self._table.staged:
             self._said = ("nothing is staged: step with + or -, or type a value with Enter", "warning")
-        elif wanted.live and sql is not None:
+        elif (wanted.live or wanted.machine) and sql is not None:
             self._busy = "applying"
             work = self._applying.apply(self._table.staged, wanted, sql, shown=self._all_in_view)
             self.run_worker(self._settled(work), group="parameters")

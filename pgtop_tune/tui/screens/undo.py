@@ -8,7 +8,8 @@ from typing import Any
 from textual.app import App
 
 from pgtop_tune.errors import PgtopError
-from pgtop_tune.model.change import ParameterChange
+from pgtop_tune.model.system_setting import HostChange
+from pgtop_tune.session.trial_desk import Change
 from pgtop_tune.tui.changes import Changes, told
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.screens.confirm import Choice, ConfirmDialog, Said
@@ -27,7 +28,7 @@ async def undo_asked(app: App[Any], changes: Changes, glyphs: Glyphs, *, everyth
         wanted = tuple(reversed(in_force if everything else _last_set(in_force)))
         if not await app.push_screen_wait(await _question(changes, wanted, glyphs)):
             return "nothing was undone", True
-        undone = await (changes.undo_all() if everything else changes.undo())
+        undone = await (changes.undo_all() if everything else changes.undo(wanted))
     except PgtopError as problem:
         return str(problem), False
     return "; ".join(_result(change) for change in undone) or "nothing was undone", True
@@ -52,25 +53,30 @@ async def keep_said(changes: Changes) -> tuple[str, bool]:
         return f"not kept: {problem}", False
     if not kept:
         return "too late: it has been taken back already", False
-    ends = "; taken back when this program ends: it can lose data" if any(change.loss for change in kept) else ""
+    lossy = any(not isinstance(change, HostChange) and change.loss for change in kept)
+    ends = "; taken back when this program ends: it can lose data" if lossy else ""
     return f"kept: {'; '.join(told(change) for change in kept)}{ends}", True
 
 
-def _last_set(in_force: Sequence[ParameterChange]) -> tuple[ParameterChange, ...]:
+def _last_set(in_force: Sequence[Change]) -> tuple[Change, ...]:
     last = in_force[-1]
     return tuple(each for each in in_force if each is last or (last.set_id and each.set_id == last.set_id))
 
 
-async def _question(changes: Changes, wanted: Sequence[ParameterChange], glyphs: Glyphs) -> ConfirmDialog[bool]:
+async def _question(changes: Changes, wanted: Sequence[Change], glyphs: Glyphs) -> ConfirmDialog[bool]:
     said: list[Said] = []
     for change in wanted:
         by = f"   (by {change.by})" if change.by and change.id not in {each.id for each in changes.made} else ""
         said.append(Said(told(change) + by, "strong"))
-        said.append(Said(await changes.statement(change.name, change.auto_conf_before, change.scope)))
+        if isinstance(change, HostChange):
+            said.append(Said(f"{change.value_before} into {change.path}"))
+        else:
+            said.append(Said(await changes.statement(change.name, change.auto_conf_before, change.scope)))
     title = "undo the last change" if len(wanted) == 1 else f"undo {len(wanted)} changes"
     return ConfirmDialog(title, said, (Choice(("y", "enter"), "undo", True),), glyphs)
 
 
-def _result(change: ParameterChange) -> str:
-    words = f"{change.name} is {change.shown_after} again, read back from pg_settings"
+def _result(change: Change) -> str:
+    where = change.path if isinstance(change, HostChange) else "pg_settings"
+    words = f"{change.name} is {change.shown_after} again, read back from {where}"
     return f"{words} ({change.message})" if change.message else words

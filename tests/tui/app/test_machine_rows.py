@@ -1,0 +1,148 @@
+"""Settings of the machine in the list of parameters: live, advised, pasted, or changed in one set with the server's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from pgtop_tune.errors import ServerProblem
+from pgtop_tune.host.block_queue import Disk
+from pgtop_tune.host.machine_facts import MachineFacts
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.change import ChangeState, ParameterChange, Terms, Wanted
+from pgtop_tune.model.system_setting import HostChange, SystemSetting, WantedSetting
+from pgtop_tune.session.trial_desk import TrialDesk
+from pgtop_tune.tuning.knobs.catalogue import KNOBS
+from tests.support.screens import Rig, ScriptedParameters, running_screen
+
+
+@dataclass
+class ScriptedMachine:
+    """A `MachineControl` of a kernel with two settings."""
+
+    writable: bool = True
+    here: bool = True
+    journal: list[HostChange] = field(default_factory=list)
+    live: dict[str, str] = field(default_factory=lambda: {"vm.nr_hugepages": "0", "vm.swappiness": "60"})
+
+    async def settings(self) -> tuple[SystemSetting, ...] | Unavailable:
+        if not self.here:
+            return Unavailable(Reason.NOT_LOCAL)
+        return tuple(
+            SystemSetting(name, f"/proc/sys/{name}", value, writable=self.writable) for name, value in self.live.items()
+        )
+
+    async def facts(self) -> MachineFacts:
+        return MachineFacts(16 * 2**30, 0, 2**21, 1)
+
+    async def disks(self) -> tuple[Disk, ...]:
+        return ()
+
+    def commands(self, name: str, value: str, *, survive: bool = False) -> tuple[str, ...]:
+        return (f"sudo sysctl -w {name}={value}", *((f"echo {name} = {value} | sudo tee",) if survive else ()))
+
+    async def apply(self, name: str, value: str, *, survive: bool = False) -> HostChange:
+        raise NotImplementedError
+
+    async def apply_set(
+        self, wanted: Sequence[WantedSetting], terms: Terms, *, survive: bool = False
+    ) -> tuple[HostChange, ...]:
+        until_ms = None if terms.keep_within_s is None else 2**50
+        for each in wanted:
+            change = HostChange(
+                f"h-{each.name}", 0, each.name, f"/proc/sys/{each.name}", each.value, self.live[each.name],
+                ChangeState.APPLIED, shown_after=each.value, set_id=terms.set_id, kept=until_ms is None,
+                until_ms=until_ms,
+            )  # fmt: skip
+            self.live[each.name] = each.value
+            self.journal.append(change)
+        return tuple(self.journal[-len(wanted) :])
+
+    async def keep(self, set_id: str) -> tuple[HostChange, ...]:
+        self.journal = [replace(each, kept=True) if each.set_id == set_id else each for each in self.journal]
+        return tuple(each for each in self.journal if each.set_id == set_id)
+
+    async def revert_set(self, set_id: str, why: str = "") -> tuple[HostChange, ...]:
+        back = [each for each in self.journal if each.set_id == set_id]
+        self.journal = [each for each in self.journal if each.set_id != set_id]
+        self.live |= {each.name: each.value_before for each in back}
+        return tuple(replace(each, state=ChangeState.REVERTED, shown_after=each.value_before) for each in back)
+
+    async def revert_overdue(self) -> tuple[HostChange, ...]:
+        return ()
+
+    async def undo(self) -> HostChange | None:
+        raise NotImplementedError
+
+    async def undo_all(self) -> tuple[HostChange, ...]:
+        raise NotImplementedError
+
+    async def in_force(self) -> tuple[HostChange, ...]:
+        return tuple(self.journal)
+
+
+async def _stage(rig: Rig, name: str, value: str) -> None:
+    await rig.press("slash", "ctrl+u")
+    await rig.type(name)
+    await rig.press("enter")
+    await rig.sees(f"▸ {name}")
+    await rig.press("enter", "ctrl+u")
+    await rig.type(value)
+    await rig.press("enter")
+    await rig.sees(f"→ {value}")
+
+
+async def test_who_may_not_change_the_machine_is_shown_what_to_paste() -> None:
+    machine = ScriptedMachine(writable=False)
+    async with running_screen(parameters=ScriptedParameters(), machine=machine, knobs=KNOBS) as rig:
+        await rig.press("p")
+        await _stage(rig, "vm.swappiness", "1")
+        await rig.sees("live*")
+        await rig.sees("root; ")
+        await rig.press("a")
+        await rig.sees("sudo sysctl -w vm.swappiness=1")
+        await rig.sees("echo vm.swappiness = 1 | sudo tee")
+        await rig.press("escape")
+        await rig.sees("nothing was changed")
+        assert machine.journal == []
+
+
+async def test_the_machine_and_the_server_are_one_set_that_is_undone_together() -> None:
+    machine, control = ScriptedMachine(), ScriptedParameters()
+    async with running_screen(parameters=control, machine=machine, knobs=KNOBS) as rig:
+        await rig.press("p")
+        await _stage(rig, "max_wal_size", "2GB")
+        await _stage(rig, "vm.swappiness", "1")
+        await rig.sees("apply: sudo sysctl -w vm.swappiness=1 ALTER SYSTEM SET max_wal_size = '2GB'")
+        await rig.press("a")
+        await rig.sees("vm.swappiness is now 1, read back from /proc/sys/vm.swappiness")
+        assert machine.live["vm.swappiness"] == "1"
+        assert len(control.journal) == 1
+        await rig.press("Y")
+        await rig.sees("kept: vm.swappiness 60→1; max_wal_size 1GB→2GB")
+        await rig.press("u")
+        await rig.sees("undo 2 changes")
+        await rig.press("y")
+        await rig.sees("vm.swappiness is 60 again")
+        assert (machine.live["vm.swappiness"], control.journal) == ("60", [])
+
+
+async def test_settings_of_another_machine_are_not_listed() -> None:
+    async with running_screen(parameters=ScriptedParameters(), machine=ScriptedMachine(here=False), knobs=KNOBS) as rig:
+        await rig.press("p")
+        await rig.sees("▸ max_wal_size")
+        assert "swappiness" not in rig.text()
+
+
+async def test_the_machine_gets_back_what_it_had_when_the_server_refuses_the_rest() -> None:
+    class Refusing(ScriptedParameters):
+        async def apply_set(self, wanted: Sequence[Wanted], terms: Terms) -> tuple[ParameterChange, ...]:
+            raise ServerProblem("invalid value")
+
+    machine = ScriptedMachine()
+    desk = TrialDesk(Refusing(), lambda event: None, machine)
+    try:
+        await desk.apply([Wanted("max_wal_size", "x")], Terms(60.0), settings=[WantedSetting("vm.swappiness", "1")])
+    except ServerProblem:
+        pass
+    assert (machine.live["vm.swappiness"], machine.journal, desk.current) == ("60", [], None)

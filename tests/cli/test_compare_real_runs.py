@@ -1,0 +1,42 @@
+"""Two real runs of a real server: recorded, compared, kept, run again, reported."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from tests.cli.runs import run
+
+
+@pytest.mark.long
+def test_real_runs_are_compared_kept_and_reported(fresh_server: Throwaway, tmp_path: Path) -> None:
+    target = f"host={fresh_server.socket_dir} port={fresh_server.port} user={fresh_server.user} dbname=postgres"
+    assert run("bench", "init", "-s", "1", target, home=tmp_path).status == 0
+    for name in ("a", "b"):
+        words = ("bench", "run", "-c", "2", "-R", "100", "-T", "30", "-r", "-q", "--housekeeping", "none")
+        out = ("--record", str(tmp_path / f"{name}.jsonl.gz"), "--out", str(tmp_path / name), "--no-query-text")
+        measured = run(*words, *out, target, home=tmp_path)
+        assert measured.status == 0, measured.err
+    sides = [str(tmp_path / f"{name}.jsonl.gz") for name in ("a", "b")]
+    compared = run("compare", *sides, "--format", "json", home=tmp_path)
+    (found,) = json.loads(compared.out)["comparisons"]
+    assert found["comparable"], found["reasons"]
+    facts = {fact["name"] for fact in found["a"]["facts"]}
+    assert {"CPU model", "clock source", "vm.swappiness", "pgbench scale", "build", "extensions", "pgbench"} <= facts
+    (phase,) = found["phases"]
+    figures = {row["figure"]: row for row in phase["figures"]}
+    assert {"tps", "p99", "latency", "wal_per_tx", "cpu_per_tx"} <= set(figures)
+    assert figures["tps"]["verdict"] not in ("better", "worse"), figures["tps"]
+    assert phase["waits"]
+    recorded_and_told = run("compare", sides[0], str(tmp_path / "a"), home=tmp_path)
+    assert "NOT COMPARABLE" not in recorded_and_told.out, recorded_and_told.out
+    assert run("baseline", "save", "go-live", sides[0], home=tmp_path).status == 0
+    again = run("baseline", "check", "go-live", "--save", "-d", target, home=tmp_path, timeout_s=180)
+    assert again.status == 0, again.err
+    assert "tps" in again.out
+    report = tmp_path / "report.html"
+    assert run("report", str(tmp_path / "a"), str(tmp_path / "b"), "-o", str(report), home=tmp_path).status == 0
+    assert "UPDATE pgbench_accounts" in report.read_text()

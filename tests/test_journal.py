@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from pgtop_tune.errors import JournalProblem
 from pgtop_tune.journal import Journal, ServerName, journals, path_for, read
 from pgtop_tune.model.change import SYSTEM, ChangeState, ParameterChange, Scope, ScopeKind
+from pgtop_tune.model.server_place import ServerPlace
 from pgtop_tune.model.system_setting import HostChange
 
 SERVER = ServerName("7710353833045171132-40dc2fd6", "bench@/run/postgresql:5432/shop")
@@ -239,3 +240,26 @@ def test_changes_of_the_operating_system_stand_beside_those_of_parameters_and_co
     assert set(text.host_in_force) == {
         each for each in text.host_changes if each.state in (ChangeState.INTENDED, ChangeState.APPLIED)
     }
+
+
+def test_the_place_of_a_server_is_read_as_it_was_written_and_the_last_one_counts(tmp_path: Path) -> None:
+    old = ServerPlace("/run:5432", "/old", "pg_ctl")
+    new = replace(
+        old,
+        data_directory="/srv/pg",
+        restart=("systemctl", "restart", "pg.service"),
+        start=("systemctl", "start", "pg.service"),
+        uid=26,
+        gid=26,
+        environment=(("LANG", "C"), ("TZ", "UTC")),
+        arguments=("-c", "port=5433"),
+        copy="/var/x",
+    )
+    with Journal(SERVER, tmp_path) as journal:
+        assert journal.text().place is None
+        journal.write(old)
+        journal.write(change("a"))
+        journal.write(new)
+        path = journal.path
+    assert read(path).place == new
+    assert read(path).problems == ()

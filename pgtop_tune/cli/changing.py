@@ -163,6 +163,8 @@ async def _plan(desk: RestartDesk, asked: Asked) -> RestartPlan | None:
         return None
     plan = await desk.plan(asked.wanted)
     show_plan(plan, asked.for_s)
+    if asked.settings and not plan.possible:
+        tell("the machine's settings are made first, and this is looked at again then")
     return plan
 
 

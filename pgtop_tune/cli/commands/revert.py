@@ -158,6 +158,7 @@ def _told(change: ParameterChange) -> str:
         "" if change.scope == SYSTEM else f"for {scope}",
         "" if change.kept else "on trial",
         f"can lose {change.loss}" if change.loss else "",
+        "takes a restart" if change.restart else "",
         change.reason,
         f"--set {change.set_id or change.id}",
     )

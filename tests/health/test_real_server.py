@@ -13,6 +13,7 @@ import pytest
 
 from pgtop_tune.cli.poolers import pooler_addresses
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.health.check import Language
 from pgtop_tune.health.gather import gather
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.questions import QUESTIONS
@@ -180,7 +181,7 @@ def test_tables_that_are_dropped_meanwhile_do_not_stop_it(server: Throwaway, dat
     assert not [check.id for check, _ in report.findings if check.id in ("IDX-01", "IDX-02", "KEY-01")]
 
 
-WAITING = "SELECT FROM pg_settings WHERE pending_restart"
+WAITING = "SELECT 1 FROM pg_settings WHERE pending_restart"
 WRONG_LINE = "no_such_parameter_here = 1\n"
 
 
@@ -246,6 +247,36 @@ def test_a_server_with_everything_wrong(major: int, make_server: Callable[..., T
     finally:
         for connection in kept:
             connection.close()
+
+
+RUN_BY_PEOPLE = ("\\", "--", "SELECT pg_terminate", "ROLLBACK PREPARED")
+"""Beginnings of lines that are no statements for any session, or that have no way back."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("major", MAJORS)
+def test_every_fix_and_its_undoing_are_statements_the_server_takes(
+    major: int, make_server: Callable[..., Throwaway]
+) -> None:
+    server = make_server(major, **BAD_SETTINGS)
+    kept = spoil(server)
+    ran = set()
+    try:
+        with bad_database(server, "mended") as name:
+            report = checked(server, name, *SMALL, *STRICT)
+            for check, finding in report.findings:
+                if finding.fix is None or finding.fix.language is not Language.SQL or "broken" in finding.subject:
+                    continue
+                for line in (*finding.fix.do.splitlines(), *finding.fix.undo.splitlines()):
+                    if not line.startswith(RUN_BY_PEOPLE):
+                        with psycopg.connect(conninfo(server, name), autocommit=True) as connection:
+                            connection.execute("SET lock_timeout = '20s'")
+                            connection.execute(line.encode())
+                        ran.add(check.id)
+    finally:
+        for connection in kept:
+            connection.close()
+    assert {"DUR-01", "SLOT-02", "PLAN-03", "IDX-02", "IDX-04", "TAB-02", "KEY-01", "SEC-05", "VAC-04"} <= ran
 
 
 @pytest.mark.long

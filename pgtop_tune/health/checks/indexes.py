@@ -32,7 +32,7 @@ def _invalid(facts: Facts, limits: Limits) -> Iterator[Finding]:
                 in_database(
                     database,
                     composed("REINDEX INDEX CONCURRENTLY {index};", index=_identifier(index)),
-                    remark="drop it instead when nobody misses it",
+                    remark="a unique one wants its duplicates removed first; drop it when nobody misses it",
                 ),
                 subject=_named(database, index),
             )

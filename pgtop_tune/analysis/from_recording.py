@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from pgtop_tune import units
 from pgtop_tune.analysis.facts import TOOL, FactsSeen
 from pgtop_tune.analysis.figures import FAILED, LATENCY, PERCENTILES, TPS, frame_sums
 from pgtop_tune.analysis.gathered import Gathered, milliseconds, quotient
@@ -16,6 +17,7 @@ from pgtop_tune.experiment.frame_keeper import thin
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.disk_cap import disks_at_cap
 from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.metrics.run_evidence import evidence_of
 from pgtop_tune.metrics.run_validity import doubts
@@ -131,7 +133,10 @@ class _RunReading:
         self._ended_s = 0.0
         self._checkpoints: list[float] | None = None
         self._budgets: list[Budget] = []
-        self._budget_due_s = BUDGET_S
+        self._due_s = BUDGET_S
+        self._looks = 0
+        self._at_cap: dict[str, int] = {}
+        self._reached: dict[str, str] = {}
         self._judged: list[Frame] = [] if before is None else [thin(before)]
         self._elapsed_s = 0.0
         self._counted_s = 0.0
@@ -151,7 +156,9 @@ class _RunReading:
             self._take_load(frame.bench)
             if len(self._judged) <= _JUDGED:
                 self._judged.append(thin(frame))
-        self._take_budget(interval, frame.elapsed_s - self._began_s)
+        if self._due(frame.elapsed_s - self._began_s):
+            self._take_budget(interval)
+            self._take_caps(interval)
 
     def _take_load(self, bench: BenchSample) -> None:
         self._last = bench.run
@@ -165,9 +172,10 @@ class _RunReading:
             gathered.add(TPS, at_s, done, seconds)
             gathered.add(LATENCY, at_s, line.latency_ms * done, done)
             gathered.add(FAILED, at_s, 100.0 * line.failed, done + line.failed)
+        so_far_s = self._ended_s - (self._began_s or 0.0)
         for second in bench.latencies:
             at_s = second.second - self._began_ms / 1000.0
-            if -_LATE <= at_s <= self._ended_s + _LATE and second.logged:
+            if -_LATE <= at_s <= so_far_s + _LATE and second.logged:
                 gathered.add_latencies(at_s, second)
 
     def _look_for_checkpoints(self, interval: Interval, at_s: float) -> None:
@@ -181,10 +189,30 @@ class _RunReading:
         if sum(between):
             self._checkpoints.append(at_s)
 
-    def _take_budget(self, interval: Interval, at_s: float) -> None:
-        if at_s < self._budget_due_s or len(self._budgets) >= _MOST_BUDGETS:
+    def _due(self, at_s: float) -> bool:
+        """Once in ten seconds."""
+        if at_s < self._due_s:
+            return False
+        # After a gap one look, not one for each ten seconds of it.
+        self._due_s += BUDGET_S * (1 + (at_s - self._due_s) // BUDGET_S)
+        return True
+
+    def _take_caps(self, interval: Interval) -> None:
+        self._looks += 1
+        disks = interval.now(sections.disks)
+        roles = {} if disks is None else {disk.name: disk.roles for disk in disks.disks}
+        for name, cap in disks_at_cap(interval).items():
+            reached = [f"{cap.iops:.0f} IOPS"] if cap.iops is not None else []
+            reached += [f"{units.size(cap.bytes_per_s)}B/s"] if cap.bytes_per_s is not None else []
+            if roles.get(name):
+                # What was learned is not the same to the last digit each time.
+                known = f"{name} ({', '.join(roles[name])})"
+                self._at_cap[known] = self._at_cap.get(known, 0) + 1
+                self._reached[known] = " and ".join(reached)
+
+    def _take_budget(self, interval: Interval) -> None:
+        if len(self._budgets) >= _MOST_BUDGETS:
             return
-        self._budget_due_s += BUDGET_S
         found = latency_budget(interval, BUDGET_S)
         if found is None or found.measured is not (self._last is not None):
             return
@@ -214,6 +242,8 @@ class _RunReading:
             steady_words="" if steady is None else steady.reason,
             checkpoints_s=self._checkpoints,
             budgets=self._budgets,
+            looks=self._looks,
+            at_cap={f"{disk}: {self._reached[disk]}": count for disk, count in self._at_cap.items()},
             doubts=() if last is None else self._doubts(last),
             summary=Summary() if last is None else _summary(last, gathered),
             spec=None if last is None else _spec(last),

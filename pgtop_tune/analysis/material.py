@@ -119,6 +119,8 @@ class Run:
         steady: Whether it settled; None when that cannot be said.
         whole: Figures over all of it where steps cannot give them (percentiles of a record), by figure.
         checkpoints_s: When checkpoints began, seconds since the run began; None where that is not known.
+        looks: How often it was looked whether a disk stood at the most it does.
+        at_cap: How often one did, by disk and what was reached: "vda (data): 6000 IOPS".
         spec: What it takes to run it again; None without a load, and for scripts, which are not kept.
     """
 
@@ -134,7 +136,18 @@ class Run:
     budgets: list[Budget] = field(default_factory=list)
     doubts: tuple[Doubt, ...] = ()
     summary: Summary = Summary()
+    looks: int = 0
+    at_cap: Mapping[str, int] = field(default_factory=dict)
     spec: LoadSpec | None = None
+
+    @property
+    def bound_by(self) -> tuple[str, ...]:
+        """Disks that stood at the most they do in at least half of the looks, in words."""
+        return tuple(
+            f"bound by the disk {words} in {100 * count / self.looks:.0f} % of the time"
+            for words, count in self.at_cap.items()
+            if 2 * count >= self.looks > 0
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,7 @@ def _failures(side: Material) -> Iterator[str]:
     for run in side.runs:
         if run.summary.state == "failed":
             yield f"{side.name}: {run.key.title} failed: {short_words(run.summary.message)}"
+    yield from dict.fromkeys(f"{side.name}: {run.key.title}: {said}" for run in side.runs for said in run.bound_by)
     doubts = {doubt.id: doubt for run in side.runs for doubt in run.doubts if doubt.verdict is not Verdict.NOTE}
     for doubt in doubts.values():
         yield f"{side.name}: {doubt.verdict} {doubt.id}: {doubt.reason}{f' -> {doubt.advice}' if doubt.advice else ''}"

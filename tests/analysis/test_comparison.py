@@ -11,6 +11,8 @@ from pgtop_tune.analysis.fingerprint import check_names
 from pgtop_tune.analysis.material import Kind
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.bench import BenchSample
+from pgtop_tune.model.host import DiskSample, HostSample
 from tests.support.run_frames import run_frames
 from tests.support.sides import frames, on_machine, side, with_parameter
 
@@ -128,3 +130,29 @@ def test_a_record_tells_what_was_set_and_a_recording_all_of_it() -> None:
     recording = replace(found, facts=told)
     record = replace(found, all_parameters=False, facts=())
     assert [each.name for each in compare(recording, record).fingerprints.under_test] == ["max_wal_size"]
+
+
+def test_a_load_at_the_most_its_disk_does_is_said_to_be_bound_by_it() -> None:
+    capped = []
+    for frame in frames(seconds=60):
+        assert isinstance(frame.host, HostSample)
+        assert isinstance(frame.host.disks, DiskSample)
+        disks = tuple(replace(disk, cap_iops=1.0) if "data" in disk.roles else disk for disk in frame.host.disks.disks)
+        capped.append(replace(frame, host=replace(frame.host, disks=replace(frame.host.disks, disks=disks))))
+    (words,) = side(capped).runs[0].bound_by
+    assert words.startswith("bound by the disk ")
+    assert "data" in words
+    assert "1 IOPS" in words
+    assert side(frames(seconds=60)).runs[0].bound_by == ()
+
+
+def test_a_wait_that_is_much_of_a_quick_transaction_is_shown_beside_a_slow_one() -> None:
+    quick = frames(seconds=60)
+    slow = []
+    for frame in quick:
+        if isinstance(frame.bench, BenchSample):
+            lines = tuple(replace(line, latency_ms=20_000.0) for line in frame.bench.progress)
+            frame = replace(frame, bench=replace(frame.bench, progress=lines))
+        slow.append(frame)
+    found = compare(side(slow), side(quick))
+    assert "IO:WalSync" in {row.label for row in found.phases[0].waits}

@@ -69,7 +69,9 @@ class Action:
         undo: The same for the way back.
         language: Of both.
         remark: When it takes effect, where it has to be run; "" when that is clear.
-        parameter: (name, value) where it is one parameter of the server, so that it can become a change set.
+        parameter: (name, value) where it is one parameter of the server or one setting of its machine, as
+            `pgtop-tune set` takes it, so that it can become part of a change set.
+        of_machine: Whether that is a setting of the machine.
     """
 
     do: str
@@ -77,6 +79,7 @@ class Action:
     language: Language = Language.SQL
     remark: str = ""
     parameter: tuple[str, str] | None = None
+    of_machine: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,10 +73,12 @@ def sysctl(name: str, value: str, before: str, remark: str = "") -> Action:
         f"sysctl -w {name}={before}\nrm {file}",
         Language.SHELL,
         f"as root on the server's machine{'; ' if remark else ''}{remark}",
+        (name, value),
+        of_machine=True,
     )
 
 
-def kernel_file(path: str, value: str, before: str, boot: str) -> Action:
+def kernel_file(path: str, value: str, before: str, boot: str, name: str = "") -> Action:
     """A value into a file of /sys, which is gone after a reboot.
 
     Args:
@@ -84,12 +86,15 @@ def kernel_file(path: str, value: str, before: str, boot: str) -> Action:
         value: What to write.
         before: What it has.
         boot: How it is made to last.
+        name: As `pgtop-tune set` calls it: "vda/scheduler"; "" where it does not know it.
     """
     return Action(
         f"echo {value} > {path}",
         f"echo {before} > {path}",
         Language.SHELL,
         f"as root on the server's machine; to last: {boot}",
+        (name, value) if name else None,
+        of_machine=bool(name),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from dataclasses import replace
 from importlib.resources import files
 from typing import Any
@@ -12,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Severity, Unknown
-from pgtop_tune.health.formats import as_json, junit, markdown, sarif, text
+from pgtop_tune.health.formats import as_json, junit, markdown, sarif, script, text
 from pgtop_tune.health.formats.writers import WRITERS, Wish
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import CHECKS
@@ -160,6 +161,36 @@ def test_no_format_lets_foreign_text_reach_a_terminal_as_it_is(format_: str) -> 
         assert ElementTree.fromstring(said.partition("\n")[2]).get("failures") == "1"
     if format_ in ("json", "sarif"):
         assert json.loads(said)
+
+
+def _sets(parameter: tuple[str, str], severity: Severity, of_machine: bool = False) -> Finding:
+    fix = Action("DO;", "UNDO;", parameter=parameter, of_machine=of_machine)
+    return replace(_finding(severity, f"{parameter[0]} is wrong"), fix=fix)
+
+
+def test_the_script_sets_parameters_as_one_set_and_runs_nothing_else() -> None:
+    said = script.lines(
+        report(
+            Result(_check("AAA-01"), (_sets(("work_mem", "8MB"), Severity.WARNING),)),
+            Result(_check("AAA-02"), (_sets(("work_mem", "4MB"), Severity.HIGH), _finding(Severity.HIGH, HOSTILE))),
+            Result(_check("AAA-03"), (_sets(("search_path", "a'; rm -rf /"), Severity.WARNING),)),
+            Result(_check("BBB-01"), (_sets(("vm.swappiness", "5"), Severity.WARNING, of_machine=True),)),
+            Result(_check("BBB-02"), (_sets(("archive_mode", "on"), Severity.INFO),)),
+        ),
+        Severity.WARNING,
+    )
+    runs = [line for line in said if line and not line.startswith("#")]
+    assert [shlex.split(line) for line in runs] == [
+        ["set", "-eu"],
+        ["pgtop-tune", "set", "work_mem=4MB", "search_path=a'; rm -rf /", "--reason", "pgtop-tune check", "$@"],
+        ["pgtop-tune", "set", "vm.swappiness=5", "--persist", "--reason", "pgtop-tune check", "$@"],
+    ]
+    assert any("work_mem=8MB is not taken" in line for line in said)
+    assert "#   DO 1;" in said
+
+
+def test_a_script_without_findings_changes_nothing() -> None:
+    assert [line for line in script.lines(report(), None) if not line.startswith("#")] == ["set -eu"]
 
 
 def test_a_check_with_known_findings_has_not_passed() -> None:

@@ -19,7 +19,7 @@ def test_flushes_are_counted_and_no_file_is_left(method: str, tmp_path: Path) ->
         pytest.skip(f"this file system has no unnamed files: {seen}")
     assert seen.method == method
     assert seen.count > 0
-    assert seen.seconds >= 0.02
+    assert seen.seconds > 0
     assert 0 < seen.median_ms <= seen.p99_ms
     assert list(tmp_path.iterdir()) == []
 

@@ -40,6 +40,7 @@ class ReportFormat(StrEnum):
     MARKDOWN = "markdown"
     JUNIT = "junit"
     SARIF = "sarif"
+    SCRIPT = "script"
 
 
 def check(
@@ -102,7 +103,9 @@ def check(
         FailOn | None,
         typer.Option("--fail-on", show_default=False, help="Exit with 1 from this severity on (warning)."),
     ] = None,
-    format: Annotated[ReportFormat, typer.Option("--format", help="How the report is written.")] = ReportFormat.TEXT,
+    format: Annotated[
+        ReportFormat, typer.Option("--format", help="How it is written; script: what mends it, as a shell script.")
+    ] = ReportFormat.TEXT,
     pooler: options.Poolers = None,
     verbose: Annotated[
         bool, typer.Option("-v", "--verbose", help="Why, evidence, fix, undo; what is unknown and what passed.")

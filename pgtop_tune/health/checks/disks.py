@@ -157,7 +157,7 @@ def _scheduler(facts: Facts, limits: Limits) -> Iterator[Finding]:
             f"requests to {queue.name} are ordered by {now}"
             + (": fair among programs, slow for one" if shared else ", although the device orders them itself"),
             (Evidence(f"scheduler {now}", path),),
-            kernel_file(path, better, now, _BOOT),
+            kernel_file(path, better, now, _BOOT, f"{queue.name}/scheduler"),
             subject=queue.name,
         )
 
@@ -169,6 +169,7 @@ def _read_ahead(facts: Facts, limits: Limits) -> Iterator[Finding]:
         if limits["low"] <= now <= limits["warning"]:
             continue
         path = f"/sys/block/{queue.name}/queue/read_ahead_kb"
+        better = "4096" if queue.rotational and not queue.virtual else "512"
         said = (
             "sequential scans wait for each request" if now < limits["low"] else "single reads fetch what nobody wants"
         )
@@ -176,7 +177,7 @@ def _read_ahead(facts: Facts, limits: Limits) -> Iterator[Finding]:
             Severity.WARNING,
             f"{queue.name} reads {now} kB ahead: {said}",
             (Evidence(f"read_ahead_kb {now}", path),),
-            kernel_file(path, "4096" if queue.rotational and not queue.virtual else "512", str(now), _BOOT),
+            kernel_file(path, better, str(now), _BOOT, f"{queue.name}/read_ahead_kb"),
             subject=queue.name,
         )
 

@@ -125,6 +125,8 @@ def _dirty(facts: Facts, limits: Limits) -> Iterator[Finding]:
             f"sysctl -w vm.dirty_background_{f'bytes={given}' if given else f'ratio={ratio}'}\nrm {_DIRTY_FILE}",
             Language.SHELL,
             "as root on the server's machine; the kernel makes the other of the pair 0",
+            ("vm.dirty_background_bytes", str(64 * MB)),
+            of_machine=True,
         ),
     )
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from pgtop_tune.health.check import Severity
-from pgtop_tune.health.formats import as_json, junit, markdown, sarif, text
+from pgtop_tune.health.formats import as_json, junit, markdown, sarif, script, text
 from pgtop_tune.health.report import Report
 
 
@@ -31,6 +31,7 @@ WRITERS: Final[Mapping[str, Callable[[Report, Wish], list[str]]]] = MappingProxy
         "json": lambda report, wish: as_json.lines(report),
         "markdown": lambda report, wish: markdown.lines(report),
         "junit": lambda report, wish: junit.lines(report, wish.fail_on),
+        "script": lambda report, wish: script.lines(report, wish.fail_on),
         "sarif": lambda report, wish: sarif.lines(report),
     }
 )

@@ -1,0 +1,84 @@
+"""What would mend the findings, as a shell script for who has read it.
+
+Parameters are one change set and settings of the machine another, both through `pgtop-tune set`: written into the
+journal, read back, taken back together. Everything else is a comment, to be done by hand: what drops an index or ends a
+session is not run from a file.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import Final
+
+from pgtop_tune.health.check import Action, Check, Finding, Severity
+from pgtop_tune.health.formats.text import about
+from pgtop_tune.health.report import Report
+from pgtop_tune.safe_text import one_line
+
+_REASON: Final = "pgtop-tune check"
+
+
+def lines(report: Report, least: Severity | None) -> list[str]:
+    """The script; its arguments are the connection, as of psql.
+
+    Args:
+        report: What was found.
+        least: Milder findings are comments only; None is WARNING.
+    """
+    rank = (least or Severity.WARNING).rank
+    server = f", {one_line(report.server)}" if report.server else ""
+    chosen: dict[str, tuple[str, bool]] = {}
+    notes: dict[bool, list[str]] = {False: [], True: []}
+    by_hand: list[str] = []
+    for check, finding in report.findings:
+        action = finding.fix
+        if action is None or action.parameter is None or finding.severity.rank < rank:
+            by_hand += _by_hand(check, finding)
+            continue
+        name, value = action.parameter
+        notes[action.of_machine] += _note(check, finding, action)
+        # The worst finding comes first and has the say.
+        if chosen.setdefault(name, (value, action.of_machine))[0] != value:
+            notes[action.of_machine].append(
+                f"#   {name}={one_line(value)} is not taken: set already by a worse finding"
+            )
+    return [
+        "#!/bin/sh",
+        f"# What mends the findings of {one_line(report.target)}{server}. Read it first.",
+        "# The connection is given as arguments, as to psql: sh FILE -d bench",
+        "set -eu",
+        *_set("Parameters", notes[False], [(n, v) for n, (v, machine) in chosen.items() if not machine], ""),
+        *_set(
+            "Settings of the machine, as root on it",
+            notes[True],
+            [(n, v) for n, (v, machine) in chosen.items() if machine],
+            " --persist",
+        ),
+        *(["", "# By hand", *by_hand] if by_hand else []),
+    ]
+
+
+def _set(heading: str, notes: list[str], values: list[tuple[str, str]], more: str) -> Iterator[str]:
+    if not values:
+        return
+    words = " ".join(shlex.quote(one_line(f"{name}={value}")) for name, value in values)
+    yield ""
+    yield f"# {heading}; `pgtop-tune revert --last` with the connection takes them back"
+    yield from notes
+    yield f'pgtop-tune set {words}{more} --reason {shlex.quote(_REASON)} "$@"'
+
+
+def _note(check: Check, finding: Finding, action: Action) -> Iterator[str]:
+    yield f"# {check.id} {finding.severity}: {about(finding)}"
+    if action.remark:
+        yield f"#   {one_line(action.remark)}"
+
+
+def _by_hand(check: Check, finding: Finding) -> Iterator[str]:
+    yield f"# {check.id} {finding.severity}: {about(finding)}"
+    if finding.fix is None:
+        return
+    if finding.fix.remark:
+        yield f"#   ({one_line(finding.fix.remark)})"
+    yield from (f"#   {one_line(line)}" for line in finding.fix.do.splitlines())

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Awaitable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 from pgtop_tune.cli.assignments import SESSION_CONTEXTS, check_known, check_value
 from pgtop_tune.cli.connecting import can_ask
@@ -15,6 +15,7 @@ from pgtop_tune.cli.machine_words import nearest_settings
 from pgtop_tune.cli.output import complain, say, tell
 from pgtop_tune.cli.overdue import take_back_overdue
 from pgtop_tune.cli.restarting import confirm, show_plan
+from pgtop_tune.cli.signals import to_the_end
 from pgtop_tune.errors import PgtopError, ServerProblem, UnsafeChange, UsageProblem
 from pgtop_tune.host.control import HostControl
 from pgtop_tune.model.change import SYSTEM, ParameterChange, Scope, ScopeKind, Terms, Wanted
@@ -49,8 +50,6 @@ _REACH: Final = {
     ScopeKind.DATABASE: Reach.DATABASE,
     ScopeKind.ROLE_IN_DATABASE: Reach.ROLE,
 }
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +127,7 @@ async def change(conninfo: ConnInfo, asked: Asked) -> int:
         door = control if plan is None else WithRestart(control, desk, tell, anyway=asked.anyway)
         keep_within_s = None if asked.for_s is None else asked.for_s + _BACKSTOP_S
         whole = WholeChange(door if asked.wanted else None, machine if asked.settings else None)
-        await _make(whole, halves, asked.for_s, Terms(keep_within_s, asked.reason, confirmed))
+        await _make(whole, halves, asked.for_s, Terms(keep_within_s, asked.reason, confirmed), desk.give_up)
     finally:
         await desk.aclose()
         await control.aclose()
@@ -257,9 +256,11 @@ def _fenced(asked: Asked, confirmed: frozenset[str], current: dict[str, Paramete
             raise UnsafeChange(f"{each.name} = {each.value} can lose {loss}, of what the load commits", hint)
 
 
-async def _make(whole: WholeChange, halves: Whole, for_s: float | None, terms: Terms) -> None:
+async def _make(
+    whole: WholeChange, halves: Whole, for_s: float | None, terms: Terms, give_up: Callable[[], None]
+) -> None:
     try:
-        made, interrupted = await _to_the_end(whole.apply(halves, terms))
+        made, interrupted = await to_the_end(whole.apply(halves, terms), give_up)
     except ServerProblem as problem:
         if problem.sqlstate == _READ_ONLY:
             raise ServerProblem(
@@ -301,7 +302,7 @@ async def _wait_and_take_back(whole: WholeChange, made: Made, for_s: float) -> N
 
 async def _taken_back(whole: WholeChange, set_id: str) -> bool:
     try:
-        reverted, _ = await _to_the_end(whole.revert_set(set_id))
+        reverted, _ = await to_the_end(whole.revert_set(set_id))
     except PgtopError as problem:
         complain(problem)
         return False
@@ -317,12 +318,3 @@ async def _taken_back(whole: WholeChange, set_id: str) -> bool:
 def _say_change(change: ParameterChange, before: str) -> None:
     note = f"  ({change.message})" if change.message else ""
     say(f"{change.name}: {before} → {change.shown_after}{note}")
-
-
-async def _to_the_end(work: Awaitable[_T]) -> tuple[_T, bool]:
-    """The result, and whether we were asked to stop meanwhile: a change half-made is worse than one made."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task), False
-    except asyncio.CancelledError:
-        return await task, True

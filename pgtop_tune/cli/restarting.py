@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
 from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.overdue import take_back_overdue
+from pgtop_tune.cli.signals import to_the_end
 from pgtop_tune.errors import ServerProblem, UsageProblem
 from pgtop_tune.model.change import ParameterChange, Terms
 from pgtop_tune.model.restart import RestartPlan, RestartState, Verdict
@@ -73,7 +75,9 @@ async def take_over(conninfo: ConnInfo, *, yes: bool, anyway: bool, dry_run: boo
         if dry_run:
             return 0
         confirm(plan, yes=yes, anyway=anyway)
-        outcome = await desk.apply((), Terms(), tell, anyway=anyway)
+        outcome, interrupted = await to_the_end(desk.apply((), Terms(), tell, anyway=anyway), desk.give_up)
+        if interrupted and outcome.state is RestartState.WAITING:
+            raise asyncio.CancelledError
         check_up(outcome)
         say(outcome.words)
     finally:
@@ -91,7 +95,10 @@ async def restart_after_reverting(
     """
     control = PostgresControl(conninfo, directory=directory, rules=Rules(note_place=note_place))
     try:
-        outcome = await RestartDesk(control).restart_for(reverted, tell)
+        desk = RestartDesk(control)
+        outcome, interrupted = await to_the_end(desk.restart_for(reverted, tell), desk.give_up)
+        if interrupted and outcome.state is RestartState.WAITING:
+            raise asyncio.CancelledError
         if outcome.state is not RestartState.NOT_RESTARTED:
             check_up(outcome)
             tell(outcome.words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from types import FrameType
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -73,3 +73,18 @@ async def _until_signalled(work: Coroutine[Any, Any, T]) -> T:
     finally:
         for number in ENDING:
             loop.remove_signal_handler(number)
+
+
+async def to_the_end(work: Awaitable[T], on_stop: Callable[[], None] = lambda: None) -> tuple[T, bool]:
+    """The result, and whether we were asked to stop meanwhile: a change half-made is worse than one made.
+
+    Args:
+        work: Goes to its end.
+        on_stop: Called when we are asked to stop; may shorten the work.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task), False
+    except asyncio.CancelledError:
+        on_stop()
+        return await task, True

@@ -28,6 +28,8 @@ class RestartState(StrEnum):
     """It did not come up with the new values; it runs with the old ones."""
     NOT_RESTARTED = "not restarted"
     """It runs, and was not restarted: the changes wait."""
+    WAITING = "waiting"
+    """Somebody else has to restart it, and we were told to wait no longer: the changes wait."""
     DOWN = "down"
     """It does not run, and we could not start it."""
 

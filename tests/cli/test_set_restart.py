@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -147,3 +148,28 @@ def test_a_server_that_was_stopped_stays_so_where_no_change_takes_a_restart(mana
         shown(managed, "work_mem")
     run_pg_ctl(managed, "start", "-w", "-l", str(managed.socket_dir / "own.log"))
     assert run("revert", "--all", "-d", conninfo(managed), home=tmp_path).status == 0
+
+
+@pytest.mark.long
+def test_who_waits_for_somebody_elses_restart_can_stop_waiting(server: Throwaway, tmp_path: Path) -> None:
+    words = ("max_connections=66", "--restart", "--yes", "-w", "-d", conninfo(server))
+    process = subprocess.Popen(
+        [*PROGRAM, "set", *words],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment(tmp_path), cwd=ROOT,
+    )  # fmt: skip
+    try:
+        assert process.stderr is not None
+        while "waiting for the restart" not in (line := process.stderr.readline()):
+            assert line, "it ended before it waited"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 130, err
+    assert "not ours to run: it is a throwaway server" in out
+    assert "takes effect when the server is restarted; until then 100" in out
+    assert "nobody has restarted the server: the changes wait" in err
+    ran = run("revert", "--last", "-d", conninfo(server), home=tmp_path)
+    assert ran.status == 0, ran.err

@@ -36,7 +36,8 @@ class WithRestart:
             ServerProblem: The server did not come up with it; the message holds the lines of its log that explain it.
         """
         outcome = await self._desk.apply(wanted, terms, self._progress, anyway=self._anyway)
-        check_up(outcome)
+        if outcome.state is not RestartState.WAITING:
+            check_up(outcome)
         self._progress(outcome.words)
         for proof in await self._control.prove(outcome.changes):
             for words in (*proof.overrides, *proof.advice):
@@ -55,8 +56,9 @@ class WithRestart:
             ServerProblem: The old values are written, and the server did not come up with them.
         """
         outcome = await self._desk.revert_set(set_id, why, self._progress)
-        if outcome.state is not RestartState.NOT_RESTARTED:
+        if outcome.state not in (RestartState.NOT_RESTARTED, RestartState.WAITING):
             check_up(outcome)
+        if outcome.state is not RestartState.NOT_RESTARTED:
             self._progress(outcome.words)
         return outcome.changes
 

@@ -62,6 +62,7 @@ class RestartDesk:
         self._own_restart: Final = own_restart
         self._deadlines: dict[str, asyncio.Task[None]] = {}
         self._one_at_a_time = asyncio.Lock()
+        self._given_up: Final = asyncio.Event()
 
     async def pending(self) -> tuple[PendingParameter, ...]:
         """See `RestartControl.pending`."""
@@ -152,6 +153,10 @@ class RestartDesk:
             for change in reverted
         )
 
+    def give_up(self) -> None:
+        """Waits no longer for a restart that is somebody else's; one of ours goes to its end."""
+        self._given_up.set()
+
     async def aclose(self) -> None:
         """Takes back what is on trial, with a restart each; before the control is closed."""
         for set_id in tuple(self._deadlines):
@@ -196,7 +201,8 @@ class RestartDesk:
         waiting = tuple(each.change for each in server.pending if each.change is not None)
         if self._own_restart is None and not server.place.restart:
             progress(f"waiting for the restart: {server.place.command or server.place.why_not}")
-            await until_restarted(self._control, server.started_ms, progress)
+            if not await until_restarted(self._control, server.started_ms, progress, self._given_up):
+                return RestartOutcome(RestartState.WAITING, "nobody has restarted the server: the changes wait", made)
             return await self._back(made, waiting, time.monotonic() - began_s)
         progress(f"restarting: {server.place.command or server.place.managed}")
         ran = await asyncio.to_thread(self._run, server.place, again=False)

@@ -60,14 +60,19 @@ async def wait_for(
     return Return.GONE
 
 
-async def until_restarted(control: PostgresControl, before_ms: int, progress: Callable[[str], None]) -> None:
-    """Waits for as long as it takes somebody else to restart the server."""
+async def until_restarted(
+    control: PostgresControl, before_ms: int, progress: Callable[[str], None], given_up: asyncio.Event
+) -> bool:
+    """Waits for as long as it takes somebody else to restart the server; whether that was not given up."""
     away = False
     while (now_ms := await start_of(control)) in (None, before_ms):
+        if given_up.is_set():
+            return False
         if now_ms is None and not away:
             progress("the server is away")
         away = now_ms is None
         await asyncio.sleep(_POLL_S)
+    return True
 
 
 async def start_of(control: PostgresControl) -> int | None:

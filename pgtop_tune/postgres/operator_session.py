@@ -31,6 +31,10 @@ _CONNECT_TIMEOUT_S: Final = 5
 _ATTEMPTS: Final = 20
 _RELOAD_DEADLINE_S: Final = 3.0
 _POLL_S: Final = 0.01
+_UNREAD: Final = b"SELECT sourcefile, sourceline, error FROM pg_file_settings WHERE name IS NULL LIMIT 1"
+"""Faults of a file, not of a value (guc-file.l: record_config_file_error)."""
+_MAY_OPEN: Final = "SELECT has_function_privilege('pg_read_file(text, bigint, bigint, boolean)', 'execute')"
+_OPENED: Final = "SELECT pg_read_file('postgresql.auto.conf', 0, 1, true)"
 _IN_TRANSACTION: Final = psycopg.pq.TransactionStatus.INTRANS
 _INSUFFICIENT_PRIVILEGE: Final = "42501"
 
@@ -188,9 +192,33 @@ class OperatorSession:
             )
 
     def auto_conf(self) -> dict[str, str]:
-        """What postgresql.auto.conf sets, in the order of its lines."""
+        """What postgresql.auto.conf sets, in the order of its lines.
+
+        Raises:
+            ServerProblem: One of the server's files cannot be read: it stops there, and says nothing of this one.
+        """
+        for fault in self._rows(_UNREAD):
+            place = f"{fault['sourcefile']}:{fault['sourceline']}: " if fault["sourcefile"] else ""
+            raise ServerProblem(
+                f"the server cannot read its files: {place}{fault['error']}", "mend that first; nothing was changed"
+            )
         rows = self._rows(queries.sql("auto_conf", self._major).encode())
+        if not rows:
+            self._check_auto_conf()
         return {row["name"]: row["setting"] for row in rows}
+
+    def _check_auto_conf(self) -> None:
+        """A file that the server may not open is to it as one that is not there (guc-file.l: not strict)."""
+        if not self._value(_MAY_OPEN):
+            return
+        try:
+            self._value(_OPENED)
+        except psycopg.Error as error:
+            if self._connection.broken or self._connection.closed:
+                raise
+            raise ServerProblem(
+                f"the server cannot read its files: {server_words(error)}", "mend that first; nothing was changed"
+            ) from None
 
     def stored(self, name: str, scope: Scope) -> str | None:
         """What a scope has for a parameter, None when it has no entry for it.

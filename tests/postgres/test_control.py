@@ -193,13 +193,17 @@ async def test_a_fault_elsewhere_in_the_files_is_told(
     file_before = auto_conf(fresh_server)
     main = fresh_server.data_dir / "postgresql.conf"
     sound = main.read_text()
-    main.write_text(f"{sound}\nwork_mem = = 3\n")
     control = control_of(fresh_server, tmp_path)
+    main.write_text(f"{sound}\nwork_mem = = 3\n")
+    with pytest.raises(ServerProblem, match=r"postgresql\.conf:\d+: syntax error"):
+        await control.apply("work_mem", "8MB")
+    assert auto_conf(fresh_server) == file_before, "what it held could not be known"
+    main.write_text(f"{sound}\nno_such_thing = 3\n")
     change = await control.apply("work_mem", "8MB")
     assert change.shown_after == "4MB"
     assert change.message.startswith("written, but not in force: ")
     assert "postgresql.conf" in change.message
-    assert "syntax error" in change.message
+    assert "unrecognized configuration parameter" in change.message
     main.write_text(sound)
     await control.undo_all()
     assert auto_conf(fresh_server) == file_before

@@ -26,7 +26,20 @@ SESSION_SETTINGS: Final[Mapping[str, str]] = {
     "idle_session_timeout": "0",
     "jit": "off",
 }
-"""Made with SET after connecting, not at the start: so RESET shows what the server would have given us."""
+"""Made after connecting, not at the start: so a reset shows what the server would have given us."""
+
+_SETTLE: Final = f"SELECT {OWN_MARK} " + ", ".join(
+    f"set_config('{name}', '{value}', false)" for name, value in SESSION_SETTINGS.items()
+)
+_WITHOUT_OWN: Final = (
+    f"WITH {OWN_MARK} given AS MATERIALIZED (SELECT count(set_config(name, NULL, true)) AS settings"
+    f" FROM unnest('{{{{{','.join(SESSION_SETTINGS)}}}}}'::text[]) AS name)"
+    " SELECT * FROM ({}) AS seen WHERE (SELECT settings FROM given) >= 0"
+)
+"""A setting that is given NULL is reset until the transaction ends; the condition is judged before the first row.
+
+RESET and ROLLBACK would do the same, but pg_stat_statements would not show that they are ours.
+"""
 
 _LOST: Final[tuple[type[BaseException], ...]] = (
     OSError,
@@ -59,6 +72,7 @@ class ReadConnection:
     """
 
     pooled = False
+    _calls_of_a_reset = 1
 
     def __init__(self, raw: Any, endpoint: Endpoint, conninfo: ConnInfo, own: OwnSessions) -> None:
         self._raw = raw
@@ -75,7 +89,7 @@ class ReadConnection:
 
     async def settle(self) -> None:
         """Makes the session one that cannot write and does not wait. Raises as `execute` does."""
-        await self.execute("; ".join(f"SET {name} = '{value}'" for name, value in SESSION_SETTINGS.items()))
+        await self.execute(_SETTLE)
 
     async def read_bytes_as_they_are(self) -> None:
         """Decodes text leniently from now on: what is not UTF-8 becomes U+FFFD instead of an error.
@@ -83,7 +97,7 @@ class ReadConnection:
         A SQL_ASCII database holds bytes of any encoding; with client_encoding SQL_ASCII the server neither converts
         nor checks them.
         """
-        await self.execute("SET client_encoding = 'SQL_ASCII'")
+        await self.execute(marked("SELECT set_config('client_encoding', 'SQL_ASCII', false)"))
         for type_name in ("text", "name"):
             await self._raw.set_type_codec(
                 type_name, schema="pg_catalog", encoder=str.encode, decoder=_lenient, format="binary"
@@ -123,7 +137,8 @@ class ReadConnection:
         """Rows as a session sees them that has none of `SESSION_SETTINGS`. Raises as `fetch` does."""
         async with self._busy:
             try:
-                return await self._timed(self._inside_reset(text), calls=len(SESSION_SETTINGS) + 3)  # type: ignore[no-any-return]
+                answer = self._inside_reset(text)
+                return await self._timed(answer, calls=self._calls_of_a_reset)  # type: ignore[no-any-return]
             except _LOST as error:
                 raise self._lost(error) from None
 
@@ -156,13 +171,7 @@ class ReadConnection:
         return await self._timed(statement.fetch(*arguments))  # type: ignore[no-any-return]
 
     async def _inside_reset(self, text: str) -> Rows:
-        transaction = self._raw.transaction(readonly=True)
-        await transaction.start()
-        try:
-            await self._raw.execute("; ".join(f"RESET {name}" for name in SESSION_SETTINGS))
-            return await self._raw.fetch(marked(text))  # type: ignore[no-any-return]
-        finally:
-            await transaction.rollback()
+        return await self._raw.fetch(_WITHOUT_OWN.format(text))  # type: ignore[no-any-return]
 
     async def _timed(self, answer: Any, *, calls: int = 1, transactions: int = 1) -> Any:
         started = time.perf_counter()

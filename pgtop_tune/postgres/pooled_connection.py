@@ -28,6 +28,7 @@ class PooledConnection(ReadConnection):
     """Statements over a pooler; which backend serves them changes from one to the next."""
 
     pooled = True
+    _calls_of_a_reset = 3
 
     async def settle(self) -> None:
         """Sets nothing: what we set would be found by whoever is lent the same session."""

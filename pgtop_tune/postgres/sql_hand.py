@@ -14,17 +14,21 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from pgtop_tune.errors import ConnectionProblem, PasswordNeeded, PgtopError, ServerProblem
+from pgtop_tune.model.statements import OWN_MARK
 from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo
 from pgtop_tune.postgres.failures import connection_problem, server_words, sqlstate_of
 from pgtop_tune.postgres.own_sessions import OwnSessions
 
 HAND_NAME: Final = f"{APPLICATION_NAME} dataset"
 _CONNECT_TIMEOUT_S: Final = 5
-_SETTINGS: Final = (
-    "SET lock_timeout = '10s'",
-    "SET statement_timeout = 0",
-    "SET client_min_messages = 'warning'",
-    "SET client_connection_check_interval = '1s'",
+_SETTINGS: Final = tuple(
+    f"SELECT {OWN_MARK} set_config('{name}', '{value}', false)"
+    for name, value in (
+        ("lock_timeout", "10s"),
+        ("statement_timeout", "0"),
+        ("client_min_messages", "warning"),
+        ("client_connection_check_interval", "1s"),
+    )
 )
 """Made after connecting: a pooler between us and the server knows no startup options."""
 _CONNECTION_CLASSES: Final = ("08", "28", "57P")

@@ -24,6 +24,7 @@ from pgtop_tune.model.postgres import (
     StatementTotals,
     WalCounters,
 )
+from pgtop_tune.model.statements import OWN_MARK
 from pgtop_tune.model.waits import WaitCount
 from pgtop_tune.postgres import connection as connection_module
 from pgtop_tune.postgres.conninfo import ConnInfo
@@ -436,6 +437,23 @@ async def test_without_the_extension_the_section_says_how_to_get_it(
             inside.execute('CREATE EXTENSION pg_stat_statements SCHEMA "Odd ""schema"')
             await reader.parameters()
             assert isinstance(await reader.statements(), StatementTotals)
+
+
+async def test_all_that_a_session_of_ours_executes_is_marked_in_pg_stat_statements(
+    server: Throwaway, superuser: Superuser, role: Callable[..., str]
+) -> None:
+    name = role("pg_monitor")
+    superuser.execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
+    async with reading(place(server, user=name)) as reader:
+        await reader.parameters()
+        await reader.activity()
+        await reader.database()
+        assert isinstance(await reader.waits(), list)
+    texts = superuser.execute(
+        "SELECT query FROM pg_stat_statements WHERE userid = (SELECT oid FROM pg_roles WHERE rolname = %s)", [name]
+    ).fetchall()
+    assert len(texts) > 4
+    assert [text for (text,) in texts if OWN_MARK not in text] == []
 
 
 async def test_without_the_library_the_section_says_so(make_server: Callable[..., Throwaway]) -> None:

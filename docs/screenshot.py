@@ -2,8 +2,8 @@
 
     python docs/screenshot.py            (make screenshot)
 
-Runs `pgtop-tune demo` at 120×40, changes max_wal_size once by its keys, puts a note on the tape, and draws what the
-terminal shows then. Needs the development packages (pyte).
+Runs `pgtop-tune demo` at 120×40, changes max_wal_size once by its keys and keeps it, puts a note on the tape, and
+draws what the terminal shows then. Needs the development packages (pyte).
 """
 
 from __future__ import annotations
@@ -161,13 +161,15 @@ def take(seconds: int) -> str:
     with demo() as terminal:
         terminal.until("a load that has run a while", lambda text: _load_s(text) >= seconds // 3)
         terminal.press("p")
-        terminal.until("the parameters", lambda text: "max_wal_size  " in text and "takes effect" in text)
+        terminal.until("the parameters", lambda text: "max_wal_size  " in text and "remark" in text)
         terminal.press("+")
         terminal.until("the statement", lambda text: "ALTER SYSTEM" in text)
         terminal.press("a")
         terminal.until("the value read back", lambda text: "read back from pg_settings" in text)
+        terminal.press("Y")
+        terminal.until("the change kept", lambda text: "kept: " in text)
         terminal.press("\x1b")
-        terminal.until("the dashboard", lambda text: "takes effect" not in text)
+        terminal.until("the dashboard", lambda text: "remark" not in text)
         terminal.until("some time after the change", lambda text: _load_s(text) >= seconds * 2 // 3)
         terminal.press("m")
         terminal.until("a place for a note", lambda text: "Enter ok" in text)

@@ -21,6 +21,7 @@ from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import Controls, ScreenOptions
 from pgtop_tune.tui.pages.registry import page_of
 from pgtop_tune.tui.screens.page import PageScreen
+from pgtop_tune.tuning.knobs.knob import Knob
 from tests.support.screens import screen_text
 
 NARROW: Final = (80, 24)
@@ -94,7 +95,12 @@ def in_order(lines: list[str], patterns: tuple[str, ...]) -> list[re.Match[str]]
 
 @contextlib.asynccontextmanager
 async def live_screen(
-    where: str, journal: Path, size: tuple[int, int] = NARROW, interval_s: float = 0.3, poolers: Sequence[str] = ()
+    where: str,
+    journal: Path,
+    size: tuple[int, int] = NARROW,
+    interval_s: float = 0.3,
+    poolers: Sequence[str] = (),
+    knobs: Sequence[Knob] = (),
 ) -> AsyncIterator[LiveScreen]:
     """A screen on a server, with the sources and controls of `pgtop-tune top`.
 
@@ -104,10 +110,13 @@ async def live_screen(
         size: Columns and rows of the terminal.
         interval_s: Seconds from frame to frame.
         poolers: As --pooler.
+        knobs: Parameters that can be changed; without any there is no door to them.
     """
     options = LiveOptions(interval_s=interval_s, journal_directory=journal, poolers=pooler_addresses(poolers))
     parts = LiveParts(resolve(where), options)
-    controls = Controls(Engine(parts.source), backends=parts.backends)
+    controls = Controls(
+        Engine(parts.source), backends=parts.backends, knobs=knobs, parameters=parts.parameters if knobs else None
+    )
     app = PgtopApp(controls, ScreenOptions())
     try:
         async with app.run_test(size=size) as pilot:

@@ -1,0 +1,104 @@
+"""Sets on trial: one at a time, taken back for a reason that is told, kept only while they are in force."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from pgtop_tune.errors import ConnectionProblem, UsageProblem
+from pgtop_tune.metrics.trip_wires import trip_wire
+from pgtop_tune.model.change import ParameterChange, Terms, Wanted
+from pgtop_tune.model.events import Event
+from pgtop_tune.session import trial_desk
+from pgtop_tune.session.ports import Step
+from pgtop_tune.session.trial_desk import TrialDesk
+from tests.support.frames import frame
+from tests.support.screens import ScriptedParameters
+
+SET = (Wanted("max_wal_size", "2GB"), Wanted("work_mem", "8MB"))
+CROSSED = (trip_wire("tps<1000000"),)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def watched(desk: TrialDesk, seconds: range) -> None:
+    for second in seconds:
+        desk.accept(Step((frame(second),)))
+
+
+async def test_a_set_without_a_time_is_kept_at_once() -> None:
+    desk = TrialDesk(ScriptedParameters(), lambda event: None)
+    made = await desk.apply(SET, Terms(), CROSSED)
+    watched(desk, range(20))
+    assert ([change.kept for change in made], desk.current, desk.ended) == ([True, True], None, None)
+
+
+async def test_a_second_set_waits_for_the_first() -> None:
+    control = ScriptedParameters()
+    desk = TrialDesk(control, lambda event: None)
+    await desk.apply(SET, Terms(60.0))
+    with pytest.raises(UsageProblem, match="max_wal_size, work_mem: still on trial"):
+        await desk.apply(SET, Terms(60.0))
+    assert len(control.journal) == len(SET)
+    assert [change.kept for change in await desk.keep()] == [True, True]
+    assert desk.current is None
+    await desk.apply(SET, Terms(60.0))
+
+
+async def test_nobody_in_time_and_a_crossed_wire_take_it_back_and_say_so() -> None:
+    for terms, wires, why in (
+        (Terms(5.0), (), "nobody kept it in time"),
+        (Terms(600.0), CROSSED, "tps<1000000 for 3 s"),
+    ):
+        control, noted = ScriptedParameters(), list[Event]()
+        desk = TrialDesk(control, noted.append)
+        watched(desk, range(1))
+        await desk.apply(SET, terms, wires)
+        watched(desk, range(1, 20))
+        await until(lambda desk=desk: desk.ended)  # type: ignore[misc]
+        assert control.journal == []
+        assert desk.current is None
+        assert desk.ended is not None
+        assert desk.ended.why == why
+        assert [event.text for event in noted] == [f"taken back: {why}"]
+        assert noted[0].detail == "max_wal_size 2GB→1GB; work_mem 8MB→4MB"
+
+
+async def test_what_was_undone_by_hand_is_not_on_trial_any_more() -> None:
+    control = ScriptedParameters()
+    desk = TrialDesk(control, lambda event: None)
+    await desk.apply(SET, Terms(5.0))
+    desk.undone(await control.undo_last())
+    watched(desk, range(20))
+    assert (desk.current, desk.ended, control.reverted) == (None, None, [])
+
+
+async def test_a_server_that_is_away_is_asked_again_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_desk, "_AGAIN_S", 0.01)
+
+    class Away(ScriptedParameters):
+        here = False
+
+        async def revert_set(self, set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
+            if not self.here:
+                raise ConnectionProblem("connection refused")
+            return await super().revert_set(set_id, why)
+
+    control = Away()
+    desk = TrialDesk(control, lambda event: None)
+    watched(desk, range(1))
+    await desk.apply(SET, Terms(5.0))
+    watched(desk, range(1, 20))
+    await until(lambda: desk.current is not None and desk.current.problem)
+    assert desk.current is not None
+    assert desk.current.reverting == "nobody kept it in time"
+    assert desk.current.problem == "connection refused"
+    control.here = True
+    await until(lambda: desk.ended)
+    assert control.journal == []

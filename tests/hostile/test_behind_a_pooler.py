@@ -11,6 +11,9 @@ import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.health.gather import gather
+from pgtop_tune.health.judge import judge
+from pgtop_tune.health.registry import chosen
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.server import TPS
 from pgtop_tune.model.absence import Unavailable
@@ -84,6 +87,16 @@ async def test_every_section_is_there_and_nobody_inherits_our_settings(pooled: s
         shown = [backend for frame in watcher.frames if answered(frame) for backend in frame.postgres.activity.backends]
         assert not [backend for backend in shown if (backend.application_name or "").startswith("pgtop-tune")]
         assert settings_of_the_pool(clients) == before
+
+
+async def test_a_check_sees_the_database_and_leaves_nothing_in_the_pool(pooled: str, clients: list[Client]) -> None:
+    before = settings_of_the_pool(clients)
+    checks = chosen(["IDX", "TAB"], [])
+    report = judge(checks, await gather(resolve(pooled), checks))
+    assert report.major == 18
+    for client in clients:
+        client.execute("SELECT 1")
+    assert settings_of_the_pool(clients) == before
 
 
 async def test_our_own_transactions_are_not_the_load(pooled: str) -> None:

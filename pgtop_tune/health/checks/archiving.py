@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.questions import ARCHIVE_QUEUE
@@ -36,7 +36,7 @@ def _archiving(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
             Severity.INFO,
             "archive_mode is off: the data can only be restored to the moment of a backup",
             (setting(facts, "archive_mode", "wal_level"),),
-            set_parameter(known.row("archive_mode"), "on"),
+            _archive_mode(known),
             subject="archive_mode",
         )
     elif not _has_archiver(known):
@@ -47,6 +47,13 @@ def _archiving(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
             words("Set archive_command or archive_library; until then every segment stays in pg_wal."),
             subject="archive_command",
         )
+
+
+def _archive_mode(known: needs.Parameters) -> Action:
+    """Without a command for it every segment would stay in pg_wal."""
+    if _has_archiver(known):
+        return set_parameter(known.row("archive_mode"), "on")
+    return words("Set archive_command or archive_library first, then archive_mode=on and restart.")
 
 
 def _has_archiver(known: needs.Parameters) -> bool:

@@ -96,10 +96,10 @@ async def restart_after_reverting(
     control = PostgresControl(conninfo, directory=directory, rules=Rules(note_place=note_place))
     try:
         desk = RestartDesk(control)
-        outcome, interrupted = await to_the_end(desk.restart_for(reverted, tell), desk.give_up)
-        if interrupted and outcome.state is RestartState.WAITING:
-            raise asyncio.CancelledError
-        if outcome.state is not RestartState.NOT_RESTARTED:
+        outcome, _ = await to_the_end(desk.restart_for(reverted, tell))
+        if outcome.state is RestartState.WAITING:
+            tell(f"{outcome.words}: {outcome.hint}")
+        elif outcome.state is not RestartState.NOT_RESTARTED:
             check_up(outcome)
             tell(outcome.words)
         return outcome.changes

@@ -7,6 +7,7 @@ Source: postgres reference page (-C); postmaster.c (PostmasterMain); documentati
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -24,6 +25,7 @@ from pgtop_tune.model.server_place import ServerPlace
 _COMPUTED_SINCE: Final = 15
 _COPIED: Final = ("PG_VERSION", "global/pg_control")
 _MB: Final = 2**20
+_MOST_BYTES: Final = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,19 @@ def _asked(place: ServerPlace, directory: Path, name: str) -> tuple[str, int | N
     return "", int(last) if last.lstrip("-").isdecimal() else None
 
 
+def _own_file(path: Path, uid: int | None) -> bytes:
+    """A file of the server's user, who gets the copy: no link of theirs leads us to another's secrets.
+
+    Raises:
+        OSError: It cannot be read, or is somebody else's.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        if uid is not None and os.fstat(file.fileno()).st_uid != uid:
+            raise PermissionError(errno.EPERM, "it belongs to another user than the server", str(path))
+        return file.read(_MOST_BYTES)
+
+
 @contextmanager
 def _directory(place: ServerPlace, auto_conf: str) -> Iterator[Path]:
     data = Path(place.data_directory)
@@ -87,7 +102,7 @@ def _directory(place: ServerPlace, auto_conf: str) -> Iterator[Path]:
     try:
         (directory / "global").mkdir(mode=0o700)
         for name in _COPIED:
-            (directory / name).write_bytes((data / name).read_bytes())
+            (directory / name).write_bytes(_own_file(data / name, place.uid))
         (directory / FILE_NAME).write_text(auto_conf, encoding="utf-8", errors="surrogateescape")
         for path in (directory, *directory.rglob("*")):
             path.chmod(0o700 if path.is_dir() else 0o600)

@@ -63,5 +63,8 @@ class RestartControl(Protocol):
         ...
 
     async def revert_set(self, set_id: str, why: str = "", progress: Callable[[str], None] = silent) -> RestartOutcome:
-        """Takes a set back, and restarts where that is needed for the old values to be in force."""
+        """Takes a set back, and restarts where that is needed for the old values to be in force.
+
+        Where somebody else has to restart it, this does not wait: the hint of the outcome is what is left to be done.
+        """
         ...

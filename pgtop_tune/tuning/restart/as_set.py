@@ -59,7 +59,7 @@ class WithRestart:
         if outcome.state not in (RestartState.NOT_RESTARTED, RestartState.WAITING):
             check_up(outcome)
         if outcome.state is not RestartState.NOT_RESTARTED:
-            self._progress(outcome.words)
+            self._progress(": ".join(filter(None, (outcome.words, outcome.hint))))
         return outcome.changes
 
 

@@ -29,6 +29,7 @@ _RELOAD: Final = " SELECT pg_reload_conf();"
 _BACKSTOP_S: Final = 900.0
 """After our own deadline, which begins when the server is back: then the process that waits for our end acts."""
 _AGAIN_S: Final = 2.0
+_OURS: Final = "our own throwaway server"
 _BY_HAND: Final = "`pgtop-tune revert` puts the old values back and starts it"
 
 Progress = Callable[[str], None]
@@ -79,7 +80,7 @@ class RestartDesk:
             statements=tuple(text.removesuffix(_RELOAD) for text in texts),
             pending=tuple(each for each in server.pending if each.name not in {want.name for want in wanted}),
             checks=found,
-            managed="our own throwaway server" if ours else server.place.managed,
+            managed=_OURS if ours else server.place.managed,
             command=server.place.command,
             by_us=ours or bool(server.place.restart),
             why_not="" if ours else server.place.why_not,
@@ -131,11 +132,19 @@ class RestartDesk:
             return await self.restart_for(reverted, progress)
 
     async def restart_for(self, reverted: Sequence[ParameterChange], progress: Progress = silent) -> RestartOutcome:
-        """Restarts where changes that were taken back need it for the old values to be in force."""
+        """Restarts where changes that were taken back need it for the old values to be in force.
+
+        Where somebody else has to, nobody waits for it: what is left is the hint.
+        """
         waiting = {each.name for each in await self.pending()}
         if not any(change.name in waiting for change in reverted):
             return RestartOutcome(RestartState.NOT_RESTARTED, "no restart is needed", tuple(reverted))
-        outcome = await self._restart(await self._begun(()), (), progress)
+        attempt = await self._begun(())
+        place = attempt.server.place
+        if self._own_restart is None and not place.restart:
+            words = "the old values are written; they take effect when the server is restarted"
+            return RestartOutcome(RestartState.WAITING, words, tuple(reverted), hint=place.command or place.why_not)
+        outcome = await self._restart(attempt, (), progress)
         return replace(outcome, changes=(*await self._as_shown(reverted), *outcome.changes))
 
     async def _as_shown(self, reverted: Sequence[ParameterChange]) -> tuple[ParameterChange, ...]:
@@ -204,7 +213,7 @@ class RestartDesk:
             if not await until_restarted(self._control, server.started_ms, progress, self._given_up):
                 return RestartOutcome(RestartState.WAITING, "nobody has restarted the server: the changes wait", made)
             return await self._back(made, waiting, time.monotonic() - began_s)
-        progress(f"restarting: {server.place.command or server.place.managed}")
+        progress(f"restarting: {_OURS if self._own_restart is not None else server.place.command}")
         ran = await asyncio.to_thread(self._run, server.place, again=False)
         came = await wait_for(self._control, server.place, server.started_ms, progress, failed=ran.status != 0)
         if came is Return.BACK:

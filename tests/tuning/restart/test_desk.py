@@ -146,7 +146,9 @@ async def test_somebody_elses_restart_is_waited_for(own: Throwaway, tmp_path: Pa
         outcome = await waiting
     assert outcome.state is RestartState.CAME_UP
     assert outcome.changes[0].shown_after == "66"
-    await control.undo_all()
+    outcome = await desk.revert_set(outcome.changes[0].id)
+    assert outcome.state is RestartState.WAITING
+    assert "only the pgtop-tune that made it" in outcome.hint
     await asyncio.to_thread(own.restart)
     await control.aclose()
 

@@ -1,0 +1,47 @@
+"""A start is tried without the cluster, and without being led to files of others."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pgtop_tune.cluster.dry_start import dry_start
+from pgtop_tune.errors import ClusterProblem
+from pgtop_tune.model.server_place import ServerPlace
+
+
+def cluster(home: Path) -> ServerPlace:
+    """A data directory with an echo for a server."""
+    (home / "global").mkdir(parents=True)
+    (home / "PG_VERSION").write_text("17\n")
+    (home / "global/pg_control").write_bytes(b"control")
+    return ServerPlace("", str(home), "", uid=os.geteuid(), gid=os.getegid(), program="/bin/echo")
+
+
+def test_a_server_that_says_nothing_of_numbers_refuses_nothing(tmp_path: Path) -> None:
+    found = dry_start(cluster(tmp_path / "data"), "", 17)
+    assert (found.refusal, found.shared_memory_bytes, found.huge_pages) == ("", None, None)
+
+
+def test_a_program_that_fails_has_the_last_word(tmp_path: Path) -> None:
+    place = cluster(tmp_path / "data")
+    failing = ServerPlace("", place.data_directory, "", uid=place.uid, gid=place.gid, program="/bin/false")
+    assert "/bin/false" in dry_start(failing, "", 17).refusal
+
+
+def test_no_link_in_the_data_directory_is_followed(tmp_path: Path) -> None:
+    place = cluster(tmp_path / "data")
+    (tmp_path / "shadow").write_text("secret")
+    (tmp_path / "data/PG_VERSION").unlink()
+    os.symlink(tmp_path / "shadow", tmp_path / "data/PG_VERSION")
+    with pytest.raises(ClusterProblem, match="cannot be read"):
+        dry_start(place, "", 17)
+
+
+def test_a_file_of_another_user_is_not_copied(tmp_path: Path) -> None:
+    place = cluster(tmp_path / "data")
+    other = ServerPlace("", place.data_directory, "", uid=os.geteuid() + 1, program="/bin/echo")
+    with pytest.raises(ClusterProblem, match="another user"):
+        dry_start(other, "", 17)

@@ -62,7 +62,7 @@ class LoadKey:
     def title(self) -> str:
         """In words: "tpcb-like ×16"."""
         if not self.name:
-            return "everything"
+            return "everything, no load of ours"
         rate = "" if self.rate_per_s is None else f" at {self.rate_per_s:g}/s"
         connect = ", a connection each" if self.connect_per_transaction else ""
         endpoint = f", {self.endpoint}" if self.endpoint else ""

@@ -14,7 +14,7 @@ from pgtop_tune.compare.blocks import TIMES, autocorrelation_time
 from pgtop_tune.compare.effect import Effect, Verdict, share_effect, verdict
 
 LEAST_SHARE: Final = 0.005
-"""Waits with less than this share of a transaction's time on both sides are left out."""
+"""Waits with less than this share of the quicker side's time on both sides are left out."""
 LESS: Final = "less"
 MORE: Final = "more"
 
@@ -56,21 +56,21 @@ def wait_rows(
     if whole <= 0:
         return ()
     # What is nothing in a transaction of 20 s may be all of one of 2 ms.
-    least = [LEAST_SHARE * sum(mean.values()) for mean in means]
+    least = LEAST_SHARE * min(sum(mean.values()) for mean in means)
     classes = {label: kind for side in sides for budget in side for label, kind in budget.classes.items()}
     rows: list[WaitRow] = []
     for kind in dict.fromkeys(classes.values()):
         labels = [label for label, of in classes.items() if of == kind]
         effect = share_effect(_class_blocks(sides[0], labels), _class_blocks(sides[1], labels), whole)
         sums = [sum(mean[label] for label in labels) for mean in means]
-        if not _counts(sums, least):
+        if max(sums) < least:
             continue
         said = _verdict(effect) if comparable else "not comparable"
         rows.append(WaitRow(kind, kind, True, sums[0], sums[1], effect, said))
         rows += [
             WaitRow(label, kind, False, means[0][label], means[1][label], None, "")
             for label in labels
-            if label != kind and _counts([mean[label] for mean in means], least)
+            if label != kind and max(mean[label] for mean in means) >= least
         ]
     heads = {row.wait_event_type: abs(row.b_ms - row.a_ms) for row in rows if row.whole_class}
     return tuple(
@@ -81,10 +81,6 @@ def wait_rows(
             ),
         )
     )  # fmt: skip
-
-
-def _counts(ms: Sequence[float], least: Sequence[float]) -> bool:
-    return any(value >= limit > 0 for value, limit in zip(ms, least, strict=True))
 
 
 def _verdict(effect: Effect | None) -> str:

@@ -56,7 +56,7 @@ def test_a_short_run_is_too_short_and_not_undecided() -> None:
 
 
 def test_what_was_set_on_purpose_is_under_test() -> None:
-    base = frames()
+    base = frames(seconds=30)
     found = compare(side(base), side(with_parameter(base, "max_wal_size", "3GB")))
     assert [(each.name, each.b, each.kind) for each in found.fingerprints.under_test] == [
         ("max_wal_size", "3GB", Kind.SETTING)
@@ -65,7 +65,7 @@ def test_what_was_set_on_purpose_is_under_test() -> None:
 
 
 def test_another_machine_is_not_comparable_and_the_reason_is_said() -> None:
-    base = frames()
+    base = frames(seconds=30)
     found = compare(side(base), side(on_machine(base, cpu_count=8, hostname="other")))
     assert not found.comparable
     assert "CPUs differs: 4 and 8" in found.reasons[0]
@@ -75,7 +75,7 @@ def test_another_machine_is_not_comparable_and_the_reason_is_said() -> None:
 
 @pytest.mark.parametrize("name", ["CPUs", "cpus", "machine", "all"])
 def test_another_machine_may_be_what_is_under_test(name: str) -> None:
-    base = frames()
+    base = frames(seconds=30)
     a, b = side(base), side(on_machine(base, cpu_count=8))
     check_names([name], [a, b])
     found = compare(a, b, [name])
@@ -89,14 +89,16 @@ def test_a_name_that_no_fact_has_is_refused_with_the_nearest() -> None:
 
 
 def test_another_load_is_not_comparable() -> None:
-    found = compare(side(frames()), side(frames(run={"profile": "select-only", "clients": 8})))
+    found = compare(side(frames(seconds=30)), side(frames(seconds=30, run={"profile": "select-only", "clients": 8})))
     assert not found.comparable
     assert "A has tpcb-like ×16, B has select-only ×8" in found.reasons[0]
     assert found.phases == ()
 
 
 def test_another_load_may_be_what_is_under_test() -> None:
-    found = compare(side(frames()), side(frames(run={"profile": "select-only", "clients": 8})), ["load"])
+    found = compare(
+        side(frames(seconds=30)), side(frames(seconds=30, run={"profile": "select-only", "clients": 8})), ["load"]
+    )
     assert found.comparable
     assert len(found.phases) == 1
 
@@ -109,7 +111,7 @@ def test_warm_up_is_left_out() -> None:
 
 
 def test_waits_stand_side_by_side_in_milliseconds_of_a_transaction() -> None:
-    base = frames()
+    base = frames(seconds=80)
     found = compare(side(base), side(base))
     waits = {each.label: each for each in found.phases[0].waits}
     assert waits["IO:WalSync"].a_ms == pytest.approx(waits["IO:WalSync"].b_ms)
@@ -120,7 +122,7 @@ def test_waits_stand_side_by_side_in_milliseconds_of_a_transaction() -> None:
 def test_a_recording_without_load_is_one_phase_with_the_servers_throughput() -> None:
     idle = [replace(frame, bench=Unavailable(Reason.NO_LOAD)) for frame in frames(seconds=65)]
     found = compare(side(idle), side(idle))
-    assert [phase.key.title for phase in found.phases] == ["everything"]
+    assert [phase.key.title for phase in found.phases] == ["everything, no load of ours"]
     assert row(found, "server_tps").a == pytest.approx(1000.0, rel=0.05)
 
 

@@ -14,9 +14,9 @@ from tests.support.sides import frames, on_machine, recorded
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("recordings")
-    recorded(frames(1000.0, "a"), directory / "before.jsonl.gz")
-    recorded(frames(900.0, "b"), directory / "after.jsonl.gz")
-    recorded(on_machine(frames(900.0, "b", seconds=40), cpu_count=64), directory / "elsewhere.jsonl")
+    recorded(frames(1000.0, "a", seconds=100), directory / "before.jsonl.gz")
+    recorded(frames(900.0, "b", seconds=100), directory / "after.jsonl.gz")
+    recorded(on_machine(frames(900.0, "b", seconds=20), cpu_count=64), directory / "elsewhere.jsonl")
     return directory
 
 

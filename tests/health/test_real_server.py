@@ -185,6 +185,30 @@ WAITING = "SELECT 1 FROM pg_settings WHERE pending_restart"
 WRONG_LINE = "no_such_parameter_here = 1\n"
 
 
+def test_an_index_that_is_being_built_is_work_and_not_broken(server: Throwaway, database: str) -> None:
+    name = str(psycopg.conninfo.conninfo_to_dict(database)["dbname"])
+    with psycopg.connect(database, autocommit=True) as admin, psycopg.connect(database) as writing:
+        admin.execute("CREATE TABLE busy (id int)")
+        writing.execute("INSERT INTO busy VALUES (1)")
+
+        def build() -> None:
+            with psycopg.connect(database, autocommit=True) as connection:
+                connection.execute("CREATE INDEX CONCURRENTLY ON busy (id)")
+
+        building = threading.Thread(target=build)
+        building.start()
+        try:
+            until = time.monotonic() + DEADLINE_S
+            report = checked(server, name, select=("IDX-01", "BEN-03"))
+            while "BEN-03" not in ids(report) and time.monotonic() < until:
+                report = checked(server, name, select=("IDX-01", "BEN-03"))
+        finally:
+            writing.rollback()
+            building.join()
+    assert ids(report) == {"BEN-03"}
+    assert "CREATE INDEX CONCURRENTLY" in sayings(report)
+
+
 def spoil(server: Throwaway) -> list[psycopg.Connection[tuple[object, ...]]]:
     """Makes what settings alone do not make; the sessions are to be kept open."""
     with psycopg.connect(conninfo(server), autocommit=True) as admin:
@@ -249,6 +273,72 @@ def test_a_server_with_everything_wrong(major: int, make_server: Callable[..., T
             connection.close()
 
 
+WORKED = {"shared_buffers": "1MB", "max_wal_size": "32MB", "bgwriter_lru_maxpages": "1", "checkpoint_timeout": "1h"}
+FOUND_AFTER_WORK = {"WAL-01", "WAL-02", "BGW-01", "ARC-01", "REP-04", "VAC-02", "VAC-03"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("major", MAJORS)
+def test_a_server_that_works_with_too_little(major: int, make_server: Callable[..., Throwaway]) -> None:
+    server = make_server(major, **WORKED)
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        connection.execute("CREATE TABLE work (id int, filler text)")
+        connection.execute("INSERT INTO work SELECT g, repeat('x', 100) FROM generate_series(1, 100000) g")
+        connection.execute("CREATE SUBSCRIPTION stopped CONNECTION 'host=nowhere' PUBLICATION p WITH (connect = false)")
+        for _ in range(12):
+            connection.execute("UPDATE work SET id = id + 1 WHERE id % 10 = 0")
+            connection.execute("CHECKPOINT")
+    until = time.monotonic() + DEADLINE_S
+    report = checked(server, "postgres", "BGW-01.buffers=100", "VAC-02=1", "VAC-03=0")
+    while missing(report, FOUND_AFTER_WORK) and time.monotonic() < until:
+        report = checked(server, "postgres", "BGW-01.buffers=100", "VAC-02=1", "VAC-03=0")
+    assert missing(report, FOUND_AFTER_WORK) == ""
+
+
+@pytest.mark.long
+def test_the_rate_of_wal_is_that_between_two_looks_at_a_working_server(make_server: Callable[..., Throwaway]) -> None:
+    server = make_server(18, max_wal_size="32MB", checkpoint_timeout="1h")
+    done = threading.Event()
+
+    def write() -> None:
+        with psycopg.connect(conninfo(server), autocommit=True) as connection:
+            connection.execute("CREATE TABLE work (filler text)")
+            while not done.is_set():
+                connection.execute("INSERT INTO work SELECT repeat('x', 1000) FROM generate_series(1, 5000)")
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    try:
+        until = time.monotonic() + DEADLINE_S
+        report = checked(server, "postgres", select=("WAL-04",))
+        while "WAL-04" not in ids(report) and time.monotonic() < until:
+            report = checked(server, "postgres", select=("WAL-04",))
+    finally:
+        done.set()
+        writing.join()
+    assert "WAL-04" in ids(report)
+
+
+@pytest.mark.long
+def test_a_page_that_fails_its_checksum_is_damage(make_server: Callable[..., Throwaway]) -> None:
+    server = make_server(18)
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        connection.execute("CREATE TABLE damaged AS SELECT generate_series(1, 1000) AS id")
+        row = connection.execute("SELECT pg_relation_filepath('damaged')").fetchone()
+    assert row is not None
+    server.restart()
+    with (server.data_dir / str(row[0])).open("r+b") as file:
+        file.seek(4_000)
+        file.write(b"damage")
+    with psycopg.connect(conninfo(server), autocommit=True) as connection, pytest.raises(psycopg.errors.DataCorrupted):
+        connection.execute("SELECT count(*) FROM damaged")
+    until = time.monotonic() + DEADLINE_S
+    report = checked(server, "postgres", select=("DUR-06",))
+    while not report.findings and time.monotonic() < until:
+        report = checked(server, "postgres", select=("DUR-06",))
+    assert ids(report) == {"DUR-06"}
+
+
 RUN_BY_PEOPLE = ("\\", "--", "SELECT pg_terminate", "ROLLBACK PREPARED")
 """Beginnings of lines that are no statements for any session, or that have no way back."""
 
@@ -291,6 +381,13 @@ def test_a_standby_is_checked_and_its_primary_sees_it(make_server: Callable[...,
         report = checked(standby, "postgres")
     assert "REP-03" in ids(report)
     assert {"ARC-01", "REP-02"} <= {check.id for check, _ in report.unknowns}
+    with psycopg.connect(conninfo(primary), autocommit=True) as admin:
+        admin.execute("CREATE TABLE not_replayed AS SELECT 1 AS id")
+    until = time.monotonic() + DEADLINE_S
+    report = checked(primary, "postgres", "REP-01.bytes=1", select=("REP-01",))
+    while not report.findings and time.monotonic() < until:
+        report = checked(primary, "postgres", "REP-01.bytes=1", select=("REP-01",))
+    assert ids(report) == {"REP-01"}
     primary.stop("immediate")
     report = checked(standby, "postgres", select=("REP-03",))
     while "receiver" not in sayings(report) and time.monotonic() < until + DEADLINE_S:

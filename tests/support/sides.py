@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from pgtop_tune.analysis.from_recording import material_of
@@ -17,7 +18,7 @@ from pgtop_tune.recording.format import FORMAT, Header
 from pgtop_tune.recording.writer import RecordingWriter
 from tests.support.run_frames import run_frames
 
-SECONDS = 240
+SECONDS = 160
 
 
 def noisy(level: float, seed: str, spread: float = 0.03) -> Callable[[int], float]:
@@ -33,9 +34,15 @@ def frames(
     level: float = 1000.0, seed: str = "a", *, run: dict[str, object] | None = None, seconds: int = SECONDS
 ) -> list[Frame]:
     """A run whose latency is what a closed loop of 16 clients has at that throughput."""
+    return list(_frames(level, seed, tuple(sorted((run or {}).items())), seconds))
+
+
+@cache
+def _frames(level: float, seed: str, run: tuple[tuple[str, object], ...], seconds: int) -> tuple[Frame, ...]:
+    """Made once; frames do not change."""
     tps = noisy(level, seed)
-    found = run_frames(tps=tps, run=run, seconds=seconds)
-    return [_with_latency(frame, tps(frame.sequence)) for frame in found]
+    found = run_frames(tps=tps, run=dict(run), seconds=seconds)
+    return tuple(_with_latency(frame, tps(frame.sequence)) for frame in found)
 
 
 def _with_latency(frame: Frame, tps: float) -> Frame:

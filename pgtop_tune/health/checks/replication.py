@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from psycopg import sql
+
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import set_parameter, words
+from pgtop_tune.health.fixes import composed, set_parameter, words
 from pgtop_tune.health.rules import NOTHING_TO_UNDO, ON_STANDBY, on_standby, setting
 from pgtop_tune.metrics.replication import SenderLag, sender_lags
 from pgtop_tune.tuning.advice.facts import GB, about
@@ -88,14 +90,30 @@ def _receiving(facts: Facts, limits: Limits) -> Iterator[Finding]:
         )
 
 
+def _enable(name: str) -> Action:
+    template = "ALTER SUBSCRIPTION {name} {state};"
+    enable, disable = (
+        composed(template, name=sql.Identifier(name), state=sql.SQL(state)) for state in ("ENABLE", "DISABLE")
+    )
+    return Action(enable, disable, remark="in its database; with its slot in place")
+
+
 def _subscriptions(facts: Facts, limits: Limits) -> Iterator[Finding]:
     for worker in facts.have(needs.SUBSCRIPTIONS).workers:
+        if worker.kind == "disabled":
+            yield Finding(
+                Severity.INFO,
+                f"subscription {worker.name} is disabled: its tables grow old, and its slot keeps WAL on the publisher",
+                (Evidence(f"{worker.name}: disabled", "pg_subscription.subenabled"),),
+                _enable(worker.name),
+                subject=worker.name,
+            )
         if worker.kind == "none":
             yield Finding(
-                Severity.WARNING,
-                f"subscription {worker.name} has no worker: it is disabled, or its worker cannot start",
+                Severity.HIGH,
+                f"subscription {worker.name} is enabled and has no worker: it cannot start, or has just failed",
                 (Evidence(f"{worker.name}: no worker", "pg_stat_subscription.pid"),),
-                words("ALTER SUBSCRIPTION … ENABLE, or look for its error in the server's log."),
+                words("The server's log has the worker's error; max_logical_replication_workers limits how many run."),
                 subject=worker.name,
             )
         errors = (worker.apply_errors or 0) + (worker.sync_errors or 0)
@@ -155,7 +173,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="subscriptions",
         why="A subscription that stands still keeps WAL on its publisher, and its tables grow old.",
-        severity=Severity.WARNING,
+        severity=Severity.HIGH,
         page="logical-replication-monitoring.html",
         needs=(needs.SUBSCRIPTIONS,),
         look=_subscriptions,

@@ -19,6 +19,7 @@ from pgtop_tune.host.drop_in import PATH as DROP_IN
 from pgtop_tune.host.huge_page_pool import pool_of
 from tests.cli.runs import PROGRAM, ROOT, environment, run
 from tests.cli.test_set import setting, shown, until
+from tests.support.by_pg_ctl import auto_conf_of, by_pg_ctl
 from tests.support.kernel import kernel, kernel_of_our_own, sysctl
 from tests.support.servers import conninfo
 
@@ -218,3 +219,30 @@ def test_huge_pages_are_raised_before_the_parameter_that_needs_them_and_given_ba
     ran = run("revert", "--all", "-d", conninfo(server), home=tmp_path)
     assert ran.out.endswith("2 changes reverted\n"), ran.out + ran.err
     assert kernel() == machine
+
+
+@pytest.mark.long
+def test_a_server_is_restarted_into_huge_pages_and_both_it_and_the_kernel_are_restored(
+    machine: dict[str, str], make_server: Callable[..., Throwaway], tmp_path: Path
+) -> None:
+    before = pool_of("vm.nr_hugepages", MACHINE)
+    if before is None:
+        pytest.skip("a kernel without huge pages")
+    with by_pg_ctl(make_server(18, shared_buffers="16MB", huge_pages="off")) as server:
+        target, files = conninfo(server), auto_conf_of(server)
+        need = int(shown(server, "shared_memory_size_in_huge_pages"))
+        pages = before.total + need
+        words = ("set", "huge_pages=on", f"vm.nr_hugepages={pages}", "--restart", "--yes", "-d", target)
+        ran = run(*words, home=tmp_path, timeout_s=180)
+        if sysctl("vm.nr_hugepages") != str(pages) or "did not come up" in ran.err:
+            pytest.skip(f"no room for huge pages here, or another server took them: {ran.out} {ran.err}")
+        assert ran.status == 0, ran.err
+        assert (shown(server, "huge_pages"), shown(server, "huge_pages_status")) == ("on", "on")
+        in_use = pool_of("vm.nr_hugepages", MACHINE)
+        assert in_use is not None
+        assert in_use.free - in_use.reserved < need, "the server has them"
+        ran = run("revert", "--last", "--restart", "-d", target, home=tmp_path, timeout_s=180)
+        assert ran.status == 0, ran.err
+        assert (shown(server, "huge_pages"), shown(server, "huge_pages_status")) == ("off", "off")
+        assert auto_conf_of(server) == files
+        assert kernel() == machine

@@ -13,7 +13,7 @@ from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.machine_half import check_permitted, live_values, machine_of, say_setting, show_commands
 from pgtop_tune.cli.machine_words import nearest_settings
 from pgtop_tune.cli.output import complain, say, tell
-from pgtop_tune.cli.overdue import take_back_overdue
+from pgtop_tune.cli.overdue import take_back_overdue, take_back_overdue_settings
 from pgtop_tune.cli.restarting import confirm, show_plan
 from pgtop_tune.cli.signals import to_the_end
 from pgtop_tune.errors import PgtopError, ServerProblem, UnsafeChange, UsageProblem
@@ -102,6 +102,8 @@ async def change(conninfo: ConnInfo, asked: Asked) -> int:
     machine = await machine_of(conninfo, [each.name for each in asked.settings], beside_server=bool(asked.wanted))
     try:
         current: dict[str, Parameter] = {}
+        if not asked.dry_run:
+            await take_back_overdue_settings(None, tell)
         if asked.wanted:
             if not asked.dry_run:
                 await take_back_overdue(control, None, tell)

@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from pgtop_tune.errors import ConnectionProblem, PgtopError
+from pgtop_tune.host.block_devices import ROOT
+from pgtop_tune.host.control import overdue, revert
 from pgtop_tune.model.change import ParameterChange
+from pgtop_tune.model.system_setting import HostChange
 from pgtop_tune.postgres.changes import now_ms
 from pgtop_tune.postgres.control import PostgresControl
 from pgtop_tune.postgres.reverting import any_overdue
@@ -34,6 +37,20 @@ async def take_back_overdue(
     undone = await control.revert_overdue()
     for change in undone:
         tell(words(change))
+    return undone
+
+
+async def take_back_overdue_settings(
+    directory: Path | None, tell: Callable[[str], None], root: Path = ROOT
+) -> Sequence[HostChange]:
+    """The same for settings of this machine; where we may not, that is told."""
+    try:
+        undone = await asyncio.to_thread(revert, overdue(now_ms()), root, directory, WHY)
+    except PgtopError as problem:
+        tell(f"a trial of the machine is overdue and cannot be taken back: {problem.message}")
+        return ()
+    for change in undone:
+        tell(f"{change.name} is {change.shown_after} again: {change.value} was on trial, and {WHY}")
     return undone
 
 

@@ -117,12 +117,13 @@ class StartingSession:
         await self._take_back_overdue(parts)
 
     async def _take_back_overdue(self, parts: LiveParts) -> None:
-        from pgtop_tune.cli.overdue import keep_trying
+        from pgtop_tune.cli.overdue import keep_trying, take_back_overdue_settings
         from pgtop_tune.model.events import Event, EventKind
 
         def tell(words: str) -> None:
             self.note(Event(time.time_ns() // 1_000_000, EventKind.WARNING, words))
 
+        await take_back_overdue_settings(self._options.journal_directory, tell)
         await keep_trying(parts.parameters, self._options.journal_directory, tell, self._leaving)
 
     async def steps(self) -> AsyncIterator[Step]:

@@ -8,16 +8,19 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.cli.live_options import LiveOptions
-from pgtop_tune.cli.overdue import keep_trying
+from pgtop_tune.cli.overdue import keep_trying, take_back_overdue_settings
 from pgtop_tune.cli.starting import StartingSession
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.experiment.frame_keeper import FrameKeeper
-from pgtop_tune.journal import journals, read
+from pgtop_tune.host.control import machine
+from pgtop_tune.host.setting_change import Intent, make
+from pgtop_tune.journal import Journal, journals, read
 from pgtop_tune.model.change import Terms, Wanted
 from pgtop_tune.postgres.control import PostgresControl
 from tests.cli.runs import run
 from tests.cli.test_set import shown
 from tests.postgres.conftest import place
+from tests.support.machine_tree import USUAL, write
 from tests.support.servers import conninfo
 
 
@@ -72,3 +75,17 @@ async def test_without_anything_overdue_no_server_is_asked(tmp_path: Path) -> No
             pass
 
     await keep_trying(Nobody(), tmp_path, pytest.fail, asyncio.Event())
+
+
+async def test_a_trial_of_the_machine_that_nobody_kept_is_taken_back_and_told(tmp_path: Path) -> None:
+    root, journals_of_it = tmp_path / "root", tmp_path / "journal"
+    write(root, USUAL)
+    with Journal(machine(root), journals_of_it) as journal:
+        for name, until_ms in (("vm.swappiness", 60_000), ("vm.zone_reclaim_mode", 2**53)):
+            make(journal, root, name, "1", survive=False, intent=Intent(until_ms=until_ms))
+    told: list[str] = []
+    await take_back_overdue_settings(journals_of_it, told.append, root)
+    assert told == ["vm.swappiness is 60 again: 1 was on trial, and nobody kept it in time"]
+    assert (root / "proc/sys/vm/zone_reclaim_mode").read_text() == "1\n"
+    await take_back_overdue_settings(journals_of_it, told.append, root)
+    assert len(told) == 1

@@ -166,7 +166,11 @@ def _told(change: ParameterChange) -> str:
 
 
 def _revert(words: ConnectionWords, choice: Choice, set_id: str, directory: Path | None, *, restart: bool) -> int:
+    import asyncio
+
     from pgtop_tune.cli.machine_reverting import MachineHalves, is_of_machine_only, say_sum, tell_of_the_rest
+    from pgtop_tune.cli.output import tell
+    from pgtop_tune.cli.overdue import take_back_overdue_settings
 
     halves = MachineHalves(set_id, directory)
     if set_id and is_of_machine_only(set_id, directory):
@@ -181,6 +185,7 @@ def _revert(words: ConnectionWords, choice: Choice, set_id: str, directory: Path
         note = f"  ({change.message})" if change.message else ""
         say(f"{change.name}: {change.value or 'default'} → {change.shown_after}{note}")
     say_sum(len(reverted) + halves.after())
+    asyncio.run(take_back_overdue_settings(directory, tell))
     tell_of_the_rest(directory)
     return 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import asyncpg
 from psycopg import sql as compose
@@ -19,7 +19,6 @@ from pgtop_tune.model.postgres import (
     Activity,
     CheckpointCounters,
     DatabaseCounters,
-    Parameter,
     ParameterSample,
     ServerFacts,
     StatementTotals,
@@ -41,6 +40,7 @@ from pgtop_tune.postgres.own_sessions import OwnSessions
 from pgtop_tune.postgres.queries import sql
 from pgtop_tune.postgres.readers import io, machine, relations, replication
 from pgtop_tune.postgres.readers.locks import LockReader
+from pgtop_tune.postgres.readers.parameters import read_parameters
 from pgtop_tune.postgres.readers.server_log import LogReader, log_refused
 from pgtop_tune.postgres.readers.statements import StatementReader
 from pgtop_tune.postgres.readers.waits import WaitReader
@@ -387,19 +387,5 @@ class PostgresReader:
         # The slow cadence is where an extension created or a track_* setting changed since is noticed.
         await self._probe(connection)
         self._waits.forget_names()
-        rows = await connection.fetch_without_own_settings(sql("parameters", self._major))
-        at_s = self._clock()
-        in_auto_conf: frozenset[str] | None = None
-        if self._capabilities and self._capabilities.read_file_settings:
-            in_auto_conf = frozenset(row[0] for row in await connection.fetch(sql("auto_conf", self._major)))
-        return ParameterSample(at_s, tuple(_parameter(row, in_auto_conf) for row in rows))
-
-
-def _parameter(row: Any, in_auto_conf: frozenset[str] | None) -> Parameter:
-    values: Sequence[Any] = list(row)
-    in_file = None if in_auto_conf is None else row["name"] in in_auto_conf
-    fields = dict(zip(row.keys(), values, strict=True))
-    # The manual's words are half the bytes and never change; whoever shows a parameter asks for them (`control.list`).
-    fields["category"] = fields["short_desc"] = ""
-    fields["enumvals"] = tuple(fields["enumvals"])
-    return Parameter(**fields, in_auto_conf=in_file)
+        in_files = self._capabilities is not None and self._capabilities.read_file_settings
+        return await read_parameters(connection, self._major, self._clock, in_files)

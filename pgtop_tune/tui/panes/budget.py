@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.budget import OTHER, latency_budget
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.waits import wait_profile
@@ -17,6 +16,7 @@ from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line, Span, clip
 from pgtop_tune.tui.lines import width as cells_of
 from pgtop_tune.tui.panes.phrase import absence, head, padded
+from pgtop_tune.tui.panes.wait_source import wait_source
 from pgtop_tune.tui.panes.wait_style import wait_style
 from pgtop_tune.tui.widgets.gauges import bar
 from pgtop_tune.units import count, ms
@@ -57,8 +57,7 @@ def budget_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> l
 
 
 def _content(session: Session) -> tuple[Line, list[_Part], str]:
-    interval = session.interval
-    waits = NOT_YET if session.now is None else sections.waits(session.now)
+    interval, waits = session.interval, wait_source(session)
     if interval is None or isinstance(waits, Unavailable):
         reason = waits if isinstance(waits, Unavailable) else NOT_YET
         return (("waits  ", "title"), *absence(reason)), [], ""

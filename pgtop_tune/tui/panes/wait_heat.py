@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Metric
 from pgtop_tune.metrics.waits import ACTIVE_SESSIONS, CLASSES, LONG_WINDOW_S, WAITS_WINDOW_S, wait_profile
 from pgtop_tune.model.absence import NOT_YET, Unavailable
@@ -15,6 +14,7 @@ from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line
 from pgtop_tune.tui.panes.phrase import Phrase, absence, head, labelled, padded
 from pgtop_tune.tui.panes.time_axis import TimeAxis, time_axis
+from pgtop_tune.tui.panes.wait_source import wait_source
 from pgtop_tune.tui.panes.wait_style import wait_style
 from pgtop_tune.tui.widgets.chart import GUTTER
 from pgtop_tune.tui.widgets.heat_map import columns_of, heat_row
@@ -36,8 +36,7 @@ def heat_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> lis
     """A head with figures, all sessions at work, then the wait classes; with little room those with most sessions."""
     if height < 1:
         return []
-    frame, interval = session.now, session.interval
-    sample = NOT_YET if frame is None else sections.waits(frame)
+    interval, sample = session.interval, wait_source(session)
     if interval is None or isinstance(sample, Unavailable):
         reason = sample if isinstance(sample, Unavailable) else NOT_YET
         return [head((("waits  ", "title"), *absence(reason)), width, glyphs)]

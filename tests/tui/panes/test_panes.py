@@ -10,6 +10,7 @@ import pytest
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import RunState
 from pgtop_tune.model.host import DiskSample
+from pgtop_tune.model.postgres import HIDDEN_QUERY
 from pgtop_tune.model.waits import WaitCount, WaitSample
 from pgtop_tune.session.ports import RecordingState
 from pgtop_tune.session.session import Session
@@ -27,8 +28,9 @@ from pgtop_tune.tui.panes.phrase import Phrase, fitting, spaced
 from pgtop_tune.tui.panes.tape import tape_lines
 from pgtop_tune.tui.panes.throughput import throughput_lines
 from pgtop_tune.tui.panes.time_axis import CHARTED, time_axis
+from pgtop_tune.tui.panes.wait_heat import heat_lines
 from pgtop_tune.tui.panes.wal import wal_lines
-from tests.support.frames import EPOCH_MS, bench_sample, facts, host_sample, postgres_sample, session_of
+from tests.support.frames import EPOCH_MS, backend, bench_sample, facts, host_sample, postgres_sample, session_of
 from tests.support.pictures import pane_text
 
 REFUSED = Unavailable(Reason.NO_ANSWER, "connection refused; trying again")
@@ -160,6 +162,21 @@ def test_without_throughput_the_budget_shows_active_sessions() -> None:
     text = "".join(map(text_of, budget_lines(session, 80, 2, UNICODE)))
     assert "2.50 active sessions" in text
     assert "IO:DataFileRead 2.50" in text
+
+
+def test_waits_that_a_role_may_not_see_are_hidden_and_not_idle() -> None:
+    def change(second: int, *seen: WaitCount) -> dict[str, object]:
+        others = backend(second, EPOCH_MS, backend_type=None, query=HIDDEN_QUERY)
+        activity = replace(postgres_sample(second).activity, backends=(others,))  # type: ignore[type-var]
+        waits = WaitSample(float(second), 10, seen)
+        return {"postgres": postgres_sample(second, activity=activity, waits=waits)}
+
+    hidden = session_of(3, load=False, change=change)
+    for lines in (budget_lines(hidden, 120, 3, UNICODE), heat_lines(hidden, 120, 6, UNICODE)):
+        assert "other users' sessions are hidden: GRANT pg_monitor TO bench" in text_of(lines[0])
+    count = WaitCount("IO", "DataFileRead", "client backend", 25)
+    own = session_of(3, load=False, change=lambda second: change(second, count))
+    assert "IO:DataFileRead" in "".join(map(text_of, budget_lines(own, 120, 2, UNICODE)))
 
 
 def test_data_disk_comes_first_then_wal_then_the_busiest() -> None:

@@ -1,0 +1,39 @@
+"""Parameters of the server, without the manual's words on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pgtop_tune.model.postgres import Parameter, ParameterSample
+from pgtop_tune.postgres.connection import ReadConnection
+from pgtop_tune.postgres.queries import sql
+
+
+async def read_parameters(
+    connection: ReadConnection, major: int, clock: Callable[[], float], in_files: bool
+) -> ParameterSample:
+    """pg_settings as a session without our own settings has it.
+
+    Args:
+        connection: Where to ask.
+        major: Of the server.
+        clock: The session's clock.
+        in_files: Whether this role may read pg_file_settings, which tells the entries of postgresql.auto.conf.
+    """
+    rows = await connection.fetch_without_own_settings(sql("parameters", major))
+    at_s = clock()
+    in_auto_conf: frozenset[str] | None = None
+    if in_files:
+        in_auto_conf = frozenset(row[0] for row in await connection.fetch(sql("auto_conf", major)))
+    return ParameterSample(at_s, tuple(_parameter(row, in_auto_conf) for row in rows))
+
+
+def _parameter(row: Any, in_auto_conf: frozenset[str] | None) -> Parameter:
+    values: Sequence[Any] = list(row)
+    in_file = None if in_auto_conf is None else row["name"] in in_auto_conf
+    fields = dict(zip(row.keys(), values, strict=True))
+    # The manual's words are half the bytes and never change; whoever shows a parameter asks for them (`control.list`).
+    fields["category"] = fields["short_desc"] = ""
+    fields["enumvals"] = tuple(fields["enumvals"])
+    return Parameter(**fields, in_auto_conf=in_file)

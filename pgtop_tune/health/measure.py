@@ -14,7 +14,7 @@ from typing import Final
 from pgtop_tune.errors import ConnectionProblem, ServerProblem
 from pgtop_tune.health import needs
 from pgtop_tune.health.facts import Facts, Missing
-from pgtop_tune.host.flush_meter import measure_flushes
+from pgtop_tune.host.flush_meter import METHODS, measure_flushes
 from pgtop_tune.host.locality import working_directory
 from pgtop_tune.host.timer_meter import copied_bytes_per_s, program_beside, timer_overhead_ns
 from pgtop_tune.metrics.quiet import unrest
@@ -37,7 +37,8 @@ _ELSEWHERE: Final = Unavailable(Reason.NOT_LOCAL, "only on the server's own mach
 class Pace:
     """Seconds of each part; their sum is below `LIMIT_S`."""
 
-    flushes_s: float = 4.0
+    flushes_s: float = 3.0
+    other_methods_s: float = 0.5
     commits_s: float = 3.0
     round_trips_s: float = 1.0
 
@@ -101,9 +102,16 @@ async def _flushes(asked: _Asked) -> tuple[Ceiling, ...] | Unavailable:
     if not asked.server.local or not data:
         return _ELSEWHERE
     method = asked.parameters.text("wal_sync_method")
-    seen = await asyncio.to_thread(measure_flushes, Path(data) / "pg_wal", method, asked.pace.flushes_s)
+    directory = Path(data) / "pg_wal"
+    seen = await asyncio.to_thread(measure_flushes, directory, method, asked.pace.flushes_s)
     if isinstance(seen, Unavailable):
         return seen
+    others = []
+    for name in (name for name in METHODS if name != method):
+        other = await asyncio.to_thread(measure_flushes, directory, name, asked.pace.other_methods_s)
+        if not isinstance(other, Unavailable):
+            says = f"with wal_sync_method={name} it would be {other.per_s:.0f} flushes a second"
+            others.append(Ceiling(f"wal-flushes-{name}", says, other.per_s, "1/s", f"{other.count} writes of 8 kB"))
     source = f"{seen.count} writes of 8 kB into an unnamed file in pg_wal, {method} after each"
     return (
         Ceiling("wal-flushes", f"the WAL device flushes {seen.per_s:.0f} times a second", seen.per_s, "1/s", source),
@@ -111,6 +119,7 @@ async def _flushes(asked: _Asked) -> tuple[Ceiling, ...] | Unavailable:
             "wal-flush-p99", f"a flush takes {seen.median_ms:.3g} ms, one in a hundred {seen.p99_ms:.3g} ms or more",
             seen.p99_ms, "ms", source,
         ),
+        *others,
     )  # fmt: skip
 
 

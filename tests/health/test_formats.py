@@ -71,7 +71,7 @@ def test_text_has_the_worst_first_and_counts_what_is_unknown() -> None:
 
 def test_all_of_it_is_there_with_details() -> None:
     said = "\n".join(text.lines(MIXED, everything=True))
-    for words in ("why ", "1 of 2  [view.column]", "DO 1;", "DO 2;", "UNDO;", "later", "docs/18/page.html",
+    for words in ("why ", "1 of 2 [view.column]", "DO 1;", "DO 2;", "UNDO;", "later", "docs/18/page.html",
                   "the role may not see it", "passed    AAA-03", "1940 times", "no pg_test_timing"):  # fmt: skip
         assert words in said
 
@@ -166,6 +166,29 @@ def test_no_format_lets_foreign_text_reach_a_terminal_as_it_is(format_: str) -> 
 def _sets(parameter: tuple[str, str], severity: Severity, of_machine: bool = False) -> Finding:
     fix = Action("DO;", "UNDO;", parameter=parameter, of_machine=of_machine)
     return replace(_finding(severity, f"{parameter[0]} is wrong"), fix=fix)
+
+
+def test_lines_are_broken_for_a_terminal_and_commands_are_not() -> None:
+    long = "word " * 40
+    finding = replace(
+        _finding(Severity.HIGH, long), evidence=(Evidence(long, "view.column"),),
+        fix=Action(f"ALTER SYSTEM SET x = '{'y ' * 60}';", "UNDO;", remark=long),
+    )  # fmt: skip
+    said = text.lines(report(Result(_check("AAA-01"), (finding,))), everything=True, width=80)
+    commands = [line for line in said if "ALTER SYSTEM" in line]
+    assert len(commands) == 1
+    assert len(commands[0]) > 120
+    assert all(len(line) <= 80 for line in said if line not in commands)
+    row = next(place for place, line in enumerate(said) if line.startswith("high"))
+    assert said[row + 1].startswith(" " * 20 + "word")
+    assert " ".join(" ".join(said).split()).count("word") == 3 * 40
+
+
+@pytest.mark.parametrize("format_", ["text", "markdown", "script"])
+def test_blanks_of_a_quoted_name_stay_in_a_command(format_: str) -> None:
+    named = replace(_finding(Severity.HIGH), fix=Action('DROP INDEX "two  blanks";', ""))
+    said = WRITERS[format_](report(Result(_check("AAA-01"), (named,))), Wish(True, Severity.WARNING))
+    assert any('DROP INDEX "two  blanks";' in line for line in said)
 
 
 def test_the_script_sets_parameters_as_one_set_and_runs_nothing_else() -> None:

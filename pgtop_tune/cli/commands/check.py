@@ -146,10 +146,18 @@ def check(
         complain(problem)
         raise typer.Exit(COULD_NOT_RUN) from None
     limit = None if wishes.fail_on == FailOn.NEVER else Severity(wishes.fail_on)
-    for line in WRITERS[format.value](report, Wish(verbose, limit)):
+    for line in WRITERS[format.value](report, Wish(verbose, limit, _width())):
         say(line)
     if limit is not None and report.at_least(limit):
         raise typer.Exit(FOUND)
+
+
+def _width() -> int | None:
+    """Cells of the terminal that reads us; None where it is none."""
+    import shutil
+    import sys
+
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _checked(

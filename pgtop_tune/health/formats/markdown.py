@@ -9,7 +9,7 @@ from typing import Final
 from pgtop_tune.health.check import Action, Check, Finding, Language
 from pgtop_tune.health.formats.text import about, ceiling, summary
 from pgtop_tune.health.report import Outcome, Report, documentation
-from pgtop_tune.safe_text import one_line
+from pgtop_tune.safe_text import one_line, printable
 
 _SPECIAL: Final = re.compile(r"([\\`*_\[\]<>#|~&!])")
 _FENCES: Final = {Language.SQL: "sql", Language.SHELL: "sh", Language.CONFIGURATION: "ini"}
@@ -64,7 +64,7 @@ def _commands(label: str, action: Action, text: str) -> Iterator[str]:
     yield f"{label}{remark}:"
     yield ""
     yield f"{fence}{_FENCES[action.language]}"
-    yield from (one_line(line) for line in text.splitlines())
+    yield from (printable(line) for line in text.splitlines())
     yield fence
 
 

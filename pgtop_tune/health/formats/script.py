@@ -14,7 +14,7 @@ from typing import Final
 from pgtop_tune.health.check import Action, Check, Finding, Severity
 from pgtop_tune.health.formats.text import about
 from pgtop_tune.health.report import Report
-from pgtop_tune.safe_text import one_line
+from pgtop_tune.safe_text import one_line, printable
 
 _REASON: Final = "pgtop-tune check"
 
@@ -62,7 +62,7 @@ def lines(report: Report, least: Severity | None) -> list[str]:
 def _set(heading: str, notes: list[str], values: list[tuple[str, str]], more: str) -> Iterator[str]:
     if not values:
         return
-    words = " ".join(shlex.quote(one_line(f"{name}={value}")) for name, value in values)
+    words = " ".join(shlex.quote(printable(f"{name}={value}")) for name, value in values)
     yield ""
     yield f"# {heading}; `pgtop-tune revert --last` with the connection takes them back"
     yield from notes
@@ -81,4 +81,4 @@ def _by_hand(check: Check, finding: Finding) -> Iterator[str]:
         return
     if finding.fix.remark:
         yield f"#   ({one_line(finding.fix.remark)})"
-    yield from (f"#   {one_line(line)}" for line in finding.fix.do.splitlines())
+    yield from (f"#   {printable(line)}" for line in finding.fix.do.splitlines())

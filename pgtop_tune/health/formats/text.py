@@ -2,42 +2,51 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from typing import Final
 
-from pgtop_tune.health.check import Check, Confidence, Finding, Severity
+from pgtop_tune.health.check import Check, Confidence, Finding, Language, Severity
 from pgtop_tune.health.report import Outcome, Report, documentation
 from pgtop_tune.model.ceilings import Ceiling
-from pgtop_tune.safe_text import one_line
+from pgtop_tune.safe_text import one_line, printable
 
 _WIDTH: Final = max(len(severity) for severity in Severity)
 _ID: Final = 8
+_LABEL: Final = 8
+_MARGIN: Final = 4
+_NARROWEST: Final = 40
 
 
-def lines(report: Report, everything: bool = False) -> list[str]:
+def lines(report: Report, everything: bool = False, width: int | None = None) -> list[str]:
     """The report.
 
     Args:
         report: What was found.
         everything: Evidence, fix, undo, documentation and confidence of each finding; every unknown, every pass.
+        width: Cells of a terminal that longer lines are broken for; commands and addresses stay whole, to be copied.
+            None breaks nothing.
     """
     server = f" · {one_line(report.server)}" if report.server else ""
     found = [f"{one_line(report.target)}{server}"]
     for check, finding in report.findings:
-        found.append(_row(finding.severity, check.id, about(finding)))
+        found += _row(finding.severity, check.id, about(finding), width)
         if everything:
-            found += [f"    {line}" for line in details(check, finding, report.major)]
+            narrow = None if width is None else width - _MARGIN
+            found += [f"{' ' * _MARGIN}{line}" for line in details(check, finding, report.major, narrow)]
     if everything:
-        found += [_row("unknown", check.id, f"{check.title}: {each.reason}") for check, each in report.unknowns]
-        found += [
-            _row("passed", result.check.id, result.check.title)
-            for result in report.results
-            if result.outcome is Outcome.PASSED
-        ]
-    found += [_row("gone", id_, said) for id_, said in report.gone]
-    found += [_row("measured", "", ceiling(each)) for each in report.ceilings]
-    found += [_row("measured", "", f"not {id_}: {why}") for id_, why in report.not_measured]
-    return [*found, summary(report, everything)]
+        for check, unknown in report.unknowns:
+            found += _row("unknown", check.id, f"{check.title}: {unknown.reason}", width)
+        for result in report.results:
+            if result.outcome is Outcome.PASSED:
+                found += _row("passed", result.check.id, result.check.title, width)
+    for id_, said in report.gone:
+        found += _row("gone", id_, said, width)
+    for each in report.ceilings:
+        found += _row("measured", "", ceiling(each), width)
+    for id_, why in report.not_measured:
+        found += _row("measured", "", f"not {id_}: {why}", width)
+    return [*found, *_broken(summary(report, everything), 0, width)]
 
 
 def summary(report: Report, everything: bool = False) -> str:
@@ -64,25 +73,48 @@ def ceiling(measured: Ceiling) -> str:
     return f"{one_line(measured.says)} ({one_line(measured.source)})"
 
 
-def details(check: Check, finding: Finding, major: int | None) -> Iterator[str]:
-    """What stands behind a finding, a line for each."""
-    yield f"why      {check.why}"
+def details(check: Check, finding: Finding, major: int | None, width: int | None = None) -> Iterator[str]:
+    """What stands behind a finding.
+
+    Args:
+        check: The check.
+        finding: Its finding.
+        major: Of the server.
+        width: As for `lines`.
+    """
+    yield from _told("why", check.why, width)
     for number, evidence in enumerate(finding.evidence):
-        yield f"{'' if number else 'evidence':<8} {one_line(evidence.says)}  [{one_line(evidence.source)}]"
+        yield from _told("" if number else "evidence", f"{evidence.says}  [{evidence.source}]", width)
     if finding.fix is not None:
-        yield from _block("fix", finding.fix.do)
-        yield from _block("undo", finding.fix.undo)
+        broken = width if finding.fix.language is Language.WORDS else None
+        for label, text in (("fix", finding.fix.do), ("undo", finding.fix.undo)):
+            for number, line in enumerate(text.splitlines()):
+                # Blanks in a quoted name count: a command is made safe and otherwise left alone.
+                yield from _broken(f"{'' if number else label:<{_LABEL}} {printable(line)}", _LABEL + 1, broken)
         if finding.fix.remark:
-            yield f"remark   {one_line(finding.fix.remark)}"
+            yield from _told("remark", finding.fix.remark, width)
     if finding.confidence is not Confidence.HIGH:
-        yield f"sure     {finding.confidence}"
-    yield f"read     {documentation(check, major)}"
+        yield from _told("sure", finding.confidence, width)
+    yield from _told("read", documentation(check, major), None)
 
 
-def _row(kind: str, id_: str, words: str) -> str:
-    return f"{kind:<{_WIDTH}}  {id_:<{_ID}}  {one_line(words)}"
+def _row(kind: str, id_: str, words: str, width: int | None) -> list[str]:
+    return _broken(f"{kind:<{_WIDTH}}  {id_:<{_ID}}  {one_line(words)}", _WIDTH + _ID + 4, width)
 
 
-def _block(label: str, text: str) -> Iterator[str]:
-    for number, line in enumerate(text.splitlines()):
-        yield f"{'' if number else label:<8} {one_line(line)}"
+def _told(label: str, words: str, width: int | None) -> list[str]:
+    return _broken(f"{label:<{_LABEL}} {one_line(words)}", _LABEL + 1, width)
+
+
+def _broken(line: str, indent: int, width: int | None) -> list[str]:
+    """A line in parts, the words below each other; a word that is longer stands over rather than being torn."""
+    if width is None or len(line) <= max(width, _NARROWEST):
+        return [line]
+    return textwrap.wrap(
+        line,
+        max(width, _NARROWEST),
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        replace_whitespace=False,
+    )

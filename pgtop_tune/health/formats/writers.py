@@ -19,15 +19,17 @@ class Wish:
     Attributes:
         details: Everything behind each finding, unknowns and passes (text).
         fail_on: From which severity on a pipeline fails; None for never.
+        width: Cells of the terminal it is read in (text); None where it is no terminal.
     """
 
     details: bool
     fail_on: Severity | None
+    width: int | None = None
 
 
 WRITERS: Final[Mapping[str, Callable[[Report, Wish], list[str]]]] = MappingProxyType(
     {
-        "text": lambda report, wish: text.lines(report, wish.details),
+        "text": lambda report, wish: text.lines(report, wish.details, wish.width),
         "json": lambda report, wish: as_json.lines(report),
         "markdown": lambda report, wish: markdown.lines(report),
         "junit": lambda report, wish: junit.lines(report, wish.fail_on),

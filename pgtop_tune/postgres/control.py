@@ -184,6 +184,17 @@ class PostgresControl:
         self._look_again(settled)
         return settled
 
+    async def overdue_after(self, set_id: str, later_s: float) -> None:
+        """A set on trial counts as overdue so many seconds from now, for whoever finds it in the journal then."""
+        until_ms = now_ms() + int(later_s * 1000)
+
+        def noted(session: OperatorSession) -> None:
+            with Journal(session.server, self.directory) as journal:
+                for change in of_set(set_id)(journal.text().in_force):
+                    journal.write(replace(change, until_ms=until_ms))
+
+        await self._call(noted)
+
     async def ask(self, act: Callable[[OperatorSession], _T]) -> _T:
         """What an act on the operator's session gives; in a thread, one at a time, within a deadline."""
         return await self._call(act)

@@ -28,6 +28,8 @@ from pgtop_tune.tuning.restart.words import explaining, values
 _RELOAD: Final = " SELECT pg_reload_conf();"
 _BACKSTOP_S: Final = 900.0
 """After our own deadline, which begins when the server is back: then the process that waits for our end acts."""
+_LATER_S: Final = 30.0
+"""Whoever finds a trial in the journal leaves us so much time to end it ourselves."""
 _AGAIN_S: Final = 2.0
 _OURS: Final = "our own throwaway server"
 _BY_HAND: Final = "`pgtop-tune revert` puts the old values back and starts it"
@@ -116,6 +118,7 @@ class RestartDesk:
             outcome = await self._restart(attempt, made, progress)
             if outcome.state is RestartState.CAME_UP and within_s is not None and made:
                 set_id = made[0].set_id or made[0].id
+                await self._control.overdue_after(set_id, within_s + _LATER_S)
                 self._deadlines[set_id] = asyncio.create_task(self._expire(set_id, within_s))
             return outcome
 

@@ -22,8 +22,9 @@ from pgtop_tune.errors import ConnectionProblem, ServerProblem
 from pgtop_tune.journal import journals, read
 from pgtop_tune.model.change import ChangeState, Terms, Wanted
 from pgtop_tune.model.restart import RestartState, Verdict
+from pgtop_tune.postgres.changes import now_ms
 from pgtop_tune.postgres.control import PostgresControl, Rules
-from pgtop_tune.postgres.reverting import everything, revert
+from pgtop_tune.postgres.reverting import everything, overdue, revert
 from pgtop_tune.tuning.restart.desk import RestartDesk
 from pgtop_tune.tuning.restart.place import note_place
 from pgtop_tune.tuning.restart.recovery import recover
@@ -158,6 +159,9 @@ async def test_on_trial_a_second_restart_brings_the_old_values_back(own: Throwaw
     desk = RestartDesk(control, own.restart)
     outcome = await desk.apply([Wanted("max_connections", "66")], Terms(keep_within_s=0.5))
     assert outcome.state is RestartState.CAME_UP
+    (journal,) = journals(tmp_path)
+    assert all(change.until_ms is not None for change in read(journal).changes)
+    assert {change.id for change in overdue(now_ms() + 60_000)(read(journal).changes)} == {outcome.changes[0].id}
     await settled(control, desk)
     assert await asyncio.to_thread(shown, own, "max_connections") == "100"
     await desk.aclose()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from importlib.resources import files
 from pathlib import Path
 
@@ -78,3 +80,52 @@ def test_a_role_without_rights_and_a_closed_database_are_unknown_not_passed(serv
     assert mistakes(report, SCHEMA) == []
     assert report["summary"]["unknown"] > 0
     assert not {each["check"] for each in report["unknown"]} & set(report["passed"])
+
+
+def test_a_busy_server_is_not_measured_without_being_asked_for(server: Throwaway) -> None:
+    with psycopg.connect(conninfo(server), autocommit=True) as busy:
+        working = threading.Thread(target=_work, args=(busy,))
+        working.start()
+        try:
+            _wait_until_active(server, busy.info.backend_pid)
+            found = run(conninfo(server), "--select", "MEM-04", "--measure")
+        finally:
+            busy.cancel_safe()
+            working.join()
+    assert found.exit_code == 2, found.output
+    assert "busy" in found.stderr
+    assert "--yes" in found.stderr
+
+
+def _wait_until_active(server: Throwaway, pid: int) -> None:
+    until = time.monotonic() + 30
+    with psycopg.connect(conninfo(server), autocommit=True) as admin:
+        while time.monotonic() < until:
+            if admin.execute("SELECT state FROM pg_stat_activity WHERE pid = %s", (pid,)).fetchone() == ("active",):
+                return
+            time.sleep(0.02)
+    raise AssertionError("the session never began to work")
+
+
+def _work(connection: psycopg.Connection[tuple[object, ...]]) -> None:
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        connection.execute("SELECT pg_sleep(600)")
+
+
+def test_names_of_databases_are_shown_and_never_obeyed(server: Throwaway) -> None:
+    name = "check \x1b[31m'\"\n]b=c"
+    quoted = psycopg.sql.Identifier(name)
+    with psycopg.connect(conninfo(server), autocommit=True) as admin:
+        admin.execute(psycopg.sql.SQL("CREATE DATABASE {} ALLOW_CONNECTIONS false").format(quoted))
+        try:
+            found = {
+                format_: run(conninfo(server), "--select", "IDX-01", "--format", format_, "-v")
+                for format_ in ("text", "json")
+            }
+        finally:
+            admin.execute(psycopg.sql.SQL("DROP DATABASE {}").format(quoted))
+    for format_, said in found.items():
+        assert said.exit_code in (0, 1), said.output
+        assert "\x1b" not in said.stdout, format_
+    assert "1 database was not seen" in found["text"].stdout
+    assert any(name in each["reason"] for each in json.loads(found["json"].stdout)["unknown"])

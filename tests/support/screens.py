@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from textual.events import Paste
 from textual.pilot import Pilot
 
 from pgtop_tune.errors import PgtopError, ServerProblem
@@ -361,6 +362,10 @@ class Rig:
     async def press(self, *keys: str) -> None:
         """Presses keys one after the other."""
         await self.pilot.press(*keys)
+
+    def paste(self, text: str) -> None:
+        """Text from the terminal's clipboard, to whatever is on top."""
+        self.app.screen.post_message(Paste(text))
 
     async def type(self, text: str) -> None:
         """Types text letter by letter."""

@@ -34,6 +34,11 @@ def suggested(kind: str, interval: Interval | None) -> str:
     errors, free, lag = (_BY_NAME[name].value(interval) for name in ("errors", "free", "lag"))
     # Where transactions fail already, as serializable ones may, more of them is no news.
     found += ["errors>0"] if errors == 0 else []
-    found += [f"free<{min(free / 2, _LEAST_ROOM) / _MB:.0f}MB"] if free else []
-    found += [f"lag>{max(lag * _TIMES, _LEAST_ROOM) / _MB:.0f}MB"] if lag is not None else []
+    found += [f"free<{_typed(min(free / 2, _LEAST_ROOM))}"] if free else []
+    found += [f"lag>{_typed(max(lag * _TIMES, _LEAST_ROOM))}"] if lag is not None else []
     return " ".join(found)
+
+
+def _typed(size_bytes: float) -> str:
+    whole = round(size_bytes / _MB)
+    return f"{whole // 1024}GB" if whole % 1024 == 0 else f"{whole}MB"

@@ -20,4 +20,4 @@ def danger_line(session: Session, cells: int, glyphs: Glyphs) -> Line | None:
     if not found:
         return None
     words = f" {glyphs.separator} ".join(f"{risk.name}={risk.value} can lose {risk.loss}" for risk in found)
-    return ((clip(f" {glyphs.warning} {words}", cells), "danger"),)
+    return ((clip(f" {glyphs.warning} {words}".replace("×", glyphs.times), cells), "danger"),)

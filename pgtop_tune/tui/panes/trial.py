@@ -18,7 +18,7 @@ def trial_line(trial: OnTrial, now_ms: int, cells: int, glyphs: Glyphs, keep: st
         glyphs: Characters.
         keep, undo: The keys.
     """
-    what = "; ".join(told(change) for change in trial.changes)
+    what = "; ".join(told(change) for change in trial.changes).replace("→", glyphs.arrow)
     if trial.reverting:
         failed = f" ({trial.problem}; trying on)" if trial.problem else ""
         return fit(((f" taking back: {trial.reverting}{failed}: {what}", "critical"),), cells)

@@ -15,7 +15,7 @@ from pgtop_tune.model.proof import Proof
 from pgtop_tune.model.restart import RestartState
 from pgtop_tune.model.system_setting import HostChange, WantedSetting
 from pgtop_tune.session.trial_desk import Change
-from pgtop_tune.tui.changes import Changes
+from pgtop_tune.tui.changes import Changes, told
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN
 from pgtop_tune.tui.panel.one_set import Conditions, OneSet
@@ -176,7 +176,7 @@ class Applying:
         except PgtopError:
             # What was read back stands; that no new session can be had is for the sampler to say.
             proofs = ()
-        said = [result_of(change) for change in made]
+        said = results_of(made)
         words = [text for text, _ in said] + [text for proof in proofs for text in proof_words(proof)]
         styles = [style for _, style in said] + ["warning" for proof in proofs if proof.overrides]
         worst = next((style for style in ("critical", "warning") if style in styles), "good")
@@ -192,6 +192,7 @@ class Applying:
         return ConfirmDialog(f"change {names}?", said, (Choice(("y",), "apply it", True),), self._glyphs)
 
 
+_MANY: Final = 3
 _NOTHING: Final = Came("nothing was changed", PLAIN)
 
 
@@ -215,6 +216,15 @@ def result_of(change: Change) -> tuple[str, str]:
     where = change.path if isinstance(change, HostChange) else "pg_settings"
     words = f"{change.name} is now {change.shown_after}, read back from {where}"
     return (f"{words}: {change.message}", "warning") if change.message else (words, "good")
+
+
+def results_of(made: Sequence[Change]) -> list[tuple[str, str]]:
+    """What came of a set, in words and their styles; of many that went as wanted, one sentence."""
+    plain = [change for change in made if change.state is ChangeState.APPLIED and not change.message]
+    if len(plain) < _MANY:
+        return [result_of(change) for change in made]
+    words = f"read back as wanted: {'; '.join(map(told, plain))}"
+    return [(words, "good"), *(result_of(change) for change in made if change not in plain)]
 
 
 def proof_words(proof: Proof) -> list[str]:

@@ -71,6 +71,7 @@ class ParameterDialog(Dialog[None]):
         self._table = PanelTable()
         self._sample: object = None
         self._frames = 0
+        self._page = 1
         self._set = OneSet()
         self._sql: tuple[OneSet, tuple[str, ...]] = (OneSet(), ())
         self._said: tuple[str, str] = ("", PLAIN)
@@ -128,6 +129,7 @@ class ParameterDialog(Dialog[None]):
         most = max(total - len(below) - 9, 2)
         words = word_lines(self._table.selected, cells, self.glyphs, most)
         room = max(total - len(below) - len(words) - 1, _LEAST_ROWS)
+        self._page = max(room - _LEAST_ROWS, 1)
         return [*list_lines(self._table, cells, room, self.glyphs), self._filter_line(cells), *words, *below]
 
     def _caption_keys(self, cells: int) -> None:
@@ -187,7 +189,7 @@ class ParameterDialog(Dialog[None]):
         self._staged_anew()
 
     def _acts(self) -> dict[str, Callable[[], None]]:
-        table, page = self._table, max(self.app.size.height // 2, 1)
+        table, page = self._table, self._page
         return {
             "up": lambda: table.move(-1), "k": lambda: table.move(-1),
             "down": lambda: table.move(1), "j": lambda: table.move(1),

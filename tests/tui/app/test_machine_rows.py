@@ -83,9 +83,11 @@ class ScriptedMachine:
 
 async def _stage(rig: Rig, name: str, value: str) -> None:
     await rig.press("slash", "ctrl+u")
-    await rig.type(name)
+    rig.paste(name)
+    await rig.sees(f"/{name}")
     await rig.press("enter")
     await rig.sees(f"▸ {name}")
+    await rig.sees("Enter type")
     await rig.press("enter", "ctrl+u")
     await rig.type(value)
     await rig.press("enter")

@@ -1,4 +1,4 @@
-"""What the first data on the screen must not wait for: pages and dialogs, imported once it is there.
+"""What the first data on the screen must not wait for: pages, dialogs and help, made ready once it is there.
 
 A key that comes earlier imports what it needs itself.
 """
@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Final
 
 from pgtop_tune.tui.pages.registry import PAGES
+from pgtop_tune.tui.panes.explain import PANE_METRICS, explain_lines
 
 _DIALOGS: Final = ("help", "load", "load_results", "parameters", "password", "prompt", "leave", "undo", "page")
 """Modules of `tui.screens` that a key asks for."""
@@ -25,7 +26,7 @@ _PAUSE_S: Final = 0.05
 
 
 def import_the_rest() -> None:
-    """Begins to import every page and dialog. Returns at once, and nobody waits for the end."""
+    """Begins to import every page and dialog and to wrap the help. Returns at once, and nobody waits for the end."""
     if missing := [name for name in LATER if name not in sys.modules]:
         threading.Thread(target=_import, args=(missing,), name="later", daemon=True).start()
 
@@ -34,5 +35,9 @@ def _import(names: list[str]) -> None:
     for name in names:
         import_module(name)
         time.sleep(_PAUSE_S)
+    from pgtop_tune.tui.screens.help import HelpDialog
+
+    for pane in PANE_METRICS:
+        explain_lines(pane, HelpDialog.CELLS)
     # What was imported stays: nobody has to look through it for garbage again.
     gc.freeze()

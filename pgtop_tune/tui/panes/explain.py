@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Protocol
 
 from pgtop_tune.metrics import checkpoints, host, load, own_cost, server
@@ -121,6 +122,7 @@ def explained(metric: Described, width: int) -> list[Line]:
     ]
 
 
+@lru_cache(maxsize=2048)
 def _wrapped(text: str, width: int, style: str) -> Sequence[Line]:
     room = max(width - 3, 10)
-    return [padded((("  ", PLAIN), (part, style)), width) for part in textwrap.wrap(text, room)]
+    return tuple(padded((("  ", PLAIN), (part, style)), width) for part in textwrap.wrap(text, room))

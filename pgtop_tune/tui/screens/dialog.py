@@ -10,7 +10,9 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
 from textual.content import Content
+from textual.geometry import Region
 from textual.screen import ModalScreen
+from textual.strip import Strip
 
 from pgtop_tune.safe_text import printable
 from pgtop_tune.session.session import Session
@@ -74,6 +76,15 @@ class Dialog(ModalScreen[T]):
         """First picture."""
         self._caption()
         self.repaint()
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """What lies below, as it is: Textual would take every cell of it apart and colour it anew."""
+        stack = self.app.screen_stack
+        if self not in stack[1:]:
+            return super().render_lines(crop)
+        below = stack[stack.index(self) - 1]._compositor.render_strips()
+        rows = [below[y] if y < len(below) else Strip.blank(self.size.width) for y in crop.line_range]
+        return [row.crop(*crop.column_span) for row in rows]
 
     def _caption(self) -> None:
         box = self.query_one(Container)

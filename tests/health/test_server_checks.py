@@ -189,6 +189,7 @@ AUTO_EXPLAIN = tuple(
 NO_PLANS = row_of("auto_explain.log_min_duration", "-1", "ms", "integer", "superuser")
 APP = answered("roles", SuperuserLogin("app", None))
 OPEN = answered("database", DatabaseState("bench", ["public"], None, None, None))
+COPIED = sections(**slots(slot("a", active_pid=None, failover=True)))
 IN_TRANSACTION = {"state": "idle in transaction", "xact_start_ms": NOW_MS}
 VACUUM = ProgressRow(9, "VACUUM", "bench", "orders", "scanning heap", 1, 2, "blocks", None, None, "", *(None,) * 5)
 
@@ -233,6 +234,8 @@ CASES: tuple[Case, ...] = (
     ("SLOT-02", sections(**slots(slot("a", active_pid=None, temporary=True))), None),
     ("SLOT-02", sections(**slots(slot("a", wal_status="lost"))), HIGH),
     ("SLOT-02", sections(**slots(slot("a"))), None),
+    ("SLOT-02", {**COPIED, "server": {"in_recovery": True}}, None),
+    ("SLOT-02", COPIED, WARNING),
     ("SLOT-03", {**sections(**slots(slot("a"))), **setting(max_slot_wal_keep_size="-1")}, WARNING),
     ("SLOT-03", setting(max_slot_wal_keep_size="-1"), None),
     ("BGW-01", sections(checkpoints=checkpoints(buffers_backend=300_000)), WARNING),

@@ -180,17 +180,34 @@ def _encryption(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
 
 def _open_schemas(facts: Facts, limits: Limits) -> Iterator[Finding]:
     made_so = needs.major(facts) < _CLOSED_SINCE
+    as_made: list[str] = []
     for database, state in facts.have(DATABASE_STATE):
         for schema in state.open_schemas:
+            if made_so and schema == "public":
+                as_made.append(database)
+                continue
             grant = composed("{verb} CREATE ON SCHEMA {schema} {to} PUBLIC;", **_words("GRANT", "TO", schema))
             revoke = composed("{verb} CREATE ON SCHEMA {schema} {to} PUBLIC;", **_words("REVOKE", "FROM", schema))
             yield Finding(
-                Severity.INFO if made_so and schema == "public" else Severity.WARNING,
+                Severity.WARNING,
                 f"{database}: {schema} is open: everybody may create objects there, which others then call by mistake",
                 (Evidence(f"{schema}: CREATE to PUBLIC", "pg_namespace.nspacl"),),
                 in_database(database, revoke, grant),
                 subject=f"{database}: {schema}",
             )
+    if as_made:
+        shown = ", ".join(as_made[:_SHOWN]) + (" …" if len(as_made) > _SHOWN else "")
+        yield Finding(
+            Severity.INFO,
+            f"everybody may create objects in schema public of {shown}, as versions before {_CLOSED_SINCE} make it",
+            (Evidence(f"CREATE to PUBLIC in {len(as_made)} databases", "pg_namespace.nspacl"),),
+            Action(
+                "REVOKE CREATE ON SCHEMA public FROM PUBLIC;",
+                "GRANT CREATE ON SCHEMA public TO PUBLIC;",
+                remark="in each of these databases, and in template1 for those to come",
+            ),
+            subject="public",
+        )
 
 
 def _words(verb: str, to: str, schema: str) -> dict[str, sql.Composable]:

@@ -11,7 +11,7 @@ from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity, Threshold
 from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import composed, set_parameter
-from pgtop_tune.health.rules import advice_facts, setting
+from pgtop_tune.health.rules import advice_facts, on_standby, setting
 from pgtop_tune.model.replication import Slot
 from pgtop_tune.tuning.advice.facts import GB, about, memory
 
@@ -50,8 +50,11 @@ def _retained(facts: Facts, limits: Limits) -> Iterator[Finding]:
 
 
 def _state(facts: Facts, limits: Limits) -> Iterator[Finding]:
-    sample = facts.have(needs.SLOTS)
-    for slot in sample.slots:
+    copies = on_standby(facts)
+    for slot in facts.have(needs.SLOTS).slots:
+        if copies and slot.failover:
+            # A copy of the primary's slot: nobody uses it until this standby is promoted.
+            continue
         if slot.wal_status in ("lost", "unreserved") or slot.invalid:
             what = slot.invalid or slot.wal_status or ""
             yield Finding(
@@ -112,7 +115,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         why="A forgotten slot costs nothing until it costs the server.",
         severity=Severity.HIGH,
         page="view-pg-replication-slots.html",
-        needs=(needs.SLOTS,),
+        needs=(needs.SERVER, needs.SLOTS),
         look=_state,
     ),
     Check(

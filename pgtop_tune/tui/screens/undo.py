@@ -28,6 +28,8 @@ async def undo_asked(app: App[Any], changes: Changes, glyphs: Glyphs, *, everyth
         wanted = tuple(reversed(in_force if everything else _last_set(in_force)))
         if not await app.push_screen_wait(await _question(changes, wanted, glyphs)):
             return "nothing was undone", True
+        if [each.id for each in await changes.in_force()] != [each.id for each in in_force]:
+            return "somebody has changed something meanwhile; nothing was undone: look again", False
         undone = await (changes.undo_all() if everything else changes.undo(wanted))
     except PgtopError as problem:
         return str(problem), False

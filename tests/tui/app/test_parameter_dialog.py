@@ -408,3 +408,16 @@ async def test_every_parameter_is_reached_on_the_smallest_screen() -> None:
         await rig.press("shift+tab")
         first_of_last = next(knob for knob in KNOBS if knob.group == KNOBS[-1].group)
         await rig.sees(f"▸ {first_of_last.name}")
+
+
+async def test_what_somebody_changes_while_one_is_asked_is_not_undone_unseen() -> None:
+    control = ScriptedParameters()
+    async with running_screen(parameters=control, knobs=KNOBS) as rig:
+        await rig.app._hands.ask(control.apply("max_wal_size", "2GB"))
+        await _opened(rig)
+        await rig.press("u")
+        await rig.sees("undo the last change")
+        await rig.app._hands.ask(control.apply("work_mem", "8MB"))
+        await rig.press("y")
+        await rig.sees("somebody has changed something meanwhile")
+        assert [change.name for change in control.journal] == ["max_wal_size", "work_mem"]

@@ -80,13 +80,17 @@ def _row_line(table: PanelTable, row: PanelRow, cells: int, glyphs: Glyphs) -> L
             (f"{glyphs.pointer} " if at_cursor else "  ", "key"),
             (_column(row.name, name), "cursor" if at_cursor else PLAIN),
             (_column(row.parameter.shown or "''", value), "critical" if row.loss_now else "strong"),
-            (_column(row.when, when), PLAIN if row.when == LIVE else "warning"),
+            (_column("waits" if row.parameter.pending_restart else row.when, when), _when_style(row)),
             (_column(row.advised, advice), "label"),
             *new,
             (clip(words, remark) if remark else "", style),
         ),
         cells,
     )
+
+
+def _when_style(row: PanelRow) -> str:
+    return PLAIN if row.when == LIVE and not row.parameter.pending_restart else "warning"
 
 
 def _staged_style(row: PanelRow) -> str:

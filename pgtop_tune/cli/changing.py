@@ -99,7 +99,12 @@ async def change(conninfo: ConnInfo, asked: Asked) -> int:
     """
     control = PostgresControl(conninfo, rules=Rules(loss_of, in_order, asked.allow_unsafe, note_place))
     desk = RestartDesk(control)
-    machine = await machine_of(conninfo, [each.name for each in asked.settings], beside_server=bool(asked.wanted))
+    machine = await machine_of(
+        conninfo,
+        [each.name for each in asked.settings],
+        beside_server=bool(asked.wanted),
+        with_restart=asked.restart,
+    )
     try:
         current: dict[str, Parameter] = {}
         if not asked.dry_run:

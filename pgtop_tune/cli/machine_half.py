@@ -23,13 +23,16 @@ from pgtop_tune.watchman import Watchman
 _PASTE: Final = "paste the commands above into a shell, or run this as root"
 
 
-async def machine_of(conninfo: ConnInfo, names: Sequence[str], *, beside_server: bool) -> HostControl:
+async def machine_of(
+    conninfo: ConnInfo, names: Sequence[str], *, beside_server: bool, with_restart: bool = False
+) -> HostControl:
     """The door to this machine's settings; the server is asked where that matters.
 
     Args:
         conninfo: The server.
         names: Settings it is about.
         beside_server: Whether parameters of the server are changed in the same set.
+        with_restart: Whether what takes it back after our end restarts the server.
 
     Raises:
         ConnectionProblem: The server is asked, and is not there.
@@ -41,7 +44,7 @@ async def machine_of(conninfo: ConnInfo, names: Sequence[str], *, beside_server:
 
     def guard(set_id: str, until_ms: int, directory: Path | None) -> Watchman:
         if beside_server:
-            return guard_set(conninfo, set_id, until_ms, directory)
+            return guard_set(conninfo, set_id, until_ms, directory, with_restart=with_restart)
         return guard_machine_set(set_id, until_ms, directory)
 
     return HostControl(lambda: directories, guard=guard)

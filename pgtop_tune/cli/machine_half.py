@@ -20,7 +20,7 @@ from pgtop_tune.postgres.revert_guard import guard_set
 from pgtop_tune.postgres.whereabouts import whereabouts
 from pgtop_tune.watchman import Watchman
 
-_PASTE: Final = "paste the commands above into a shell, or run this as root"
+_PASTE: Final = "paste the commands with sudo above into a shell, or run this as root"
 
 
 async def machine_of(

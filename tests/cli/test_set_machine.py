@@ -20,7 +20,7 @@ from pgtop_tune.host.huge_page_pool import pool_of
 from tests.cli.runs import PROGRAM, ROOT, environment, run
 from tests.cli.test_set import setting, shown, until
 from tests.support.by_pg_ctl import auto_conf_of, by_pg_ctl
-from tests.support.kernel import kernel, kernel_of_our_own, sysctl
+from tests.support.kernel import kernel, kernel_left_alone, kernel_of_our_own, sysctl
 from tests.support.servers import conninfo
 
 EXPIRE = "vm.dirty_expire_centisecs"
@@ -31,6 +31,12 @@ NOWHERE = "host=/nowhere dbname=x"
 @pytest.fixture
 def machine() -> Iterator[dict[str, str]]:
     with kernel_of_our_own() as before:
+        yield before
+
+
+@pytest.fixture
+def still() -> Iterator[dict[str, str]]:
+    with kernel_left_alone() as before:
         yield before
 
 
@@ -74,12 +80,11 @@ def _path(name: str) -> str:
 READ_ONLY = 'mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys && exec "$@"'
 
 
-def test_who_may_not_gets_the_commands_and_a_status_that_says_not_done(tmp_path: Path) -> None:
+def test_who_may_not_gets_the_commands_and_a_status_that_says_not_done(still: dict[str, str], tmp_path: Path) -> None:
     """As root in a mount namespace of our own, where /proc/sys is read-only as in a container."""
     apart = ["unshare", "-m", "sh", "-c", READ_ONLY, "sh"] if os.geteuid() == 0 else []
     if subprocess.run([*apart, "true"], capture_output=True, check=False).returncode:
         pytest.skip("no mount namespace can be had here")
-    before = kernel()
     ran = subprocess.run(
         [*apart, *PROGRAM, "set", f"{EXPIRE}=2903", f"{WRITEBACK}=503", "-d", NOWHERE],
         env=environment(tmp_path), cwd=ROOT, capture_output=True, text=True, timeout=90, check=False,
@@ -87,8 +92,8 @@ def test_who_may_not_gets_the_commands_and_a_status_that_says_not_done(tmp_path:
     assert ran.returncode == 6, ran.stderr
     assert ran.stdout.splitlines() == [f"sudo sysctl -w {EXPIRE}=2903", f"sudo sysctl -w {WRITEBACK}=503"]
     assert "cannot be written by this process: nothing was changed" in ran.stderr
-    assert "paste the commands above" in ran.stderr
-    assert kernel() == before
+    assert "paste the commands with sudo above" in ran.stderr
+    assert kernel() == still
     assert not list(tmp_path.rglob("*.jsonl")), "what is not done is in no journal"
 
 
@@ -106,14 +111,13 @@ def test_who_may_not_gets_the_commands_and_a_status_that_says_not_done(tmp_path:
     ],
 )
 def test_words_that_make_no_sense_are_refused_before_anything_is_touched(
-    words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: tuple[str, ...], said: str, still: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    before = kernel()
     with pytest.raises(UsageProblem) as problem:
         program()(args=["set", *words, "-d", NOWHERE], standalone_mode=False)
     assert said in str(problem.value)
-    assert kernel() == before
+    assert kernel() == still
     assert not list(tmp_path.iterdir())
 
 

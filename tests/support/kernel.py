@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,6 +26,18 @@ def kernel() -> dict[str, str]:
 def sysctl(name: str) -> str:
     """What the kernel has now."""
     return live_value(path_of(name), ROOT)
+
+
+@contextmanager
+def kernel_left_alone() -> Iterator[dict[str, str]]:
+    """Its settings as they are, while no other test changes them: for tests that must not."""
+    with ExitStack() as held:
+        try:
+            fcntl.flock(held.enter_context(open(LOCK, "w")), fcntl.LOCK_EX)
+        except PermissionError:
+            # The file is another user's: whose tests may change the kernel, ours may not.
+            pass
+        yield kernel()
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 MASK: Final = "********"
@@ -32,3 +33,21 @@ class Secret:
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("a Secret is not pickled")
+
+
+_NAMED: Final = re.compile(
+    r"""(pass(?:word|wd)?\s*=\s*)"""
+    r"""('(?:[^'\\]|\\.|'')*'?|"(?:[^"\\]|\\.)*"?|[^\s&;,|]+)""",
+    re.IGNORECASE,
+)
+_IN_URI: Final = re.compile(r"(?<=://)([^\s/:@]*):([^\s/]*)@")
+
+
+def without_passwords(text: str) -> str:
+    """A parameter's value with what looks like a password masked: `password=…` of a connection string, and of a URI.
+
+    Source: chapter "Connection Strings" of libpq's manual; quoting as there. Better one word too many than a password.
+    """
+    if "=" not in text and "@" not in text:
+        return text
+    return _IN_URI.sub(rf"\1:{MASK}@", _NAMED.sub(rf"\1{MASK}", text))

@@ -596,3 +596,26 @@ async def test_track_activities_off_is_said(make_server: Callable[..., Throwaway
         missing = await reader.activity()
         assert isinstance(missing, Unavailable)
         assert missing.reason is Reason.SWITCHED_OFF
+
+
+async def test_the_password_of_a_standbys_connection_is_in_no_frame(fresh_server: Throwaway) -> None:
+    with psycopg.connect(conninfo(fresh_server), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET primary_conninfo = 'host=db1 password=sesame-4711 user=repl'")
+        connection.execute("SELECT pg_reload_conf()")
+    async with reading(place(fresh_server)) as reader:
+        found = await eventually_set(reader)
+    assert "user=repl" in found
+    assert "sesame" not in found
+
+
+async def eventually_set(reader: PostgresReader) -> str:
+    """The row of primary_conninfo once the server has read its files."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline_s:
+        sample = await reader.parameters()
+        assert isinstance(sample, ParameterSample)
+        (row,) = (each for each in sample.parameters if each.name == "primary_conninfo")
+        if row.shown:
+            return repr(row)
+        await asyncio.sleep(0.05)
+    raise AssertionError("the server did not read its files")

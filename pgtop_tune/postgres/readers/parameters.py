@@ -8,6 +8,7 @@ from typing import Any
 from pgtop_tune.model.postgres import Parameter, ParameterSample
 from pgtop_tune.postgres.connection import ReadConnection
 from pgtop_tune.postgres.queries import sql
+from pgtop_tune.secret import without_passwords
 
 
 async def read_parameters(
@@ -36,4 +37,8 @@ def _parameter(row: Any, in_auto_conf: frozenset[str] | None) -> Parameter:
     # The manual's words are half the bytes and never change; whoever shows a parameter asks for them (`control.list`).
     fields["category"] = fields["short_desc"] = ""
     fields["enumvals"] = tuple(fields["enumvals"])
+    if fields["vartype"] == "string":
+        # primary_conninfo and commands may hold passwords, and frames are recorded.
+        for name in ("setting", "shown", "reset_val", "boot_val"):
+            fields[name] = without_passwords(fields[name] or "")
     return Parameter(**fields, in_auto_conf=in_file)

@@ -67,6 +67,7 @@ def test_a_restart_is_shown_asked_for_made_and_taken_back_by_another(managed: Th
     assert shown(managed, "shared_buffers") == "48MB"
     ran = run("revert", "--last", "--restart", "-d", conninfo(managed), home=tmp_path)
     assert ran.status == 0, ran.err
+    assert "shared_buffers: 48MB → 32MB" in ran.out
     assert (shown(managed, "shared_buffers"), shown(managed, "max_wal_size")) == ("32MB", "1GB")
     assert auto_conf_of(managed) == before
 
@@ -173,3 +174,16 @@ def test_who_waits_for_somebody_elses_restart_can_stop_waiting(server: Throwaway
     assert "nobody has restarted the server: the changes wait" in err
     ran = run("revert", "--last", "-d", conninfo(server), home=tmp_path)
     assert ran.status == 0, ran.err
+
+
+@pytest.mark.long
+def test_a_reset_takes_a_restart_as_well(managed: Throwaway, tmp_path: Path) -> None:
+    where = ("-d", conninfo(managed))
+    assert run("set", "max_connections=55", "--restart", "--yes", *where, home=tmp_path).status == 0
+    ran = run("reset", "max_connections", "--restart", "--yes", *where, home=tmp_path)
+    assert ran.status == 0, ran.err
+    assert "max_connections: 55 → 100" in ran.out
+    assert shown(managed, "max_connections") == "100"
+    ran = run("revert", "--all", "--restart", *where, home=tmp_path)
+    assert ran.status == 0, ran.err
+    assert shown(managed, "max_connections") == "100"

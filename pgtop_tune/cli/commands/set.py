@@ -123,6 +123,9 @@ def reset_parameters(
     scope: ForWhom = "system",
     reason: Reason = "",
     dry_run: DryRun = False,
+    restart: Restart = False,
+    yes: Yes = False,
+    anyway: Anyway = False,
     host: options.Host = "",
     port: options.Port = "",
     user: options.User = "",
@@ -146,6 +149,8 @@ def reset_parameters(
     whom = scope_of(scope)
     if whom is None:
         raise UsageProblem("a load that is yet to come has nothing to reset", "unset PGOPTIONS")
+    if scope != "system" and restart:
+        raise UsageProblem("--restart is for parameters of the whole server", "leave --scope out")
     parameters, settings = split_names(names)
     if settings and for_how_long:
         raise UsageProblem(f"{settings[0]} is reset for good", "leave --for out, or `set` it to a value for a while")
@@ -155,6 +160,9 @@ def reset_parameters(
         _seconds(for_how_long),
         reason,
         dry_run,
+        restart=restart,
+        yes=yes,
+        anyway=anyway,
     )
     words = ConnectionWords("", host, port, user, database, no_password, ask_password)
     if settings:

@@ -240,7 +240,7 @@ CASES: tuple[Case, ...] = (
     ("SLOT-03", setting(max_slot_wal_keep_size="-1"), None),
     ("BGW-01", sections(checkpoints=checkpoints(buffers_backend=300_000)), WARNING),
     ("BGW-01", sections(checkpoints=checkpoints(buffers_backend=600_000)), HIGH),
-    ("BGW-01", sections(checkpoints=checkpoints(buffers_backend=300_000, buffers_clean=300_001)), None),
+    ("BGW-01", sections(checkpoints=checkpoints(buffers_backend=500_000, buffers_clean=500_001)), None),
     ("BGW-01", sections(checkpoints=checkpoints(buffers_checkpoint=0, buffers_clean=0, buffers_backend=9_999)), None),
     ("BGW-02", sections(checkpoints=checkpoints(maxwritten_clean=432_001)), WARNING),
     ("BGW-02", sections(checkpoints=checkpoints(maxwritten_clean=431_000)), None),

@@ -108,6 +108,16 @@ Poolers = Annotated[
         "May be given for several.",
     ),
 ]
+Ceilings = Annotated[
+    Path | None,
+    typer.Option(
+        "--ceilings",
+        metavar="FILE",
+        rich_help_panel=_SESSION,
+        show_default=False,
+        help="What the server can do at most, as check --measure --format json has written it: page 6 shows it.",
+    ),
+]
 Theme = Annotated[
     str | None,
     typer.Option("--theme", rich_help_panel=_SCREEN, show_default=False, help="Colours; `t` tries them one by one."),

@@ -16,6 +16,7 @@ from pgtop_tune.config import Config, load_config
 if TYPE_CHECKING:
     from pgtop_tune.bench.places.ssh_address import SshAddress
     from pgtop_tune.host.disk_caps import DiskCap
+    from pgtop_tune.model.ceilings import Measured
     from pgtop_tune.model.load import LoadSpec
     from pgtop_tune.pooler.address import PoolerAddress
     from pgtop_tune.postgres.conninfo import ConnInfo
@@ -56,6 +57,8 @@ class LiveWords:
         load_from: The machine pgbench runs on; None is this one.
         allow_unsafe: Values that can lose data may be unlocked.
         own_restart: Ends and starts the server where it is a throwaway one of ours.
+        query_text: Whether a recording has the texts of statements.
+        ceilings: A report with what the server was measured to do at most.
     """
 
     interval_s: float | None = None
@@ -71,6 +74,7 @@ class LiveWords:
     allow_unsafe: bool = False
     own_restart: Callable[[], None] | None = None
     query_text: bool = True
+    ceilings: Path | None = None
 
 
 def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
@@ -129,6 +133,7 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
         start_load=words.start_load,
         throwaway=words.journal is not None,
         allow_unsafe=words.allow_unsafe,
+        ceilings=None if words.ceilings is None else _ceilings(words.ceilings),
     )
     outcome = _show(controls, looks)
     _last_words(outcome, recorder.last_path)
@@ -155,6 +160,12 @@ def show_replay(reader: RecordingReader, speed: float, start_s: float, screen: S
     for problem in reader.problems:
         say(f"{reader.path}: {problem}")
     return outcome.exit_status
+
+
+def _ceilings(path: Path) -> Measured:
+    from pgtop_tune.health.against import measured_in
+
+    return measured_in(path)
 
 
 def _show(controls: Controls, options: ScreenOptions) -> ScreenOutcome:

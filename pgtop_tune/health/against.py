@@ -19,12 +19,14 @@ from pgtop_tune.health.facts import NOT_IN_RECORDING, Facts
 from pgtop_tune.health.formats.as_json import FORMAT
 from pgtop_tune.health.report import Report, Result
 from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.ceilings import Ceiling, Measured
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.format import FORMAT as RECORDING
 from pgtop_tune.recording.reader import RecordingReader
 
 _LONGEST: Final = 64 * 1024 * 1024
 _HEAD: Final = 64 * 1024
+_OF_CEILING: Final = ("id", "says", "value", "unit", "source")
 _GZIP: Final = b"\x1f\x8b"
 
 
@@ -82,6 +84,29 @@ def former_check(path: Path) -> Former:
             f"{path} is neither a report nor a recording: {problem}", "write one with `check --format json > FILE`"
         ) from None
     return Former(str(path), found, unknown)
+
+
+def measured_in(path: Path) -> Measured:
+    """What `check --measure --format json` has written of the ceilings.
+
+    Raises:
+        UsageProblem: It is no such report, or nothing was measured in it.
+    """
+    how = "write one with `check --measure --format json > FILE`"
+    try:
+        with path.open("rb") as file:
+            parsed = json.loads(file.read(_LONGEST))
+        if parsed["format"] != FORMAT:
+            raise ValueError(f"format {parsed['format']!r}, not {FORMAT!r}")
+        rows = [Ceiling(*(each[name] for name in _OF_CEILING)) for each in parsed["ceilings"]]
+        numbers = all(type(row.value) in (int, float) for row in rows)
+    except OSError as problem:
+        raise UsageProblem(f"{path} cannot be read: {problem.strerror}", "check name and permission") from None
+    except (ValueError, KeyError, TypeError) as problem:
+        raise UsageProblem(f"{path} is no report: {problem}", how) from None
+    if not rows or not numbers:
+        raise UsageProblem(f"nothing was measured in {path}", how)
+    return Measured(tuple(rows))
 
 
 def _said(finding: Mapping[str, Any]) -> tuple[Severity, str]:

@@ -7,6 +7,7 @@ from typing import Final
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Metric
+from pgtop_tune.metrics.catalogue import rate as per_second
 from pgtop_tune.metrics.growth import Grown, grown_rows, growth, readings
 from pgtop_tune.metrics.settings import number
 from pgtop_tune.model.absence import Unavailable
@@ -213,4 +214,29 @@ WAL_DISK_UNTIL_FULL = Metric(
 
 METRICS: Final = (
     BACKEND_FSYNCS, ARCHIVE_BACKLOG, SINCE_ARCHIVED, WAL_DIRECTORY, WAL_DIRECTORY_GROWTH, WAL_DISK_UNTIL_FULL,
+)  # fmt: skip
+
+
+def _flushes(interval: Interval) -> float | None:
+    pair = interval.pair(sections.wal)
+    if pair is None or pair[0].wal_syncs is None or pair[1].wal_syncs is None:
+        return None
+    return per_second(pair[0].wal_syncs, pair[1].wal_syncs, pair[0].at_s, pair[1].at_s)
+
+
+def _commits_per_flush(interval: Interval) -> float | None:
+    flushes, pair = _flushes(interval), interval.pair(sections.database)
+    commits = None if pair is None else per_second(pair[0].xact_commit, pair[1].xact_commit, pair[0].at_s, pair[1].at_s)
+    return None if not flushes or commits is None else commits / flushes
+
+
+WAL_FLUSHES = Metric(
+    "io.wal.flushes", "flushes", "1/s",
+    "How often WAL is made durable. Beside it, with `--ceilings`, what the device was measured to do at most.",
+    "Δ wal_sync of pg_stat_wal, from 18 on Δ fsyncs of pg_stat_io (object wal), / Δt", _flushes,
+)  # fmt: skip
+COMMITS_PER_FLUSH = Metric(
+    "io.wal.commits_per_flush", "commits per flush", "",
+    "How many commits share a flush; those of transactions that only read are among them and need none.",
+    "Δ xact_commit of pg_stat_database / Δ flushes", _commits_per_flush,
 )  # fmt: skip

@@ -14,6 +14,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.session.history import Charted, History, LatencyHistory
 
 if TYPE_CHECKING:
+    from pgtop_tune.model.ceilings import Measured
     from pgtop_tune.model.events import Event
     from pgtop_tune.model.frame import Frame
     from pgtop_tune.session.ports import Step
@@ -33,6 +34,7 @@ class Session:
         history: Series of the charted metrics.
         latency: Percentiles per second of the load.
         events: Newest last, bounded.
+        ceilings: What the server was measured to do at most; None where nobody said.
     """
 
     def __init__(self, charted: Sequence[Charted] = ()) -> None:
@@ -42,6 +44,7 @@ class Session:
         self.latency: Final = LatencyHistory()
         self.events: Final[deque[tuple[float, Event]]] = deque(maxlen=KEEP_EVENTS)
         self._interval: Interval | None = None
+        self.ceilings: Measured | None = None
 
     def apply(self, step: Step) -> None:
         """Takes a step; one with `restart` replaces everything known."""
@@ -70,6 +73,7 @@ class Session:
         twin.history.adopt(self.history)
         twin.latency.adopt(self.latency)
         twin.events.extend(self.events)
+        twin.ceilings = self.ceilings
         twin._interval = Interval(twin._frames) if twin._frames else None
         return twin
 

@@ -71,6 +71,7 @@ class OperatorApp(App[int]):
             controls.engine.attach(trials)
             self.changes = Changes(controls.parameters, self._hands, trials, controls.machine)
         self._live = Session(CHARTED)
+        self._live.ceilings = options.ceilings
         self._frozen: Session | None = None
         self._themes: dict[str, PaletteTheme] = {}
         self._load_spec = options.start_load or LoadSpec()

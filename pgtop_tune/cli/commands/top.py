@@ -24,6 +24,7 @@ def top(
     load_from: options.LoadFrom = None,
     disk_cap: options.DiskCaps = None,
     pooler: options.Poolers = None,
+    ceilings: options.Ceilings = None,
     allow_unsafe: options.AllowUnsafe = False,
     theme: options.Theme = None,
     plain: options.Plain = False,
@@ -61,5 +62,6 @@ def top(
         poolers=pooler_addresses(pooler),
         allow_unsafe=allow_unsafe,
         query_text=not no_query_text,
+        ceilings=ceilings,
     )
     sys.exit(show_live(resolve_words(words), live, screen))

@@ -1,0 +1,96 @@
+"""What a server was measured to do at most stands beside what it does, on page 6."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.health.against import measured_in
+from pgtop_tune.health.formats import as_json
+from pgtop_tune.health.judge import judge
+from pgtop_tune.health.registry import chosen
+from pgtop_tune.metrics.io import COMMITS_PER_FLUSH, WAL_FLUSHES
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.ceilings import Ceiling, Measured
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.session.ports import Step
+from pgtop_tune.session.session import Session
+from pgtop_tune.tui.glyphs import UNICODE
+from pgtop_tune.tui.lines import Line
+from pgtop_tune.tui.pages.io import PAGE
+from tests.support.frames import frame
+from tests.support.health_facts import spoilt
+
+FLUSHES_PER_S, COMMITS_PER_S = 950, 2850
+
+
+def _looked(second: int) -> Frame:
+    made = frame(second)
+    assert not isinstance(made.postgres, Unavailable)
+    wal, database = made.postgres.wal, made.postgres.database
+    assert not isinstance(wal, Unavailable)
+    assert not isinstance(database, Unavailable)
+    sections = {
+        "wal": replace(wal, wal_syncs=FLUSHES_PER_S * second),
+        "database": replace(database, xact_commit=COMMITS_PER_S * second),
+    }
+    return replace(made, postgres=replace(made.postgres, **sections))
+
+
+def _session(ceiling: float | None) -> Session:
+    session = Session()
+    session.apply(Step((_looked(10), _looked(11))))
+    if ceiling is not None:
+        session.ceilings = Measured((Ceiling("wal-flushes", "the WAL device flushes", ceiling, "1/s", "measured"),))
+    return session
+
+
+def _summary(session: Session, width: int = 160) -> Line:
+    return PAGE.summary(session, width, 2, UNICODE)[0]
+
+
+def _said(line: Line) -> str:
+    return "".join(text for text, _ in line)
+
+
+def test_flushes_stand_beside_the_ceiling() -> None:
+    session = _session(1000.0)
+    said = _said(_summary(session))
+    assert "flushes 950/s of 1.00k (95 %)" in said
+    assert "commits per flush 3" in said
+    assert session.interval is not None
+    assert WAL_FLUSHES(session.interval) == pytest.approx(FLUSHES_PER_S)
+    assert COMMITS_PER_FLUSH(session.interval) == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize(("ceiling", "style"), [(1000.0, "critical"), (1100.0, "warning"), (1300.0, "plain")])
+def test_the_nearer_the_ceiling_the_louder(ceiling: float, style: str) -> None:
+    styles = dict(_summary(_session(ceiling)))
+    shown = next(found for text, found in styles.items() if text.strip().startswith("950"))
+    assert (shown if shown in ("critical", "warning") else "plain") == style
+
+
+def test_without_a_measurement_nothing_is_said_of_it() -> None:
+    assert "flushes" not in _said(_summary(_session(None)))
+
+
+def test_a_frozen_screen_keeps_the_ceilings() -> None:
+    assert _session(1000.0).copy().ceilings is not None
+
+
+def test_the_ceilings_are_those_of_the_report(tmp_path: Path) -> None:
+    measured = Measured((Ceiling("wal-flushes", "the WAL device flushes 1940 times a second", 1940.0, "1/s", "ours"),))
+    report = judge(chosen(["MEM"], []), spoilt(measured=measured))
+    file = tmp_path / "report.json"
+    file.write_text("\n".join(as_json.lines(report)))
+    assert measured_in(file) == measured
+    file.write_text("\n".join(as_json.lines(judge(chosen(["MEM"], []), spoilt()))))
+    with pytest.raises(UsageProblem, match="nothing was measured"):
+        measured_in(file)
+    for text in ("", "[]", '{"format": "other"}', '{"format": "pgtop-tune-check/1", "ceilings": [1]}'):
+        file.write_text(text)
+        with pytest.raises(UsageProblem):
+            measured_in(file)

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from pgtop_tune.cli.app import program
@@ -198,9 +199,14 @@ def test_the_machine_is_restored_after_a_kill_also_when_the_server_has_gone(
 ) -> None:
     with setting(fresh_server, tmp_path, "work_mem=64MB", f"{EXPIRE}=2907", "--for", "1h") as process:
         until(lambda: shown(fresh_server, "work_mem") == "64MB")
+        set_id = re.findall(r"--set (\w+)", run("revert", "--list", home=tmp_path).out)[0]
+        waiting = [each for each in psutil.Process(process.pid).children() if set_id in each.cmdline()]
         fresh_server.stop("immediate")
         process.kill()
         until(lambda: kernel() == machine)
+        assert waiting, "they go on trying to reach the server"
+        for each in waiting:
+            each.kill()
 
 
 @pytest.mark.long

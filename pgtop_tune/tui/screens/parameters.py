@@ -44,6 +44,8 @@ _FILTER_KEYS: Final = "Enter keep  Esc all parameters"
 _ROOMY: Final = 104
 _LEAST_ROWS: Final = 4
 """Heading, a group and two parameters, however small the terminal."""
+_ROWS_FIRST: Final = 12
+"""Lines of the list before words on the selected row get more than two."""
 _TALL: Final = 34
 """From so many rows on a third of the dashboard stays in view."""
 _ROOMY_ROWS: Final = 24
@@ -126,7 +128,7 @@ class ParameterDialog(Dialog[None]):
         if self._busy:
             below.append(((f"{self._busy} {self.glyphs.ellipsis}", "dim"),))
         below.append(figures_line(self._session))
-        most = max(total - len(below) - 9, 2)
+        most = max(total - len(below) - _ROWS_FIRST, 2)
         words = word_lines(self._table.selected, cells, self.glyphs, most)
         room = max(total - len(below) - len(words) - 1, _LEAST_ROWS)
         self._page = max(room - _LEAST_ROWS, 1)

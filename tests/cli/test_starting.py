@@ -1,0 +1,83 @@
+"""A screen's session: frames first, what changes something after them, and nothing that was asked meanwhile is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.starting import StartingSession
+from pgtop_tune.experiment.frame_keeper import FrameKeeper
+from pgtop_tune.model.events import Event, EventKind
+from pgtop_tune.postgres.conninfo import resolve
+from pgtop_tune.secret import Secret
+from pgtop_tune.session.engine import Engine
+from pgtop_tune.session.ports import Step
+
+PATIENCE_S = 60
+
+
+class Seen:
+    """A sink that keeps texts of events."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.frames = 0
+
+    def accept(self, step: Step) -> None:
+        self.frames += len(step.frames)
+        self.texts += [event.text for frame in step.frames for event in frame.events]
+
+    def close(self) -> None:
+        pass
+
+
+@contextlib.asynccontextmanager
+async def running(session: StartingSession, seen: Seen) -> AsyncIterator[None]:
+    task = asyncio.create_task(Engine(session, (seen,)).run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def session_of(tmp_path: Path) -> StartingSession:
+    nowhere = resolve(f"host={tmp_path} user=somebody dbname=bench")
+    return StartingSession(nowhere, LiveOptions(0.2, journal_directory=tmp_path), FrameKeeper(most=10))
+
+
+async def test_a_password_typed_before_there_are_controls_is_theirs_too(tmp_path: Path) -> None:
+    session, seen = session_of(tmp_path), Seen()
+    session.authenticate(Secret("early"))
+    async with running(session, seen):
+        parts = await asyncio.wait_for(session.parts(), PATIENCE_S)
+        for control in (parts.parameters, parts.backends):
+            password = control.conninfo.password
+            assert password is not None
+            assert password.reveal() == "early"
+        assert seen.frames > 0, "frames come before the controls"
+
+
+async def test_what_is_noted_and_asked_while_it_starts_is_answered_later(tmp_path: Path) -> None:
+    session, seen = session_of(tmp_path), Seen()
+    session.note(Event(0, EventKind.NOTE, "before anything"))
+    session.set_interval(0.3)
+    async with running(session, seen):
+        profiles = await asyncio.wait_for(session.load.profiles(), PATIENCE_S)
+        assert profiles
+        assert "before anything" in seen.texts
+        assert session.interval_s == pytest.approx(0.3)
+
+
+async def test_ending_while_the_controls_are_made_closes_them(tmp_path: Path) -> None:
+    session, seen = session_of(tmp_path), Seen()
+    async with running(session, seen), asyncio.timeout(PATIENCE_S):
+        while not seen.frames:
+            await asyncio.sleep(0.01)
+    assert session.made is not None, "a thread cannot be stopped half way: its work is waited for and closed"

@@ -49,6 +49,16 @@ def percent(value: float | None) -> str:
     return f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
 
 
+def share(value: float) -> str:
+    """A share in per cent for a sentence: "0.5 %", "38 %"; what would read as nothing is "less than 0.1 %"."""
+    return "less than 0.1 %" if 0 < value < 0.05 else f"{percent(value)} %"
+
+
+def share_of(value: float, whole: str) -> str:
+    """A share and of what it is, for a sentence: "38 % of its rows", from 1000 % on "62 times its rows"."""
+    return f"{share(value)} of {whole}" if value < 999.5 else f"{value / 100:.0f} times {whole}"
+
+
 def ms(value_ms: float | None) -> str:
     """Milliseconds: 0.042, 0.85, 7.12, 31.0, 412, 12.4s (seconds from 10,000 ms on, marked)."""
     if value_ms is None:
@@ -81,6 +91,12 @@ def age(seconds: float | None) -> str:
     if whole < 86_400:
         return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
     return f"{whole // 86_400}d{whole % 86_400 // 3600:02d}h"
+
+
+def duration(seconds: float) -> str:
+    """How long something lasts, for a sentence: as `age`, and seconds have their unit: "0.60 s", "59 s", "3m12s"."""
+    said = age(seconds)
+    return said if said[-1].isalpha() else f"{said} s"
 
 
 def clock(seconds: float) -> str:

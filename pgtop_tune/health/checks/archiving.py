@@ -11,7 +11,7 @@ from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.questions import ARCHIVE_QUEUE
 from pgtop_tune.health.rules import ON_STANDBY, now_ms, on_standby, setting
-from pgtop_tune.units import age
+from pgtop_tune.units import duration
 
 _GROUP: Final = "archiving"
 _STATUS: Final = "pg_ls_archive_statusdir()"
@@ -65,7 +65,7 @@ def _failing(facts: Facts, limits: Limits) -> Iterator[Finding]:
     seen = facts.have(needs.ARCHIVER)
     if seen.last_failed_ms is None or (seen.last_archived_ms or 0) >= seen.last_failed_ms:
         return
-    ago = age((now_ms(facts) - seen.last_failed_ms) / 1000)
+    ago = duration((now_ms(facts) - seen.last_failed_ms) / 1000)
     yield Finding(
         Severity.HIGH,
         f"archiving fails: the last attempt ({ago} ago, {seen.last_failed_wal}) failed, and none succeeded since",
@@ -87,7 +87,7 @@ def _queue(facts: Facts, limits: Limits) -> Iterator[Finding]:
         if waits_s > limits["seconds"]:
             yield Finding(
                 Severity.HIGH if waits_s > limits["high"] else Severity.WARNING,
-                f"{queue.waiting} segments wait for the archive, the oldest for {age(waits_s)}",
+                f"{queue.waiting} segments wait for the archive, the oldest for {duration(waits_s)}",
                 (Evidence(f"{queue.waiting} files .ready, the oldest {waits_s:.0f} s old", _STATUS),),
                 words("Make archive_command faster (in parallel, or compressed less), or the way to the archive."),
             )

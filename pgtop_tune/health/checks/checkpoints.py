@@ -15,6 +15,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import CheckpointCounters
 from pgtop_tune.tuning.advice.facts import GB, MB, about, memory
 from pgtop_tune.tuning.advice.wal_rules import needed_max_wal_bytes
+from pgtop_tune.units import count
 
 _GROUP: Final = "checkpoints and WAL"
 _MOST_BUFFERS: Final = 64 * MB
@@ -174,7 +175,7 @@ def _buffers(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     if per_s > limits["per_second"] and size < _MOST_BUFFERS:
         yield Finding(
             Severity.INFO,
-            f"wal_buffers {known.shown('wal_buffers')} were full {per_s:.2g} times a second: backends wrote WAL "
+            f"wal_buffers {known.shown('wal_buffers')} were full {count(per_s)} times a second: backends wrote WAL "
             "themselves before they could go on",
             (
                 Evidence(f"{wal.wal_buffers_full} times in {seconds:.0f} s", "pg_stat_wal.wal_buffers_full"),

@@ -13,7 +13,7 @@ from pgtop_tune.health.fixes import words
 from pgtop_tune.health.judge import statistics_age_s
 from pgtop_tune.health.questions import FILE_ERRORS, HBA
 from pgtop_tune.health.releases import releases
-from pgtop_tune.units import age
+from pgtop_tune.units import duration
 
 _GROUP: Final = "configuration"
 _SHOWN: Final = 10
@@ -114,7 +114,7 @@ def _statistics(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     elif counted_s < limits["days"] * _DAY_S:
         yield Finding(
             Severity.INFO,
-            f"the server's counters are {age(counted_s)} old: findings that stand on them are hints",
+            f"the server's counters are {duration(counted_s)} old: findings that stand on them are hints",
             (Evidence(f"{counted_s:.0f} s", "pg_stat_database.stats_reset, pg_postmaster_start_time()"),),
             words("Check again after a day of the load that counts."),
         )

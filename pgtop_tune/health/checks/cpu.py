@@ -14,6 +14,7 @@ from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import CpuTimes
+from pgtop_tune.units import share
 
 _GROUP: Final = "processors"
 _PAGE: Final = "kernel-resources.html"
@@ -42,10 +43,10 @@ def _steal(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     since_boot = 100 * newest.total.steal_ticks / max(_all(newest.total), 1)
     yield Finding(
         Severity.HIGH if percent > limits["high"] else Severity.WARNING,
-        f"the hypervisor takes {percent:.3g} % of the CPU time away",
+        f"the hypervisor takes {share(percent)} of the CPU time away",
         (
-            Evidence(f"steal {percent:.3g} % in {newest.at_s - oldest.at_s:.3g} s", "/proc/stat"),
-            Evidence(f"steal {since_boot:.3g} % since boot", "/proc/stat"),
+            Evidence(f"steal {share(percent)} in {newest.at_s - oldest.at_s:.3g} s", "/proc/stat"),
+            Evidence(f"steal {share(since_boot)} since boot", "/proc/stat"),
         ),
         words("a machine whose CPUs are not shared, or has fewer neighbours; a benchmark means little here"),
     )  # fmt: skip
@@ -60,7 +61,7 @@ def _throttled(facts: Facts, limits: Limits) -> Iterator[Finding]:
         return
     yield Finding(
         Severity.HIGH if percent > limits["high"] else Severity.WARNING,
-        f"its CPU quota was used up in {percent:.3g} % of the periods: all backends stood still until the next",
+        f"its CPU quota was used up in {share(percent)} of the periods: all backends stood still until the next",
         (
             Evidence(f"{group.cpu_throttled_periods} of {group.cpu_periods} periods in {group.path}", "cpu.stat"),
             Evidence(f"a quota of {group.cpu_quota_cores:g} CPUs", "cpu.max"),

@@ -17,6 +17,7 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.filesystems import FileSystem
 from pgtop_tune.model.machine import MountPoint, Queue
 from pgtop_tune.tuning.advice.facts import about
+from pgtop_tune.units import share
 
 _GROUP: Final = "disks"
 _FILE_SYSTEMS: Final = "creating-cluster.html#CREATING-CLUSTER-FILESYSTEM"
@@ -53,7 +54,7 @@ def _space(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
             continue
         yield Finding(
             Severity.CRITICAL if percent >= limits["critical"] else Severity.WARNING,
-            f"{place.mount} is {percent:.3g} % full, {about(place.available_bytes)} are left",
+            f"{place.mount} is {share(percent)} full, {about(place.available_bytes)} are left",
             (
                 Evidence(f"{about(used)} of {about(whole)} used", "statvfs(3) f_blocks, f_bfree, f_bavail"),
                 Evidence(f"holds {_roles(place)} ({place.kind} on {place.source})", "/proc/self/mountinfo"),
@@ -74,7 +75,7 @@ def _inodes(facts: Facts, limits: Limits) -> Iterator[Finding]:
             continue
         yield Finding(
             Severity.CRITICAL if percent >= limits["critical"] else Severity.WARNING,
-            f"{percent:.3g} % of the inodes of {place.mount} are used: no file can be made although there is room",
+            f"{share(percent)} of the inodes of {place.mount} are used: no file can be made although there is room",
             (
                 Evidence(f"{place.inodes_free} of {place.inodes} are left", "statvfs(3) f_files, f_favail"),
                 Evidence(f"holds {_roles(place)}", "/proc/self/mountinfo"),
@@ -229,7 +230,7 @@ def _flushes(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         return
     yield Finding(
         Severity.HIGH if found.value > limits["high"] else Severity.WARNING,
-        f"one flush of WAL in a hundred takes {found.value:.3g} ms or more: that is how long its commits wait",
+        f"one flush of WAL in a hundred takes {found.value:.1f} ms or more: that is how long its commits wait",
         (Evidence(found.says, found.source),),
         words("a device with a write cache that survives a power failure, or one that is not shared, for pg_wal"),
     )

@@ -11,7 +11,7 @@ from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import set_parameter
 from pgtop_tune.health.questions import SCOPED
 from pgtop_tune.health.rules import scoped, scoped_finding, setting, value_is
-from pgtop_tune.units import age
+from pgtop_tune.units import duration
 
 _GROUP: Final = "durability"
 _DAMAGE: Final = ("zero_damaged_pages", "ignore_checksum_failure", "ignore_invalid_pages")
@@ -22,7 +22,9 @@ _DELAYS_LOST: Final = 3
 def _synchronous_commit(facts: Facts, limits: Limits) -> Iterator[Finding]:
     known = needs.parameters(facts)
     window_s = known.number("wal_writer_delay") * _DELAYS_LOST
-    consequence = f"a crash of the server loses commits of the last {age(window_s)} s that clients were told are safe"
+    consequence = (
+        f"a crash of the server loses commits of the last {duration(window_s)} that clients were told are safe"
+    )
     row = known.row("synchronous_commit")
     if row.setting == "off":
         yield Finding(

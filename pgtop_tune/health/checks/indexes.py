@@ -14,7 +14,7 @@ from pgtop_tune.health.judge import statistics_age_s
 from pgtop_tune.health.questions import FOREIGN_KEYS, INDEXES, BareForeignKey, IndexState
 from pgtop_tune.health.rules import in_database
 from pgtop_tune.tuning.advice.facts import MB, about
-from pgtop_tune.units import age, count
+from pgtop_tune.units import count, duration
 
 _GROUP: Final = "indexes"
 _DAY_S: Final = 86_400.0
@@ -65,7 +65,7 @@ def _unused(facts: Facts, limits: Limits) -> Iterator[Finding]:
                 f"index {_named(database, index)} ({about(index.bytes)}) of {index.table_name} was never used",
                 (
                     Evidence(
-                        f"{index.scans} scans" + ("" if counted_s is None else f" in {age(counted_s)} at least"),
+                        f"{index.scans} scans" + ("" if counted_s is None else f" in {duration(counted_s)} at least"),
                         "pg_stat_all_indexes.idx_scan",
                     ),
                 ),

@@ -16,6 +16,7 @@ from pgtop_tune.health.fixes import sysctl, words
 from pgtop_tune.health.measures import number, setting
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.tuning.advice.facts import GB, MB, about
+from pgtop_tune.units import share
 
 _GROUP: Final = "operating system"
 _KERNEL: Final = "kernel-resources.html"
@@ -68,7 +69,7 @@ def _commit_limit(facts: Facts, limits: Limits) -> Iterator[Finding]:
     if left < limits["headroom"]:
         yield Finding(
             Severity.HIGH,
-            f"{left:.3g} % of what the kernel may promise is left: statements fail with out of memory",
+            f"{share(left)} of what the kernel may promise is left: statements fail with out of memory",
             evidence, raise_it,
         )  # fmt: skip
     elif 100 * limit < limits["usable"] * usable:

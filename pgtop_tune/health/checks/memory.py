@@ -17,6 +17,7 @@ from pgtop_tune.health.measures import HugePageUse, huge_pages_used, memory, pag
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.tuning.advice.facts import GB, MB, about
 from pgtop_tune.tuning.advice.facts import memory as typed
+from pgtop_tune.units import count, share_of
 
 _GROUP: Final = "memory"
 _RESOURCES: Final = "runtime-config-resource.html"
@@ -103,7 +104,7 @@ def _rule(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     arithmetic = " + ".join(f"{about(term.size_bytes)} ({term.says})" for term in terms)
     yield Finding(
         severity,
-        f"{about(total)} may be asked for, {percent:.0f} % of what there is; most of it for {terms[0].what}",
+        f"{about(total)} may be asked for, {share_of(percent, 'what there is')}; most of it for {terms[0].what}",
         (Evidence(f"{arithmetic} = {about(total)}", "pg_settings"), there.evidence, _pages_evidence(pages)),
         _less(server, there.limit_bytes, terms),
     )
@@ -156,7 +157,7 @@ def _shared_buffers(facts: Facts, limits: Limits) -> Iterator[Finding]:
         severity = Severity.INFO if row.source == "default" and there.limit_bytes < GB else Severity.WARNING
     yield Finding(
         severity,
-        f"shared_buffers is {percent:.3g} % of the memory",
+        f"shared_buffers is {share_of(percent, 'the memory')}",
         (Evidence(f"shared_buffers {about(size)}", "pg_settings.setting"), there.evidence),
         set_parameter(row, typed(there.limit_bytes / 4)),
     )
@@ -202,7 +203,7 @@ def _autovacuum(facts: Facts, limits: Limits) -> Iterator[Finding]:
         return
     yield Finding(
         severity,
-        f"autovacuum may take {percent:.3g} % of the memory",
+        f"autovacuum may take {share_of(percent, 'the memory')}",
         (
             Evidence(f"{workers} workers × {about(each)} = {about(workers * each)}", "pg_settings.setting"),
             there.evidence,
@@ -230,7 +231,7 @@ def _page_tables(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         return
     yield Finding(
         severity,
-        f"page tables may take {about(connections * each)}, {percent:.3g} % of the memory",
+        f"page tables may take {about(connections * each)}, {share_of(percent, 'the memory')}",
         (
             Evidence(
                 f"{connections} connections × shared_buffers {about(buffers)} ÷ 4 kB × 8 bytes = {about(each)} each",
@@ -263,7 +264,7 @@ def _temp_files(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         return
     yield Finding(
         severity,
-        f"{files:.3g} temporary files an hour, {about(size)}",
+        f"{count(files)} temporary files an hour, {about(size)}",
         (
             Evidence(
                 f"{counted.temp_files} files, {about(counted.temp_bytes)} in {hours:.1f} h",

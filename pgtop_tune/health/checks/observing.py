@@ -110,7 +110,7 @@ def _io_timing(facts: Facts, limits: Limits) -> Iterator[Finding]:
     measured = facts.measured
     clock_ns = None if isinstance(measured, Unavailable) else measured.value(_CLOCK)
     dear = clock_ns is not None and clock_ns > limits["nanoseconds"]
-    cost = () if clock_ns is None else (Evidence(f"{clock_ns:.3g} ns to read the clock", "--measure"),)
+    cost = () if clock_ns is None else (Evidence(f"{clock_ns:.0f} ns to read the clock", "--measure"),)
     if row.setting == "off" and not dear:
         yield Finding(
             Severity.INFO,
@@ -121,7 +121,7 @@ def _io_timing(facts: Facts, limits: Limits) -> Iterator[Finding]:
     elif row.setting == "on" and dear:
         yield Finding(
             Severity.WARNING,
-            f"track_io_timing is on, and reading the clock takes {clock_ns:.3g} ns: each I/O pays for it twice",
+            f"track_io_timing is on, and reading the clock takes {clock_ns:.0f} ns: each I/O pays for it twice",
             (setting(facts, "track_io_timing"), *cost),
             set_parameter(row, "off"),
         )

@@ -14,7 +14,7 @@ from pgtop_tune.health.fixes import composed, set_parameter, words
 from pgtop_tune.health.rules import NOTHING_TO_UNDO, ON_STANDBY, on_standby, setting
 from pgtop_tune.metrics.replication import SenderLag, sender_lags
 from pgtop_tune.tuning.advice.facts import GB, about
-from pgtop_tune.units import age
+from pgtop_tune.units import duration
 
 _GROUP: Final = "replication"
 _VIEW: Final = "pg_stat_replication"
@@ -34,7 +34,7 @@ def _lag(facts: Facts, limits: Limits) -> Iterator[Finding]:
             worse = behind_s >= limits["high"] or total >= limits["high_bytes"]
             yield Finding(
                 Severity.HIGH if worse else Severity.WARNING,
-                f"standby {_name(lag)} is {about(total)} and {age(behind_s)} behind",
+                f"standby {_name(lag)} is {about(total)} and {duration(behind_s)} behind",
                 (
                     Evidence(f"{total} bytes not replayed", f"{_VIEW}.replay_lsn"),
                     Evidence(f"{behind_s:.1f} s", f"{_VIEW}.replay_lag"),

@@ -13,7 +13,7 @@ from pgtop_tune.health.fixes import composed
 from pgtop_tune.health.questions import BLOAT, TABLES, BloatEstimate, TableState
 from pgtop_tune.health.rules import in_database
 from pgtop_tune.tuning.advice.facts import MB, about
-from pgtop_tune.units import count
+from pgtop_tune.units import count, percent, share_of
 
 _GROUP: Final = "tables"
 
@@ -24,7 +24,7 @@ def _dead(facts: Facts, limits: Limits) -> Iterator[Finding]:
         if table.dead >= limits["rows"] and share >= limits["percent"]:
             yield Finding(
                 Severity.HIGH if share >= limits["high"] else Severity.WARNING,
-                f"{_named(database, table)}: {count(table.dead)} dead rows, {share:.0f} % of all",
+                f"{_named(database, table)}: {count(table.dead)} dead rows, {percent(share)} % of all",
                 (Evidence(f"{table.dead} dead, {table.live} live", "pg_stat_all_tables.n_dead_tup, n_live_tup"),),
                 _on_table(database, table, "VACUUM (ANALYZE, VERBOSE) {table};"),
                 subject=_named(database, table),
@@ -55,8 +55,8 @@ def _old(facts: Facts, limits: Limits) -> Iterator[Finding]:
         if not table.never_analyzed and table.modified >= limits["rows"] and share >= limits["percent"]:
             yield Finding(
                 Severity.WARNING,
-                f"{_named(database, table)}: {count(table.modified)} changes since the last ANALYZE, {share:.0f} % of "
-                f"its {count(rows)} rows",
+                f"{_named(database, table)}: {count(table.modified)} changes since the last ANALYZE, "
+                f"{share_of(share, f'its {count(rows)} rows')}",
                 (Evidence(f"{table.modified} changes", "pg_stat_all_tables.n_mod_since_analyze"),),
                 _on_table(database, table, "ANALYZE {table};"),
                 subject=_named(database, table),

@@ -16,7 +16,7 @@ from pgtop_tune.metrics.connections import IN_TRANSACTION
 from pgtop_tune.metrics.horizon import PREPARED, SLOT, SLOT_CATALOG, STANDBY, Holder, holders
 from pgtop_tune.metrics.server import client_backends
 from pgtop_tune.model.postgres import Backend
-from pgtop_tune.units import age, count
+from pgtop_tune.units import count, duration
 
 _GROUP: Final = "transactions"
 _SHOWN: Final = 5
@@ -56,7 +56,7 @@ def _idle(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     for backend, idle_s in found[:_SHOWN]:
         yield Finding(
             Severity.HIGH if idle_s >= limits["high"] else Severity.WARNING,
-            f"{_session(backend)} is idle in a transaction for {age(idle_s)}",
+            f"{_session(backend)} is idle in a transaction for {duration(idle_s)}",
             (Evidence(f"pid {backend.pid}: {backend.state} for {idle_s:.0f} s", "pg_stat_activity.state_change"),),
             _terminate(backend.pid),
             subject=f"{backend.usename}@{backend.datname}",
@@ -86,7 +86,7 @@ def _long(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         if since_s >= limits["seconds"]:
             yield Finding(
                 Severity.WARNING,
-                f"{_session(backend)} is in one transaction for {age(since_s)}",
+                f"{_session(backend)} is in one transaction for {duration(since_s)}",
                 (Evidence(f"pid {backend.pid}: {since_s:.0f} s", "pg_stat_activity.xact_start"),),
                 _terminate(backend.pid),
                 subject=f"{backend.usename}@{backend.datname}",
@@ -143,8 +143,8 @@ def _prepared(facts: Facts, limits: Limits) -> Iterator[Finding]:
         if since_s >= limits["seconds"]:
             yield Finding(
                 Severity.HIGH if since_s >= limits["high"] else Severity.WARNING,
-                f"transaction {prepared.gid} of {prepared.owner}@{prepared.database} is prepared for {age(since_s)}: "
-                "it keeps its locks over restarts",
+                f"transaction {prepared.gid} of {prepared.owner}@{prepared.database} is prepared for "
+                f"{duration(since_s)}: it keeps its locks over restarts",
                 (Evidence(f"{prepared.gid}: {since_s:.0f} s", "pg_prepared_xacts.prepared"),),
                 _rollback(prepared.gid),
                 subject=prepared.gid,

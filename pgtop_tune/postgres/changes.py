@@ -17,6 +17,7 @@ from pgtop_tune.model.change import ChangeState, ParameterChange, ScopeKind, Ter
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.operator_session import OperatorSession
 from pgtop_tune.postgres.scopes import out_of_order, said, same
+from pgtop_tune.secret import without_passwords
 
 _AUTO_CONF: Final = "postgresql.auto.conf"
 _FILE: Final = "configuration file"
@@ -59,7 +60,7 @@ def intended(
 
     Raises:
         ServerProblem: The server does not have one of the parameters.
-        UsageProblem: One of them is there twice.
+        UsageProblem: One of them is there twice, or holds a password.
     """
     at_ms, by = now_ms(), who()
     is_set = len(wanted) > 1 or terms.keep_within_s is not None
@@ -72,6 +73,7 @@ def intended(
         if any((before.name, each.scope) == (other.name, other.scope) for other in found):
             raise UsageProblem(f"{before.name} is to be set twice at once", "leave one of the values out")
         stored = session.stored(before.name, each.scope)
+        _check_no_password(before, each, stored)
         follow = _following(lines, before.name, each) if each.scope.kind is ScopeKind.SYSTEM else ()
         found.append(
             ParameterChange(
@@ -95,6 +97,15 @@ def intended(
             )
         )
     return tuple(found)
+
+
+def _check_no_password(before: Parameter, wanted: Wanted, stored: str | None) -> None:
+    """The journal keeps values for the way back; a password must not come to stand there."""
+    if any(value and without_passwords(value) != value for value in (wanted.value, stored, before.shown)):
+        raise UsageProblem(
+            f"{before.name} holds a password, and the journal would keep it",
+            "change it in psql with ALTER SYSTEM, or move the password to ~/.pgpass of the server's account",
+        )
 
 
 def check_unchanged(change: ParameterChange, seen: Seen | None, others: Sequence[ParameterChange]) -> None:

@@ -223,3 +223,14 @@ async def test_a_session_that_a_limit_has_ended_begins_without_it(
     await another.undo_all()
     assert auto_conf(server) == file_before
     await another.aclose()
+
+
+async def test_a_password_never_comes_into_the_journal(server: Throwaway, tmp_path: Path) -> None:
+    before = auto_conf(server)
+    control = control_of(server, tmp_path)
+    with pytest.raises(UsageProblem, match="primary_conninfo holds a password") as refused:
+        await control.apply("primary_conninfo", "host=db1 password=sesame user=repl")
+    assert "sesame" not in str(refused.value)
+    await control.aclose()
+    assert not any(b"sesame" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert auto_conf(server) == before

@@ -134,12 +134,14 @@ class SequenceState:
 
     Attributes:
         n_hidden: Such sequences that the role may not read.
+        n_left_out: Those that were not read, because each takes a lock: of the smallest tables.
         table_schema, table_name, column_name: The column it feeds; None for one of its own.
         highest: Its MAXVALUE, or what the column can hold.
         used: last_value; None where the role may not see it.
     """
 
     n_hidden: int
+    n_left_out: int
     schema: str
     name: str
     table_schema: str | None

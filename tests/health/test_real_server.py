@@ -185,6 +185,19 @@ WAITING = "SELECT 1 FROM pg_settings WHERE pending_restart"
 WRONG_LINE = "no_such_parameter_here = 1\n"
 
 
+def test_many_sequences_do_not_fill_the_table_of_locks(server: Throwaway, database: str) -> None:
+    name = str(psycopg.conninfo.conninfo_to_dict(database)["dbname"])
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(
+            "DO $$BEGIN FOR i IN 1..250 LOOP EXECUTE format('CREATE SEQUENCE s%s AS int', i); END LOOP; END$$"
+        )
+        connection.execute("CREATE SEQUENCE other AS bigint")
+    report = checked(server, name, select=("KEY-01",))
+    assert [unknown.reason for _, unknown in report.unknowns if unknown.reason.startswith(name)] == [
+        f"{name}: 50 sequences of the smallest tables were not read: each takes a lock"
+    ]
+
+
 def test_an_index_that_is_being_built_is_work_and_not_broken(server: Throwaway, database: str) -> None:
     name = str(psycopg.conninfo.conninfo_to_dict(database)["dbname"])
     with psycopg.connect(database, autocommit=True) as admin, psycopg.connect(database) as writing:

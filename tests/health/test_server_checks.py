@@ -117,8 +117,8 @@ def key(tuples: int) -> BareForeignKey:
     return BareForeignKey("shop", "orders", "orders_customer_fkey", ["customer"], "shop", "customers", MIB, tuples, 1)
 
 
-def sequence(used: int | None, highest: int = 1000, n_hidden: int = 0) -> SequenceState:
-    return SequenceState(n_hidden, "shop", "orders_id_seq", "shop", "orders", "id", highest, used)
+def sequence(used: int | None, highest: int = 1000, n_hidden: int = 0, n_left_out: int = 0) -> SequenceState:
+    return SequenceState(n_hidden, n_left_out, "shop", "orders_id_seq", "shop", "orders", "id", highest, used)
 
 
 def archiver(failed_ago_s: int, archived_ago_s: int) -> dict[str, Any]:
@@ -499,6 +499,7 @@ def test_sessions_this_role_may_not_see_are_unknown_not_passed(id_: str) -> None
     [
         ("TAB-02", "bloat", replace(bloat(0.9), needed_bytes=None, n_hidden=3)),
         ("KEY-01", "sequences", sequence(None, n_hidden=3)),
+        ("KEY-01", "sequences", sequence(1, n_left_out=3)),
         ("KEY-02", "keys", KeyState(3, "shop", "orders", "id", 1000, None)),
     ],
 )

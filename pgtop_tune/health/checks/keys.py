@@ -19,9 +19,12 @@ _REWRITES: Final = "rewrites the table and its indexes under a lock; plan it, an
 
 def _sequences(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     hidden: dict[str, int] = {}
+    left_out: dict[str, int] = {}
     for database, sequence in facts.have(SEQUENCES):
         if sequence.n_hidden:
             hidden[database] = sequence.n_hidden
+        if sequence.n_left_out:
+            left_out[database] = sequence.n_left_out
         if sequence.used is None:
             continue
         share = 100 * sequence.used / sequence.highest
@@ -36,6 +39,8 @@ def _sequences(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
             )
     for database, number in hidden.items():
         yield Unknown(f"{database}: {number} sequences are closed to this role (GRANT pg_read_all_data)")
+    for database, number in left_out.items():
+        yield Unknown(f"{database}: {number} sequences of the smallest tables were not read: each takes a lock")
 
 
 def _holder(sequence: SequenceState) -> str:

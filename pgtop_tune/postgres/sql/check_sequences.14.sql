@@ -1,7 +1,10 @@
 -- Sequences that can run out, their own limit or that of the column they feed being one of int4 or less: those past a
 -- tenth of it, and one of those the role may not read, to tell that there are such. Owned columns are found by
 -- pg_depend: 'a' for serial, 'i' for identity.
+-- Reading a sequence locks it until the statement ends, and the table of locks is everybody's: 200 are read, first those
+-- of no table, then those whose tables are largest or take most rows.
 SELECT q.n_hidden,
+       greatest(q.n_all - 200, 0) AS n_left_out,
        q.schema,
        q.name,
        q.table_schema,
@@ -13,28 +16,32 @@ SELECT q.n_hidden,
                count(*) FILTER (WHERE NOT o.readable) OVER () AS n_hidden,
                row_number() OVER (PARTITION BY o.readable
                                       ORDER BY o.used::float8 / o.highest DESC NULLS LAST, o.oid) AS place
-          FROM (SELECT c.oid,
-                       n.nspname::text AS schema,
-                       c.relname::text AS name,
-                       tn.nspname::text AS table_schema,
-                       t.relname::text AS table_name,
-                       a.attname::text AS column_name,
-                       least(s.seqmax, CASE a.atttypid WHEN 'int2'::regtype THEN 32767
-                                                       WHEN 'int4'::regtype THEN 2147483647
-                                                       ELSE s.seqmax END) AS highest,
-                       r.readable,
-                       CASE WHEN r.readable THEN pg_sequence_last_value(c.oid) END AS used
-                  FROM pg_sequence s
-                  JOIN pg_class c ON c.oid = s.seqrelid
-                  JOIN pg_namespace n ON n.oid = c.relnamespace
-                 CROSS JOIN LATERAL (SELECT has_sequence_privilege(c.oid, 'SELECT, USAGE') AS readable) r
-                  LEFT JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.objsubid = 0
-                                       AND d.refclassid = 'pg_class'::regclass AND d.refobjsubid > 0
-                                       AND d.deptype IN ('a', 'i')
-                  LEFT JOIN pg_class t ON t.oid = d.refobjid
-                  LEFT JOIN pg_namespace tn ON tn.oid = t.relnamespace
-                  LEFT JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
-                 WHERE NOT s.seqcycle AND s.seqincrement > 0 AND s.seqmax > 0 AND c.relpersistence = 'p'
-                   AND (s.seqmax <= 2147483647 OR a.atttypid IN ('int2'::regtype, 'int4'::regtype))) o) q
+          FROM (SELECT p.*, CASE WHEN p.readable THEN pg_sequence_last_value(p.oid) END AS used
+                  FROM (SELECT c.oid,
+                               n.nspname::text AS schema,
+                               c.relname::text AS name,
+                               tn.nspname::text AS table_schema,
+                               t.relname::text AS table_name,
+                               a.attname::text AS column_name,
+                               least(s.seqmax, CASE a.atttypid WHEN 'int2'::regtype THEN 32767
+                                                               WHEN 'int4'::regtype THEN 2147483647
+                                                               ELSE s.seqmax END) AS highest,
+                               has_sequence_privilege(c.oid, 'SELECT, USAGE') AS readable,
+                               count(*) OVER () AS n_all
+                          FROM pg_sequence s
+                          JOIN pg_class c ON c.oid = s.seqrelid
+                          JOIN pg_namespace n ON n.oid = c.relnamespace
+                          LEFT JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid
+                                               AND d.objsubid = 0 AND d.refclassid = 'pg_class'::regclass
+                                               AND d.refobjsubid > 0 AND d.deptype IN ('a', 'i')
+                          LEFT JOIN pg_class t ON t.oid = d.refobjid
+                          LEFT JOIN pg_namespace tn ON tn.oid = t.relnamespace
+                          LEFT JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
+                         WHERE NOT s.seqcycle AND s.seqincrement > 0 AND s.seqmax > 0 AND c.relpersistence = 'p'
+                           AND (s.seqmax <= 2147483647 OR a.atttypid IN ('int2'::regtype, 'int4'::regtype))
+                         ORDER BY t.oid IS NULL DESC,
+                                  greatest(t.reltuples, pg_stat_get_tuples_inserted(t.oid)) DESC NULLS LAST, c.oid
+                         LIMIT 200) p
+                OFFSET 0) o) q
  WHERE (q.place <= 20 AND q.used > q.highest * 0.1)
-    OR (q.place = 1 AND NOT q.readable)
+    OR (q.place = 1 AND (NOT q.readable OR q.n_all > 200))

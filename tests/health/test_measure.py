@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
@@ -26,6 +28,12 @@ async def test_a_real_server_is_measured(server: Throwaway) -> None:
     assert all(each.value > 0 for each in seen.ceilings)
     told = {each.id for each in seen.ceilings} | {id_ for id_, _ in seen.missing}
     assert {"wal-flushes", "timer", "memory-copy"} <= told
+
+    measured = replace(facts, measured=seen)
+    (finding,) = found(FLUSHES, measured, warning=0.0, high=1e9)
+    assert finding.severity is Severity.WARNING
+    assert "writes of 8 kB into an unnamed file in pg_wal" in finding.evidence[0].source
+    assert not found(FLUSHES, measured, warning=1e9, high=1e9)
 
 
 async def test_a_standby_commits_nothing(server: Throwaway) -> None:

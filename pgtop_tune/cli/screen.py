@@ -120,6 +120,7 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
         backends=session.backends,
         machine=session.machine,
         restart=session.restart,
+        checks=session.checks,
         recording=recorder,
         interval=session,
         knobs=KNOBS,

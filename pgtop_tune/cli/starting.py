@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pgtop_tune.cli.wiring import LiveParts
     from pgtop_tune.experiment.frame_keeper import FrameKeeper
     from pgtop_tune.experiment.load_desk import LoadDesk
+    from pgtop_tune.health.report import Report
     from pgtop_tune.host.block_queue import Disk
     from pgtop_tune.host.machine_facts import MachineFacts
     from pgtop_tune.model.absence import Unavailable
@@ -53,6 +54,7 @@ class StartingSession:
         backends: `BackendControl`, likewise.
         machine: `MachineControl`, likewise.
         restart: `RestartControl`, likewise.
+        checks: `CheckControl`, likewise.
     """
 
     def __init__(self, conninfo: ConnInfo, options: LiveOptions, keeper: FrameKeeper) -> None:
@@ -72,6 +74,7 @@ class StartingSession:
         self.backends = StartingBackends(self)
         self.machine = StartingMachine(self)
         self.restart = StartingRestart(self)
+        self.checks = StartingCheck(self)
 
     @property
     def made(self) -> LiveParts | None:
@@ -305,6 +308,16 @@ class StartingRestart:
 
     async def revert_set(self, set_id: str, why: str = "", progress: Callable[[str], None] = silent) -> RestartOutcome:
         return await (await self._session.parts()).restart.revert_set(set_id, why, progress)
+
+
+class StartingCheck:
+    """See `CheckControl`."""
+
+    def __init__(self, session: StartingSession) -> None:
+        self._session = session
+
+    async def check(self) -> Report:
+        return await (await self._session.parts()).checks.check()
 
 
 class StartingMachine:

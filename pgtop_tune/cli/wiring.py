@@ -17,6 +17,7 @@ from pgtop_tune.cli.watching import Watching
 from pgtop_tune.experiment.dataset_desk import DatasetDesk
 from pgtop_tune.experiment.frame_keeper import FrameKeeper
 from pgtop_tune.experiment.load_desk import LoadDesk
+from pgtop_tune.health.desk import CheckDesk
 from pgtop_tune.host.control import HostControl
 from pgtop_tune.postgres.backend_control import PostgresBackends
 from pgtop_tune.postgres.conninfo import ConnInfo
@@ -47,6 +48,7 @@ class LiveParts:
         restart: Changes that take a restart of the server.
         backends: Cancel, terminate, EXPLAIN.
         machine: Settings of the operating system, where the server runs on this machine.
+        checks: The check before production.
     """
 
     def __init__(self, conninfo: ConnInfo, options: LiveOptions, watching: Watching | None = None) -> None:
@@ -74,6 +76,7 @@ class LiveParts:
         self.machine = HostControl(
             self._watching.host.directories, directory=options.journal_directory, guard=self._guard_machine_set
         )
+        self.checks = CheckDesk(conninfo, options.poolers)
 
     def _guard_machine_set(self, set_id: str, until_ms: int, directory: Path | None) -> Watchman:
         """The same command as for parameters: of a set that has both, the server's part is taken back first."""
@@ -101,6 +104,7 @@ class LiveParts:
         self._conninfo = conninfo
         self.parameters.conninfo = conninfo
         self.backends.conninfo = conninfo
+        self.checks.conninfo = conninfo
         self.load.endpoint = endpoint_of(conninfo)
 
 

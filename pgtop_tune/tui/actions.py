@@ -26,6 +26,7 @@ class Need(StrEnum):
     TRANSPORT = "transport"
     PASSWORD = "password"
     BACKENDS = "sessions"
+    CHECK = "check"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,8 @@ ACTIONS: Final[tuple[Action, ...]] = (
         (Need.PARAMETERS,)),
     Action("redo", ("ctrl+r",), "app.redo", "make again what was undone last", _TUNING, "", (Need.PARAMETERS,)),
     Action("keep", ("Y",), "app.keep", "keep the change that is on trial", _TUNING, "", (Need.PARAMETERS,)),
+    Action("check", ("C",), "app.check", "check this server and its machine: what will hurt, and what mends it",
+        _TUNING, "", (Need.CHECK,)),
     Action("password", ("P",), "app.password", "type the password the server asks for", _TUNING, "", (Need.PASSWORD,)),
     Action("record", ("r",), "app.record", "recording on or off", _SCREEN, "rec", (Need.RECORDING,)),
     Action("note", ("m",), "app.note", "put a note on the tape", _SCREEN, "note", (Need.LIVE,)),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from pgtop_tune.tui.actions import Need
 
 if TYPE_CHECKING:
+    from pgtop_tune.health.control import CheckControl
     from pgtop_tune.model.ceilings import Measured
     from pgtop_tune.model.change import ParameterChange
     from pgtop_tune.model.load import LoadSpec
@@ -63,6 +64,7 @@ class Controls:
         backends: Sessions of the server: cancel, terminate, EXPLAIN.
         machine: Settings of the operating system under the server.
         restart: Changes that take a restart of the server.
+        checks: The check before production.
         tally: Where the sampler reads how many bytes the screen has written.
     """
 
@@ -78,6 +80,7 @@ class Controls:
     backends: BackendControl | None = None
     machine: MachineControl | None = None
     restart: RestartControl | None = None
+    checks: CheckControl | None = None
     tally: TerminalTally = field(default_factory=TerminalTally)
 
     def has(self) -> frozenset[Need]:
@@ -91,6 +94,7 @@ class Controls:
             Need.RECORDING: self.recording is not None,
             Need.BACKENDS: self.backends is not None,
             Need.PASSWORD: self.on_password is not None,
+            Need.CHECK: self.checks is not None,
         }
         return frozenset(need for need, there in present.items() if there)
 

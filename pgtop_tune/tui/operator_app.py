@@ -128,6 +128,15 @@ class OperatorApp(App[int]):
         if self.changes is not None:
             self.push_screen(ParameterDialog(self.changes, self._panel, self._live, self._glyphs))
 
+    def action_check(self) -> None:
+        """Opens the check, which looks at once."""
+        from pgtop_tune.tui.screens.check import CheckDialog
+
+        checks = self._controls.checks
+        if checks is not None:
+            dialog = CheckDialog(checks, self._hands, self.changes, self._panel, self._live, self._glyphs)
+            self.push_screen(dialog)
+
     def action_undo(self, everything: bool = False) -> None:
         """Undoes the last set of changes, or all of them, after a question."""
         from pgtop_tune.tui.screens.undo import undo_asked

@@ -115,7 +115,11 @@ async def live_screen(
     options = LiveOptions(interval_s=interval_s, journal_directory=journal, poolers=pooler_addresses(poolers))
     parts = LiveParts(resolve(where), options)
     controls = Controls(
-        Engine(parts.source), backends=parts.backends, knobs=knobs, parameters=parts.parameters if knobs else None
+        Engine(parts.source),
+        backends=parts.backends,
+        knobs=knobs,
+        parameters=parts.parameters if knobs else None,
+        checks=parts.checks,
     )
     app = PgtopApp(controls, ScreenOptions())
     try:

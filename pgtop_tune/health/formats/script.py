@@ -73,6 +73,7 @@ def _note(check: Check, finding: Finding, action: Action) -> Iterator[str]:
     yield f"# {check.id} {finding.severity}: {about(finding)}"
     if action.remark:
         yield f"#   {one_line(action.remark)}"
+    yield from _undo(action)
 
 
 def _by_hand(check: Check, finding: Finding) -> Iterator[str]:
@@ -82,3 +83,8 @@ def _by_hand(check: Check, finding: Finding) -> Iterator[str]:
     if finding.fix.remark:
         yield f"#   ({one_line(finding.fix.remark)})"
     yield from (f"#   {printable(line)}" for line in finding.fix.do.splitlines())
+    yield from _undo(finding.fix)
+
+
+def _undo(action: Action) -> Iterator[str]:
+    yield from (f"#   undo: {printable(line)}" for line in action.undo.splitlines())

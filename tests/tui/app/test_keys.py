@@ -28,6 +28,7 @@ from pgtop_tune.tui.screens.parameters import ParameterDialog
 from pgtop_tune.tui.screens.password import PasswordDialog
 from pgtop_tune.tuning.knobs.catalogue import KNOBS
 from tests.support.frames import frame
+from tests.support.reports import ScriptedCheck
 from tests.support.screens import (
     Rig,
     ScriptedBackends,
@@ -347,6 +348,13 @@ async def _help(rig: Rig) -> None:
     await rig.until(lambda: isinstance(rig.app.screen, Dashboard))
 
 
+async def _check(rig: Rig) -> None:
+    await rig.press("C")
+    await rig.sees("found: nothing")
+    await rig.press("escape")
+    await rig.until(lambda: isinstance(rig.app.screen, Dashboard))
+
+
 async def _quit(rig: Rig) -> None:
     await rig.press("q")
     await rig.until(lambda: rig.app._exit)
@@ -356,7 +364,7 @@ async def _quit(rig: Rig) -> None:
 Check = Callable[[Rig], Awaitable[None]]
 CHECKS: dict[str, Check] = {
     "load": _load, "parameters": _parameters, "undo": _undo, "undo-all": _redo,
-    "redo": _redo, "keep": _keep, "password": _password, "record": _record, "note": _note,
+    "redo": _redo, "keep": _keep, "check": _check, "password": _password, "record": _record, "note": _note,
     "step-back": _steps, "step-forward": _steps, "jump": _jump, "slower": _speed, "faster": _speed,
     "details": _details, "filter": _filter, "cancel": _signal, "terminate": _signal, "explain": _explain,
     "sort": _sort, "sort-right": _sort, "sort-left": _sort, "reverse": _reverse, "idle": _idle,
@@ -386,6 +394,7 @@ async def test_a_key_does_what_the_table_says(check: Check, tmp_path: Path, monk
         transport=ScriptedTransport() if replayed else None,
         interval=None if replayed else source,
         backends=None if replayed else ScriptedBackends(),
+        checks=None if replayed else ScriptedCheck(),
         on_password=lambda password: None,
     ) as rig:
         await check(rig)

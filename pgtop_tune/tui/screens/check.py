@@ -1,0 +1,291 @@
+"""The check over the live screen: what will hurt, worst first; tagged fixes as one set on trial, or as a script."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any, Final
+
+from textual import events
+
+from pgtop_tune.errors import PgtopError
+from pgtop_tune.health.check import Finding
+from pgtop_tune.health.control import CheckControl
+from pgtop_tune.health.script_file import write_script
+from pgtop_tune.session.session import Session
+from pgtop_tune.tui.changes import Changes
+from pgtop_tune.tui.check.as_set import left_out, staged_rows, wanted_values
+from pgtop_tune.tui.check.drawing import check_lines, details_lines, selected_lines, summary_line
+from pgtop_tune.tui.check.table import CheckTable
+from pgtop_tune.tui.glyphs import Glyphs
+from pgtop_tune.tui.hands import Hands
+from pgtop_tune.tui.lines import PLAIN, Line
+from pgtop_tune.tui.panel.one_set import Conditions, OneSet, circumstances, one_set
+from pgtop_tune.tui.panel.row import PanelRow
+from pgtop_tune.tui.panel.scope import PanelScope
+from pgtop_tune.tui.panel.set_drawing import set_lines
+from pgtop_tune.tui.panel.wires import HARM, suggested
+from pgtop_tune.tui.panes.trial import trial_line
+from pgtop_tune.tui.screens.applying import Applying, Came
+from pgtop_tune.tui.screens.details import DetailsDialog
+from pgtop_tune.tui.screens.dialog import Dialog
+from pgtop_tune.tui.screens.undo import keep_said, undo_asked
+from pgtop_tune.tui.wrapping import wrapped
+from pgtop_tune.tuning.scoping import Reach
+
+_KEYS: Final = "Enter why  Space tag  a apply  A restart  w script  Y keep  u undo  r again  Esc back"
+_READ_ONLY: Final = "Enter why  Space tag  w script  r again  Esc back"
+_SHORT: Final = "Enter why  Space tag  a apply  A restart  w script  r again  Esc"
+_ROOMY: Final = 100
+_TALL: Final = 30
+_FRAME_ROWS: Final = 2
+_LEAST_ROWS: Final = 3
+
+
+class CheckDialog(Dialog[None]):
+    """Looks when it opens, and stays open until Escape.
+
+    Args:
+        control: Who looks.
+        hands: The way there.
+        changes: The operator's hand on parameters; None where there is no door to them.
+        scope: On which terms sets are made, and the way to a restart.
+        session: What the screen shows.
+        glyphs: What it is drawn with.
+    """
+
+    CELLS = 150
+
+    def __init__(
+        self,
+        control: CheckControl,
+        hands: Hands,
+        changes: Changes | None,
+        scope: PanelScope,
+        session: Session,
+        glyphs: Glyphs,
+    ) -> None:
+        super().__init__("check", glyphs, keys=_KEYS, low=True)
+        self._control = control
+        self._hands = hands
+        self._changes = changes
+        self._scope = scope
+        self._session = session
+        self._table = CheckTable()
+        self._staged: tuple[PanelRow, ...] = ()
+        self._sql: tuple[str, ...] | None = ()
+        self._said: tuple[str, str] = ("", PLAIN)
+        self._busy = ""
+        self._page = 1
+
+    def on_mount(self) -> None:
+        """Begins to look."""
+        super().on_mount()
+        self._look()
+
+    def _look(self) -> None:
+        self._busy, self._said = "asking the server and its machine", ("", PLAIN)
+        self.run_worker(self._report(), group="check", exclusive=True)
+        self.repaint()
+
+    async def _report(self) -> None:
+        try:
+            self._table.load(await self._hands.ask(self._control.check()))
+        except PgtopError as problem:
+            self._said = (str(problem), "critical")
+        self._busy = ""
+        await self._stage()
+
+    @property
+    def _own_scope(self) -> PanelScope:
+        """The terms of the parameter list, for the whole server, with the reason."""
+        terms = self._scope.conditions or Conditions(wires=suggested(HARM, self._session.interval))
+        ids = ", ".join(dict.fromkeys(row.check.id for row in self._table.tagged))
+        terms = replace(terms, reach=Reach.SYSTEM, reason=terms.reason or f"check {ids}")
+        return replace(self._scope, conditions=terms)
+
+    @property
+    def _set(self) -> OneSet:
+        around = circumstances(self._session.now, can_load=False)
+        return one_set(self._staged, self._own_scope.conditions or Conditions(), around)
+
+    async def _stage(self) -> None:
+        """What is tagged as a set, with its exact SQL."""
+        changes, tagged = self._changes, self._table.tagged
+        self._staged, self._sql = (), ()
+        if changes is not None and tagged:
+            self._sql = None
+            try:
+                parameters = await changes.list(tuple(wanted_values(tagged, of_machine=False)))
+                self._staged = staged_rows(tagged, parameters, await changes.settings())
+                wanted = self._set
+                sql = await changes.statements(wanted.live) if wanted.live else ()
+                self._sql = (*_commands(changes, wanted), *sql)
+            except PgtopError as problem:
+                self._said = (str(problem), "critical")
+        self.repaint()
+
+    def content(self, cells: int) -> list[Line]:
+        """The findings, words on the selected one, what is tagged, what came of it, how many there are."""
+        tagged, report = self._table.tagged, self._table.report
+        title = f"check {self.glyphs.separator} {len(tagged)} tagged" if tagged else "check"
+        keys = _READ_ONLY if self._changes is None else _KEYS if cells >= _ROOMY else _SHORT
+        self.captions(title, keys)
+        total = self.app.size.height - _FRAME_ROWS
+        total = total if total < _TALL else total * 3 // 4
+        below = [*self._tagged_lines(cells), *self._changed_lines(cells)]
+        if self._busy:
+            below.append(((f"{self._busy} {self.glyphs.ellipsis}", "dim"),))
+        if report is not None:
+            below += wrapped(summary_line(report, self.glyphs), cells, "label")
+        row = self._table.selected
+        words = [] if row is None else [(), *selected_lines(row, cells), ()]
+        self._page = max(total - len(words) - len(below), _LEAST_ROWS)
+        return [*check_lines(self._table, cells, self._page, self.glyphs), *words, *below]
+
+    def _tagged_lines(self, cells: int) -> list[Line]:
+        if not self._table.tagged or self._changes is None:
+            return []
+        conditions = self._own_scope.conditions or Conditions()
+        lines = set_lines(self._set, self._sql, conditions, cells, self.glyphs, roomy=False)
+        others = 0 if self._sql is None else left_out(self._table.tagged, self._staged)
+        if others:
+            words = f"not in the set: {others} of the tagged, by hand or in force already; w writes all into a script"
+            lines += wrapped(words, cells, "warning")
+        return lines
+
+    def _changed_lines(self, cells: int) -> list[Line]:
+        lines: list[Line] = []
+        trial = None if self._changes is None else self._changes.on_trial
+        if trial is not None:
+            lines.append(trial_line(trial, time.time_ns() // 1_000_000, cells, self.glyphs))
+        return [*lines, *(wrapped(self._said[0], cells, self._said[1])[:4] if self._said[0] else ())]
+
+    def frames_arrived(self, session: Session) -> None:
+        """The countdown of a trial goes on."""
+        self._session = session
+        self.repaint()
+
+    def on_key(self, event: events.Key) -> None:
+        """Moving, tagging, applying."""
+        act = self._acts().get(event.key)
+        if act is not None:
+            event.stop()
+            act()
+            self.repaint()
+
+    def _acts(self) -> dict[str, Callable[[], None]]:
+        move, page = self._table.move, self._page
+        acts: dict[str, Callable[[], None]] = {
+            "up": lambda: move(-1), "k": lambda: move(-1), "down": lambda: move(1), "j": lambda: move(1),
+            "pageup": lambda: move(-page), "pagedown": lambda: move(page),
+            "home": lambda: move(-len(self._table.rows)), "end": lambda: move(len(self._table.rows)),
+            "enter": self._details, "question_mark": self._details,
+            "space": self._tag, "x": self._tag, "asterisk": self._tag_all,
+            "w": lambda: self._begin("writing", self._script()),
+            "r": lambda: None if self._busy else self._look(),
+        }  # fmt: skip
+        if self._changes is not None:
+            acts |= {
+                "a": lambda: self._begin("applying", self._apply(self._changes)),
+                "A": lambda: self._begin("restarting", self._restart(self._changes)),
+                "Y": lambda: self._begin("keeping", self._told(keep_said, self._changes)),
+                "u": lambda: self._begin("undoing", self._told(self._undo, self._changes)),
+            }
+        return acts
+
+    def _tag(self) -> None:
+        row = self._table.selected
+        if self._table.tag():
+            self._said = ("", PLAIN)
+            self._staged_anew()
+        elif row is not None:
+            self._said = (f"{row.check.id}: nothing to run mends it; Enter says more", "warning")
+
+    def _tag_all(self) -> None:
+        self._table.tag_all()
+        self._staged_anew()
+
+    def _staged_anew(self) -> None:
+        self._sql = None
+        self.run_worker(self._stage(), group="stage", exclusive=True)
+
+    def _details(self) -> None:
+        row, report = self._table.selected, self._table.report
+        if row is None or report is None:
+            return
+
+        def lines(session: Session, cells: int) -> list[Line]:
+            return details_lines(row, report, cells)
+
+        copied = "" if row.fix is None else row.fix.do
+        self.app.push_screen(DetailsDialog(row.check.id, self._session, lines, lambda session: copied, self.glyphs))
+
+    def _begin(self, doing: str, work: Coroutine[Any, Any, Came]) -> None:
+        if self._busy:
+            work.close()
+            return
+        self._busy = doing
+        self.run_worker(self._settled(work), group="act")
+
+    async def _settled(self, work: Coroutine[Any, Any, Came]) -> None:
+        came = await work
+        self._said = (came.words, came.style)
+        self._table.untag(frozenset(came.done))
+        self._busy = ""
+        await self._stage()
+
+    def _applying(self, changes: Changes) -> Applying:
+        return Applying(self.app, changes, self._own_scope, self.glyphs)
+
+    async def _apply(self, changes: Changes | None) -> Came:
+        """The live part of what is tagged, but only once its SQL has been shown."""
+        wanted, sql = self._set, self._sql
+        if changes is None or not self._table.tagged:
+            return Came("nothing is tagged: Space tags a finding that a parameter mends", "warning")
+        if sql is None:
+            return Came("the statements were not composed yet: press a again", "warning")
+        if wanted.live or wanted.machine:
+            return await self._applying(changes).apply(self._staged, wanted, sql, shown=False)
+        if wanted.restart:
+            return Came("what is tagged waits for a restart: A looks what one would do", "warning")
+        return Came("what is tagged is in force already, or to be done by hand: w writes a script", "warning")
+
+    async def _restart(self, changes: Changes | None) -> Came:
+        if changes is None or not self._set.restart:
+            return Came("nothing that is tagged waits for a restart", "warning")
+        return await self._applying(changes).restart(self._staged, self._set)
+
+    async def _undo(self, changes: Changes) -> tuple[str, bool]:
+        return await undo_asked(self.app, changes, self.glyphs, everything=False)
+
+    async def _told(
+        self, act: Callable[[Changes], Coroutine[Any, Any, tuple[str, bool]]], changes: Changes | None
+    ) -> Came:
+        if changes is None:
+            return Came("parameters cannot be changed from here", "warning")
+        words, well = await act(changes)
+        return Came(words, "good" if well else "critical")
+
+    async def _script(self) -> Came:
+        report = self._table.report
+        tagged = [(row.check, row.said) for row in self._table.tagged if isinstance(row.said, Finding)]
+        if report is None or not tagged:
+            return Came("nothing is tagged: Space tags what the script is to mend", "warning")
+        try:
+            path = await asyncio.to_thread(write_script, report, tagged)
+        except PgtopError as problem:
+            return Came(str(problem), "critical")
+        return Came(f"written: {path}", "good")
+
+
+def _commands(changes: Changes, wanted: OneSet) -> list[str]:
+    """What changes settings of the machine now."""
+    return [
+        command
+        for row in wanted.machine
+        if row.staged is not None and row.staged.value is not None
+        for command in changes.commands(row.name, row.staged.value)[:1]
+    ]

@@ -1,0 +1,72 @@
+"""Made-up reports of the check, and a control that hands them out."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from pgtop_tune.errors import PgtopError
+from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Severity, Unknown
+from pgtop_tune.health.report import Report, Result
+
+HOSTILE = "idx\x1b[31m"
+
+
+def check_row(id_: str, group: str = "memory") -> Check:
+    return Check(
+        id_, group, f"title of {id_}", f"Why {id_} matters.", Severity.HIGH, "page.html", (), lambda facts, limits: ()
+    )
+
+
+def sets(name: str, value: str, severity: Severity, says: str, remark: str = "") -> Finding:
+    """A finding that one parameter mends."""
+    fix = Action(f"ALTER SYSTEM SET {name} = '{value}';", f"ALTER SYSTEM RESET {name};", remark=remark,
+                 parameter=(name, value))  # fmt: skip
+    return Finding(severity, says, (Evidence(f"{name} is small", "pg_settings.setting"),), fix)
+
+
+def report(*results: Result) -> Report:
+    return Report(1_790_000_000_000, "bench@/run", "PostgreSQL 18.6", 18, results)
+
+
+def typical() -> Report:
+    """A little of everything; worst is not first in the order of the registry."""
+    drop = Action(f'DROP INDEX "{HOSTILE}";', "-- nothing to take back", Language.SQL, 'in database "bench"')
+    return report(
+        Result(check_row("MEM-04"), (sets("work_mem", "8MB", Severity.WARNING, "sorts go to disk"),)),
+        Result(
+            check_row("MEM-02"),
+            (
+                sets("shared_buffers", "4GB", Severity.HIGH, "shared_buffers is 0.5 % of the memory",
+                     "takes effect with a restart"),
+            ),
+        ),
+        Result(check_row("WAL-01"), (sets("max_wal_size", "4GB", Severity.CRITICAL, "WAL is short"),)),
+        Result(check_row("IDX-01"), (Finding(Severity.INFO, f"{HOSTILE} was never used", (), drop),)),
+        Result(check_row("KEY-01"), (Finding(Severity.INFO, "people have to decide", ()),)),
+        Result(check_row("OS-01"), unknowns=(Unknown("the machine was not seen"),)),
+        Result(check_row("OS-02")),
+    )  # fmt: skip
+
+
+@dataclass
+class ScriptedCheck:
+    """A `CheckControl` that says what it is told to.
+
+    Attributes:
+        says: The report, or what it fails with.
+        waits: Whether it holds its answer back until it may go.
+        looks: How often it was asked.
+    """
+
+    says: Report | PgtopError = field(default_factory=report)
+    waits: bool = False
+    looks: int = 0
+
+    async def check(self) -> Report:
+        self.looks += 1
+        while self.waits:
+            await asyncio.sleep(0.01)
+        if isinstance(self.says, PgtopError):
+            raise self.says
+        return self.says

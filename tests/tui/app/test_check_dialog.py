@@ -1,0 +1,148 @@
+"""The check on the screen: what it found, why, and fixes as a set on trial or as a script."""
+
+from __future__ import annotations
+
+import re
+import stat
+from pathlib import Path
+
+import pytest
+
+from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.health.check import Severity
+from pgtop_tune.health.report import Result
+from pgtop_tune.tui.screens.dashboard import Dashboard
+from pgtop_tune.tui.screens.details import DetailsDialog
+from pgtop_tune.tuning.knobs.catalogue import KNOBS
+from tests.support.reports import ScriptedCheck, check_row, report, sets, typical
+from tests.support.screens import Rig, ScriptedParameters, running_screen
+
+
+async def _opened(rig: Rig) -> None:
+    await rig.press("C")
+    await rig.sees("found: ")
+
+
+async def test_while_it_looks_it_says_so_and_escape_leaves() -> None:
+    control = ScriptedCheck(typical(), waits=True)
+    async with running_screen(checks=control) as rig:
+        await rig.press("C")
+        await rig.sees("asking the server and its machine")
+        await rig.press("escape")
+        await rig.until(lambda: isinstance(rig.app.screen, Dashboard))
+        control.waits = False
+
+
+async def test_findings_come_worst_first_and_unknowns_are_counted() -> None:
+    async with running_screen(checks=ScriptedCheck(typical())) as rig:
+        await _opened(rig)
+        text = rig.text()
+        order = [text.index(f" {id_} ") for id_ in ("WAL-01", "MEM-02", "MEM-04", "IDX-01", "KEY-01", "OS-01")]
+        assert order == sorted(order)
+        assert "found: 1 critical, 1 high, 1 warning, 2 info · unknown: 1 · passed: 1" in text
+        assert "\x1b" not in text
+
+
+async def test_enter_says_why_with_evidence_fix_undo_and_documentation() -> None:
+    async with running_screen(checks=ScriptedCheck(typical())) as rig:
+        await _opened(rig)
+        await rig.press("down", "enter")
+        await rig.until(lambda: isinstance(rig.app.screen, DetailsDialog))
+        for words in (
+            "Why MEM-02 matters.", "shared_buffers is small  [pg_settings.setting]",
+            "ALTER SYSTEM SET shared_buffers = '4GB';", "ALTER SYSTEM RESET shared_buffers;",
+            "takes effect with a restart", "https://www.postgresql.org/docs/18/page.html",
+        ):  # fmt: skip
+            await rig.sees(words)
+
+
+async def test_tagged_findings_become_one_set_on_trial() -> None:
+    control = ScriptedParameters()
+    async with running_screen(checks=ScriptedCheck(typical()), parameters=control, knobs=KNOBS) as rig:
+        await _opened(rig)
+        await rig.press("space")
+        await rig.sees("1 tagged")
+        await rig.press("down", "space")
+        await rig.sees("apply: ALTER SYSTEM SET max_wal_size = '4GB'; ALTER SYSTEM SET work_mem = '8MB'; "
+                       "SELECT pg_reload_conf();")  # fmt: skip
+        assert control.journal == []
+        await rig.press("a")
+        await rig.sees("apply it")
+        await rig.press("y")
+        await rig.sees("work_mem is now 8MB")
+        assert {change.name: change.set_id for change in control.journal} == {"max_wal_size": "s1", "work_mem": "s1"}
+        assert control.terms.keep_within_s == 60.0
+        assert control.terms.reason == "check WAL-01, MEM-04"
+        await rig.sees("keep within")
+        await rig.until(lambda: "tagged" not in rig.text())
+        await rig.press("u")
+        await rig.sees("undo 2 changes")
+        await rig.press("y")
+        await rig.sees("work_mem is 4MB again")
+        assert control.journal == []
+
+
+async def test_what_takes_a_restart_waits_for_it() -> None:
+    control = ScriptedParameters()
+    async with running_screen(checks=ScriptedCheck(typical()), parameters=control, knobs=KNOBS) as rig:
+        await _opened(rig)
+        await rig.press("down", "space")
+        await rig.sees("waits for a restart (A): shared_buffers")
+        await rig.press("a")
+        await rig.sees("A looks what one would do")
+        assert control.journal == []
+
+
+async def test_a_value_that_can_lose_data_is_locked_here_as_elsewhere() -> None:
+    lossy = report(Result(check_row("XXX-01"), (sets("synchronous_commit", "off", Severity.HIGH, "commits are slow"),)))
+    control = ScriptedParameters()
+    async with running_screen(checks=ScriptedCheck(lossy), parameters=control, knobs=KNOBS) as rig:
+        await _opened(rig)
+        await rig.press("space")
+        await rig.sees("apply: ALTER SYSTEM SET synchronous_commit")
+        await rig.press("a")
+        await rig.sees("apply it")
+        await rig.press("y")
+        await rig.sees("--allow-unsafe")
+        assert control.journal == []
+
+
+async def test_tagged_findings_are_written_as_a_script_with_their_undoing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    async with running_screen(checks=ScriptedCheck(typical()), size=(200, 40)) as rig:
+        await _opened(rig)
+        await rig.press("space", "down", "down", "space", "w")
+        await rig.sees("written: ")
+        (file,) = (tmp_path / "pgtop-tune" / "checks").iterdir()
+        assert file.name in rig.text()
+        script = file.read_text()
+        assert "pgtop-tune set max_wal_size=4GB --reason 'pgtop-tune check' \"$@\"" in script
+        assert "#   undo: ALTER SYSTEM RESET max_wal_size;" in script
+        assert re.search(r"^#   DROP INDEX", script, re.MULTILINE)
+        assert "work_mem" not in script
+        assert "\x1b" not in script
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        await rig.press("w")
+        await rig.until(lambda: len(list(file.parent.iterdir())) == 2)
+
+
+async def test_what_nothing_mends_is_not_tagged() -> None:
+    async with running_screen(checks=ScriptedCheck(typical())) as rig:
+        await _opened(rig)
+        await rig.press("end", "space")
+        await rig.sees("OS-01: nothing to run mends it")
+        assert "tagged" not in rig.text()
+
+
+async def test_a_check_that_cannot_look_says_why_and_can_be_asked_again() -> None:
+    control = ScriptedCheck(ConnectionProblem("the server is not there", "start it"))
+    async with running_screen(checks=control) as rig:
+        await rig.press("C")
+        await rig.sees("the server is not there")
+        control.says = typical()
+        await rig.press("r")
+        await rig.sees("unknown: 1")
+        assert "the server is not there" not in rig.text()
+        assert control.looks == 2

@@ -73,17 +73,17 @@ class History:
         for column in (self._at_s, *self._values.values()):
             del column[:]
 
-    def series(self, metric: Charted, since_s: float = 0.0) -> list[Point]:
-        """Values from that moment of the session on, oldest first.
+    def series(self, metric: Charted, since_s: float = 0.0, until_s: float = math.inf) -> list[Point]:
+        """Values from that moment of the session on and before the other, oldest first.
 
         Raises:
             KeyError: The metric is not kept.
         """
         column = self._values[metric.id]
-        first = bisect_left(self._at_s, since_s)
+        first, end = bisect_left(self._at_s, since_s), bisect_left(self._at_s, until_s)
         return [
             Point(at_s, None if math.isnan(value) else value)
-            for at_s, value in zip(self._at_s[first:], column[first:], strict=True)
+            for at_s, value in zip(self._at_s[first:end], column[first:end], strict=True)
         ]
 
 

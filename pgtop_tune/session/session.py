@@ -6,8 +6,8 @@ Owned by one thread; frames reach it as steps handed over by the engine.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pgtop_tune.model.frame import Frame
     from pgtop_tune.session.ports import Step
 
+T = TypeVar("T")
 KEEP_FRAMES: Final = 150
 """Whole frames kept: enough for the widest window a metric looks back, small enough for 1,000 backends."""
 KEEP_EVENTS: Final = 2_000
@@ -45,9 +46,11 @@ class Session:
         self.events: Final[deque[tuple[float, Event]]] = deque(maxlen=KEEP_EVENTS)
         self._interval: Interval | None = None
         self.ceilings: Measured | None = None
+        self._known: dict[Callable[[Session], object], object] = {}
 
     def apply(self, step: Step) -> None:
         """Takes a step; one with `restart` replaces everything known."""
+        self._known.clear()
         if step.restart:
             self._frames.clear()
             self.history.clear()
@@ -65,6 +68,12 @@ class Session:
         self.history.append(self._interval)
         if not isinstance(frame.bench, Unavailable) and frame.bench.latencies:
             self.latency.add(frame.bench.latencies, offset_s)
+
+    def once(self, compute: Callable[[Session], T]) -> T:
+        """What a function makes of this session, computed once a step: the screen is drawn more often than that."""
+        if compute not in self._known:
+            self._known[compute] = compute(self)
+        return cast(T, self._known[compute])
 
     def copy(self) -> Session:
         """A session that knows the same and goes its own way from here on: what a frozen screen shows."""

@@ -78,11 +78,25 @@ _CAP: Final = Entry(
     "the same requests or bytes per second within 3 % for 20 s while requests queued and took longer and longer.",
     "/proc/diskstats over the last two minutes",
 )
+_SINCE: Final = Entry(
+    "since a change",
+    "%",
+    "Transactions per second since the newest change of a parameter against before it under the same load, with "
+    "the 95 % interval over blocks of seconds: at most ten minutes on each side, without the unsteady begin of "
+    "the load and without 2 s before and 5 s after the change. Blocks are as long as seconds resemble each other, "
+    "so there may be fewer of them than a moment ago; it takes four on each side, and the smaller number is "
+    "shown. Better or worse is said when a 98 % interval leaves out 0 and it is 1 % or more; no difference (same) "
+    "when the 95 % interval is within 2 % of 0; else it is not yet distinguishable (undecided). Something else "
+    "may have changed at that time, and a load with a rate does no more than that rate. Changes within 5 s count "
+    "as one; one made by others counts from when it was noticed, up to a minute later. Gone when it is taken "
+    "back, and with another load or a restart.",
+    "tps of pgbench's progress lines; without a load of ours the server's TPS",
+)
 
 PANE_METRICS: Final[Mapping[str, tuple[Described, ...]]] = {
     "header": own_cost.METRICS,
     "host": (*host.METRICS, *host.CORE_METRICS, *host.HUGE_PAGE_METRICS, *host.DISK_METRICS, _CAP),
-    "throughput": (load.CLIENT_TPS, server.TPS, server.QPS, load.CLIENT_FAILED),
+    "throughput": (load.CLIENT_TPS, server.TPS, server.QPS, load.CLIENT_FAILED, _SINCE),
     "latency": (load.CLIENT_LATENCY, _PERCENTILES),
     "budget": (_BUDGET,),
     "wal": (

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from pgtop_tune.compare.since_change import since_change
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.client_bound import client_bound
-from pgtop_tune.metrics.load import CLIENT_FAILED, CLIENT_TPS, running
+from pgtop_tune.metrics.load import CLIENT_FAILED, CLIENT_TPS, UNDER_WAY, run_of, running
 from pgtop_tune.metrics.server import QPS, TPS
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchRun, RunState
@@ -15,6 +16,7 @@ from pgtop_tune.session.session import Session
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line
 from pgtop_tune.tui.panes.phrase import Phrase, absence, head, labelled, spaced, value_of
+from pgtop_tune.tui.panes.since_words import since_short, since_title
 from pgtop_tune.tui.panes.time_axis import SPARK_ROWS, chart_marks, spark_line, time_axis
 from pgtop_tune.tui.widgets.chart import ChartSeries, chart_lines
 from pgtop_tune.units import clock, count
@@ -25,6 +27,10 @@ _SPARK_CELLS: Final = 6
 _MESSAGE: Final = 120
 _ROOMY: Final = 110
 """From here on the head also says which load runs."""
+_BESIDE_SINCE: Final = 27
+"""Cells of the head that its name, the client's figure and the strokes need beside what a change did."""
+_FAILED: Final = 14
+"""And those of failed transactions, where there are any: they stay in sight."""
 
 
 def throughput_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
@@ -38,10 +44,14 @@ def throughput_lines(session: Session, width: int, height: int, glyphs: Glyphs) 
     loaded = any(point.value is not None for point in client)
     if height <= SPARK_ROWS:
         points, style = (client, "series-1") if loaded else (server, "series-2")
-        return [spark_line("TPS", points, style, _figures(session, _SPARK_CELLS), axis, glyphs)]
+        figures = _figures(session, _SPARK_CELLS)
+        found = session.once(since_change)
+        if found is not None:
+            figures.insert(1, Phrase(since_short(found, glyphs), 1))
+        return [spark_line("TPS", points, style, figures, axis, glyphs)]
     curves = [ChartSeries(server, "series-2"), *([ChartSeries(client, "series-1")] if loaded else [])]
     return [
-        head((("TPS", "title"), *_load(session, width)), width, glyphs, _figures(session, _CELLS)),
+        head((("TPS", "title"), *_beside(session, width, glyphs)), width, glyphs, _figures(session, _CELLS)),
         *chart_lines(
             curves, width=width, height=height - 1, since_s=axis.since_s, until_s=axis.until_s,
             unit_format=count, glyphs=glyphs, marks=chart_marks(session, axis),
@@ -59,7 +69,8 @@ def _figures(session: Session, cells: int) -> list[Phrase]:
     found.append(_queries(session, cells))
     if interval is not None and run is not None:
         failed = CLIENT_FAILED(interval)
-        found.append(Phrase(labelled("failed", spaced(failed), "critical" if failed else PLAIN), 2))
+        words = labelled("failed", spaced(failed), "critical" if failed else PLAIN)
+        found.append(Phrase(words, 0 if failed else 2))
     return found
 
 
@@ -70,7 +81,22 @@ def _queries(session: Session, cells: int) -> Phrase:
     return Phrase(labelled("qps", spaced(value_of(QPS, session), cells)), 3)
 
 
-def _load(session: Session, width: int) -> Line:
+def _beside(session: Session, width: int, glyphs: Glyphs) -> Line:
+    """What is wrong with the load, what the newest change did, or which load it is: the first of them there is."""
+    wrong = _wrong(session, width)
+    if wrong:
+        return wrong
+    found = session.once(since_change)
+    if found is not None:
+        failed = None if session.interval is None else CLIENT_FAILED(session.interval)
+        told = since_title(found, width - _BESIDE_SINCE - (_FAILED if failed else 0), glyphs)
+        run = run_of(session.now)
+        over = f"{run.state}, " if run is not None and run.state not in UNDER_WAY else ""
+        return ((f"  {over}", "dim"), *told)
+    return _load(session, width)
+
+
+def _wrong(session: Session, width: int) -> Line:
     bench = None if session.now is None else session.now.bench
     if bench is None or isinstance(bench, Unavailable):
         return ()
@@ -80,8 +106,14 @@ def _load(session: Session, width: int) -> Line:
     bound = None if session.interval is None else client_bound(session.interval)
     if bound is not None and bound.bound:
         return (("  CLIENT-BOUND" + (f": {bound.advice}" if width >= _ROOMY else ""), "warning"),)
-    if width < _ROOMY:
+    return ()
+
+
+def _load(session: Session, width: int) -> Line:
+    bench = None if session.now is None else session.now.bench
+    if width < _ROOMY or bench is None or isinstance(bench, Unavailable):
         return ()
+    run = bench.run
     words = f"  {one_line(run.profile, 30)}, {run.clients} clients"
     if run.state is not RunState.RUNNING:
         return ((f"{words}, {run.state}", "dim"),)

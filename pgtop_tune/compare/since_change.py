@@ -1,0 +1,147 @@
+"""What the newest change of parameters did to throughput, told while the load goes on. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import inf
+from statistics import fmean
+from typing import Final
+
+from pgtop_tune.compare.effect import Effect, Verdict, effect_of, verdict
+from pgtop_tune.metrics.load import CLIENT_TPS, under_way
+from pgtop_tune.metrics.server import TPS
+from pgtop_tune.metrics.steady_state import warm_up
+from pgtop_tune.model.events import Event, EventKind
+from pgtop_tune.session.history import Charted, Point
+from pgtop_tune.session.session import Session
+
+SETTLING_S: Final = 5.0
+"""Left out after a change; changes that follow each other faster are one."""
+NOTICED_S: Final = 2.0
+"""Left out before a change: it was made a little before it was read back."""
+MOST_S: Final = 600.0
+"""The longest window on either side; the nearest to the change before it, the newest after it."""
+_SECOND: Final = 0.95
+_ARROW: Final = "→"
+
+
+@dataclass(frozen=True, slots=True)
+class SinceChange:
+    """Transactions per second since a change, against before it under the same load.
+
+    Attributes:
+        changed: (name, value) of what is in force by it. Foreign text.
+        effect: After against before; None while the change settles.
+        verdict: What may be said of it.
+    """
+
+    changed: tuple[tuple[str, str], ...]
+    effect: Effect | None
+    verdict: Verdict
+
+
+@dataclass(slots=True)
+class _Change:
+    """Ticks of parameters that belong together; `fresh` are those that no earlier value came back by."""
+
+    first_s: float
+    last_s: float
+    fresh: dict[str, str] = field(default_factory=dict)
+
+
+def since_change(session: Session) -> SinceChange | None:
+    """The newest change and its effect on the client's TPS, or on the server's where no load of ours runs.
+
+    Before is from when the load began, without its warm-up (`steady_state.warm_up`), or from the change before. After
+    begins when the change has settled and ends with the load.
+
+    Returns:
+        None when nothing was changed, when the change was taken back, when another load, a restart or another server
+        came after it, and when nothing was measured before it.
+    """
+    changes, loads, breaks = _read(session.events)
+    if not changes or session.now is None or not changes[-1].fresh:
+        return None
+    change = changes[-1]
+    ends = [at_s for at_s in loads if at_s > change.first_s]
+    if len(ends) > 1 or (ends and under_way(session.now)) or any(at_s > change.first_s for at_s in breaks):
+        return None
+    until_s = ends[0] if ends else inf
+    begun_s = max((at_s for at_s in (*loads, *breaks) if at_s <= change.first_s), default=0.0)
+    settled_s = max((each.last_s + SETTLING_S for each in changes[:-1]), default=0.0)
+
+    def window(metric: Charted, since_s: float, end_s: float) -> list[float]:
+        return _by_second(session.history.series(metric, since_s, end_s))
+
+    since_s = max(begun_s, settled_s, change.first_s - NOTICED_S - MOST_S)
+    metric: Charted = CLIENT_TPS
+    before = window(metric, since_s, change.first_s - NOTICED_S)
+    if not before and not ends:
+        metric = TPS
+        before = window(metric, since_s, change.first_s - NOTICED_S)
+    if begun_s >= settled_s:
+        before = _warm(before)
+    if not before:
+        return None
+    newest_s = min(session.now.elapsed_s, until_s) - MOST_S
+    effect = effect_of(before, window(metric, max(change.last_s + SETTLING_S, newest_s), until_s))
+    judged = Verdict.UNDECIDED if effect is None else verdict(effect, higher_is_better=True)
+    return SinceChange(tuple(change.fresh.items()), effect, judged)
+
+
+def _read(events: Iterable[tuple[float, Event]]) -> tuple[list[_Change], list[float], list[float]]:
+    """Changes of parameters, moments of loads, and moments nothing can be compared across."""
+    changes: list[_Change] = []
+    loads: list[float] = []
+    breaks: list[float] = []
+    known: dict[str, list[str]] = {}
+    for at_s, event in events:
+        if event.kind is EventKind.LOAD:
+            loads.append(at_s)
+        elif event.kind is EventKind.RESTART:
+            breaks.append(at_s)
+        elif event.kind is EventKind.PARAMETER:
+            name, _, values = event.text.partition(" ")
+            was, arrow, now = values.partition(_ARROW)
+            if arrow:
+                if not changes or at_s - changes[-1].last_s > SETTLING_S:
+                    changes.append(_Change(at_s, at_s))
+                changes[-1].last_s = at_s
+                _note(changes[-1].fresh, known.setdefault(name, []), name, was, now)
+            elif name.isdigit():
+                # So many parameters at once are another server behind the same name.
+                breaks.append(at_s)
+    return changes, loads, breaks
+
+
+def _note(fresh: dict[str, str], values: list[str], name: str, was: str, now: str) -> None:
+    """Enters a change; `values` are those the parameter had, without those that were taken back."""
+    if was not in values:
+        values.append(was)
+    if now in values:
+        del values[values.index(now) + 1 :]
+        fresh.pop(name, None)
+    else:
+        values.append(now)
+        fresh[name] = now
+
+
+def _warm(seconds: list[float]) -> list[float]:
+    """Without the warm-up; the second half of what has not settled."""
+    cut = warm_up(seconds) if seconds else 0
+    return seconds[len(seconds) // 2 if cut is None else cut :]
+
+
+def _by_second(points: Iterable[Point]) -> list[float]:
+    """One value a second where frames come faster: readings of the same second say the same twice."""
+    values: list[list[float]] = []
+    began_s = -inf
+    for point in points:
+        if point.value is None:
+            continue
+        if point.at_s - began_s >= _SECOND:
+            values.append([])
+            began_s = point.at_s
+        values[-1].append(point.value)
+    return [fmean(held) for held in values]

@@ -1,0 +1,155 @@
+"""What a change did to throughput is told from before and after it under the same load, and from nothing else."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from pgtop_tune.compare.effect import Verdict
+from pgtop_tune.compare.since_change import since_change
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.bench import BenchProgress, RunState
+from pgtop_tune.model.events import Event, EventKind
+from pgtop_tune.session.session import Session
+from pgtop_tune.tui.panes.time_axis import CHARTED
+from tests.support.frames import EPOCH_MS, bench_sample, session_of
+
+NOTHING = Unavailable(Reason.NOT_LOCAL)
+CHANGED = 90
+RAISED, LOWERED = "max_wal_size 1GB→16GB", "max_wal_size 16GB→1GB"
+Happened = dict[int, tuple[EventKind, str]]
+
+
+def observed(
+    seconds: int,
+    tps: Callable[[int], float],
+    happened: Happened,
+    *,
+    ended: int | None = None,
+) -> Session:
+    """A load from second 5 on, with these figures and these events, until it ended; nothing else is looked at."""
+    away = {"postgres": NOTHING, "host": NOTHING}
+
+    def change(second: int) -> dict[str, object]:
+        event = happened.get(second)
+        events = () if event is None else (Event(EPOCH_MS + second * 1000, *event),)
+        if second < 5:
+            return away | {"bench": Unavailable(Reason.NO_LOAD), "events": events}
+        sample = bench_sample(second, progress=(BenchProgress(float(second - 5), tps(second), 8.3, 3.1),))
+        if ended is not None and second >= ended:
+            over = replace(sample.run, state=RunState.FINISHED, exit_status=0)
+            sample = replace(sample, run=over, progress=(), latencies=())
+        return away | {"bench": sample, "events": events}
+
+    return session_of(seconds, charted=CHARTED, change=change)
+
+
+def stepping(share: float) -> Callable[[int], float]:
+    """A thousand a second with a noise of 2 %, so much more from the change on."""
+    chance = random.Random(7)
+    noise = [chance.gauss(0.0, 20.0) for _ in range(400)]
+    return lambda second: 1000.0 * (1.0 + (share if second > CHANGED else 0.0)) + noise[second]
+
+
+BEGUN = (EventKind.LOAD, "tpcb-like ×16")
+ONCE: Happened = {5: BEGUN, CHANGED: (EventKind.PARAMETER, RAISED)}
+
+
+def test_a_step_of_ten_per_cent_is_found() -> None:
+    found = since_change(observed(200, stepping(0.10), ONCE))
+    assert found is not None
+    assert found.effect is not None
+    assert found.changed == (("max_wal_size", "16GB"),)
+    assert found.effect.relative == pytest.approx(0.10, abs=0.02)
+    assert found.effect.low is not None
+    assert found.effect.high is not None
+    assert found.effect.low < 0.10 < found.effect.high
+    assert found.verdict is Verdict.BETTER
+
+
+def test_a_fall_is_worse_and_nothing_is_neither() -> None:
+    worse, nothing = (since_change(observed(200, stepping(share), ONCE)) for share in (-0.10, 0.0))
+    assert worse is not None
+    assert worse.verdict is Verdict.WORSE
+    assert nothing is not None
+    assert nothing.effect is not None
+    assert nothing.effect.relative == pytest.approx(0.0, abs=0.02)
+    assert nothing.verdict in (Verdict.NO_DIFFERENCE, Verdict.UNDECIDED)
+
+
+def test_what_comes_right_after_the_change_is_left_out_and_few_blocks_decide_nothing() -> None:
+    tps = stepping(0.10)
+    settling = since_change(observed(CHANGED + 5, tps, ONCE))
+    assert settling is not None
+    assert settling.effect is None
+    early = since_change(observed(CHANGED + 18, lambda second: 5.0 if 90 < second < 95 else tps(second), ONCE))
+    assert early is not None
+    assert early.effect is not None
+    assert early.effect.relative == pytest.approx(0.10, abs=0.03)
+    assert early.effect.low is None
+    assert early.verdict is Verdict.UNDECIDED
+
+
+def test_the_warm_up_of_the_load_is_not_what_it_is_compared_with() -> None:
+    tps = stepping(0.0)
+    found = since_change(observed(200, lambda second: 200.0 if second < 20 else tps(second), ONCE))
+    assert found is not None
+    assert found.effect is not None
+    assert found.effect.relative == pytest.approx(0.0, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        {120: (EventKind.PARAMETER, LOWERED)},
+        {120: (EventKind.LOAD, "tpcb-like ×32")},
+        {120: (EventKind.RESTART, "server restarted")},
+        {120: (EventKind.PARAMETER, "14 parameters changed")},
+    ],
+    ids=["taken back", "another load", "restart", "another server"],
+)
+def test_nothing_is_told_after_what_ends_the_comparison(after: Happened) -> None:
+    assert since_change(observed(200, stepping(0.10), ONCE | after)) is None
+
+
+def test_a_change_made_again_is_told_again_and_one_on_top_of_another_starts_from_that() -> None:
+    again = ONCE | {120: (EventKind.PARAMETER, LOWERED), 150: (EventKind.PARAMETER, RAISED)}
+    found = since_change(observed(200, stepping(0.10), again))
+    assert found is not None
+    assert found.changed == (("max_wal_size", "16GB"),)
+    second = ONCE | {150: (EventKind.PARAMETER, "wal_compression off→lz4")}
+    found = since_change(observed(200, stepping(0.10), second))
+    assert found is not None
+    assert found.effect is not None
+    assert found.changed == (("wal_compression", "lz4"),)
+    assert found.effect.relative == pytest.approx(0.0, abs=0.02)
+
+
+def test_a_set_of_changes_is_one_and_undoing_it_all_takes_it_away() -> None:
+    both = ONCE | {CHANGED + 2: (EventKind.PARAMETER, "work_mem 4MB→64MB")}
+    found = since_change(observed(150, stepping(0.10), both))
+    assert found is not None
+    assert dict(found.changed) == {"max_wal_size": "16GB", "work_mem": "64MB"}
+    undone = both | {130: (EventKind.PARAMETER, "work_mem 64MB→4MB"), 131: (EventKind.PARAMETER, LOWERED)}
+    assert since_change(observed(150, stepping(0.10), undone)) is None
+
+
+def test_the_answer_stays_when_the_load_has_ended() -> None:
+    happened = ONCE | {170: (EventKind.LOAD, "load finished")}
+    found = since_change(observed(200, stepping(0.10), happened, ended=170))
+    assert found is not None
+    assert found.verdict is Verdict.BETTER
+
+
+def test_without_a_change_and_without_a_before_there_is_nothing() -> None:
+    assert since_change(observed(200, stepping(0.10), {5: BEGUN})) is None
+    assert since_change(Session(CHARTED)) is None
+    assert since_change(observed(60, stepping(0.10), {0: (EventKind.PARAMETER, RAISED)})) is None
+
+
+def test_it_is_computed_once_a_step() -> None:
+    session = observed(100, stepping(0.10), ONCE)
+    assert session.once(since_change) is session.once(since_change)

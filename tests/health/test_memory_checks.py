@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pgtop_tune.health.check import Check, Severity
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.model.absence import Reason, Unavailable
+from tests.support import frames
 from tests.support.health_facts import GIB, MIB, found, result, spoilt, unknown
 
+HOUR_MS = 3_600_000
 BY_ID = {check.id: check for check in CHECKS}
 
 
@@ -97,6 +101,20 @@ def test_page_tables_count_only_without_huge_pages() -> None:
     (finding,) = found(check("MEM-03"), spoilt({**many, "huge_pages": "off", "huge_pages_status": "off"}))
     assert finding.severity is Severity.HIGH
     assert "7.81 GB" in finding.says
+
+
+@pytest.mark.parametrize(("files", "gigabytes", "severity"), [
+    (120, 25, None), (121, 24, None), (121, 25, Severity.WARNING), (500, 121, Severity.HIGH),
+])  # fmt: skip
+def test_temporary_files_are_a_rate_since_the_statistics_began_whenever_the_server_was_restarted(
+    files: int, gigabytes: int, severity: Severity | None
+) -> None:
+    a_day_ago_ms = frames.EPOCH_MS + 101_000 - 24 * HOUR_MS
+    seen = frames.postgres_sample(101, 4).database
+    assert not isinstance(seen, Unavailable)
+    counted = replace(seen, temp_files=files, temp_bytes=gigabytes * GIB, stats_reset_ms=a_day_ago_ms)
+    facts = spoilt(postgres={"database": counted}, server={"started_ms": frames.EPOCH_MS - 2 * HOUR_MS})
+    assert [finding.severity for finding in found(check("MEM-07"), facts)] == ([] if severity is None else [severity])
 
 
 def test_a_machine_that_is_not_seen_makes_the_memory_rule_unknown() -> None:

@@ -15,6 +15,7 @@ from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.measures import HugePageUse, huge_pages_used, memory, page_tables_bytes
 from pgtop_tune.health.needs import Parameters
+from pgtop_tune.health.rules import counted_s
 from pgtop_tune.tuning.advice.facts import GB, MB, about
 from pgtop_tune.tuning.advice.facts import memory as typed
 from pgtop_tune.units import count, share_of
@@ -245,9 +246,8 @@ def _page_tables(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
 
 
 def _temp_files(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
-    counted, server = facts.have(needs.DATABASE), facts.have(needs.SERVER)
-    began_ms = max(counted.stats_reset_ms or 0, server.started_ms)
-    hours = (facts.frames[-1].taken_at_ms - began_ms) / 1000 / _HOUR_S
+    counted = facts.have(needs.DATABASE)
+    hours = counted_s(facts, counted.stats_reset_ms) / _HOUR_S
     if hours < 1:
         yield Unknown(f"the statistics are {hours * 60:.0f} min old: too young for a rate per hour")
         return

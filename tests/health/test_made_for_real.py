@@ -1,0 +1,51 @@
+"""Every check has a test that makes its condition on a real server or in a tree of the kernel's files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from pgtop_tune.health.registry import CHECKS
+from tests.health import test_machine_conditions as conditions
+from tests.health import test_machine_tree as tree
+from tests.health import test_measure as measuring
+from tests.health import test_real_memory as memory
+from tests.health import test_real_server as real
+
+MADE: Mapping[Callable[..., Any], Collection[str]] = {
+    conditions.test_a_control_group_that_holds_its_server_back: {"OS-11", "CPU-02"},
+    conditions.test_what_the_kernel_may_still_promise: {"OS-02"},
+    conditions.test_a_pool_of_huge_pages_that_the_server_does_not_use: {"HUGE-01"},
+    conditions.test_a_file_system_that_runs_out_of_inodes: {"DISK-02"},
+    conditions.test_wal_and_data_on_one_disk: {"DISK-07"},
+    tree.test_a_spoilt_machine_is_found_out_from_its_files: tree.FOUND,
+    measuring.test_a_real_server_is_measured: {"DISK-08"},
+    memory.test_a_server_that_asks_for_more_memory_than_there_is: memory.FOUND,
+    memory.test_a_server_that_has_worked_with_too_little_for_an_hour: memory.FOUND_AFTER_AN_HOUR,
+    memory.test_a_release_without_fixes: {"CFG-04", "CFG-05"},
+    real.test_a_database_with_everything_wrong_is_seen_through: real.FOUND_IN_IT,
+    real.test_an_index_that_is_being_built_is_work_and_not_broken: {"BEN-03"},
+    real.test_a_server_with_everything_wrong: {*real.FOUND_ON_IT, *real.FOUND_BEFORE_18, "REP-02"},
+    real.test_a_server_that_works_with_too_little: real.FOUND_AFTER_WORK,
+    real.test_backends_that_sync_because_the_checkpointer_does_not_keep_up: {"BGW-03"},
+    real.test_the_rate_of_wal_is_that_between_two_looks_at_a_working_server: {"WAL-04"},
+    real.test_a_page_that_fails_its_checksum_is_damage: {"DUR-06"},
+    real.test_a_standby_is_checked_and_its_primary_sees_it: {"REP-01", "REP-03"},
+    real.test_the_pools_of_a_pooler_are_summed_up: {"CON-03", "CON-04"},
+}
+"""What each test finds where it has been made."""
+
+NOT_MADE: Mapping[str, str] = {
+    "OBS-03": "takes a server that was compiled with assertions",
+    "SEC-04": "takes sessions from another machine, and test servers listen on loopback only",
+    "SEC-06": "test servers listen on loopback only",
+}
+"""Those whose facts are made up in test_server_checks, and why."""
+
+
+def test_the_condition_of_every_check_is_made_for_real() -> None:
+    made = {id_ for ids in MADE.values() for id_ in ids}
+    known = {check.id for check in CHECKS}
+    assert known - made - set(NOT_MADE) == set()
+    assert (made | set(NOT_MADE)) - known == set()
+    assert made & set(NOT_MADE) == set()

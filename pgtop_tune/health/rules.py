@@ -17,6 +17,7 @@ from pgtop_tune.metrics.hidden import hidden_sessions
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.tuning.advice.facts import Facts as AdviceFacts
 from pgtop_tune.tuning.advice.gather import Beside, facts_of
+from pgtop_tune.units import duration
 
 Look = Callable[[Facts, Limits], Iterable[Finding | Unknown]]
 
@@ -80,7 +81,7 @@ def too_young(seconds: float) -> Unknown | None:
     """When counters have counted for so short a time that what they make a second says nothing; None when not."""
     if seconds >= _SHORTEST_S:
         return None
-    return Unknown(f"the counters are {seconds:.0f} s old: too young for a rate")
+    return Unknown(f"the counters are {duration(seconds)} old: too young for a rate")
 
 
 def on_standby(facts: Facts) -> bool:

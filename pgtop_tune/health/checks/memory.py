@@ -18,7 +18,7 @@ from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.rules import counted_s
 from pgtop_tune.tuning.advice.facts import GB, MB, about
 from pgtop_tune.tuning.advice.facts import memory as typed
-from pgtop_tune.units import count, share_of
+from pgtop_tune.units import count, duration, share_of
 
 _GROUP: Final = "memory"
 _RESOURCES: Final = "runtime-config-resource.html"
@@ -249,7 +249,7 @@ def _temp_files(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     counted = facts.have(needs.DATABASE)
     hours = counted_s(facts, counted.stats_reset_ms) / _HOUR_S
     if hours < 1:
-        yield Unknown(f"the statistics are {hours * 60:.0f} min old: too young for a rate per hour")
+        yield Unknown(f"the statistics are {duration(hours * _HOUR_S)} old: too young for a rate per hour")
         return
     files, size = counted.temp_files / hours, counted.temp_bytes / hours
     severity = next(

@@ -73,7 +73,9 @@ def _note(check: Check, finding: Finding, action: Action) -> Iterator[str]:
     yield f"# {check.id} {finding.severity}: {about(finding)}"
     if action.remark:
         yield f"#   {one_line(action.remark)}"
-    yield from _undo(action)
+    if not action.of_machine:
+        # With --persist the files are not those that the fix by hand makes.
+        yield from _undo(action)
 
 
 def _by_hand(check: Check, finding: Finding) -> Iterator[str]:

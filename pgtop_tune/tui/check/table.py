@@ -87,11 +87,6 @@ class CheckTable:
         self.move(1)
         return True
 
-    def tag_all(self) -> None:
-        """Tags every finding that one parameter mends; takes all tags away where they all have one."""
-        every = frozenset(row.key for row in self.rows if row.fix is not None and row.fix.parameter is not None)
-        self._tags = frozenset() if every and every <= self._tags else self._tags | every
-
     def untag(self, names: frozenset[str]) -> None:
         """Takes the tags of findings away whose parameter has been set."""
         self._tags -= {

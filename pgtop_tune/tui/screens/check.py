@@ -183,7 +183,7 @@ class CheckDialog(Dialog[None]):
             "pageup": lambda: move(-page), "pagedown": lambda: move(page),
             "home": lambda: move(-len(self._table.rows)), "end": lambda: move(len(self._table.rows)),
             "enter": self._details, "question_mark": self._details,
-            "space": self._tag, "x": self._tag, "asterisk": self._tag_all,
+            "space": self._tag, "x": self._tag,
             "w": lambda: self._begin("writing", self._script()),
             "r": lambda: None if self._busy else self._look(),
         }  # fmt: skip
@@ -203,10 +203,6 @@ class CheckDialog(Dialog[None]):
             self._staged_anew()
         elif row is not None:
             self._said = (f"{row.check.id}: nothing to run mends it; Enter says more", "warning")
-
-    def _tag_all(self) -> None:
-        self._table.tag_all()
-        self._staged_anew()
 
     def _staged_anew(self) -> None:
         self._sql = None

@@ -13,9 +13,10 @@ from pgtop_tune.compare.since_change import since_change
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchProgress, RunState
 from pgtop_tune.model.events import Event, EventKind
+from pgtop_tune.model.postgres import DatabaseCounters
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.panes.time_axis import CHARTED
-from tests.support.frames import EPOCH_MS, bench_sample, session_of
+from tests.support.frames import EPOCH_MS, bench_sample, postgres_sample, session_of
 
 NOTHING = Unavailable(Reason.NOT_LOCAL)
 CHANGED = 90
@@ -142,6 +143,22 @@ def test_the_answer_stays_when_the_load_has_ended() -> None:
     found = since_change(observed(200, stepping(0.10), happened, ended=170))
     assert found is not None
     assert found.verdict is Verdict.BETTER
+
+
+def test_without_a_load_of_ours_the_server_s_figure_is_taken() -> None:
+    def change(second: int) -> dict[str, object]:
+        done = 1000 * second + 200 * max(second - 60, 0)
+        counters = postgres_sample(second).database
+        assert isinstance(counters, DatabaseCounters)
+        counters = replace(counters, xact_commit=done, xact_rollback=0, own_transactions=0)
+        event = Event(EPOCH_MS + second * 1000, EventKind.PARAMETER, RAISED)
+        postgres = replace(postgres_sample(second), database=counters)
+        return {"postgres": postgres, "host": NOTHING, "events": (event,) if second == 60 else ()}
+
+    found = since_change(session_of(110, charted=CHARTED, load=False, change=change))
+    assert found is not None
+    assert found.effect is not None
+    assert found.effect.relative == pytest.approx(0.20, abs=0.01)
 
 
 def test_without_a_change_and_without_a_before_there_is_nothing() -> None:

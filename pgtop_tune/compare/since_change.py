@@ -22,6 +22,8 @@ NOTICED_S: Final = 2.0
 """Left out before a change: it was made a little before it was read back."""
 MOST_S: Final = 600.0
 """The longest window on either side; the nearest to the change before it, the newest after it."""
+FEWEST_S: Final = 5
+"""Readings after it below which there is no figure."""
 _SECOND: Final = 0.95
 _ARROW: Final = "→"
 
@@ -32,7 +34,7 @@ class SinceChange:
 
     Attributes:
         changed: (name, value) of what is in force by it. Foreign text.
-        effect: After against before; None while the change settles.
+        effect: After against before; None until it has settled and five seconds more.
         verdict: What may be said of it.
     """
 
@@ -85,7 +87,8 @@ def since_change(session: Session) -> SinceChange | None:
     if not before:
         return None
     newest_s = min(session.now.elapsed_s, until_s) - MOST_S
-    effect = effect_of(before, window(metric, max(change.last_s + SETTLING_S, newest_s), until_s))
+    after = window(metric, max(change.last_s + SETTLING_S, newest_s), until_s)
+    effect = effect_of(before, after) if len(after) >= FEWEST_S else None
     judged = Verdict.UNDECIDED if effect is None else verdict(effect, higher_is_better=True)
     return SinceChange(tuple(change.fresh.items()), effect, judged)
 

@@ -83,7 +83,7 @@ def test_a_fall_is_worse_and_nothing_is_neither() -> None:
 
 def test_what_comes_right_after_the_change_is_left_out_and_few_blocks_decide_nothing() -> None:
     tps = stepping(0.10)
-    settling = since_change(observed(CHANGED + 5, tps, ONCE))
+    settling = since_change(observed(CHANGED + 9, tps, ONCE))
     assert settling is not None
     assert settling.effect is None
     early = since_change(observed(CHANGED + 18, lambda second: 5.0 if 90 < second < 95 else tps(second), ONCE))

@@ -42,7 +42,7 @@ def since_short(found: SinceChange, glyphs: Glyphs) -> Line:
     mark = (f"{glyphs.up} ", "event-parameter")
     _, short, style = _VERDICTS[found.verdict]
     effect = found.effect
-    if effect is None or not min(effect.blocks_a, effect.blocks_b):
+    if effect is None:
         return mark, (_EARLY.ljust(_SHORT + len(_figure(0.0, glyphs)) + 1), "dim")
     return mark, (_figure(effect.relative, glyphs), style), (f" {short:<{_SHORT}}", style)
 
@@ -55,7 +55,7 @@ def _forms(found: SinceChange, glyphs: Glyphs) -> list[tuple[Line, int]]:
     labels = f"since {name}={value}{others}: ", f"since {name}{others}: "
     effect = found.effect
     slot = since_short(found, glyphs)
-    if effect is None or not min(effect.blocks_a, effect.blocks_b):
+    if effect is None:
         early = [((label, "label"), (_EARLY, "dim")) for label in labels]
         return [(line, width(line)) for line in (*early, slot)]
     words, short, style = _VERDICTS[found.verdict]

@@ -20,7 +20,7 @@ SETTLING_S: Final = 5.0
 """Left out after a change; changes that follow each other faster are one."""
 NOTICED_S: Final = 2.0
 """Left out before a change: it was made a little before it was read back."""
-MOST_S: Final = 600.0
+MOST_S: Final = 300.0
 """The longest window on either side; the nearest to the change before it, the newest after it."""
 FEWEST_S: Final = 5
 """Readings after it below which there is no figure."""

@@ -82,7 +82,7 @@ _SINCE: Final = Entry(
     "since a change",
     "%",
     "Transactions per second since the newest change of a parameter against before it under the same load, with "
-    "the 95 % interval over blocks of seconds: at most ten minutes on each side, without the unsteady begin of "
+    "the 95 % interval over blocks of seconds: at most five minutes on each side, without the unsteady begin of "
     "the load and without 2 s before and 5 s after the change. Blocks are as long as seconds resemble each other, "
     "so there may be fewer of them than a moment ago; it takes four on each side, and the smaller number is "
     "shown. Better or worse is said when a 98 % interval leaves out 0 and it is 1 % or more; no difference (same) "

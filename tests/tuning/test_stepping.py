@@ -164,26 +164,3 @@ def test_steps_never_leave_the_range(knob: Knob, directions: list[int]) -> None:
         value = next_value(now, knob, direction)
         assert 0.5 <= float(value) <= 64
         now = parameter(knob.name, value, min_val="0.5", max_val="64", vartype="real")
-
-
-def test_every_knob_is_live_on_every_server_and_each_of_its_steps_is_taken(all_servers: Throwaway) -> None:
-    with psycopg.connect(conninfo(all_servers), autocommit=True) as connection:
-        for knob in KNOBS:
-            row = connection.execute(
-                "SELECT context, vartype, coalesce(unit, ''), min_val, max_val, enumvals"
-                " FROM pg_settings WHERE name = %s",
-                (knob.name,),
-            ).fetchone()
-            assert row is not None, knob.name
-            context, vartype, unit, low, high, words = row
-            assert context in {"sighup", "user", "superuser"}, knob.name
-            for step in knob.steps:
-                if vartype in {"integer", "real"}:
-                    assert float(low) <= parse(step, unit, integer=vartype == "integer") <= float(high), (
-                        knob.name,
-                        step,
-                    )
-                elif vartype == "bool":
-                    assert {"on", "off"} <= set(knob.steps)
-            if vartype == "enum":
-                assert len(set(knob.steps) & set(words)) >= 2, knob.name

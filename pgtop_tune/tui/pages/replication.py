@@ -233,7 +233,7 @@ def _of_primary(interval: Interval) -> list[Phrase]:
     ]
     if retained is not None:
         phrases.append(Phrase(labelled("most WAL retained", size(retained)), 3))
-    if holding:
+    if holding and holding[0].age > 0:
         oldest = holding[0]
         style = "critical" if oldest.age >= _OLD_XACTS else PLAIN
         by = f"by {oldest.kind} {one_line(oldest.name, 40)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -33,7 +34,10 @@ class Progress:
 
 
 def progress_rows(interval: Interval) -> list[Progress]:
-    """Commands of the frame in the server's order; empty without the section."""
+    """Commands of the frame, those of one kind by pid: the server's order is that of slots, which come as they are free.
+
+    Empty without the section.
+    """
     recent = interval.recent(sections.progress, WINDOW_S)
     if not recent:
         return []
@@ -41,8 +45,18 @@ def progress_rows(interval: Interval) -> list[Progress]:
     sessions = {} if activity is None else {backend.pid: backend.backend_start_ms for backend in activity.backends}
     return [
         replace(_progress(row, recent), backend=(row.pid, sessions[row.pid]) if row.pid in sessions else None)
-        for row in recent[0].commands
+        for row in _by_kind(recent[0].commands)
     ]
+
+
+def _by_kind(rows: Sequence[ProgressRow]) -> list[ProgressRow]:
+    kinds = list(dict.fromkeys(_kind(row) for row in rows))
+    return sorted(rows, key=lambda row: (kinds.index(_kind(row)), row.pid))
+
+
+def _kind(row: ProgressRow) -> str:
+    """CREATE INDEX with and without CONCURRENTLY are one kind."""
+    return row.command.partition(" ")[0]
 
 
 def _progress(row: ProgressRow, recent: list[ProgressSample]) -> Progress:

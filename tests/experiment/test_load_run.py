@@ -113,7 +113,7 @@ async def test_others_unlogged_tables_and_logging_are_named(make_server: Callabl
             connection.execute("ALTER TABLE pgbench_accounts SET UNLOGGED")
         async with busy_session(text):
             before = Before(("vacuum", "quiet"), quiet_deadline_s=1.0)
-            result = await bench.measure(replace(SHORT, duration_s=3), before)
+            result = await bench.measure(replace(SHORT, duration_s=8), before)
     doubts = {doubt.id: doubt.reason for doubt in result.doubts}
     assert "log_statement = all" in doubts["STATEMENT-LOGGING"]
     assert "pgbench_accounts unlogged" in doubts["UNLOGGED"]

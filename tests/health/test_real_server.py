@@ -148,11 +148,11 @@ def test_a_database_with_everything_wrong_is_seen_through(server: Throwaway) -> 
 
 def test_a_role_without_rights_is_told_what_it_did_not_see(server: Throwaway) -> None:
     with bad_database(server, "closed_up") as name, psycopg.connect(conninfo(server), autocommit=True) as admin:
-        admin.execute("CREATE ROLE nobody_special LOGIN")
+        admin.execute("CREATE ROLE nobody_to_check LOGIN")
         try:
-            report = checked(server, name, select=("TAB-02", "KEY", "SEC", "ARC-03", "CFG-02"), user="nobody_special")
+            report = checked(server, name, select=("TAB-02", "KEY", "SEC", "ARC-03", "CFG-02"), user="nobody_to_check")
         finally:
-            admin.execute("DROP ROLE nobody_special")
+            admin.execute("DROP ROLE nobody_to_check")
         unknown = {check.id for check, _ in report.unknowns}
         assert {"TAB-02", "KEY-01", "KEY-02", "SEC-01", "SEC-02", "ARC-03", "CFG-02"} <= unknown
 

@@ -181,6 +181,7 @@ class LoadDialog(Dialog[LoadSpec]):
     def _preview(self) -> None:
         if self._form is None:
             return
+        self._problem = ""
         try:
             self._spec = self._form.spec()
         except UsageProblem as problem:
@@ -190,7 +191,8 @@ class LoadDialog(Dialog[LoadSpec]):
 
     async def _ask_preview(self, spec: LoadSpec) -> None:
         try:
-            self._command, self._problem = await self._hands.ask(self._load.preview(spec)), ""
+            # An answer that comes late must not wipe away why the load did not start.
+            self._command = await self._hands.ask(self._load.preview(spec))
         except PgtopError as problem:
             self._command, self._problem = "", str(problem)
         self.repaint()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from dataclasses import replace
 
 from pgtop_tune.errors import LoadProblem
@@ -14,7 +16,7 @@ from pgtop_tune.tui.screens.load_init import InitDialog
 from pgtop_tune.tui.screens.load_results import ResultsDialog
 from tests.support.frames import frame
 from tests.support.results import asked, failed, result
-from tests.support.screens import Rig, ScriptedLoad, ScriptedSource, frames, running_screen
+from tests.support.screens import DEADLINE_S, Rig, ScriptedLoad, ScriptedSource, frames, running_screen
 from tests.tui.panes.test_load_pictures import of_clients
 
 
@@ -46,6 +48,31 @@ async def test_limit_tries_and_statements_are_typed_and_started() -> None:
         await rig.press("down", "right", "enter")
         wanted = LoadSpec(latency_limit_ms=2.5, max_tries=3, per_statement=True)
         await rig.until(lambda: load.started == [wanted])
+
+
+class SlowPreview(ScriptedLoad):
+    """Gives the command line of changed words only when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__(refuses=LoadProblem("no tables at all"))
+        self.let = threading.Event()
+
+    async def preview(self, spec: LoadSpec) -> str:
+        command = await super().preview(spec)
+        if spec.clients != LoadSpec().clients:
+            await asyncio.to_thread(self.let.wait, DEADLINE_S)
+        return command
+
+
+async def test_a_command_line_that_comes_late_leaves_the_reason_why_nothing_started() -> None:
+    load = SlowPreview()
+    async with running_screen(_idle(), load=load) as rig:
+        await _form(rig)
+        await rig.press("down", "plus", "enter")
+        await rig.sees("no tables at all")
+        load.let.set()
+        await rig.sees(f"-c {2 * LoadSpec().clients}")
+        await rig.sees("no tables at all")
 
 
 async def test_a_data_set_of_the_size_typed_is_made_and_the_dashboard_goes_on() -> None:

@@ -22,7 +22,6 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.ceilings import Ceiling, Measured
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.format import FORMAT as RECORDING
-from pgtop_tune.recording.reader import RecordingReader
 
 _LONGEST: Final = 64 * 1024 * 1024
 _HEAD: Final = 64 * 1024
@@ -148,6 +147,8 @@ def recorded_facts(path: Path) -> Facts:
     Raises:
         RecordingProblem: It cannot be read, or never saw the server.
     """
+    from pgtop_tune.recording.reader import RecordingReader
+
     reader = RecordingReader(path)
     first: Frame | None = None
     last: Frame | None = None

@@ -112,7 +112,8 @@ class Question(Generic[R]):
         return found
 
 
-@dataclass(frozen=True, slots=True)
+# asyncio.run() writes what a task returned into a text that nobody reads: thousands of rows.
+@dataclass(frozen=True, slots=True, repr=False)
 class Facts:
     """Everything that was asked, once.
 

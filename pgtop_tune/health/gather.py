@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +30,7 @@ from pgtop_tune.pooler.console import PoolerConsole
 from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo
 from pgtop_tune.postgres.own_sessions import OwnSessions
 from pgtop_tune.postgres.reader import PostgresReader
-from pgtop_tune.postgres.survey import Asked, ask_everywhere, ask_here
+from pgtop_tune.postgres.survey import Asked, survey
 from pgtop_tune.sampling.host_sampler import HostSampler
 from pgtop_tune.sampling.pooler_sampler import PoolerSampler
 
@@ -41,12 +41,12 @@ DATABASES_S: Final = 30.0
 _PATIENCE_S: Final = 3.0
 _BETWEEN_GLANCES_S: Final = 0.05
 _ONCE: Final = (
-    "parameters", "activity", "database", "wal", "checkpoints", "databases", "io", "archiver", "wal_files",
-    "replication", "slots", "subscriptions", "horizon", "database_limits", "temp_files", "progress",
+    "parameters", "databases", "archiver", "wal_files", "replication", "slots", "subscriptions", "horizon",
+    "database_limits", "temp_files", "progress",
 )  # fmt: skip
-"""Sections of the first look, methods of the reader."""
-_AGAIN: Final = ("activity", "database", "wal", "checkpoints", "io")
-"""Those whose counters are read a second time."""
+"""Sections that are read once, methods of the reader."""
+_TWICE: Final = ("activity", "database", "wal", "checkpoints", "io")
+"""Those whose counters are read in every look."""
 
 
 async def gather(
@@ -79,12 +79,7 @@ async def gather(
         looking = asyncio.create_task(_pools(poolers, clock))
         try:
             server = await eye.localise(server)
-            first = await _frame(0, reader, eye, server, clock, _ONCE, PostgresSample(server=server))
-            assert isinstance(first.postgres, PostgresSample)
-            frames = [first]
-            if any(check.twice for check in checks):
-                await asyncio.sleep(max(BETWEEN_LOOKS_S - clock() + first.elapsed_s, 0.0))
-                frames.append(await _frame(1, reader, eye, server, clock, _AGAIN, first.postgres))
+            frames = await _looks(reader, eye, server, clock, twice=any(check.twice for check in checks))
             machine = await eye.machine(server, frames[-1])
             answers = await asking
             frames[-1] = replace(frames[-1], pooler=await looking)
@@ -161,20 +156,27 @@ class _Eye:
         self._sampler.close()
 
 
-async def _frame(
-    sequence: int,
-    reader: PostgresReader,
-    eye: _Eye,
-    server: ServerFacts,
-    clock: Any,
-    names: Collection[str],
-    before: PostgresSample,
-) -> Frame:
-    """One look; sections that are not named stand as they were before."""
-    found: dict[str, Any] = {each.name: getattr(before, each.name) for each in fields(PostgresSample)}
-    for name in names:
-        found[name] = await getattr(reader, name)()
-    postgres = PostgresSample(**{**found, "server": server})
+async def _looks(
+    reader: PostgresReader, eye: _Eye, server: ServerFacts, clock: Callable[[], float], *, twice: bool
+) -> list[Frame]:
+    """One frame, or two some time apart; what is read once is read in between."""
+    empty = PostgresSample(server=server)
+    first = await _frame(0, await _read(reader, _TWICE, empty), eye, clock)
+    assert isinstance(first.postgres, PostgresSample)
+    whole = await _read(reader, _ONCE, first.postgres)
+    frames = [replace(first, postgres=whole)]
+    if twice:
+        await asyncio.sleep(max(BETWEEN_LOOKS_S - clock() + first.elapsed_s, 0.0))
+        frames.append(await _frame(1, await _read(reader, _TWICE, whole), eye, clock))
+    return frames
+
+
+async def _read(reader: PostgresReader, names: Collection[str], before: PostgresSample) -> PostgresSample:
+    """Sections that are not named stand as they were before."""
+    return replace(before, **{name: await getattr(reader, name)() for name in names})
+
+
+async def _frame(sequence: int, postgres: PostgresSample, eye: _Eye, clock: Callable[[], float]) -> Frame:
     host = await eye.look(postgres)
     return Frame(sequence, int(time.time() * 1000), clock(), host, postgres)
 
@@ -187,25 +189,21 @@ def _questions(checks: Sequence[Check]) -> tuple[Question[Any], ...]:
 async def _answers(
     conninfo: ConnInfo, own: OwnSessions, major: int, questions: Sequence[Question[Any]]
 ) -> Mapping[str, Answer[Any] | Unavailable]:
+    if not questions:
+        return {}
     once = [question for question in questions if not question.everywhere]
     everywhere = [question for question in questions if question.everywhere]
-    found: dict[str, Answer[Any] | Unavailable] = {}
-    if once:
-        here = await ask_here(conninfo, own, major, [question.name for question in once])
-        found |= {question.name: _once(question, here) for question in once}
-    if everywhere:
-        try:
-            asked = await ask_everywhere(conninfo, own, major, [each.name for each in everywhere], DATABASES_S)
-            found |= {question.name: _everywhere(question, asked) for question in everywhere}
-        except ConnectionProblem as problem:
-            why = Unavailable(Reason.NO_ANSWER, problem.message)
-            found |= {question.name: why for question in everywhere}
-    return found
+    names = [question.name for question in once], [question.name for question in everywhere]
+    try:
+        said = await survey(conninfo, own, major, *names, DATABASES_S)
+    except ConnectionProblem as problem:
+        why = Unavailable(Reason.NO_ANSWER, problem.message)
+        return {question.name: why for question in questions}
+    found = {question.name: _once(question, said.here) for question in once}
+    return found | {question.name: _everywhere(question, said.everywhere) for question in everywhere}
 
 
 def _once(question: Question[Any], asked: Asked) -> Answer[Any] | Unavailable:
-    if asked.refused:
-        return Unavailable(Reason.NO_ANSWER, asked.refused)
     rows = asked.answers[question.name]
     if isinstance(rows, Unavailable):
         return rows

@@ -25,7 +25,10 @@ AT_ONCE: Final = 4
 """Databases asked at the same time."""
 _STATEMENT_S: Final = 10
 _ANSWER_S: Final = _STATEMENT_S + 3.0
-_DATABASES: Final = "SELECT datname::text, datallowconn FROM pg_database WHERE NOT datistemplate ORDER BY datname"
+_DATABASES: Final = (
+    "SELECT datname::text, datallowconn, datname = current_database() FROM pg_database WHERE NOT datistemplate"
+    " ORDER BY datname"
+)
 _GONE: Final = (asyncpg.UndefinedTableError, asyncpg.UndefinedObjectError, asyncpg.InternalServerError)
 """What a query meets whose snapshot still has a relation that was dropped by now: asked once more."""
 _CLOSED: Final = "it takes no connections (datallowconn)"
@@ -48,68 +51,95 @@ class Asked:
     refused: str = ""
 
 
-async def ask_here(conninfo: ConnInfo, own: OwnSessions, major: int, names: Sequence[str]) -> Asked:
-    """The answers of the database that is connected to.
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a server said.
 
-    Args:
-        conninfo: The server.
-        own: Our sessions.
-        major: Of the server.
-        names: Of the queries (`queries.sql`).
+    Attributes:
+        here: The database that is connected to, by what was asked once.
+        everywhere: All databases but templates, in the order of their names, by what was asked in each.
     """
-    try:
-        return await _asked(conninfo, own, major, names, conninfo.dbname)
-    except ConnectionProblem as problem:
-        return Asked(conninfo.dbname, refused=problem.message)
+
+    here: Asked
+    everywhere: tuple[Asked, ...]
 
 
-async def ask_everywhere(
-    conninfo: ConnInfo, own: OwnSessions, major: int, names: Sequence[str], limit_s: float
-) -> tuple[Asked, ...]:
-    """The answers of all databases but templates, in the order of their names.
+async def survey(
+    conninfo: ConnInfo, own: OwnSessions, major: int, here: Sequence[str], everywhere: Sequence[str], limit_s: float
+) -> Survey:
+    """The answers of the database that is connected to, and of all others at the same time.
 
     Args:
         conninfo: The server.
         own: Our sessions.
         major: Of the server.
-        names: Of the queries (`queries.sql`).
+        here: Queries (`queries.sql`) that are asked once.
+        everywhere: Those that are asked in every database.
         limit_s: How long all of it may take; databases not asked by then are refused with that reason.
 
     Raises:
-        ConnectionProblem: The server is not there.
+        ConnectionProblem: The server is not there, or gone.
     """
-    connection = await open_connection(conninfo, own)
+    connection = await _opened(conninfo, own)
+    others: asyncio.Future[list[Asked]] | None = None
     try:
-        within = [(str(name), bool(allows)) for name, allows in await connection.fetch(_DATABASES)]
+        found = await connection.fetch(_DATABASES) if everywhere else ()
+        within = {str(name): (bool(allows), bool(connected)) for name, allows, connected in found}
+        rest = _Rest(conninfo, own, major, everywhere, limit_s)
+        others = asyncio.gather(*(rest.ask(name, allows) for name, (allows, mine) in within.items() if not mine))
+        once = {name: await _answer(connection, major, name) for name in here}
+        mine = {name: await _answer(connection, major, name) for name in everywhere}
+        asked = {each.database: each for each in await others}
     finally:
+        if others is not None:
+            others.cancel()
         await connection.aclose()
-    gate = asyncio.Semaphore(AT_ONCE)
-    loop = asyncio.get_running_loop()
-    until_s = loop.time() + limit_s
+    return Survey(
+        Asked(conninfo.dbname, once),
+        tuple(Asked(name, mine) if connected else asked[name] for name, (_, connected) in within.items()),
+    )
 
-    async def one(database: str, allows: bool) -> Asked:
+
+class _Rest:
+    """Databases besides the one that is connected to, some at a time; arguments as those of `survey`."""
+
+    def __init__(self, conninfo: ConnInfo, own: OwnSessions, major: int, names: Sequence[str], limit_s: float) -> None:
+        self._conninfo = conninfo
+        self._own = own
+        self._major = major
+        self._names = names
+        self._limit_s = limit_s
+        self._gate = asyncio.Semaphore(AT_ONCE - 1)
+        self._clock = asyncio.get_running_loop().time
+        self._until_s = self._clock() + limit_s
+
+    async def ask(self, database: str, allows: bool) -> Asked:
+        """One of them."""
         if not allows:
             return Asked(database, refused=_CLOSED)
-        async with gate:
-            if loop.time() >= until_s:
-                return Asked(database, refused=f"not asked: {limit_s:.0f} s were over")
+        async with self._gate:
+            if self._clock() >= self._until_s:
+                return Asked(database, refused=f"not asked: {self._limit_s:.0f} s were over")
             try:
-                return await _asked(replace(conninfo, dbname=database), own, major, names, database)
+                connection = await _opened(replace(self._conninfo, dbname=database), self._own)
+                try:
+                    return Asked(database, {name: await _answer(connection, self._major, name) for name in self._names})
+                finally:
+                    await connection.aclose()
             except ConnectionProblem as problem:
                 return Asked(database, refused=problem.message)
 
-    return tuple(await asyncio.gather(*(one(*each) for each in within)))
 
-
-async def _asked(conninfo: ConnInfo, own: OwnSessions, major: int, names: Sequence[str], database: str) -> Asked:
+async def _opened(conninfo: ConnInfo, own: OwnSessions) -> ReadConnection:
     connection = await open_connection(conninfo, own, _ANSWER_S)
     try:
         if not connection.pooled:
             # What is set behind a pooler is found by whoever is lent the same session; there the usual limit stands.
             await connection.execute(f"SET statement_timeout = '{_STATEMENT_S}s'")
-        return Asked(database, {name: await _answer(connection, major, name) for name in names})
-    finally:
-        await connection.aclose()
+    except BaseException:
+        connection.terminate()
+        raise
+    return connection
 
 
 async def _answer(connection: ReadConnection, major: int, name: str) -> Sequence[Row] | Unavailable:

@@ -22,16 +22,35 @@ _SELECTORS: Final = ((0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
 """Choose between two looks of the character before; terminals do not agree on its width then."""
 _FLAG_LETTERS: Final = 0x1F1E6
 
-_TABLE: Final[dict[int, str]] = (
-    {code: chr(0x2400 + code) for code in range(0x20)}
-    | {0x7F: "\u2421"}
-    | dict.fromkeys(range(128, 160), "·")
-    | {code: "·" for first, last in _UNSEEN for code in range(first, last + 1)}
-    | {code: "" for first, last in _SELECTORS for code in range(first, last + 1)}
-    | {_FLAG_LETTERS + letter: chr(ord("A") + letter) for letter in range(26)}
-    | {0x2028: "⏎", 0x2029: "⏎", 0x0A: "⏎", 0x0D: "⏎", 0x09: " ", 0x0B: " ", 0x0C: " ", 0x85: "⏎"}
-    | dict.fromkeys(range(55296, 57344), "�")
+_SURROGATES: Final = ((0xD800, 0xDFFF),)
+_CONTROLS: Final = ((0x00, 0x1F), (0x7F, 0x9F), (0x2028, 0x2029))
+_FLAGS: Final = ((_FLAG_LETTERS, _FLAG_LETTERS + 25),)
+
+
+def _any_of(*ranges: tuple[tuple[int, int], ...]) -> str:
+    return "".join(f"{re.escape(chr(first))}-{re.escape(chr(last))}" for group in ranges for first, last in group)
+
+
+_REPLACED: Final = re.compile(f"[{_any_of(_CONTROLS, _UNSEEN, _SELECTORS, _FLAGS, _SURROGATES)}]")
+_LOOKS: Final = (
+    {chr(code): chr(0x2400 + code) for code in range(0x20)}
+    | {"\x7f": "\u2421", "\u2028": "⏎", "\u2029": "⏎", "\n": "⏎", "\r": "⏎", "\x85": "⏎"}
+    | {"\t": " ", "\v": " ", "\f": " "}
+    | {chr(_FLAG_LETTERS + letter): chr(ord("A") + letter) for letter in range(26)}
 )
+_NOTHING: Final = re.compile(f"[{_any_of(_SELECTORS)}]")
+_LONE: Final = re.compile(f"[{_any_of(_SURROGATES)}]")
+
+
+def _look(found: re.Match[str]) -> str:
+    character = found[0]
+    if (known := _LOOKS.get(character)) is not None:
+        return known
+    if _NOTHING.match(character):
+        return ""
+    return "\ufffd" if _LONE.match(character) else "·"
+
+
 _PLAIN: Final = re.compile(r"[\x20-\x7e]*\Z")
 _BLANKS: Final = re.compile(r"\s+")
 
@@ -51,7 +70,7 @@ def printable(text: str, limit: int = 10_000) -> str:
         text = text[: limit - 1] + "…"
     if _PLAIN.match(text):
         return text
-    return text.translate(_TABLE)
+    return _REPLACED.sub(_look, text)
 
 
 def one_line(text: str, limit: int = 10_000) -> str:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from pgtop_tune.health.gather import gather
-from pgtop_tune.health.judge import judge
-from pgtop_tune.health.project_file import project_wishes
-from pgtop_tune.health.registry import chosen, thresholds
-from pgtop_tune.health.report import Report
-from pgtop_tune.pooler.address import PoolerAddress
-from pgtop_tune.postgres.conninfo import ConnInfo
+if TYPE_CHECKING:
+    from pgtop_tune.health.report import Report
+    from pgtop_tune.pooler.address import PoolerAddress
+    from pgtop_tune.postgres.conninfo import ConnInfo
 
 
 class CheckDesk:
@@ -31,6 +29,12 @@ class CheckDesk:
 
     async def check(self) -> Report:
         """See `CheckControl.check`."""
+        # The registry with all its checks weighs 2 MB, and most sessions never ask for it.
+        from pgtop_tune.health.gather import gather
+        from pgtop_tune.health.judge import judge
+        from pgtop_tune.health.project_file import project_wishes
+        from pgtop_tune.health.registry import chosen, thresholds
+
         wishes = await asyncio.to_thread(project_wishes)
         checks, limits = chosen(wishes.select, wishes.ignore), thresholds(wishes.thresholds)
         facts = await gather(self.conninfo, checks, poolers=self._poolers)

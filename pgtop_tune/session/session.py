@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.session.frame_window import FrameWindow
 from pgtop_tune.session.history import Charted, History, LatencyHistory
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from pgtop_tune.session.ports import Step
 
 T = TypeVar("T")
-KEEP_FRAMES: Final = 150
-"""Whole frames kept: enough for the widest window a metric looks back, small enough for 1,000 backends."""
 KEEP_EVENTS: Final = 2_000
 
 
@@ -40,7 +39,7 @@ class Session:
 
     def __init__(self, charted: Sequence[Charted] = ()) -> None:
         self._charted: Final = tuple(charted)
-        self._frames: deque[Frame] = deque(maxlen=KEEP_FRAMES)
+        self._frames = FrameWindow()
         self.history: Final = History(charted)
         self.latency: Final = LatencyHistory()
         self.events: Final[deque[tuple[float, Event]]] = deque(maxlen=KEEP_EVENTS)
@@ -78,7 +77,7 @@ class Session:
     def copy(self) -> Session:
         """A session that knows the same and goes its own way from here on: what a frozen screen shows."""
         twin = Session(self._charted)
-        twin._frames.extend(self._frames)
+        twin._frames = FrameWindow(self._frames)
         twin.history.adopt(self.history)
         twin.latency.adopt(self.latency)
         twin.events.extend(self.events)

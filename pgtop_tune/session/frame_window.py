@@ -1,0 +1,102 @@
+"""The newest frames of a session, the older of them with fewer readings of what is bulky.
+
+Three hundred backends and their processes are a quarter of a megabyte in each frame. No metric looks at them further
+back than some seconds, but for the texts of statements; so an older frame repeats a reading of some frames before it,
+as it does for any section that is read less often than frames are made.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final, TypeVar, overload
+
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.host import ProcessSample
+from pgtop_tune.model.postgres import Activity
+
+KEEP_FRAMES: Final = 150
+"""Whole frames kept: enough for the widest window a metric looks back."""
+WHOLE_S: Final = 15.0
+"""How long every reading of sessions and processes is kept: longer than the windows of `budget`, `client_bound` and
+`host_values`."""
+APART_S: Final = 9.0
+"""Between two readings that are kept after that."""
+_Bulky = TypeVar("_Bulky", Activity, ProcessSample)
+
+
+class FrameWindow(Sequence[Frame]):
+    """At most `KEEP_FRAMES` frames, oldest first. What a frame does not have stays absent.
+
+    Args:
+        frames: A window to begin with the frames of.
+    """
+
+    def __init__(self, frames: FrameWindow | None = None) -> None:
+        self._frames: deque[Frame] = deque(() if frames is None else frames._frames, KEEP_FRAMES)
+        self._thinned: int = 0 if frames is None else frames._thinned
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    @overload
+    def __getitem__(self, index: int) -> Frame: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Frame]: ...
+    def __getitem__(self, index: int | slice) -> Frame | Sequence[Frame]:
+        return list(self._frames)[index] if isinstance(index, slice) else self._frames[index]
+
+    def __iter__(self) -> Iterator[Frame]:
+        return iter(self._frames)
+
+    def __reversed__(self) -> Iterator[Frame]:
+        return reversed(self._frames)
+
+    def append(self, frame: Frame) -> None:
+        """Takes the newest frame, lets go of the oldest beyond the limit."""
+        frames = self._frames
+        if len(frames) == KEEP_FRAMES:
+            self._thinned = max(self._thinned - 1, 0)
+        frames.append(frame)
+        while frames[self._thinned].elapsed_s < frame.elapsed_s - WHOLE_S:
+            if self._thinned:
+                frames[self._thinned] = _repeating(frames[self._thinned - 1], frames[self._thinned])
+            self._thinned += 1
+
+    def extend(self, frames: Iterable[Frame]) -> None:
+        """Takes several, oldest first."""
+        for frame in frames:
+            self.append(frame)
+
+    def pop(self) -> Frame:
+        """Lets go of the newest, and gives it.
+
+        Raises:
+            IndexError: There is none.
+        """
+        frame = self._frames.pop()
+        self._thinned = min(self._thinned, len(self._frames))
+        return frame
+
+    def clear(self) -> None:
+        """Forgets all of them."""
+        self._frames.clear()
+        self._thinned = 0
+
+
+def _repeating(before: Frame, frame: Frame) -> Frame:
+    """The frame with the readings of the one before, where those are recent enough."""
+    host, postgres = frame.host, frame.postgres
+    if not (isinstance(host, Unavailable) or isinstance(before.host, Unavailable)):
+        host = replace(host, processes=_kept(before.host.processes, host.processes))
+    if not (isinstance(postgres, Unavailable) or isinstance(before.postgres, Unavailable)):
+        postgres = replace(postgres, activity=_kept(before.postgres.activity, postgres.activity))
+    return replace(frame, host=host, postgres=postgres)
+
+
+def _kept(before: _Bulky | Unavailable, now: _Bulky | Unavailable) -> _Bulky | Unavailable:
+    if isinstance(before, Unavailable) or isinstance(now, Unavailable):
+        return now
+    return before if now.at_s - before.at_s < APART_S else now

@@ -21,6 +21,7 @@ NOT_COMPARABLE: Final = "not comparable"
 TOO_SHORT: Final = "too little to say"
 MORE: Final = "more"
 LESS: Final = "less"
+BETWEEN_RUNS: Final = "how runs differ among each other is not in the intervals: fewer than four runs on a side"
 BELOW: Final = 0.005
 """Per cent of failures on both sides that are no line of a table."""
 
@@ -274,7 +275,7 @@ def _runs(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
     counts = len(a), len(b)
     if min(counts) >= FEWEST:
         return [f"A {counts[0]} runs, B {counts[1]} runs: each run is one block"]
-    return ["how runs differ among each other is not in the intervals: fewer than four runs on a side"]
+    return [BETWEEN_RUNS]
 
 
 def _unsteady(a: Sequence[Run], b: Sequence[Run]) -> list[str]:

@@ -49,6 +49,21 @@ def test_another_machine_cannot_be_told(files: Path, tmp_path: Path) -> None:
     assert "CPUs differs: 4 and 64" in ran.out
 
 
+def test_two_windows_of_a_recording_are_compared_in_every_form(files: Path, tmp_path: Path) -> None:
+    before = files / "before.jsonl.gz"
+    words = ("compare", f"{before}@10s..50s", f"{before}@55s..+40s")
+    text = run(*words, home=tmp_path)
+    assert text.status == 0, text.err
+    assert "largest effect first" in text.out
+    assert "ms per transaction" in text.out
+    markdown = run(*words, "--format", "markdown", home=tmp_path)
+    assert "## what differs" in markdown.out
+    told = json.loads(run(*words, "--format", "json", home=tmp_path).out)
+    (found,) = told["comparisons"]
+    assert {row["name"] for row in found["differences"]} >= {"tps", "latency p99", "server.qps"}
+    assert found["alike"] > 10
+
+
 @pytest.mark.parametrize(
     ("words", "status"), [(("--fail-if", "tps"), 2), (("--under-test", "nothing"), 2), (("/etc/hostname",), 5)]
 )

@@ -12,12 +12,16 @@ from pgtop_tune.cli.commands.bench.formats import TableFormat
 from pgtop_tune.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pgtop_tune.analysis.comparison import Comparison
-    from pgtop_tune.analysis.condition import Judged
+    from pgtop_tune.analysis.condition import Condition, Judged
+    from pgtop_tune.analysis.sheets import Sheet
+    from pgtop_tune.analysis.windowed import Named
 
-_FILE: Final = "A recording, a record of `bench run` (JSON), or a directory of records."
+_FILE: Final = (
+    "A recording, a window of one (run.jsonl@3m..5m), a record of `bench run` (JSON), or a directory of records."
+)
 
 UnderTest = Annotated[
     list[str] | None,
@@ -55,14 +59,19 @@ def compare(
 
     Examples: pgtop-tune compare before.jsonl.gz after.jsonl.gz  ·
     pgtop-tune compare runs/default runs/tuned runs/extreme --format markdown  ·
-    pgtop-tune compare main.jsonl.gz branch.jsonl.gz --fail-if 'tps < -5%' --fail-if 'p99 > 10%'
+    pgtop-tune compare main.jsonl.gz branch.jsonl.gz --fail-if 'tps < -5%' --fail-if 'p99 > 10%'  ·
+    pgtop-tune compare run.jsonl@3m..5m run.jsonl@12:40..+2m
     """
     from pgtop_tune.analysis.comparison import compare as compared
     from pgtop_tune.analysis.condition import judge, parse_condition
     from pgtop_tune.analysis.fingerprint import check_names
     from pgtop_tune.analysis.opening import open_material
+    from pgtop_tune.analysis.windowed import named
 
     conditions = [parse_condition(each) for each in fail_if or ()]
+    names = [named(path) for path in (a, *b)]
+    if any(name.windowed for name in names):
+        sys.exit(_compare_windows(names, conditions, under_test or [], format))
     first, *others = [open_material(path, str(path)) for path in (a, *b)]
     wanted = under_test or []
     check_names(wanted, (first, *others))
@@ -70,6 +79,31 @@ def compare(
     judged = [judge(condition, comparisons) for condition in conditions]
     print_comparisons(format, comparisons, judged)
     sys.exit(tell_outcome(judged))
+
+
+def _compare_windows(
+    names: Sequence[Named], conditions: Sequence[Condition], under_test: Sequence[str], format: TableFormat
+) -> int:
+    """Windows: everything that differs, the largest effect first."""
+    from pgtop_tune.analysis import written
+    from pgtop_tune.analysis.condition import judge
+    from pgtop_tune.analysis.differing import brushed
+    from pgtop_tune.analysis.differing_words import differences_json, window_sheets
+    from pgtop_tune.analysis.fingerprint import check_names
+    from pgtop_tune.analysis.windowed import read_windows
+
+    first, *others = read_windows(names)
+    check_names(under_test, [side.material for side in (first, *others)])
+    found = [brushed(first, other, under_test) for other in others]
+    judged = [judge(condition, [each.comparison for each in found]) for condition in conditions]
+    if format is TableFormat.JSON:
+        answer = written.comparison_json([each.comparison for each in found], judged)
+        for told, each in zip(answer["comparisons"], found, strict=True):
+            told |= differences_json(each)
+        _print_json(answer)
+    else:
+        _print_sheets(format, [window_sheets(each) for each in found])
+    return tell_outcome(judged)
 
 
 def tell_outcome(judged: Sequence[Judged]) -> int:
@@ -88,16 +122,26 @@ def tell_outcome(judged: Sequence[Judged]) -> int:
 
 def print_comparisons(format: TableFormat, comparisons: Sequence[Comparison], judged: Sequence[Judged]) -> None:
     """On stdout, as asked for."""
-    import json
-
     from pgtop_tune.analysis import written
     from pgtop_tune.analysis.sheets import sheets
-    from pgtop_tune.cli.output import say
 
     if format is TableFormat.JSON:
-        # Not through `say`: a JSON text is printable by itself, and may be longer than what is read by people.
-        sys.stdout.write(json.dumps(written.comparison_json(comparisons, judged), ensure_ascii=True) + "\n")
-        sys.stdout.flush()
-        return
+        _print_json(written.comparison_json(comparisons, judged))
+    else:
+        _print_sheets(format, [sheets(each) for each in comparisons])
+
+
+def _print_json(answer: Mapping[str, object]) -> None:
+    import json
+
+    # Not through `say`: a JSON text is printable by itself, and may be longer than what is read by people.
+    sys.stdout.write(json.dumps(answer, ensure_ascii=True) + "\n")
+    sys.stdout.flush()
+
+
+def _print_sheets(format: TableFormat, found: Sequence[Sequence[Sheet]]) -> None:
+    from pgtop_tune.analysis import written
+    from pgtop_tune.cli.output import say
+
     writer = written.markdown if format is TableFormat.MARKDOWN else written.text
-    say("\n\n".join(writer(sheets(each)) for each in comparisons))
+    say("\n\n".join(writer(each) for each in found))

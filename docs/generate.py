@@ -22,6 +22,7 @@ import typer.main
 
 import pgtop_tune.metrics
 from docs.checks_page import checks
+from docs.exported_page import exported_page
 from docs.field_docs import field_words
 from docs.markdown import plain, table
 from docs.profile_page import profiles
@@ -185,6 +186,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "system.md": system,
     "validity.md": validity,
     "checks.md": checks,
+    "exported.md": exported_page,
 }
 """File name and what writes its text."""
 

@@ -71,6 +71,28 @@ Record = Annotated[
         help="Record from the start; gzipped when the name ends in .gz.",
     ),
 ]
+OpenMetrics = Annotated[
+    str,
+    typer.Option(
+        "--openmetrics",
+        metavar="[HOST:]PORT",
+        rich_help_panel=_SESSION,
+        show_default=False,
+        help="Numbers for Prometheus at http://HOST:PORT/metrics; without HOST only this machine reaches them.",
+    ),
+]
+ScrapedStatements = Annotated[
+    int,
+    typer.Option(
+        "--statements",
+        metavar="N",
+        min=0,
+        max=500,
+        rich_help_panel=_SESSION,
+        show_default=False,
+        help="With --openmetrics: also the N statements with most time, by queryid, without their texts.",
+    ),
+]
 Pgbench = Annotated[
     Path | None,
     typer.Option(

@@ -15,6 +15,7 @@ from pgtop_tune.errors import UsageProblem
 
 if TYPE_CHECKING:
     from pgtop_tune.cli.live_options import LiveOptions
+    from pgtop_tune.session.ports import FrameSink
 
 
 def record(
@@ -27,6 +28,8 @@ def record(
         float | None, typer.Option("--seconds", min=0.2, show_default=False, help="How long; without, until Ctrl-C.")
     ] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No line per second.")] = False,
+    openmetrics: options.OpenMetrics = "",
+    statements: options.ScrapedStatements = 0,
     host: options.Host = "",
     port: options.Port = "",
     user: options.User = "",
@@ -45,13 +48,16 @@ def record(
 
     Example: pgtop-tune record --seconds 300 -o before.jsonl.gz -h /run/postgresql -d bench
 
+    For Prometheus, with or without a file: pgtop-tune record -q --openmetrics 127.0.0.1:9187 -d bench
+
     Disks with limits: pgtop-tune record -o run.jsonl --disk-cap vda=6000iops,90MB/s --disk-cap nvme1n1=16kiops bench
     """
-    if output is None:
+    if output is None and not openmetrics:
         raise UsageProblem("no file to record into", "-o run.jsonl.gz names one")
     from pgtop_tune.cli.disk_caps import disk_caps
     from pgtop_tune.cli.live_options import LiveOptions
     from pgtop_tune.cli.poolers import pooler_addresses
+    from pgtop_tune.cli.scraping import scraping
 
     words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
     session = LiveOptions(
@@ -60,11 +66,17 @@ def record(
         poolers=pooler_addresses(pooler),
         query_text=not no_query_text,
     )
-    sys.exit(asyncio.run(_record(words, output, seconds, session, quiet)))
+    with scraping(openmetrics, statements, interval) as numbers:
+        sys.exit(asyncio.run(_record(words, output, seconds, session, quiet, numbers)))
 
 
 async def _record(
-    words: ConnectionWords, output: Path, seconds: float | None, session_options: LiveOptions, quiet: bool
+    words: ConnectionWords,
+    output: Path | None,
+    seconds: float | None,
+    session_options: LiveOptions,
+    quiet: bool,
+    numbers: FrameSink | None,
 ) -> int:
     from pgtop_tune.cli.connecting import ask_password, can_ask, resolve_words
     from pgtop_tune.cli.headless import run_engine
@@ -76,7 +88,10 @@ async def _record(
     conninfo = resolve_words(words)
     while True:
         session = LiveSession(conninfo, session_options)
-        session.recorder.start(str(output))
+        if output is not None:
+            session.recorder.start(str(output))
+        if numbers is not None:
+            session.engine.attach(numbers)
         printer = LinePrinter(say)
         if not quiet:
             session.engine.attach(printer)
@@ -84,13 +99,15 @@ async def _record(
             await run_engine(session.engine, seconds)
             break
         except NotLetIn as problem:
-            _discard(output)
+            if output is not None:
+                _discard(output)
             if not isinstance(problem, PasswordNeeded) or words.no_password or not can_ask():
                 raise
             conninfo = conninfo.with_password(ask_password(conninfo.user))
     if stopped := session.recorder.state().problem:
         raise RecordingProblem(stopped, f"{output} is readable up to there")
-    tell(f"recorded {session.recorder.frames_written} frames in {output}")
+    if output is not None:
+        tell(f"recorded {session.recorder.frames_written} frames in {output}")
     server = session.source.server
     if server is not None and server.facts is None:
         raise ConnectionProblem(f"{conninfo.describe()} never answered", server.why)

@@ -1,0 +1,34 @@
+"""The page of what can be exported, from the rows of `pgtop_tune.export`."""
+
+from __future__ import annotations
+
+from docs.markdown import plain, table
+from pgtop_tune.export.catalogue import exported
+from pgtop_tune.export.exported import Exported, Kind, Wanted
+
+_WHERE = {
+    Wanted.EVERYWHERE: "tables, OpenMetrics",
+    Wanted.NOT_IN_TABLES: "OpenMetrics",
+    Wanted.WHEN_NAMED: "when named",
+}
+_HEADS = ("metric", "unit", "name in OpenMetrics", "labels", "stands in")
+
+
+def exported_page() -> str:
+    """Gauges, counters, and texts worn as labels."""
+    parts = [
+        "# What can be exported\n",
+        "What `pgtop-tune export` and `--openmetrics` of `record` write. *Metric* is the name in tables and for\n"
+        "`--metrics`, which takes the name in OpenMetrics, too; *unit* that of tables. OpenMetrics has base units:\n"
+        "the name says which. *Stands in* is where it is without `--metrics`. What the numbers say:\n"
+        "[numbers](metrics.md).\n",
+    ]
+    for kind, heading in ((Kind.GAUGE, "Gauges"), (Kind.COUNTER, "Counters"), (Kind.INFO, "Texts")):
+        parts += [f"## {heading}\n", table(_HEADS, [_cells(row) for row in exported() if row.kind is kind])]
+    return "\n".join(parts)
+
+
+def _cells(row: Exported) -> tuple[str, ...]:
+    suffix = {Kind.GAUGE: "", Kind.COUNTER: "_total", Kind.INFO: "_info"}[row.kind]
+    labels = ", ".join(f"`{label}`" for label in row.labels)
+    return f"`{row.id}`", plain(row.unit), f"`{row.exposed}{suffix}`", labels, _WHERE[row.wanted]

@@ -1,0 +1,43 @@
+"""The numbers for Prometheus beside a session without a screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pgtop_tune.export.scrape import Exposition
+
+
+@contextmanager
+def scraping(words: str, statements: int, interval_s: float) -> Iterator[Exposition | None]:
+    """An endpoint for as long as the block runs.
+
+    Args:
+        words: The address; "" is none.
+        statements: So many entries of pg_stat_statements are told of.
+        interval_s: Between two looks.
+
+    Returns:
+        A sink for the engine; None without an address.
+
+    Raises:
+        UsageProblem: The address cannot be had.
+    """
+    if not words:
+        yield None
+        return
+    from pgtop_tune.cli.output import tell
+    from pgtop_tune.export.endpoint import PATH, Endpoint, address
+    from pgtop_tune.export.scrape import Exposition
+
+    numbers = Exposition(interval_s, statements)
+    endpoint = Endpoint(address(words), numbers.page)
+    tell(f"numbers for Prometheus: http://{endpoint.where}{PATH}")
+    if not endpoint.where.is_loopback:
+        tell("without password and encryption: whoever reaches this address reads them")
+    try:
+        yield numbers
+    finally:
+        endpoint.close()

@@ -1,0 +1,215 @@
+"""GET /metrics, and nothing else: Python's own HTTP server with bounds, in threads of its own.
+
+A framework would be another dependency beside a database for one page. http.server gets what it lacks here: a bound
+on connections, on the time of each, and no look-up of names.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import socketserver
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.export.openmetrics import Syntax
+
+PATH: Final = "/metrics"
+LOOPBACK: Final = "127.0.0.1"
+MOST_CONNECTIONS: Final = 8
+_PATIENCE_S: Final = 5.0
+"""One read or write may take so long."""
+_DEADLINE_S: Final = 15.0
+"""A whole connection may take so long, however busily it drips."""
+_POLL_S: Final = 0.2
+_ADDRESS: Final = re.compile(r"(?:(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\[\]:]*):)?(?P<port>[0-9]{1,5})\Z")
+_OPENMETRICS: Final = "application/openmetrics-text"
+_OLD: Final = "text/plain"
+_ANY: Final = (_OLD, "text/*", "*/*")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen; port 0 is any free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        return self.host in ("localhost", "::1") or self.host.startswith("127.")
+
+
+def address(words: str) -> Address:
+    """ "9187", "127.0.0.1:9187", "[::1]:9187", "0.0.0.0:9187"; without a host only this machine reaches it.
+
+    Raises:
+        UsageProblem: It is none.
+    """
+    found = _ADDRESS.match(words.strip())
+    if found is None or int(found["port"]) > 65_535:
+        raise UsageProblem(f"{words} is no address to listen on", "say 127.0.0.1:9187, or a port alone")
+    return Address((found["host"] or LOOPBACK).strip("[]"), int(found["port"]))
+
+
+def wanted_syntax(accept: str) -> Syntax:
+    """What an Accept header asks for: OpenMetrics when it is named and nothing else is liked better."""
+    liked = {_OPENMETRICS: 0.0, _OLD: 0.0}
+    for each in accept.lower().split(","):
+        kind, *words = (word.strip() for word in each.split(";"))
+        weight = next((_weight(word[2:]) for word in words if word.startswith("q=")), 1.0)
+        kind = _OLD if kind in _ANY else kind
+        if kind in liked:
+            liked[kind] = max(liked[kind], weight)
+    return Syntax.OPENMETRICS if liked[_OPENMETRICS] > 0 and liked[_OPENMETRICS] >= liked[_OLD] else Syntax.TEXT
+
+
+def _weight(word: str) -> float:
+    try:
+        return min(max(float(word), 0.0), 1.0)
+    except ValueError:
+        return 0.0
+
+
+class Endpoint:
+    """A server in threads of its own, from the moment it is made until it is closed.
+
+    Args:
+        where: The address.
+        page: The text for a syntax; called from several threads.
+
+    Attributes:
+        where: The address it listens on, with the port that was found.
+
+    Raises:
+        UsageProblem: The address cannot be had.
+    """
+
+    def __init__(self, where: Address, page: Callable[[Syntax], str]) -> None:
+        try:
+            self._server = _Server(where, page)
+        except OSError as problem:
+            hint = "is another one like it running? another port may be free"
+            raise UsageProblem(f"cannot listen on {where}: {problem.strerror or problem}", hint) from None
+        self.where: Final = Address(where.host, self._server.server_address[1])
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(_POLL_S,), name="metrics", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stops listening, and ends what is under way."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 16
+
+    def __init__(self, where: Address, page: Callable[[Syntax], str]) -> None:
+        self.page = page
+        self._lock = threading.Lock()
+        self._until_s: dict[socket.socket, float] = {}
+        if ":" in where.host:
+            self.address_family = socket.AF_INET6
+        super().__init__((where.host, where.port), _Request)
+
+    def server_bind(self) -> None:
+        # Not HTTPServer's: that asks the name service who we are, and waits for it.
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        with self._lock:
+            if len(self._until_s) >= MOST_CONNECTIONS:
+                return False
+            self._until_s[request] = time.monotonic() + _DEADLINE_S
+            return True
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._until_s.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Ends connections that have had their time."""
+        self._end(time.monotonic())
+
+    def server_close(self) -> None:
+        super().server_close()
+        self._end(float("inf"))
+
+    def _end(self, now_s: float) -> None:
+        with self._lock:
+            over = [each for each, until_s in self._until_s.items() if until_s < now_s]
+        for each in over:
+            try:
+                each.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        # Who asked has gone away, or was too slow: nothing that an operator could mend.
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
+class _Request(BaseHTTPRequestHandler):
+    server: _Server
+    timeout = _PATIENCE_S
+    server_version = "pgtop-tune"
+    sys_version = ""
+    error_message_format = "%(code)d %(message)s\n"
+    error_content_type = "text/plain; charset=utf-8"
+
+    def do_GET(self) -> None:
+        self._answer(with_body=True)
+
+    def do_HEAD(self) -> None:
+        self._answer(with_body=False)
+
+    def _not_allowed(self) -> None:
+        self._say(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD\n", allow="GET, HEAD")
+
+    do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_TRACE = do_CONNECT = _not_allowed  # noqa: N815
+
+    def _answer(self, *, with_body: bool) -> None:
+        if self.path.partition("?")[0] != PATH:
+            self._say(HTTPStatus.NOT_FOUND, f"the numbers are at {PATH}\n", with_body=with_body)
+            return
+        syntax = wanted_syntax(self.headers.get("Accept", ""))
+        self._say(HTTPStatus.OK, self.server.page(syntax), syntax.value, with_body=with_body)
+
+    def _say(
+        self,
+        status: HTTPStatus,
+        text: str,
+        content_type: str = error_content_type,
+        *,
+        with_body: bool = True,
+        allow: str = "",
+    ) -> None:
+        body = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        if allow:
+            self.send_header("Allow", allow)
+        self.end_headers()
+        if with_body:
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nobody reads a line per scrape."""

@@ -1,0 +1,157 @@
+"""What leaves the program: one row per number or counter, with its name, unit and labels in every format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple, TypeVar
+
+from pgtop_tune.export.names import base_unit, exposed_name
+from pgtop_tune.metrics.catalogue import Interval, Section
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.frame import Frame
+
+S = TypeVar("S", bound=Section)
+T = TypeVar("T")
+
+
+class Kind(Enum):
+    """As OpenMetrics has it; the value is its word."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    INFO = "info"
+
+
+class Wanted(Enum):
+    """Where a row stands when nobody says which are wanted."""
+
+    EVERYWHERE = "everywhere"
+    NOT_IN_TABLES = "OpenMetrics"
+    """Tables have the rates made of it."""
+    WHEN_NAMED = "when named"
+    """It has as many series as there are sessions or statements."""
+
+
+class Point(NamedTuple):
+    """A value and the values of the row's labels, in their order."""
+
+    labels: tuple[str, ...]
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """One number, or one family of them told apart by labels.
+
+    Attributes:
+        id: In tables and for `--metrics`: "server.tps", "pg_stat_wal.wal_bytes".
+        kind: Gauge, counter, or a text worn as labels.
+        unit: In tables, as on the screen: "ms", "%", "bytes/s"; "" for a plain count.
+        help: What it says, and where it comes from.
+        read: Its points in an interval; none when it cannot be said.
+        labels: Names of the labels.
+        wanted: Where it stands by default.
+        name: In OpenMetrics, without "_total" and "_info"; "" makes it from id and unit.
+    """
+
+    id: str
+    kind: Kind
+    unit: str
+    help: str
+    read: Callable[[Interval], Iterable[Point]]
+    labels: tuple[str, ...] = ()
+    wanted: Wanted = Wanted.EVERYWHERE
+    name: str = ""
+
+    @property
+    def exposed(self) -> str:
+        """The name of the family in OpenMetrics."""
+        return self.name or exposed_name(self.id, self.unit)
+
+    @property
+    def exposed_unit(self) -> str:
+        """The base unit its name ends in; "" without one."""
+        word = base_unit(self.unit).word
+        return word if word and self.exposed.endswith(f"_{word}") else ""
+
+    @property
+    def factor(self) -> float:
+        """What a value is multiplied with to be in the base unit."""
+        return base_unit(self.unit).factor
+
+
+CANNOT_SAY: Final = "cannot be said"
+"""Reason of an absence that no section explains: the first reading, a restart, a reset, or nothing to divide by."""
+
+
+class Watched(Interval):
+    """An interval that remembers which section was asked for and was not there.
+
+    Attributes:
+        absent: The last one since it was set to None.
+    """
+
+    __slots__ = ("_behind", "absent")
+
+    def __init__(self, frames: Sequence[Frame]) -> None:
+        super().__init__(frames)
+        self.absent: Unavailable | None = None
+        self._behind: dict[object, Unavailable | None] = {}
+
+    def once(self, compute: Callable[[Interval], T]) -> T:
+        """See `Interval.once`; what was absent is remembered with it."""
+        if compute not in self._behind:
+            before, self.absent = self.absent, None
+            super().once(compute)
+            self._behind[compute], self.absent = self.absent, before
+        self.absent = self._behind[compute] or self.absent
+        return super().once(compute)
+
+    def now(self, section: Callable[[Frame], S | Unavailable]) -> S | None:
+        """See `Interval.now`."""
+        self._note(section)
+        return super().now(section)
+
+    def pair(self, section: Callable[[Frame], S | Unavailable]) -> tuple[S, S] | None:
+        """See `Interval.pair`."""
+        self._note(section)
+        return super().pair(section)
+
+    def recent(self, section: Callable[[Frame], S | Unavailable], window_s: float) -> list[S]:
+        """See `Interval.recent`."""
+        self._note(section)
+        return super().recent(section, window_s)
+
+    def _note(self, section: Callable[[Frame], S | Unavailable]) -> None:
+        found = section(self.newest)
+        if isinstance(found, Unavailable):
+            self.absent = found
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A row as read in an interval.
+
+    Attributes:
+        row: Which one.
+        points: Its values.
+        reason: Why there are none; "" when there are, or when nothing of the kind exists (no standby, no pool).
+    """
+
+    row: Exported
+    points: tuple[Point, ...]
+    reason: str = ""
+
+
+def read_all(rows: Iterable[Exported], interval: Watched) -> Iterable[Read]:
+    """Every row, in order."""
+    for row in rows:
+        interval.absent = None
+        points = tuple(row.read(interval))
+        reason = ""
+        if not points:
+            absent = interval.absent
+            reason = str(absent.reason) if absent is not None else "" if row.labels else CANNOT_SAY
+        yield Read(row, points, reason)

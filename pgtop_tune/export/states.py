@@ -1,0 +1,201 @@
+"""Gauges that are no row of the metrics' catalogue: who the server is, what is absent, percentiles, waits, standbys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from typing import Final
+
+from pgtop_tune import __version__
+from pgtop_tune.export.exported import Exported, Kind, Point, Wanted
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.percentiles import percentiles
+from pgtop_tune.metrics.replication import ReceiverLag, SenderLag, SlotState, receiver_lag, sender_lags, slot_states
+from pgtop_tune.metrics.server import states
+from pgtop_tune.metrics.vacuum import age
+from pgtop_tune.metrics.waits import wait_profile
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.bench import RunState
+from pgtop_tune.model.host import HostFacts
+from pgtop_tune.model.postgres import ServerFacts
+
+_QUANTILES: Final = (50.0, 95.0, 99.0, 99.9)
+_LATE_S: Final = 10.0
+"""pgbench buffers its log: an older second says nothing of now."""
+
+
+def _up(interval: Interval) -> Iterable[Point]:
+    return (Point((), 0.0 if isinstance(interval.newest.postgres, Unavailable) else 1.0),)
+
+
+def _taken(interval: Interval) -> Iterable[Point]:
+    return (Point((), interval.newest.taken_at_ms / 1000.0),)
+
+
+def _tool(interval: Interval) -> Iterable[Point]:
+    return (Point((__version__,), 1.0),)
+
+
+def _absent(interval: Interval) -> Iterable[Point]:
+    """Sections that are not there; of a server or a machine that is not there at all one point instead of all."""
+    frame = interval.newest
+    found = []
+    for name, sample in (("postgres", frame.postgres), ("host", frame.host)):
+        if isinstance(sample, Unavailable):
+            found.append(Point((name, str(sample.reason)), 1.0))
+            continue
+        parts = ((f"{name}.{each.name}", getattr(sample, each.name)) for each in fields(sample))
+        found += [Point((part, str(value.reason)), 1.0) for part, value in parts if isinstance(value, Unavailable)]
+    return found
+
+
+def _of_server(pick: Callable[[ServerFacts], Point]) -> Callable[[Interval], Iterable[Point]]:
+    def read(interval: Interval) -> Iterable[Point]:
+        server = sections.server(interval.newest)
+        return () if isinstance(server, Unavailable) else (pick(server),)
+
+    return read
+
+
+def _of_host(pick: Callable[[HostFacts], Point]) -> Callable[[Interval], Iterable[Point]]:
+    def read(interval: Interval) -> Iterable[Point]:
+        host = interval.newest.host
+        return () if isinstance(host, Unavailable) or isinstance(host.facts, Unavailable) else (pick(host.facts),)
+
+    return read
+
+
+def _server_words(server: ServerFacts) -> Point:
+    words = (server.version, server.endpoint, server.database, server.cluster_name, server.system_identifier)
+    return Point(words, 1.0)
+
+
+def _host_words(host: HostFacts) -> Point:
+    return Point((host.hostname, host.kernel, host.source), 1.0)
+
+
+def _sessions(interval: Interval) -> Iterable[Point]:
+    activity = interval.now(sections.activity)
+    return () if activity is None else [Point((state,), count) for state, count in sorted(states(activity).items())]
+
+
+def _wait_events(interval: Interval) -> Iterable[Point]:
+    found = wait_profile(interval, wanted=lambda count: True)
+    return [Point((wait.wait_event_type, wait.wait_event), wait.sessions) for wait in found]
+
+
+def _latency(interval: Interval) -> Iterable[Point]:
+    recent = interval.recent(sections.bench, _LATE_S)
+    if not recent or recent[0].run.state is not RunState.RUNNING:
+        return ()
+    run = recent[0].run.run
+    logged = [each for sample in recent if sample.run.run == run for each in sample.latencies if each.logged]
+    newest = max(logged, key=lambda each: each.second, default=None)
+    if newest is None:
+        return ()
+    values = percentiles(newest.buckets, _QUANTILES, newest.max_us)
+    return [Point((f"{quantile:g}",), value / 1000) for quantile, value in zip(_QUANTILES, values, strict=True)]
+
+
+def _of_senders(pick: Callable[[SenderLag], float | None]) -> Callable[[Interval], Iterable[Point]]:
+    def read(interval: Interval) -> Iterable[Point]:
+        interval.now(sections.replication)
+        found = ((lag.sender, pick(lag)) for lag in sender_lags(interval))
+        return [
+            Point((sender.application_name or "", sender.client or "", str(sender.pid)), value)
+            for sender, value in found
+            if value is not None
+        ]
+
+    return read
+
+
+def _of_slots(pick: Callable[[SlotState], float | None]) -> Callable[[Interval], Iterable[Point]]:
+    def read(interval: Interval) -> Iterable[Point]:
+        found = ((state.slot, pick(state)) for state in slot_states(interval))
+        return [Point((slot.slot_name, slot.slot_type), value) for slot, value in found if value is not None]
+
+    return read
+
+
+def _of_receiver(pick: Callable[[ReceiverLag], float | None]) -> Callable[[Interval], Iterable[Point]]:
+    def read(interval: Interval) -> Iterable[Point]:
+        lag = receiver_lag(interval)
+        value = None if lag is None else pick(lag)
+        return () if value is None else (Point((), value),)
+
+    return read
+
+
+def _xid_age(interval: Interval) -> Iterable[Point]:
+    limits = interval.now(sections.database_limits)
+    if limits is None:
+        return ()
+    ages = [age(limits.next_xid, database.frozen_xid) for database in limits.databases]
+    oldest = max((each for each in ages if each is not None), default=None)
+    return () if oldest is None else (Point((), oldest),)
+
+
+def _gauge(
+    identity: str,
+    unit: str,
+    help: str,
+    read: Callable[[Interval], Iterable[Point]],
+    labels: tuple[str, ...] = (),
+    wanted: Wanted = Wanted.EVERYWHERE,
+) -> Exported:
+    return Exported(identity, Kind.GAUGE, unit, help, read, labels, wanted)
+
+
+UP: Final = _gauge("up", "", "1 when the server answered in time, 0 when it did not.", _up)
+_SENDER: Final = ("application_name", "client", "pid")
+_SLOT: Final = ("slot_name", "slot_type")
+
+STATES: Final = (
+    UP,
+    _gauge("taken_at", "s", "When these numbers were read, by the clock of this machine; seconds since the epoch.",
+           _taken, wanted=Wanted.NOT_IN_TABLES),
+    _gauge("unavailable", "", "1 for each section that is not there, with the kind of reason.", _absent,
+           ("section", "reason"), Wanted.NOT_IN_TABLES),
+    Exported("tool", Kind.INFO, "", "The program that looked.", _tool, ("version",), Wanted.NOT_IN_TABLES),
+    Exported("server", Kind.INFO, "", "The server. Source: server_version, pg_control_system()",
+             _of_server(_server_words), ("version", "endpoint", "datname", "cluster_name", "system_identifier"),
+             Wanted.NOT_IN_TABLES),
+    Exported("host", Kind.INFO, "", "The machine the numbers of the host are from. Source: uname",
+             _of_host(_host_words), ("hostname", "kernel", "source"), Wanted.NOT_IN_TABLES),
+    _gauge("server.started_at", "s", "When the server started; seconds since the epoch. Source: pg_postmaster_start_time()",
+           _of_server(lambda server: Point((), server.started_ms / 1000.0)), wanted=Wanted.NOT_IN_TABLES),
+    _gauge("server.in_recovery", "", "1 on a standby. Source: pg_is_in_recovery()",
+           _of_server(lambda server: Point((), float(server.in_recovery)))),
+    _gauge("server.max_connections", "", "Connections the server takes. Source: max_connections",
+           _of_server(lambda server: Point((), server.max_connections)), wanted=Wanted.NOT_IN_TABLES),
+    _gauge("host.cpus", "", "Logical CPUs online.", _of_host(lambda host: Point((), host.cpu_count)),
+           wanted=Wanted.NOT_IN_TABLES),
+    _gauge("server.sessions_by_state", "", "Client backends by state. Source: pg_stat_activity.state", _sessions, ("state",)),
+    _gauge("waits.event", "sessions", "Mean sessions in each wait over 10 s, CPU and the client's turn among them. "
+           "Source: pg_stat_activity sampled several times a second, or pg_wait_sampling", _wait_events,
+           ("wait_event_type", "wait_event")),
+    _gauge("client.latency.percentile", "ms", "Percentiles of the newest second of pgbench's log that is complete.",
+           _latency, ("percentile",)),
+    _gauge("server.oldest_xid_age", "", "Transactions since the oldest datfrozenxid; at two thousand million the server "
+           "takes no more writes. Source: age(datfrozenxid) of pg_database", _xid_age),
+    _gauge("replication.behind", "bytes", "WAL a standby has not replayed. Source: pg_stat_replication",
+           _of_senders(lambda lag: lag.total_bytes), _SENDER),
+    _gauge("replication.write_lag", "ms", "Source: pg_stat_replication.write_lag",
+           _of_senders(lambda lag: lag.sender.write_lag_ms), _SENDER),
+    _gauge("replication.flush_lag", "ms", "Source: pg_stat_replication.flush_lag",
+           _of_senders(lambda lag: lag.sender.flush_lag_ms), _SENDER),
+    _gauge("replication.replay_lag", "ms", "Source: pg_stat_replication.replay_lag",
+           _of_senders(lambda lag: lag.sender.replay_lag_ms), _SENDER),
+    _gauge("standby.unreplayed", "bytes", "Received here and not replayed. Source: pg_stat_wal_receiver, pg_last_wal_replay_lsn()",
+           _of_receiver(lambda lag: lag.unreplayed_bytes)),
+    _gauge("standby.delay", "s", "Since the last replayed transaction ended on the primary; 0 when all is replayed. "
+           "Source: pg_last_xact_replay_timestamp()", _of_receiver(lambda lag: lag.delay_s)),
+    _gauge("slot.retained", "bytes", "WAL kept for a slot. Source: pg_replication_slots.restart_lsn",
+           _of_slots(lambda state: state.retained_bytes), _SLOT),
+    _gauge("slot.active", "", "1 while somebody uses the slot. Source: pg_replication_slots.active_pid",
+           _of_slots(lambda state: float(state.slot.active_pid is not None)), _SLOT),
+    _gauge("slot.safe", "bytes", "WAL that may be written before a slot is in danger. Source: pg_replication_slots.safe_wal_size",
+           _of_slots(lambda state: state.slot.safe_wal_bytes), _SLOT),
+)  # fmt: skip

@@ -1,0 +1,161 @@
+"""The endpoint that Prometheus scrapes, over real sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.export import endpoint
+from pgtop_tune.export.endpoint import MOST_CONNECTIONS, Address, Endpoint, address, wanted_syntax
+from pgtop_tune.export.openmetrics import Syntax
+
+DEADLINE_S = 60.0
+PROMETHEUS = (
+    "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,"
+    "text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+)
+
+
+@pytest.fixture
+def served() -> Iterator[Endpoint]:
+    made = Endpoint(address("0"), lambda syntax: f"pgtop_up 1 {syntax.name}\n")
+    yield made
+    made.close()
+
+
+def ask(
+    served: Endpoint, method: str = "GET", path: str = "/metrics", accept: str = "*/*"
+) -> tuple[int, dict[str, str], str]:
+    connection = http.client.HTTPConnection(served.where.host, served.where.port, timeout=DEADLINE_S)
+    connection.request(method, path, headers={"Accept": accept})
+    answer = connection.getresponse()
+    found = answer.status, dict(answer.getheaders()), answer.read().decode()
+    connection.close()
+    return found
+
+
+def plain(served: Endpoint) -> socket.socket:
+    return socket.create_connection((served.where.host, served.where.port), timeout=DEADLINE_S)
+
+
+def test_it_answers_get_and_head_on_one_path(served: Endpoint) -> None:
+    status, headers, body = ask(served)
+    assert (status, body) == (200, "pgtop_up 1 TEXT\n")
+    assert headers["Content-Type"] == Syntax.TEXT.value
+    status, headers, body = ask(served, "HEAD")
+    assert (status, headers["Content-Length"], body) == (200, "16", "")
+    assert ask(served, path="/metrics?x=1")[0] == 200
+    assert [ask(served, path=path)[0] for path in ("/", "/metrics/", "/../metrics")] == [404, 404, 404]
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
+def test_it_takes_nothing(served: Endpoint, method: str) -> None:
+    status, headers, _ = ask(served, method)
+    assert (status, headers["Allow"]) == (405, "GET, HEAD")
+
+
+@pytest.mark.parametrize(
+    ("accept", "syntax"),
+    [
+        (PROMETHEUS, Syntax.OPENMETRICS),
+        ("application/openmetrics-text", Syntax.OPENMETRICS),
+        ("application/openmetrics-text;q=0, text/plain", Syntax.TEXT),
+        ("text/plain;q=0.9, application/openmetrics-text;q=0.1", Syntax.TEXT),
+        ("*/*", Syntax.TEXT),
+        ("", Syntax.TEXT),
+        ("application/openmetrics-text;q=often", Syntax.TEXT),
+    ],
+)
+def test_the_syntax_is_the_one_asked_for(served: Endpoint, accept: str, syntax: Syntax) -> None:
+    assert wanted_syntax(accept) is syntax
+    assert ask(served, accept=accept)[1]["Content-Type"] == syntax.value
+
+
+@pytest.mark.parametrize(
+    ("words", "where"),
+    [
+        ("9187", Address("127.0.0.1", 9187)),
+        (":9187", Address("127.0.0.1", 9187)),
+        ("127.0.0.1:9187", Address("127.0.0.1", 9187)),
+        ("0.0.0.0:80", Address("0.0.0.0", 80)),
+        ("[::1]:9187", Address("::1", 9187)),
+        ("db1.example:9187", Address("db1.example", 9187)),
+    ],
+)
+def test_an_address_without_a_host_is_for_this_machine_only(words: str, where: Address) -> None:
+    assert address(words) == where
+    assert where.is_loopback == (where.host in ("127.0.0.1", "::1"))
+
+
+@pytest.mark.parametrize("words", ["", "localhost", "1:2:3", "[::1]", "127.0.0.1:99999", "127.0.0.1:x", "http://x:1"])
+def test_other_words_are_refused(words: str) -> None:
+    with pytest.raises(UsageProblem):
+        address(words)
+
+
+def test_an_address_in_use_is_told_in_one_sentence(served: Endpoint) -> None:
+    with pytest.raises(UsageProblem, match=f"cannot listen on 127.0.0.1:{served.where.port}"):
+        Endpoint(served.where, lambda syntax: "")
+
+
+def test_those_who_do_not_ask_hold_nobody_and_are_ended(served: Endpoint) -> None:
+    silent = [plain(served) for _ in range(MOST_CONNECTIONS - 1)]
+    assert ask(served)[0] == 200
+    one_more = [plain(served) for _ in range(2)]
+    assert one_more[1].recv(1) == b""
+    for each in (*silent, *one_more):
+        each.close()
+    deadline_s = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline_s:
+        try:
+            assert ask(served)[0] == 200
+            break
+        except (ConnectionError, http.client.HTTPException):
+            time.sleep(0.05)
+
+
+def test_who_drips_is_ended(monkeypatch: pytest.MonkeyPatch, served: Endpoint) -> None:
+    monkeypatch.setattr(endpoint, "_DEADLINE_S", 0.3)
+    with plain(served) as dripping:
+        dripping.sendall(b"GET /metrics HTTP/1.1\r\n")
+        deadline_s = time.monotonic() + DEADLINE_S
+        ended = False
+        while not ended and time.monotonic() < deadline_s:
+            try:
+                dripping.sendall(b"X: y\r\n")
+                time.sleep(0.02)
+            except OSError:
+                ended = True
+    assert ended
+
+
+def test_nonsense_is_answered_or_ended_and_never_a_traceback(
+    served: Endpoint, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for words in (b"\x16\x03\x01\x02\x00\x01\r\n\r\n", b"GET\r\n\r\n", b"GET " + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n"):
+        with plain(served) as asking:
+            try:
+                asking.sendall(words)
+                while asking.recv(4096):
+                    pass
+            except ConnectionError:
+                pass
+    assert ask(served)[0] == 200
+    assert capfd.readouterr().err == ""
+
+
+def test_it_closes_while_somebody_is_connected() -> None:
+    made = Endpoint(address("0"), lambda syntax: "")
+    with plain(made) as silent:
+        silent.sendall(b"GET ")
+        made.close()
+        with contextlib.suppress(ConnectionResetError):
+            assert silent.recv(1) == b""
+        with pytest.raises(OSError):
+            plain(made)

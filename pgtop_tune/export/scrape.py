@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +12,7 @@ from pgtop_tune.export.counters import of_statements
 from pgtop_tune.export.exported import Exported, Point, Watched
 from pgtop_tune.export.openmetrics import END, Syntax, head, line, page
 from pgtop_tune.export.states import UP
-from pgtop_tune.session.session import KEEP_FRAMES
+from pgtop_tune.session.frame_window import FrameWindow
 
 if TYPE_CHECKING:
     from pgtop_tune.model.frame import Frame
@@ -41,7 +40,7 @@ class Exposition:
         self._clock = clock
         self._lock = threading.Lock()
         self._writing = threading.Lock()
-        self._frames: deque[Frame] = deque(maxlen=KEEP_FRAMES)
+        self._frames: Final = FrameWindow()
         self._came_s = 0.0
         self._pages: dict[Syntax, tuple[Frame, str]] = {}
 
@@ -61,8 +60,9 @@ class Exposition:
     def page(self, syntax: Syntax) -> str:
         """The text for one scrape; pgtop_up is 0 and nothing else is there when no frame came lately."""
         with self._lock:
-            frames = () if self._clock() - self._came_s > self._stale_s else tuple(self._frames)
-        if not frames:
+            stale = not self._frames or self._clock() - self._came_s > self._stale_s
+            frames = FrameWindow(self._frames)
+        if stale:
             return head(UP, syntax) + line(UP, Point((), 0.0)) + (END if syntax is Syntax.OPENMETRICS else "")
         with self._writing:
             known = self._pages.get(syntax)

@@ -5,6 +5,8 @@ interval = 2.0
 ascii = false
 mouse = false
 disk_caps = ["vda=6000iops,90MB/s"]
+rotate = ["1h"]
+keep = ["7d", "20GB"]
 
 [keys]
 quit = "q,f10"
@@ -34,6 +36,7 @@ class Config:
         ascii: Draw with ASCII only.
         mouse: Capture the mouse; None decides by SSH.
         disk_caps: As --disk-cap: "vda=6000iops,90MB/s".
+        rotate, keep: As --rotate and --keep of `record`, for recordings begun on the screen.
         keys: Action id → keys separated by commas.
     """
 
@@ -42,6 +45,8 @@ class Config:
     ascii: bool = False
     mouse: bool | None = None
     disk_caps: tuple[str, ...] = ()
+    rotate: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
     keys: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -69,8 +74,8 @@ def load_config(path: Path | None = None) -> Config:
     ]
     if mistakes:
         raise UsageProblem(f"{file}: {'; '.join(mistakes)}", f"known keys: {', '.join(_CHECKS)}")
-    if "disk_caps" in parsed:
-        parsed["disk_caps"] = tuple(parsed["disk_caps"])
+    for name in _LISTS & parsed.keys():
+        parsed[name] = tuple(parsed[name])
     return Config(**parsed)
 
 
@@ -88,16 +93,22 @@ def _keys(value: object) -> str:
     return "" if fits else 'a table of action = "key,key" expected'
 
 
-def _texts(value: object) -> str:
-    fits = isinstance(value, list) and all(isinstance(words, str) for words in value)
-    return "" if fits else 'a list of "disk=limit" expected'
+def _texts(words: str) -> Any:
+    return lambda value: (
+        ""
+        if isinstance(value, list) and all(isinstance(each, str) for each in value)
+        else f"a list of {words} expected"
+    )
 
 
+_LISTS: Final = frozenset({"disk_caps", "rotate", "keep"})
 _CHECKS: Final[Mapping[str, Any]] = {
     "theme": _is(str, "a name in quotes"),
     "interval": _interval,
     "ascii": _is(bool, "true or false"),
     "mouse": _is(bool, "true or false"),
-    "disk_caps": _texts,
+    "disk_caps": _texts('"disk=limit"'),
+    "rotate": _texts('"1h" or "500MB"'),
+    "keep": _texts('"24", "7d" or "20GB"'),
     "keys": _keys,
 }

@@ -106,5 +106,8 @@ def clock(seconds: float) -> str:
 
 
 def wall_clock(epoch_ms: int) -> str:
-    """The local time of day of a moment: 12:40:07."""
-    return datetime.fromtimestamp(epoch_ms / 1000, tz=UTC).astimezone().strftime("%H:%M:%S")
+    """The local time of day of a moment: 12:40:07; of what is no moment of the calendar, `UNKNOWN`."""
+    try:
+        return datetime.fromtimestamp(epoch_ms / 1000, tz=UTC).astimezone().strftime("%H:%M:%S")
+    except (OverflowError, ValueError, OSError):
+        return UNKNOWN

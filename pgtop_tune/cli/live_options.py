@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pgtop_tune.bench.places.ssh_address import SshAddress
     from pgtop_tune.host.disk_caps import DiskCap
     from pgtop_tune.pooler.address import PoolerAddress
+    from pgtop_tune.recording.rotation import Rotation
 
 
 def _no_bytes() -> int:
@@ -32,6 +33,7 @@ class LiveOptions:
         allow_unsafe: Values that can lose data may be unlocked.
         own_restart: Ends and starts the server where it is a throwaway one of ours.
         query_text: Recordings hold the texts of statements.
+        rotation: When a recording goes on in a new file, and which are kept.
     """
 
     interval_s: float = 1.0
@@ -45,3 +47,4 @@ class LiveOptions:
     allow_unsafe: bool = False
     own_restart: Callable[[], None] | None = None
     query_text: bool = True
+    rotation: Rotation | None = None

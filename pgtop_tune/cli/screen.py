@@ -87,6 +87,7 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
     from pgtop_tune.cli.starting import StartingSession
     from pgtop_tune.experiment.frame_keeper import FrameKeeper
     from pgtop_tune.recording.recorder import Recorder
+    from pgtop_tune.recording.rotation import parse_rotation
     from pgtop_tune.session.engine import Engine
     from pgtop_tune.tuning.knobs.catalogue import KNOBS
 
@@ -110,7 +111,8 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
     )
     keeper = FrameKeeper(most=_FRAMES_JUDGED)
     session = StartingSession(conninfo, options, keeper)
-    recorder = Recorder(conninfo.describe(), interval_s, query_text=words.query_text)
+    rotation = parse_rotation(config.rotate, config.keep)
+    recorder = Recorder(conninfo.describe(), interval_s, query_text=words.query_text, rotation=rotation)
     if words.record is not None or words.record_always:
         recorder.start(str(words.record) if words.record else None)
     controls = Controls(

@@ -118,7 +118,9 @@ class LiveSession(LiveParts):
 
     def __init__(self, conninfo: ConnInfo, options: LiveOptions) -> None:
         super().__init__(conninfo, options)
-        self.recorder = Recorder(conninfo.describe(), options.interval_s, query_text=options.query_text)
+        self.recorder = Recorder(
+            conninfo.describe(), options.interval_s, query_text=options.query_text, rotation=options.rotation
+        )
         self.engine = Engine(self.source, (self.recorder,))
 
 

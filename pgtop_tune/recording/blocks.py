@@ -1,21 +1,22 @@
 """Where a recording can be entered: its key frames, found without reading what stands between them.
 
-A gzipped recording has a member of its own for every key frame (see `members`). Their headers are found by their
-bytes, so a day of frames opens without being unpacked, and a jump unpacks one minute of it.
+A packed recording has a member of its own for every key frame (see `packing`). Their marks are found by their bytes,
+so a day of frames opens without being unpacked, and a jump unpacks one minute of it.
 """
 
 from __future__ import annotations
 
 import re
 import tempfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import IO, Final, Protocol
 
-from pgtop_tune.recording.format import MAX_LINE_BYTES
-from pgtop_tune.recording.members import find_marks, inflated
+from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.recording.format import MAX_BLOCK_BYTES, MAX_LINE_BYTES, read_header
+from pgtop_tune.recording.packing import MOST_MARKS, Packing, find_marks, packing_of
 
 _KEY_START: Final = b'{"key":'
 _NEXT_KEY: Final = b"\n" + _KEY_START
@@ -23,7 +24,8 @@ _ELAPSED: Final = re.compile(rb'"elapsed_s":\s*(-?\d+(?:\.\d*)?(?:e-?\d+)?)')
 _LINE_START: Final = 400
 """Bytes of a line looked at for its moment; it stands right at the front."""
 _CHUNK: Final = 1 << 22
-_GZIP: Final = b"\x1f\x8b"
+_MAGIC_BYTES: Final = 4
+_BEGIN_BYTES: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Block:
     Attributes:
         offset, end: Where it stands in the file.
         first: Number of its first frame.
-        elapsed_s: Moment of its first frame; in a gzipped recording to the tenth of a millisecond below.
+        elapsed_s: Moment of its first frame; in a packed recording to the tenth of a millisecond below.
     """
 
     offset: int
@@ -55,7 +57,7 @@ class Blocks(Protocol):
     blocks: list[Block]
     problem: str
 
-    def lines(self, block: Block) -> list[bytes]:
+    def lines(self, block: Block) -> Iterator[bytes]:
         """Whole lines of a block, fewer than it has where it is damaged."""
         ...
 
@@ -69,16 +71,18 @@ def open_blocks(path: Path) -> Blocks:
 
     Raises:
         OSError: It cannot be read.
+        RecordingProblem: The library that unpacks it is not installed.
     """
     file = path.open("rb")
     try:
-        if file.read(len(_GZIP)) != _GZIP:
+        packing = packing_of(file.read(_MAGIC_BYTES))
+        if packing is None:
             return PlainBlocks(file)
-        marks = list(find_marks(file))
+        marks = list(find_marks(file, packing))
         if marks:
-            return PackedBlocks(file, marks)
+            return PackedBlocks(file, packing, marks)
         whole = tempfile.TemporaryFile()  # noqa: SIM115
-        torn = not _unpack(file, whole)
+        torn = not packing.unpack(file, whole)
         file.close()
         return PlainBlocks(whole, _TORN if torn else "")
     except BaseException:
@@ -86,7 +90,20 @@ def open_blocks(path: Path) -> Blocks:
         raise
 
 
+def is_recording(path: Path) -> bool:
+    """Whether a file begins as a recording that this version reads; only its beginning is looked at."""
+    try:
+        with path.open("rb") as file:
+            begin = file.read(_BEGIN_BYTES)
+        packing = packing_of(begin)
+        read_header((begin if packing is None else packing.unpacked(begin, MAX_LINE_BYTES)[0]).partition(b"\n")[0])
+    except (OSError, RecordingProblem):
+        return False
+    return True
+
+
 _TORN: Final = "the compressed file ends early (still being written, or torn); read up to there"
+_TOO_MANY: Final = f"more than {MOST_MARKS} key frames, which no recording has; read up to there"
 
 
 class PlainBlocks:
@@ -104,6 +121,9 @@ class PlainBlocks:
             frames += count
             if offset is not None:
                 starts.append((offset, frames))
+            if len(starts) > MOST_MARKS:
+                self.problem = _TOO_MANY
+                break
         size = file.seek(0, 2)
         whole_end = self._last_line_end(begin, size)
         if whole_end < size:
@@ -128,14 +148,16 @@ class PlainBlocks:
             end = start
         return begin
 
-    def lines(self, block: Block) -> list[bytes]:
+    def lines(self, block: Block) -> Iterator[bytes]:
         """See `Blocks.lines`."""
-        self._file.seek(block.offset)
-        left, found = block.end - block.offset, []
-        while left > 0 and (line := self._file.readline(min(left, MAX_LINE_BYTES))):
-            left -= len(line)
-            found.append(line)
-        return found
+        place = block.offset
+        while place < block.end:
+            self._file.seek(place)
+            line = self._file.readline(min(block.end - place, MAX_LINE_BYTES))
+            if not line:
+                return
+            place += len(line)
+            yield line
 
     def close(self) -> None:
         """See `Blocks.close`."""
@@ -160,28 +182,30 @@ def _keys_and_lines(file: IO[bytes], begin: int) -> Iterator[tuple[int | None, i
 
 
 class PackedBlocks:
-    """Members of a gzipped file. See `Blocks`."""
+    """Members of a packed file. See `Blocks`."""
 
-    def __init__(self, file: IO[bytes], marks: list[tuple[int, int, float]]) -> None:
+    def __init__(self, file: IO[bytes], packing: Packing, marks: list[tuple[int, int, float]]) -> None:
         self._file = file
-        file.seek(0)
-        header, _ = inflated(file.read(marks[0][0]), MAX_LINE_BYTES)
+        self._packing = packing
+        header, _ = self._text(0, marks[0][0])
         self.header = header.partition(b"\n")[0] + b"\n"
         ends = [offset for offset, _, _ in marks[1:]] + [file.seek(0, 2)]
         self.blocks = [
             Block(offset, end, first, elapsed_s) for (offset, first, elapsed_s), end in zip(marks, ends, strict=True)
         ]
-        _, whole = self._text(self.blocks[-1])
-        self.problem = "" if whole else _TORN
+        _, whole = self._text(self.blocks[-1].offset, self.blocks[-1].end)
+        self.problem = "" if whole else _TORN if len(marks) < MOST_MARKS else _TOO_MANY
+        if self.blocks[0].first:
+            self.problem = f"the first {self.blocks[0].first} frames are damaged and were skipped"
 
-    def _text(self, block: Block) -> tuple[bytes, bool]:
-        self._file.seek(block.offset)
-        return inflated(self._file.read(block.end - block.offset), MAX_LINE_BYTES)
+    def _text(self, offset: int, end: int) -> tuple[bytes, bool]:
+        self._file.seek(offset)
+        return self._packing.unpacked(self._file.read(min(end - offset, MAX_BLOCK_BYTES)), MAX_BLOCK_BYTES)
 
-    def lines(self, block: Block) -> list[bytes]:
+    def lines(self, block: Block) -> Iterator[bytes]:
         """See `Blocks.lines`."""
-        text, _ = self._text(block)
-        return text[: text.rfind(b"\n") + 1].splitlines(keepends=True)
+        text, _ = self._text(block.offset, block.end)
+        yield from BytesIO(text[: text.rfind(b"\n") + 1])
 
     def close(self) -> None:
         """See `Blocks.close`."""
@@ -192,19 +216,3 @@ def moment(line: bytes, otherwise: float) -> float:
     """`elapsed_s` of a line."""
     found = _ELAPSED.search(line[:_LINE_START])
     return float(found[1]) if found else otherwise
-
-
-def _unpack(packed: IO[bytes], unpacked: IO[bytes]) -> bool:
-    """A recording of one member, as older versions wrote it; False when it is torn.
-
-    The gzip module would give up the whole block before a tear.
-    """
-    stream = zlib.decompressobj(31)
-    packed.seek(0)
-    try:
-        while block := packed.read(1 << 16):
-            unpacked.write(stream.decompress(block))
-    except zlib.error:
-        return False
-    unpacked.write(stream.flush())
-    return stream.eof

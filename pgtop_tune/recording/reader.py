@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -11,16 +12,21 @@ from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.blocks import Block, moment, open_blocks
 from pgtop_tune.recording.codec import codec_for
-from pgtop_tune.recording.format import DELTA, KEY, Header, parse_line, read_header
+from pgtop_tune.recording.format import DELTA, KEY, MAX_LINE_BYTES, Header, parse_line, read_header
 
 _FRAME: Final = codec_for(Frame)
+_YEAR_9999_MS: Final = 253_000_000_000_000
+_MOST_PROBLEMS: Final = 100
+_MORE: Final = "and more of the like"
+_MOST_MOMENTS: Final = 10_000
+"""Of one key frame and its changes: a file that has more of them was not written by us."""
 
 
 class RecordingReader:
     """An open recording. Its length costs neither time nor memory worth mentioning: see `blocks`.
 
     Args:
-        path: Plain or gzipped, complete or torn.
+        path: Plain or packed, complete or torn.
 
     Attributes:
         header: Its first line.
@@ -47,7 +53,7 @@ class RecordingReader:
         self._firsts = [block.first for block in self._blocks]
         self._moments: dict[int, list[float]] = {}
         last = self._blocks[-1] if self._blocks else None
-        self._count = 0 if last is None else last.first + len(self._moments_of(last))
+        self._count = 0 if last is None else last.first + sum(1 for _ in self._store.lines(last))
 
     @property
     def frame_count(self) -> int:
@@ -89,10 +95,9 @@ class RecordingReader:
     def _frames_of(self, place: int) -> Iterator[tuple[int, Frame]]:
         block = self._blocks[place]
         following = self._firsts[place + 1] if place + 1 < len(self._blocks) else self._count
-        lines = self._store.lines(block)
         before: Frame | None = None
-        broken = False
-        for index, line in enumerate(lines, block.first):
+        broken, index = False, block.first - 1
+        for index, line in enumerate(self._store.lines(block), block.first):
             try:
                 before = _frame(line, before)
             except RecordingProblem as problem:
@@ -102,11 +107,14 @@ class RecordingReader:
                     self._skipped(index, problem.message)
             if before is not None:
                 yield index, before
-        if len(lines) < following - block.first and not broken:
-            self._skipped(block.first + len(lines), "the compressed data are damaged")
+        if index < following - 1 and not broken:
+            self._skipped(index + 1, "the compressed data are damaged")
 
     def _skipped(self, index: int, why: str) -> None:
-        self.problems.append(f"line {index + 2}: {why}; skipped up to the next key frame")
+        if len(self.problems) < _MOST_PROBLEMS:
+            self.problems.append(f"line {index + 2}: {why}; skipped up to the next key frame")
+        elif self.problems[-1] != _MORE:
+            self.problems.append(_MORE)
 
     def _block_of(self, index: int) -> int:
         return max(bisect_right(self._firsts, index) - 1, 0)
@@ -116,7 +124,7 @@ class RecordingReader:
         known = self._moments.get(block.first)
         if known is None:
             known, elapsed_s = [], block.elapsed_s
-            for line in self._store.lines(block):
+            for line in islice(self._store.lines(block), _MOST_MOMENTS):
                 elapsed_s = moment(line, elapsed_s)
                 known.append(elapsed_s)
             self._moments[block.first] = known
@@ -128,15 +136,19 @@ class RecordingReader:
 
 
 def _frame(line: bytes, before: Frame | None) -> Frame:
+    if len(line) >= MAX_LINE_BYTES:
+        raise RecordingProblem("longer than any line of a recording")
     parsed = parse_line(line)
     if type(parsed) is not dict:
         raise RecordingProblem("a line that is no object")
     if KEY in parsed:
-        read: Frame = _FRAME.read(parsed[KEY])
-        return read
-    if DELTA not in parsed:
+        frame: Frame = _FRAME.read(parsed[KEY])
+    elif DELTA not in parsed:
         raise RecordingProblem("neither a key nor a delta")
-    if before is None:
+    elif before is None:
         raise RecordingProblem("a delta without the frame before it")
-    applied: Frame = _FRAME.apply(before, parsed[DELTA])
-    return applied
+    else:
+        frame = _FRAME.apply(before, parsed[DELTA])
+    if not (0 <= frame.taken_at_ms < _YEAR_9999_MS and abs(frame.elapsed_s) < _YEAR_9999_MS):
+        raise RecordingProblem("a moment that no clock shows")
+    return frame

@@ -2,84 +2,142 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 import time
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from pgtop_tune import __version__, paths
+from pgtop_tune import __version__, paths, units
 from pgtop_tune.errors import RecordingProblem
-from pgtop_tune.recording.format import FORMAT, Header
+from pgtop_tune.model.events import Event, EventKind
+from pgtop_tune.recording.files import Files, OneFile, RotatedFiles
+from pgtop_tune.recording.format import FORMAT, KEY_EVERY, Header
+from pgtop_tune.recording.rotation import Rotation
 from pgtop_tune.recording.texts import without_texts
 from pgtop_tune.session.ports import RecordingState, Step
 
 if TYPE_CHECKING:
+    from pgtop_tune.model.frame import Frame
     from pgtop_tune.recording.writer import RecordingWriter
 
-_UNSAFE = re.compile(r"[^A-Za-z0-9.-]+")
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9.-]+")
+_FIRST_WAIT_S: Final = 1.0
+_LONGEST_WAIT_S: Final = 30.0
+
+
+@dataclass(slots=True)
+class _Gap:
+    """Frames that could not be written.
+
+    Attributes:
+        problem: Why.
+        first: The first of them.
+        frames: How many.
+        wait_s: From one try to the next.
+        again_s: When it is tried again, on the session's clock.
+    """
+
+    problem: str
+    first: Frame
+    frames: int
+    wait_s: float
+    again_s: float
 
 
 class Recorder:
-    """Implements `FrameSink` and `RecordingControl`. A full disk stops the recording and says so, never the session.
+    """Implements `FrameSink` and `RecordingControl`.
+
+    A full disk or a removed directory stops the recording and says so, never the session. It is tried again, more and
+    more seldom, and goes on where it can, with an event that tells what is missing.
 
     Args:
         target: Whom the session watches, for header and file name; no password in it.
         interval_s: Interval for the header.
         query_text: Whether texts of statements are recorded; see `texts`.
+        rotation: When a new file is begun, and which ones are kept; None for one file that grows.
 
     Attributes:
         last_path: The last file that was begun.
-        frames_written: Frames in all files of this session.
+        files_begun: How many there were in this session.
+        frames_written: Frames in all of them.
+        frames_missing: Frames that came while they could not be written.
     """
 
-    def __init__(self, target: str, interval_s: float, *, query_text: bool = True) -> None:
+    def __init__(
+        self, target: str, interval_s: float, *, query_text: bool = True, rotation: Rotation | None = None
+    ) -> None:
         self._target = target
         self._interval_s = interval_s
         self._query_text = query_text
+        self._rotation = rotation
         self._lock = threading.Lock()
+        self._files: Files | None = None
         self._writer: RecordingWriter | None = None
         self._since_s: float | None = None
+        self._file_since_s = 0.0
+        self._frames = 0
+        self._gap: _Gap | None = None
         self._problem = ""
         self.last_path: Path | None = None
+        self.files_begun = 0
         self.frames_written = 0
+        self.frames_missing = 0
 
     def start(self, path: str | None = None) -> RecordingState:
         """See `RecordingControl.start`."""
-        # Frames take a while to be understood: a screen that does not record need not wait for it.
-        from pgtop_tune.recording.writer import RecordingWriter
-
         with self._lock:
-            if self._writer is None:
-                created_ms = int(time.time() * 1000)
-                target = Path(path).expanduser() if path else self._made_up(created_ms)
-                offset = datetime.now().astimezone().isoformat()[-6:]
-                header = Header(FORMAT, __version__, created_ms, offset, self._interval_s, self._target)
-                self._writer = RecordingWriter(target.absolute(), header)
-                self.last_path = self._writer.path
-                self._since_s = None
+            if self._files is None:
+                try:
+                    files = self._files_for(path)
+                    try:
+                        self._begin_file(files)
+                    except BaseException:
+                        files.close()
+                        raise
+                except OSError as problem:
+                    words = f"{problem.strerror}: cannot record into {problem.filename}"
+                    raise RecordingProblem(words, "choose another place") from None
+                self._files = files
+                self._since_s = self._gap = None
+                self._frames = 0
                 self._problem = ""
         return self.state()
 
-    def _made_up(self, created_ms: int) -> Path:
-        stamp = datetime.fromtimestamp(created_ms / 1000).strftime("%Y%m%d-%H%M%S")
+    def _files_for(self, path: str | None) -> Files:
         name = _UNSAFE.sub("-", self._target).strip("-.")[:60] or "server"
-        directory = paths.private(paths.recordings_dir())
-        candidate = directory / f"{stamp}-{name}.jsonl.gz"
-        serial = 2
-        while candidate.exists():
-            candidate = directory / f"{stamp}-{name}-{serial}.jsonl.gz"
-            serial += 1
-        return candidate
+        if self._rotation is not None:
+            whole = Path(path).expanduser() if path else paths.private(paths.recordings_dir()) / f"{name}.jsonl.gz"
+            return RotatedFiles(whole.absolute(), self._rotation)
+        return OneFile(Path(path).expanduser().absolute() if path else _made_up(name))
+
+    def _begin_file(self, files: Files) -> RecordingWriter:
+        # Frames take a while to be understood: a screen that does not record need not wait for it.
+        from pgtop_tune.recording.writer import RecordingWriter
+
+        created_ms = int(time.time() * 1000)
+        offset = datetime.now().astimezone().isoformat()[-6:]
+        header = Header(FORMAT, __version__, created_ms, offset, self._interval_s, self._target)
+        self._writer = writer = RecordingWriter(files.next_path(created_ms), header)
+        self.last_path = writer.path
+        self.files_begun += 1
+        return writer
 
     def stop(self) -> RecordingState:
         """See `RecordingControl.stop`."""
         with self._lock:
-            self._finish()
+            files, self._files = self._files, None
+            self._problem = "" if self._gap is None else self._gap.problem
+            self._gap = None
+            self._end_file()
+            if files is not None:
+                files.close()
         return self.state()
 
-    def _finish(self) -> None:
+    def _end_file(self) -> None:
         writer, self._writer = self._writer, None
         if writer is not None:
             try:
@@ -89,26 +147,87 @@ class Recorder:
 
     def state(self) -> RecordingState:
         """See `RecordingControl.state`."""
-        writer = self._writer
-        if writer is None:
+        if self._files is None:
             return RecordingState(problem=self._problem)
-        return RecordingState(str(writer.path), self._since_s, writer.frames)
+        return RecordingState(str(self.last_path), self._since_s, self._frames, self._problem)
 
     def accept(self, step: Step) -> None:
         """Writes the frames when recording is on."""
         with self._lock:
-            if self._writer is None:
-                return
-            try:
+            if self._files is not None:
                 for frame in step.frames:
-                    if self._since_s is None:
-                        self._since_s = frame.elapsed_s
-                    self._writer.write(frame if self._query_text else without_texts(frame))
-                    self.frames_written += 1
-            except RecordingProblem as problem:
-                self._writer = None
-                self._problem = problem.message
+                    self._take(self._files, frame)
+
+    def _take(self, files: Files, frame: Frame) -> None:
+        gap = self._gap
+        if gap is not None and frame.elapsed_s < gap.again_s:
+            gap.frames += 1
+            self.frames_missing += 1
+            return
+        seen = frame if self._query_text else without_texts(frame)
+        if gap is not None:
+            seen = replace(seen, events=(_missing(gap, frame), *seen.events))
+        try:
+            self._write(files, seen)
+        except (RecordingProblem, OSError) as problem:
+            self._miss(frame, problem)
+            return
+        self._gap = None
+        self._problem = ""
+
+    def _write(self, files: Files, frame: Frame) -> None:
+        writer = self._writer
+        if writer is not None and (
+            (writer.is_gone and self._gap is not None)
+            or (writer.frames and files.due(frame.elapsed_s - self._file_since_s, writer.size_bytes))
+        ):
+            self._end_file()
+            writer = None
+        if writer is None:
+            writer = self._begin_file(files)
+        if writer.frames == 0:
+            self._file_since_s = frame.elapsed_s
+        writer.write(frame)
+        if writer.frames % KEY_EVERY == 1:
+            with contextlib.suppress(OSError):
+                files.tidy(writer.path, frame.taken_at_ms)
+        if self._since_s is None:
+            self._since_s = frame.elapsed_s
+        self._frames += 1
+        self.frames_written += 1
+
+    def _miss(self, frame: Frame, problem: RecordingProblem | OSError) -> None:
+        if isinstance(problem, RecordingProblem):
+            words = problem.message
+        else:
+            words = f"{problem.strerror}: cannot record into {problem.filename}"
+        before = self._gap
+        wait_s = _FIRST_WAIT_S if before is None else min(before.wait_s * 2, _LONGEST_WAIT_S)
+        first, frames = (frame, 0) if before is None else (before.first, before.frames)
+        self._gap = _Gap(words, first, frames + 1, wait_s, frame.elapsed_s + wait_s)
+        self._problem = words
+        self.frames_missing += 1
 
     def close(self) -> None:
         """Ends the recording with the session."""
         self.stop()
+
+
+def _made_up(name: str) -> Path:
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    directory = paths.private(paths.recordings_dir())
+    candidate, serial = directory / f"{stamp}-{name}.jsonl.gz", 2
+    while candidate.exists():
+        candidate, serial = directory / f"{stamp}-{name}-{serial}.jsonl.gz", serial + 1
+    return candidate
+
+
+def _missing(gap: _Gap, frame: Frame) -> Event:
+    span = units.duration(frame.elapsed_s - gap.first.elapsed_s)
+    since = units.wall_clock(gap.first.taken_at_ms)
+    return Event(
+        frame.taken_at_ms,
+        EventKind.RECORDING,
+        f"{gap.frames} frames not recorded",
+        f"nothing was recorded for {span} from {since} on: {gap.problem}",
+    )

@@ -12,21 +12,26 @@ from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.codec import codec_for
 from pgtop_tune.recording.format import DELTA, KEY, KEY_EVERY, Header, header_line
-from pgtop_tune.recording.members import MemberWriter
+from pgtop_tune.recording.locks import is_locked, lock
+from pgtop_tune.recording.packing import Member, mark, packing_for
 from pgtop_tune.recording.values import SAME
 
 _FRAME: Final = codec_for(Frame)
 
 
 class RecordingWriter:
-    """An open recording.
+    """An open recording, locked against other writers.
+
+    After a write that failed it can be tried again: what did not get into the file whole is taken back first, and a
+    key frame follows.
 
     Args:
-        path: New file, made with mode 0600; compressed when the name ends in .gz.
+        path: New file, made with mode 0600; packed as its name ends, see `packing`.
         header: Its first line.
 
     Attributes:
         frames: Frames written.
+        size_bytes: Of the file, as far as its lines are whole.
 
     Raises:
         RecordingProblem: The file exists or cannot be made.
@@ -35,24 +40,44 @@ class RecordingWriter:
     def __init__(self, path: Path, header: Header) -> None:
         self.path: Final = path
         self.frames = 0
+        self.size_bytes = 0
         self._before: Frame | None = None
-        self._member = MemberWriter() if path.suffix == ".gz" else None
+        self._owed: bytes | None = None
+        self._packing = packing_for(path)
+        self._member: Member | None = None if self._packing is None else self._packing.member(b"")
         try:
             self._file: int | None = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         except FileExistsError:
-            raise RecordingProblem(
-                f"{path} exists already", "choose another name; recordings are not overwritten"
-            ) from None
+            raise _taken(path) from None
         except OSError as problem:
-            raise RecordingProblem(f"cannot make {path}: {problem.strerror}", "choose another place") from None
-        self._put(header_line(header))
+            raise RecordingProblem(f"{problem.strerror}: cannot make {path}", "choose another place") from None
+        lock(self._file)
+        try:
+            self._put(header_line(header))
+        except RecordingProblem:
+            # A file without its first line is no recording.
+            path.unlink(missing_ok=True)
+            self._let_go()
+            raise
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the file was removed, alone or with its directory: what is written goes nowhere."""
+        try:
+            return self._file is None or os.fstat(self._file).st_nlink == 0
+        except OSError:
+            return True
 
     def write(self, frame: Frame) -> None:
         """Appends a frame.
 
         Raises:
-            RecordingProblem: The disk is full, the directory is gone. The recording is closed and readable up to here.
+            RecordingProblem: The disk is full, the file is gone. What was written before is readable.
         """
+        if self.is_gone:
+            raise RecordingProblem(f"{self.path} was removed", "what stood in it is lost")
+        if self._owed is not None:
+            self._settle(self._owed)
         before = self._before
         if before is None or self.frames % KEY_EVERY == 0:
             line = {KEY: _FRAME.full(frame)}
@@ -65,32 +90,48 @@ class RecordingWriter:
         self.frames += 1
 
     def _put(self, line: str) -> None:
-        if self._file is None:
-            raise RecordingProblem(f"{self.path} is closed")
         data = line.encode("ascii") + b"\n"
-        self._append(data if self._member is None else self._member.add(data))
+        if self._member is None:
+            self._append(data, b"")
+        else:
+            packed = self._member.add(data)
+            self._append(packed, self._member.cut())
 
     def _next_member(self, frame: Frame) -> None:
-        if self._member is not None and self._file is not None:
-            self._append(self._member.end())
-            self._member = MemberWriter(self.frames, frame.elapsed_s)
+        if self._packing is not None:
+            self._end_member()
+            self._member = self._packing.member(mark(self.frames, frame.elapsed_s))
 
-    def _append(self, data: bytes) -> None:
-        assert self._file is not None
-        start = os.lseek(self._file, 0, os.SEEK_CUR)
-        view = memoryview(data)
+    def _end_member(self) -> None:
+        member, self._member = self._member, None
+        if member is not None:
+            last = member.end()
+            self._append(last, last)
+
+    def _settle(self, owed: bytes) -> None:
+        """Puts the file in order after a write that failed; a key frame has to come next."""
+        self._append(owed, owed)
+        self._owed = self._member = self._before = None
+
+    def _append(self, data: bytes, owed: bytes) -> None:
+        """Appends all of it or nothing, and remembers what must stand there before anything else where it failed."""
+        if self._file is None:
+            raise RecordingProblem(f"{self.path} is closed")
         try:
+            if self._owed is not None:
+                os.ftruncate(self._file, self.size_bytes)
+                os.lseek(self._file, self.size_bytes, os.SEEK_SET)
+            view = memoryview(data)
             while view:
                 view = view[os.write(self._file, view) :]
         except OSError as problem:
+            self._owed = owed
             with contextlib.suppress(OSError):
-                os.ftruncate(self._file, start)
-            os.close(self._file)
-            self._file = None
+                os.ftruncate(self._file, self.size_bytes)
             raise RecordingProblem(
-                f"recording stopped: cannot write {self.path}: {problem.strerror}",
-                "what was written so far is readable",
+                f"{problem.strerror}: cannot write {self.path}", "what was written so far is readable"
             ) from None
+        self.size_bytes += len(data)
 
     def close(self) -> None:
         """Ends the recording; a second call does nothing.
@@ -100,7 +141,21 @@ class RecordingWriter:
         """
         if self._file is None:
             return
-        if self._member is not None:
-            self._append(self._member.end())
-        os.close(self._file)
-        self._file = None
+        try:
+            if self._owed is not None:
+                self._settle(self._owed)
+            self._end_member()
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(OSError):
+                os.close(file)
+
+
+def _taken(path: Path) -> RecordingProblem:
+    if is_locked(path):
+        return RecordingProblem(f"another process is recording into {path}", "choose another name")
+    return RecordingProblem(f"{path} exists already", "choose another name; recordings are not overwritten")

@@ -98,10 +98,10 @@ class RecordingState:
     """Whether frames are being written.
 
     Attributes:
-        path: The file, None when not recording.
-        since_s: Moment of its first frame on the session's clock; None before there is one.
+        path: The file, the newest where it is rotated; None when not recording.
+        since_s: Moment of the first frame on the session's clock; None before there is one.
         frames: Written so far.
-        problem: Why it stopped by itself; "" otherwise.
+        problem: Why nothing can be written now, and where there is a path, is tried again; "" otherwise.
     """
 
     path: str | None = None

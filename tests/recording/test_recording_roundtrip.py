@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,12 @@ from pgtop_tune.recording.writer import RecordingWriter
 from tests.recording.strategies import FRAMES
 from tests.support.frames import frame
 
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+PACKED = (".gz", ".zst")
 HEADER = Header(FORMAT, "0.1.0", 1_790_000_000_000, "+00:00", 1.0, "bench@/run/postgresql:5432/bench")
 
 
@@ -38,6 +45,12 @@ def read(path: Path) -> tuple[list[Frame], list[str]]:
         reader.close()
 
 
+def unpacked(path: Path) -> bytes:
+    """As other programs do it."""
+    packed = path.read_bytes()
+    return gzip.decompress(packed) if path.suffix == ".gz" else zstd.decompress(packed)
+
+
 def realistic(count: int) -> list[Frame]:
     return [frame(second) for second in range(count)]
 
@@ -51,7 +64,7 @@ def test_any_frames_survive_write_and_read_exactly(
     assert read(path) == (frames, [])
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"])
 def test_key_frames_and_deltas_give_the_frames_back(tmp_path: Path, name: str) -> None:
     frames = realistic(KEY_EVERY * 2 + 5)
     path = write(tmp_path / name, frames)
@@ -96,10 +109,11 @@ def test_any_prefix_of_a_recording_reads(tmp_path: Path) -> None:
         assert problems == (["the last line is torn and was skipped"] if torn else [])
 
 
-def test_a_torn_gzip_reads_up_to_the_tear(tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", PACKED)
+def test_a_torn_file_reads_up_to_the_tear(tmp_path: Path, suffix: str) -> None:
     frames = realistic(30)
-    whole = write(tmp_path / "whole.jsonl.gz", frames).read_bytes()
-    cut = tmp_path / "cut.jsonl.gz"
+    whole = write(tmp_path / f"whole.jsonl{suffix}", frames).read_bytes()
+    cut = tmp_path / f"cut.jsonl{suffix}"
     cut.write_bytes(whole[: len(whole) * 2 // 3])
     found, problems = read(cut)
     assert 5 < len(found) < 30
@@ -107,14 +121,16 @@ def test_a_torn_gzip_reads_up_to_the_tear(tmp_path: Path) -> None:
     assert problems
 
 
-def test_a_gzip_is_readable_while_it_is_written(tmp_path: Path) -> None:
-    writer = RecordingWriter(tmp_path / "a.jsonl.gz", HEADER)
+@pytest.mark.parametrize("suffix", PACKED)
+def test_a_packed_recording_is_readable_while_it_is_written(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.jsonl{suffix}"
+    writer = RecordingWriter(path, HEADER)
     frames = realistic(3)
     for one in frames:
         writer.write(one)
-    assert read(tmp_path / "a.jsonl.gz")[0] == frames
+    assert read(path)[0] == frames
     writer.close()
-    assert gzip.decompress((tmp_path / "a.jsonl.gz").read_bytes()).count(b"\n") == 4
+    assert unpacked(path).count(b"\n") == 4
 
 
 def test_a_damaged_line_costs_the_frames_up_to_the_next_key(tmp_path: Path) -> None:
@@ -240,25 +256,45 @@ def test_hostile_columns_are_skipped_and_named(tmp_path: Path, packed: object) -
     assert problems[0].startswith("line 3: ")
 
 
-def test_a_gzip_of_one_member_reads(tmp_path: Path) -> None:
-    # As it was written before, and as gzip packs a plain recording again.
+@pytest.mark.parametrize("suffix", PACKED)
+def test_a_packed_file_without_marks_reads(tmp_path: Path, suffix: str) -> None:
+    # As it was written before, and as gzip and zstd pack a plain recording again.
     frames = realistic(KEY_EVERY + 3)
     plain = write(tmp_path / "a.jsonl", frames).read_bytes()
-    packed = tmp_path / "b.jsonl.gz"
-    packed.write_bytes(gzip.compress(plain))
+    packed = tmp_path / f"b.jsonl{suffix}"
+    whole = gzip.compress(plain) if suffix == ".gz" else zstd.compress(plain)
+    packed.write_bytes(whole)
     assert read(packed) == (frames, [])
+    packed.write_bytes(whole[:-10])
+    found, problems = read(packed)
+    assert found == frames[: len(found)]
+    assert "ends early" in problems[0]
 
 
-def test_a_gzipped_recording_unpacks_to_the_plain_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", PACKED)
+def test_a_packed_recording_unpacks_to_the_plain_one(tmp_path: Path, suffix: str) -> None:
     frames = realistic(KEY_EVERY * 2 + 5)
     plain = write(tmp_path / "a.jsonl", frames).read_bytes()
-    assert gzip.decompress(write(tmp_path / "b.jsonl.gz", frames).read_bytes()) == plain
+    assert unpacked(write(tmp_path / f"b.jsonl{suffix}", frames)) == plain
+
+
+def test_without_its_library_zstandard_is_refused_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "a.jsonl.zst", realistic(1))
+    monkeypatch.setitem(sys.modules, zstd.__name__, None)
+    monkeypatch.delattr(sys.modules[zstd.__name__.partition(".")[0]], "zstd")
+    for attempt in (lambda: RecordingReader(path), lambda: RecordingWriter(tmp_path / "b.jsonl.zst", HEADER)):
+        with pytest.raises(RecordingProblem, match=r"\.zst need a library") as refused:
+            attempt()
+        assert "pgtop-tune[zstd]" in refused.value.hint
+    assert not (tmp_path / "b.jsonl.zst").exists()
 
 
 @pytest.mark.parametrize("wanted", [0, 1, KEY_EVERY - 1, KEY_EVERY, KEY_EVERY * 2 + 4])
-def test_moments_and_frames_are_found_in_a_gzip_as_in_a_plain_file(tmp_path: Path, wanted: int) -> None:
+def test_moments_and_frames_are_found_in_a_packed_file_as_in_a_plain_one(tmp_path: Path, wanted: int) -> None:
     frames = realistic(KEY_EVERY * 2 + 5)
-    for name in ("a.jsonl", "a.jsonl.gz"):
+    for name in ("a.jsonl", "a.jsonl.gz", "a.jsonl.zst"):
         reader = RecordingReader(write(tmp_path / name, frames))
         assert reader.frame_count == len(frames)
         assert reader.elapsed_s(wanted) == frames[wanted].elapsed_s
@@ -267,9 +303,10 @@ def test_moments_and_frames_are_found_in_a_gzip_as_in_a_plain_file(tmp_path: Pat
         reader.close()
 
 
-def test_damage_in_a_gzip_costs_the_frames_up_to_the_next_key(tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", PACKED)
+def test_damage_in_a_packed_file_costs_the_frames_up_to_the_next_key(tmp_path: Path, suffix: str) -> None:
     frames = realistic(KEY_EVERY * 3)
-    path = write(tmp_path / "a.jsonl.gz", frames)
+    path = write(tmp_path / f"a.jsonl{suffix}", frames)
     packed = bytearray(path.read_bytes())
     middle = len(packed) // 2
     packed[middle : middle + 40] = bytes(40)

@@ -22,7 +22,27 @@ def record(
     target: options.Target = "",
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", show_default=False, help="The recording; .gz compresses it."),
+        typer.Option(
+            "-o", "--output", metavar="FILE", show_default=False, help="The recording; .gz or .zst compresses it."
+        ),
+    ] = None,
+    rotate: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rotate",
+            metavar="SIZE|TIME",
+            show_default=False,
+            help="Go on in a new file so often, or when one has that size: 1h, 500MB. Names get the moment (UTC).",
+        ),
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--keep",
+            metavar="N|SIZE|TIME",
+            show_default=False,
+            help="Of the rotated files, keep so many, so much, or those of the last so long: 24, 20GB, 7d.",
+        ),
     ] = None,
     seconds: Annotated[
         float | None, typer.Option("--seconds", min=0.2, show_default=False, help="How long; without, until Ctrl-C.")
@@ -44,20 +64,26 @@ def record(
     """Record a server without a screen.
 
     One line per second goes to stdout, frames to the file. Ctrl-C ends it properly. A server that is not there is
-    waited for; when it never came, the exit status is 3 and the recording holds the host alone.
+    waited for; when it never came, the exit status is 3 and the recording holds the host alone. A full disk is waited
+    for, too: what is missing stands in the recording.
 
     Example: pgtop-tune record --seconds 300 -o before.jsonl.gz -h /run/postgresql -d bench
 
     For Prometheus, with or without a file: pgtop-tune record -q --openmetrics 127.0.0.1:9187 -d bench
 
+    Always on, a week of it: pgtop-tune record -q -o run.jsonl.gz --rotate 1h --keep 7d --keep 20GB bench
+
     Disks with limits: pgtop-tune record -o run.jsonl --disk-cap vda=6000iops,90MB/s --disk-cap nvme1n1=16kiops bench
     """
     if output is None and not openmetrics:
         raise UsageProblem("no file to record into", "-o run.jsonl.gz names one")
+    if output is None and (rotate or keep):
+        raise UsageProblem("--rotate and --keep need a file to record into", "-o run.jsonl.gz names one")
     from pgtop_tune.cli.disk_caps import disk_caps
     from pgtop_tune.cli.live_options import LiveOptions
     from pgtop_tune.cli.poolers import pooler_addresses
     from pgtop_tune.cli.scraping import scraping
+    from pgtop_tune.recording.rotation import parse_rotation
 
     words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
     session = LiveOptions(
@@ -65,6 +91,7 @@ def record(
         disk_caps=disk_caps(disk_cap),
         poolers=pooler_addresses(pooler),
         query_text=not no_query_text,
+        rotation=parse_rotation(rotate or (), keep or ()),
     )
     with scraping(openmetrics, statements, interval) as numbers:
         sys.exit(asyncio.run(_record(words, output, seconds, session, quiet, numbers)))
@@ -82,6 +109,7 @@ async def _record(
     from pgtop_tune.cli.headless import run_engine
     from pgtop_tune.cli.lines import LinePrinter
     from pgtop_tune.cli.output import say, tell
+    from pgtop_tune.cli.recording_teller import RecordingTeller
     from pgtop_tune.cli.wiring import LiveSession
     from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded, RecordingProblem
 
@@ -95,25 +123,29 @@ async def _record(
         printer = LinePrinter(say)
         if not quiet:
             session.engine.attach(printer)
+        session.engine.attach(RecordingTeller(session.recorder, tell))
         try:
             await run_engine(session.engine, seconds)
             break
         except NotLetIn as problem:
-            if output is not None:
-                _discard(output)
+            _discard(session.recorder.last_path)
             if not isinstance(problem, PasswordNeeded) or words.no_password or not can_ask():
                 raise
             conninfo = conninfo.with_password(ask_password(conninfo.user))
-    if stopped := session.recorder.state().problem:
-        raise RecordingProblem(stopped, f"{output} is readable up to there")
+    recorder = session.recorder
+    if stopped := recorder.state().problem:
+        raise RecordingProblem(stopped, f"{recorder.last_path} is readable up to there")
+    files = f"{recorder.files_begun} files, the last one {recorder.last_path}" if recorder.files_begun > 1 else output
+    missing = f"; {recorder.frames_missing} frames are missing" if recorder.frames_missing else ""
     if output is not None:
-        tell(f"recorded {session.recorder.frames_written} frames in {output}")
+        tell(f"recorded {recorder.frames_written} frames in {files}{missing}")
     server = session.source.server
     if server is not None and server.facts is None:
         raise ConnectionProblem(f"{conninfo.describe()} never answered", server.why)
     return 0
 
 
-def _discard(output: Path) -> None:
+def _discard(recording: Path | None) -> None:
     """A recording that never saw its server is nothing to keep."""
-    output.unlink(missing_ok=True)
+    if recording is not None:
+        recording.unlink(missing_ok=True)

@@ -137,7 +137,8 @@ def _right(
 
 def _recording(recording: RecordingState, frame: Frame, glyphs: Glyphs) -> Line:
     if recording.problem:
-        return ((f"{glyphs.cross} rec stopped: {one_line(recording.problem, _NAME)}", "critical"),)
+        stopped = "stopped" if recording.path is None else "waits"
+        return ((f"{glyphs.cross} rec {stopped}: {one_line(recording.problem, _NAME)}", "critical"),)
     if recording.path is None:
         return ()
     since_s = frame.elapsed_s if recording.since_s is None else recording.since_s

@@ -1,0 +1,161 @@
+"""The files of a recording: one, or one after the other with the oldest removed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Protocol
+
+from pgtop_tune import paths
+from pgtop_tune.recording.blocks import is_recording
+from pgtop_tune.recording.locks import NameLock, is_locked
+from pgtop_tune.recording.packing import PACKINGS
+from pgtop_tune.recording.rotation import Rotation
+
+_LINES: Final = ".jsonl"
+_STAMP: Final = "%Y%m%dT%H%M%SZ"
+_STAMPED: Final = r"-(\d{8}T\d{6}Z)(?:-(\d{1,6}))?"
+
+
+class Files(Protocol):
+    """Where frames go. It touches the disk, so `OSError` and `RecordingProblem` can come from all but `due`."""
+
+    def next_path(self, now_ms: int) -> Path:
+        """A name for the next file, of which there is none yet."""
+        ...
+
+    def due(self, age_s: float, size_bytes: int) -> bool:
+        """Whether a file of that age and size is followed by another one."""
+        ...
+
+    def tidy(self, current: Path, now_ms: int) -> None:
+        """Removes what is not kept."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more is written."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OneFile:
+    """A single file; where it was removed, another of the same name. Implements `Files`."""
+
+    path: Path
+
+    def next_path(self, now_ms: int) -> Path:
+        """See `Files.next_path`."""
+        if self.path.parent == paths.recordings_dir():
+            paths.private(self.path.parent)
+        return self.path
+
+    def due(self, age_s: float, size_bytes: int) -> bool:
+        """Never."""
+        return False
+
+    def tidy(self, current: Path, now_ms: int) -> None:
+        """Everything is kept."""
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class RotatedFiles:
+    """A file after the other: run.jsonl.gz becomes run-20261122T124007Z.jsonl.gz, the moment in UTC. See `Files`.
+
+    Args:
+        path: What the names are made of. Its directory must be there.
+        rotation: When, and what is kept.
+
+    Raises:
+        RecordingProblem: Another process records into files of this name, or its lock cannot be made.
+    """
+
+    def __init__(self, path: Path, rotation: Rotation) -> None:
+        self._directory = path.parent
+        self._stem, self._suffixes = _parted(path.name)
+        self._rotation = rotation
+        self._ours = re.compile(re.escape(self._stem) + _STAMPED + re.escape(self._suffixes), re.ASCII)
+        self._lock_path = self._directory / f".{path.name}.lock"
+        self._lock: NameLock | None = NameLock(self._lock_path)
+
+    def next_path(self, now_ms: int) -> Path:
+        """See `Files.next_path`."""
+        if self._directory == paths.recordings_dir():
+            paths.private(self._directory)
+        self._lock_again()
+        stamp = datetime.fromtimestamp(now_ms / 1000, UTC).strftime(_STAMP)
+        path, serial = self._directory / f"{self._stem}-{stamp}{self._suffixes}", 2
+        while path.exists():
+            path, serial = self._directory / f"{self._stem}-{stamp}-{serial}{self._suffixes}", serial + 1
+        return path
+
+    def _lock_again(self) -> None:
+        """A directory that was removed and made again has no lock of ours."""
+        if self._lock is not None and not self._lock_path.exists():
+            self._lock.forget()
+            self._lock = None
+        if self._lock is None:
+            self._lock = NameLock(self._lock_path)
+
+    def due(self, age_s: float, size_bytes: int) -> bool:
+        """See `Files.due`."""
+        said = self._rotation
+        return (said.every_s is not None and age_s >= said.every_s) or (
+            said.every_bytes is not None and size_bytes >= said.every_bytes
+        )
+
+    def tidy(self, current: Path, now_ms: int) -> None:
+        """Removes the oldest of our own files until what is left is what is kept; never the one that is written."""
+        said = self._rotation
+        older = self._older_than(current)
+        files, room = len(older) + 1, sum(file.size_bytes for file in older) + current.stat().st_size
+        for file in older:
+            if not (
+                (said.keep_files is not None and files > said.keep_files)
+                or (said.keep_bytes is not None and room > said.keep_bytes)
+                or (said.keep_s is not None and now_ms / 1000 - file.written_s > said.keep_s)
+            ):
+                return
+            if is_recording(file.path) and not is_locked(file.path):
+                file.path.unlink(missing_ok=True)
+            files, room = files - 1, room - file.size_bytes
+
+    def _older_than(self, current: Path) -> list[_Older]:
+        """All files named as ours are, the oldest first."""
+        found = []
+        for path in self._directory.iterdir():
+            named = self._ours.fullmatch(path.name)
+            if named is None or path == current or not path.is_file() or path.is_symlink():
+                continue
+            seen = path.stat()
+            found.append(_Older(named[1], int(named[2] or 1), path, seen.st_size, seen.st_mtime))
+        return sorted(found, key=lambda file: (file.stamp, file.serial))
+
+    def close(self) -> None:
+        """See `Files.close`."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Older:
+    stamp: str
+    serial: int
+    path: Path
+    size_bytes: int
+    written_s: float
+
+
+def _parted(name: str) -> tuple[str, str]:
+    """run.jsonl.gz as run and .jsonl.gz."""
+    stem, suffixes = name, ""
+    for packing in PACKINGS:
+        if stem.endswith(packing.suffix):
+            stem, suffixes = stem.removesuffix(packing.suffix), packing.suffix
+    if stem.endswith(_LINES):
+        stem, suffixes = stem.removesuffix(_LINES), _LINES + suffixes
+    return stem, suffixes

@@ -1,0 +1,62 @@
+"""`record --rotate --keep` through the real command line, and what it says when it cannot write."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.recording.reader import RecordingReader
+from tests.cli.runs import PROGRAM, ROOT, environment, run
+from tests.support.servers import conninfo
+
+
+def test_a_rotated_recording_is_a_row_of_recordings(server: Throwaway, tmp_path: Path) -> None:
+    words = ("--interval", "0.2", "--seconds", "4", "--rotate", "1s", "--keep", "3")
+    ran = run("record", "-q", "-o", str(tmp_path / "a.jsonl.gz"), *words, conninfo(server), home=tmp_path)
+    assert ran.status == 0, ran.err
+    files = sorted(tmp_path.glob("a-*Z*.jsonl.gz"))
+    assert 2 <= len(files) <= 4
+    assert "recording into " in ran.err
+    for path in files:
+        reader = RecordingReader(path)
+        assert reader.frame_count > 0
+        assert [index for index, _ in reader.frames()] == [*range(reader.frame_count)]
+        assert reader.problems == []
+        reader.close()
+
+
+def test_what_cannot_be_understood_is_one_sentence(tmp_path: Path) -> None:
+    ran = run("record", "-o", str(tmp_path / "a.jsonl"), "--rotate", "500M", home=tmp_path)
+    assert ran.status == 2
+    assert "MB are megabytes" in ran.err
+
+
+def test_a_removed_directory_is_told_and_waited_for(server: Throwaway, tmp_path: Path) -> None:
+    directory = tmp_path / "recordings"
+    directory.mkdir()
+    path = directory / "a.jsonl"
+    command = [*PROGRAM, "record", "-q", "--interval", "0.2", "-o", str(path), conninfo(server)]
+    env = environment(tmp_path)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env, cwd=ROOT) as recording:
+        assert recording.stderr is not None
+        until(lambda: path.exists() and path.stat().st_size > 10_000)
+        shutil.rmtree(directory)
+        assert "recording stopped, and goes on when it can:" in recording.stderr.readline()
+        directory.mkdir()
+        assert "recording goes on in" in recording.stderr.readline()
+        until(lambda: path.stat().st_size > 10_000)
+        recording.terminate()
+        said = recording.stderr.read()
+        assert recording.wait(60) == 0, said
+    assert "frames are missing" in said
+
+
+def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

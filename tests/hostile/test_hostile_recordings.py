@@ -1,0 +1,208 @@
+"""Recordings that were cut, damaged, mixed up or made to hurt: never a traceback, always which line and why."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.recording.format import FORMAT, Header, header_line
+from pgtop_tune.recording.reader import RecordingReader
+from pgtop_tune.recording.writer import RecordingWriter
+from tests.support.frames import frame
+
+NAMES = ("a.jsonl", "a.jsonl.gz", "a.jsonl.zst")
+PACKED = NAMES[1:]
+HEADER = Header(FORMAT, "0.1.0", 1_790_000_000_000, "+00:00", 1.0, "bench")
+AWAY = Unavailable(Reason.FAILED, "away")
+
+
+def small(second: int) -> Frame:
+    """A frame that takes few bytes."""
+    return replace(frame(second, postgres=AWAY, host=AWAY, bench=AWAY), footprint=AWAY)
+
+
+@pytest.fixture
+def keys_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pgtop_tune.recording.writer.KEY_EVERY", 3)
+
+
+def write(path: Path, frames: list[Frame]) -> Path:
+    writer = RecordingWriter(path, HEADER)
+    for one in frames:
+        writer.write(one)
+    writer.close()
+    return path
+
+
+def read(path: Path) -> tuple[list[Frame], list[str]]:
+    reader = RecordingReader(path)
+    try:
+        found = [one for _, one in reader.frames()]
+        for moment in (0.0, reader.length_s / 2, reader.length_s):
+            reader.elapsed_s(reader.index_at(moment)) if reader.frame_count else None
+        return found, reader.problems
+    finally:
+        reader.close()
+
+
+@pytest.mark.usefixtures("keys_often")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recording_cut_at_every_byte_reads_up_to_there(tmp_path: Path, name: str) -> None:
+    frames = [small(second) for second in range(5)]
+    whole = write(tmp_path / name, frames).read_bytes()
+    cut = tmp_path / "cut"
+    lengths = []
+    for length in range(len(whole) + 1):
+        cut.write_bytes(whole[:length])
+        try:
+            found, problems = read(cut)
+        except RecordingProblem:
+            # Without a whole header it is none; from there on it always reads.
+            assert not lengths
+            continue
+        assert found == frames[: len(found)]
+        assert len(problems) <= 1
+        lengths.append(len(found))
+    assert lengths == sorted(lengths)
+    assert lengths[-1] == len(frames)
+
+
+@pytest.mark.usefixtures("keys_often")
+@pytest.mark.parametrize("name", PACKED)
+def test_a_flipped_bit_in_a_packed_recording_never_gives_a_wrong_frame(tmp_path: Path, name: str) -> None:
+    frames = [small(second) for second in range(8)]
+    whole = write(tmp_path / name, frames).read_bytes()
+    recorded = {one.sequence: one for one in frames}
+    chosen = random.Random(7)
+    flipped = tmp_path / "flipped"
+    for _ in range(400):
+        damaged = bytearray(whole)
+        damaged[chosen.randrange(len(whole))] ^= 1 << chosen.randrange(8)
+        flipped.write_bytes(damaged)
+        try:
+            found, problems = read(flipped)
+        except RecordingProblem:
+            continue
+        assert all(recorded[one.sequence] == one for one in found)
+        assert len(found) == len(frames) or problems
+
+
+def test_flipped_bits_in_plain_lines_are_named_with_their_line(tmp_path: Path) -> None:
+    frames = [small(second) for second in range(20)]
+    whole = write(tmp_path / "a.jsonl", frames).read_bytes()
+    begin = whole.index(b"\n") + 1
+    chosen = random.Random(7)
+    flipped = tmp_path / "flipped"
+    for _ in range(300):
+        damaged = bytearray(whole)
+        damaged[chosen.randrange(begin, len(whole))] ^= 1 << chosen.randrange(8)
+        flipped.write_bytes(damaged)
+        _, problems = read(flipped)
+        assert all(problem.startswith("line ") or "last line is torn" in problem for problem in problems)
+
+
+@pytest.mark.usefixtures("keys_often")
+def test_lines_twice_and_in_another_order_are_read_or_named(tmp_path: Path) -> None:
+    whole = write(tmp_path / "a.jsonl", [small(second) for second in range(12)]).read_bytes()
+    header, *lines = whole.splitlines(keepends=True)
+    mixed = tmp_path / "mixed.jsonl"
+    chosen = random.Random(7)
+    for _ in range(12):
+        some = lines + chosen.sample(lines, 9)
+        chosen.shuffle(some)
+        mixed.write_bytes(header + b"".join(some))
+        found, problems = read(mixed)
+        assert len(found) + len(problems) >= 1
+        assert all(problem.startswith("line ") for problem in problems)
+
+
+def test_clocks_that_jump_and_stand_still_are_read_as_they_were(tmp_path: Path) -> None:
+    # A wall clock set back by an hour, and one that was set by years.
+    shifts = [0, 1000, -3_600_000, -3_599_000, 10**12, 10**12]
+    frames = [
+        Frame(second, 1_790_000_000_000 + shift, float(second), AWAY, AWAY, AWAY, AWAY, ())
+        for second, shift in enumerate(shifts)
+    ]
+    for name in NAMES:
+        assert read(write(tmp_path / name, frames)) == (frames, [])
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        {"sequence": 10**400, "taken_at_ms": 1, "elapsed_s": 1.0},
+        {"sequence": 1, "taken_at_ms": 1, "elapsed_s": 1e999},
+        {"sequence": 1, "taken_at_ms": 1, "elapsed_s": 10**400},
+        {"sequence": 1, "taken_at_ms": 10**400, "elapsed_s": 1.0},
+        {"sequence": True, "taken_at_ms": 1, "elapsed_s": 1.0},
+        {"sequence": 1, "taken_at_ms": 1, "elapsed_s": 1.0, "events": [{"at_ms": 1, "kind": "no such", "text": "x"}]},
+        {"sequence": 1, "taken_at_ms": 1, "elapsed_s": 1.0, "host": {"unavailable": 3}},
+        {"sequence": 1, "taken_at_ms": 1, "elapsed_s": 1.0, "host": [[[[]]]]},
+    ],
+)
+def test_values_no_frame_has_are_refused_with_their_line(tmp_path: Path, key: dict[str, object]) -> None:
+    path = tmp_path / "a.jsonl"
+    line = json.dumps({"key": key}).replace("Infinity", "1e999")
+    path.write_text(f"{header_line(HEADER)}\n{line}\n")
+    found, problems = read(path)
+    assert found == []
+    assert problems[0].startswith("line 2: ")
+
+
+def test_numbers_that_grow_from_line_to_line_do_not_grow_without_end(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [small(0)])
+    delta = '{"delta":{"sequence":' + "9" * 4000 + ',"taken_at_ms":1,"elapsed_s":1.0}}\n'
+    path.write_text(path.read_text() + delta * 3)
+    found, problems = read(path)
+    assert found == [small(0)]
+    assert problems[0].startswith("line 3: ")
+
+
+BOMBS = {
+    "lines": b"\n" * 80_000_000,
+    "one-line": b" " * 80_000_000,
+    "keys": b'{"key":\n' * 3_000_000,
+    "deltas": b'{"delta":{}}\n' * 2_000_000,
+    "objects": b'{"key":[' + b"{}," * 5_000_000 + b"{}]}\n",
+    "nesting": b'{"key":' + b"[" * 15_000_000 + b"\n",
+}
+READ = """
+import resource, sys
+from pathlib import Path
+from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.recording.reader import RecordingReader
+resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]),) * 2)
+try:
+    reader = RecordingReader(Path(sys.argv[1]))
+except RecordingProblem as refused:
+    print(refused.message)
+else:
+    for index, frame in reader.frames():
+        pass
+    reader.index_at(reader.length_s)
+    print(*reader.problems, sep="\\n")
+print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_files_made_to_fill_the_memory_do_not(tmp_path: Path, bomb: str, packed: bool) -> None:
+    path = tmp_path / "bomb"
+    content = f"{header_line(HEADER)}\n".encode() + BOMBS[bomb]
+    path.write_bytes(gzip.compress(content, 1) if packed else content)
+    ran = subprocess.run([sys.executable, "-c", READ, str(path), str(3 << 30)], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert int(ran.stdout.split()[-1]) * 1024 < 700e6
+    assert ran.stdout.count("\n") > 1

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from statistics import fmean
+from statistics import fmean, variance
 from typing import Final
 
 from pgtop_tune.analysis.comparison import (
@@ -21,6 +22,7 @@ from pgtop_tune.analysis.comparison import (
     compare,
 )
 from pgtop_tune.analysis.every_metric import PER_TRANSACTION, Number
+from pgtop_tune.analysis.figures import Figure
 from pgtop_tune.analysis.gathered import Sums, blocks, quotient
 from pgtop_tune.analysis.material import Material
 from pgtop_tune.analysis.window import Side
@@ -32,6 +34,8 @@ CERTAIN: Final = frozenset({Verdict.BETTER.value, Verdict.WORSE.value, MORE, LES
 """Verdicts that say that something differs."""
 BY_CHANCE: Final = 0.02
 """Share of numbers that are the same and are called different all the same: a verdict takes 98 %."""
+_ROUNDING: Final = 1e-9
+_MOST_APART: Final = 1e6
 _WORDS: Final = {Verdict.BETTER: MORE, Verdict.WORSE: LESS}
 
 
@@ -57,6 +61,7 @@ class Differing:
         told: How the change reads.
         change: The change and its 95 % interval as `told` says; None without.
         size: The effect in standard deviations of blocks; None without an interval.
+        apart: How far the means are apart, in standard deviations of single seconds.
     """
 
     name: str
@@ -69,6 +74,7 @@ class Differing:
     told: Told
     change: tuple[float, float | None, float | None] | None
     size: float | None
+    apart: float
     verdict: str
 
     @property
@@ -104,13 +110,13 @@ def brushed(a: Side, b: Side, under_test: Sequence[str] = ()) -> Brushed:
     if {run.started_ms for run in a.loads} & {run.started_ms for run in b.loads}:
         comparison = replace(comparison, phases=tuple(map(_of_one_run, comparison.phases)))
     phase = comparison.phases[0] if comparison.phases else None
-    told = [] if phase is None else [_of_figure(row) for row in phase.rows]
+    told = [] if phase is None else [_of_figure(row, a, b) for row in phase.rows]
     names = [name for name in a.numbers if name in b.numbers and not (_has_waits(comparison) and _is_wait(a, name))]
     alike = [name for name in names if _alike(a, b, name)]
     period_s = aligned_period(a.material.runs, b.material.runs)
     told += [_of_number(a, b, name, period_s, comparison.comparable) for name in names if name not in set(alike)]
-    rows = tuple(sorted(told, key=_place))
-    return Brushed(comparison, rows, len(alike), tuple(_notes(a, b, rows)))
+    rows = tuple(sorted((row for row in told if not _nothing(row)), key=_place))
+    return Brushed(comparison, rows, len(alike) + len(told) - len(rows), tuple(_notes(a, b, rows)))
 
 
 def _of_one_run(phase: Phase) -> Phase:
@@ -131,13 +137,25 @@ def _alike(a: Side, b: Side, name: str) -> bool:
     return quotient(a.run.gathered.sums(name)[:1]) == quotient(b.run.gathered.sums(name)[:1])
 
 
-def _place(row: Differing) -> tuple[bool, bool, float, str]:
-    """What is certain, what has an interval, what has none; in each the largest first."""
-    size = abs(row.size) if row.size is not None else abs(row.effect.relative) if row.effect is not None else 0.0
-    return not row.certain, row.size is None, -size, row.name
+def _nothing(row: Differing) -> bool:
+    """Whether neither the change nor its uncertainty is more than an error of arithmetic."""
+    return row.change is not None and all(each is None or abs(each) < _ROUNDING for each in row.change)
 
 
-def _of_figure(row: FigureRow) -> Differing:
+def _place(row: Differing) -> tuple[bool, float, str]:
+    """What is certain by the size of its effect, then the rest by how far apart the seconds are."""
+    return not row.certain, -abs(row.size or 0.0) if row.certain else -row.apart, row.name
+
+
+def _apart(a: Sequence[float], b: Sequence[float]) -> float:
+    """The distance of means in standard deviations of single steps: no ground for a verdict, but for an order."""
+    if len(a) < 2 or len(b) < 2:
+        return 0.0
+    distance, spread = abs(fmean(b) - fmean(a)), math.sqrt((variance(a) + variance(b)) / 2.0)
+    return distance / spread if spread > distance / _MOST_APART else _MOST_APART if distance else 0.0
+
+
+def _of_figure(row: FigureRow, a: Side, b: Side) -> Differing:
     figure, ratio = row.figure, row.figure.points is None
     return Differing(
         name=figure.title,
@@ -150,16 +168,24 @@ def _of_figure(row: FigureRow) -> Differing:
         told=Told.SHARE if ratio else Told.POINTS,
         change=row.change,
         size=None if row.effect is None else standardised(row.effect, ratio=ratio),
+        apart=_apart(_steps(a, figure), _steps(b, figure)),
         verdict=row.verdict,
     )
+
+
+def _steps(side: Side, figure: Figure) -> list[float]:
+    if figure.quantile is not None:
+        return [value for _, value in side.run.gathered.latency_series(figure.quantile)]
+    return [value for _, value in side.run.gathered.series(figure.id)]
 
 
 def _of_number(a: Side, b: Side, name: str, period_s: int | None, comparable: bool) -> Differing:
     number, sums = a.numbers[name], (a.run.gathered.sums(name), b.run.gathered.sums(name))
     whole = quotient(sums[0]) or 0.0, quotient(sums[1]) or 0.0
     step_s = max(a.run.gathered.step_s, b.run.gathered.step_s)
+    steps = [[part / share for part, share in side] for side in sums]
     length = block_length(
-        [[part / share for part, share in side] for side in sums],
+        steps,
         None if period_s is None else max(round(period_s / step_s), 1),
     )
     means = _block_means(sums[0], length), _block_means(sums[1], length)
@@ -177,6 +203,7 @@ def _of_number(a: Side, b: Side, name: str, period_s: int | None, comparable: bo
         told=told,
         change=None if effect is None else _scaled(effect, scale),
         size=None if effect is None else standardised(effect, ratio=told is Told.SHARE),
+        apart=_apart(steps[0], steps[1]),
         verdict=_verdict(effect, comparable),
     )
 

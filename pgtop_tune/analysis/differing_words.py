@@ -95,7 +95,7 @@ def differing_sheet(found: Brushed) -> Sheet:
         notes += figure_sheet(phase).notes
     return Sheet(
         "what differs",
-        ("effects by their size in standard deviations of blocks; what is certain stands first",),
+        ("what is certain by its size in standard deviations of blocks, then what is farthest apart",),
         Table(HEADS, rows, frozenset({1, 2, 3, 4, 5})) if rows else None,
         tuple(one_line(note, 300) for note in notes),
     )

@@ -23,35 +23,13 @@ from pgtop_tune.metrics.server import checkpoints_between
 from pgtop_tune.model.bench import BenchRun, BenchSample, RunState
 from pgtop_tune.model.events import Event
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.session.window import Window
 
 LATE_S: Final = 5.0
 """Seconds of the transaction log come so much later than they were."""
-LEAST_S: Final = 20.0
-"""What is shorter has no four blocks of five seconds."""
+LEAST_FRAMES: Final = 2
 _PAST: Final = 130
 _MOST_EVENTS: Final = 2_000
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """A part of a session's time.
-
-    Attributes:
-        since_s: Its begin on the session's clock.
-        until_s: Its end.
-    """
-
-    since_s: float
-    until_s: float
-
-    @property
-    def seconds(self) -> float:
-        """Its length."""
-        return self.until_s - self.since_s
-
-    def overlaps(self, other: Window) -> bool:
-        """Whether they have a moment in common; one may end where the other begins."""
-        return self.since_s < other.until_s and other.since_s < self.until_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,11 @@ from typing import Final
 from pgtop_tune.analysis.facts import TOOL
 from pgtop_tune.analysis.material import Fact, Kind
 from pgtop_tune.analysis.opening import is_records
-from pgtop_tune.analysis.window import Side, Window, read_window
+from pgtop_tune.analysis.window import Side, read_window
 from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.session.time_words import Timeline, moment
+from pgtop_tune.session.window import Window
 
 _AT: Final = "@"
 _TO: Final = ".."

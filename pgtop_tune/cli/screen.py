@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import locale
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pgtop_tune.bench.places.ssh_address import SshAddress
     from pgtop_tune.host.disk_caps import DiskCap
     from pgtop_tune.model.ceilings import Measured
+    from pgtop_tune.model.frame import Frame
     from pgtop_tune.model.load import LoadSpec
     from pgtop_tune.pooler.address import PoolerAddress
     from pgtop_tune.postgres.conninfo import ConnInfo
@@ -158,11 +159,24 @@ def show_replay(reader: RecordingReader, speed: float, start_s: float, screen: S
     source = ReplaySource(reader, speed)
     if start_s:
         source.jump(start_s)
-    controls = Controls(engine=Engine(source), transport=source)
+    controls = Controls(
+        engine=Engine(source), transport=source, frames=lambda since_s: _frames_of(reader.path, since_s)
+    )
     outcome = _show(controls, replace(_screen_options(screen, load_config()), target=reader.header.target))
     for problem in reader.problems:
         say(f"{reader.path}: {problem}")
     return outcome.exit_status
+
+
+def _frames_of(path: Path, since_s: float) -> Iterator[Frame]:
+    """Read beside the replay, which goes on with a reader of its own."""
+    from pgtop_tune.recording.reader import RecordingReader
+
+    reader = RecordingReader(path)
+    try:
+        yield from (frame for _, frame in reader.frames(reader.index_at(since_s)))
+    finally:
+        reader.close()
 
 
 def _ceilings(path: Path) -> Measured:

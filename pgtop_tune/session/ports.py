@@ -6,7 +6,7 @@ Everything here is called from the engine's thread unless it says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -57,6 +57,14 @@ class FrameSink(Protocol):
 
     def close(self) -> None:
         """No more steps will come."""
+        ...
+
+
+class FramesFrom(Protocol):
+    """What has been, read again: frames of a recording, or of what is kept of a live session."""
+
+    def __call__(self, since_s: float) -> Iterator[Frame]:
+        """Frames from that moment of the session on, or from the oldest there is; oldest first. From any thread."""
         ...
 
 

@@ -27,6 +27,7 @@ class Need(StrEnum):
     PASSWORD = "password"
     BACKENDS = "sessions"
     CHECK = "check"
+    FRAMES = "frames"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ _PAGES: Final = "pages"
 ROWS: Final = "rows of a table"
 _TUNING: Final = "load and parameters"
 _REPLAY: Final = "replay"
+_WINDOWS: Final = "two windows"
 
 ACTIONS: Final[tuple[Action, ...]] = (
     Action("load", ("b",), "app.load", "start or stop a load (pgbench)", _TUNING, "load", (Need.LOAD,)),
@@ -76,6 +78,11 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("jump", ("T",), "app.jump", "jump: 3m ago, 12:40, -30s, +1m, 00:05:00", _REPLAY, "jump", (Need.TRANSPORT,)),
     Action("slower", ("{",), "app.speed(-1)", "play at half the speed", _REPLAY, "", (Need.TRANSPORT,)),
     Action("faster", ("}",), "app.speed(1)", "play at twice the speed", _REPLAY, "faster", (Need.TRANSPORT,)),
+    Action("mark-begin", ("[",), "app.mark", "a window begins at the moment shown", _WINDOWS, "", (Need.FRAMES,)),
+    Action("mark-end", ("]",), "app.mark(True)", "the window ends here; after the second, what differs is shown",
+        _WINDOWS, "", (Need.FRAMES,)),
+    Action("brush", ("B",), "app.brush", "all that differs between two windows, or between one and the time before it",
+        _WINDOWS, "", (Need.FRAMES,)),
     Action("details", ("enter",), "details", "everything known of the selected row", ROWS, "open"),
     Action("filter", ("/",), "filter", "show only rows with this text", ROWS, "filter"),
     Action("cancel", ("c",), "app.signal('cancel')", "cancel the statement of the selected session, the tagged "
@@ -100,7 +107,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("last", ("end",), "edge(1)", "last row", ROWS),
     Action("left", ("left",), "sideways(-1)", "one column to the left", ROWS),
     Action("right", ("right",), "sideways(1)", "one column to the right", ROWS),
-    Action("unselect", ("escape",), "unselect", "no selected row, no tags, no filter", ROWS),
+    Action("unselect", ("escape",), "unselect", "no selected row, no tags, no filter; without any, no marks", ROWS),
     Action("dashboard", (DASHBOARD_KEY,), f"app.look_at('{DASHBOARD_ID}')", "the dashboard", _PAGES),
     *(
         Action(page.id, (page.key,), f"app.look_at('{page.id}')", f"page of {page.title}", _PAGES)
@@ -128,7 +135,8 @@ _SHOWN_KEYS: Final = {
 
 _LONG_NAMES: Final = {
     "question_mark": "?", "plus": "+", "minus": "-", "slash": "/", "less_than_sign": "<", "greater_than_sign": ">",
-    "left_curly_bracket": "{", "right_curly_bracket": "}", ".": "full_stop",
+    "left_curly_bracket": "{", "right_curly_bracket": "}", "left_square_bracket": "[",
+    "right_square_bracket": "]", ".": "full_stop",
 }  # fmt: skip
 """The same key under another name, so that a clash is seen however it is spelled."""
 

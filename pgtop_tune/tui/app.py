@@ -25,6 +25,7 @@ from pgtop_tune.model.bench import RunState
 from pgtop_tune.safe_text import printable, printable_lines
 from pgtop_tune.secret import Secret
 from pgtop_tune.session.ports import RecordingState
+from pgtop_tune.session.window import Marks
 from pgtop_tune.tui.actions import ACTIONS, Action, check_keymap
 from pgtop_tune.tui.changes import told
 from pgtop_tune.tui.commands import ActionCommands
@@ -279,7 +280,8 @@ class PgtopApp(OperatorApp):
         transport = None if controls.transport is None else controls.transport.state()
         load = None if controls.load is None else controls.load.state()
         trial = None if self.changes is None else self.changes.on_trial
-        return Scene(frozen or live, self._recording_state(), behind_s, transport, load, trial)
+        marks = Marks() if self.brush is None else self.brush.marks
+        return Scene(frozen or live, self._recording_state(), behind_s, transport, load, trial, marks)
 
     def _recording_state(self) -> RecordingState | None:
         control = self._controls.recording

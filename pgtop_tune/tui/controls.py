@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pgtop_tune.session.engine import Engine
     from pgtop_tune.session.load_control import LoadControl
     from pgtop_tune.session.machine_control import MachineControl
-    from pgtop_tune.session.ports import BackendControl, RecordingControl, Transport
+    from pgtop_tune.session.ports import BackendControl, FramesFrom, RecordingControl, Transport
     from pgtop_tune.session.restart_control import RestartControl
     from pgtop_tune.tuning.knobs.knob import Knob
 
@@ -65,6 +65,7 @@ class Controls:
         machine: Settings of the operating system under the server.
         restart: Changes that take a restart of the server.
         checks: The check before production.
+        frames: Frames that have been, for marked windows.
         tally: Where the sampler reads how many bytes the screen has written.
     """
 
@@ -81,6 +82,7 @@ class Controls:
     machine: MachineControl | None = None
     restart: RestartControl | None = None
     checks: CheckControl | None = None
+    frames: FramesFrom | None = None
     tally: TerminalTally = field(default_factory=TerminalTally)
 
     def has(self) -> frozenset[Need]:
@@ -94,6 +96,7 @@ class Controls:
             Need.RECORDING: self.recording is not None,
             Need.BACKENDS: self.backends is not None,
             Need.PASSWORD: self.on_password is not None,
+            Need.FRAMES: self.frames is not None,
             Need.CHECK: self.checks is not None,
         }
         return frozenset(need for need, there in present.items() if there)

@@ -20,6 +20,7 @@ from pgtop_tune.session.session import Session
 from pgtop_tune.session.time_words import HINT, Timeline, moment
 from pgtop_tune.session.trial_desk import TrialDesk
 from pgtop_tune.tui.actions import ACTIONS, available
+from pgtop_tune.tui.brush_hand import BrushHand
 from pgtop_tune.tui.changes import Changes
 from pgtop_tune.tui.glyphs import ASCII, UNICODE
 from pgtop_tune.tui.hands import Hands
@@ -53,6 +54,7 @@ class OperatorApp(App[int]):
         options: How it looks and listens.
 
     Attributes:
+        brush: Marks on the tape; None where nothing that has been can be read again.
         changes: Changes of parameters made from here; None where there is no door to them.
         recording: The last file that was recorded to.
     """
@@ -73,6 +75,7 @@ class OperatorApp(App[int]):
         self._live = Session(CHARTED)
         self._live.ceilings = options.ceilings
         self._frozen: Session | None = None
+        self.brush = None if controls.frames is None else BrushHand(self, controls.frames, self._glyphs)
         self._themes: dict[str, PaletteTheme] = {}
         self._load_spec = options.start_load or LoadSpec()
         self.recording: str | None = None
@@ -237,6 +240,17 @@ class OperatorApp(App[int]):
             return
         self.tell(f"recorded in {self.recording}" if recording else f"recording to {state.path}")
         self._repaint()
+
+    def action_mark(self, end: bool = False) -> None:
+        """Begins or ends a window at the moment shown."""
+        if self.brush is not None:
+            self.brush.mark((self._frozen or self._live).now, end=end)
+            self._repaint()
+
+    def action_brush(self) -> None:
+        """Shows what differs between the windows."""
+        if self.brush is not None:
+            self.brush.show()
 
     def action_note(self) -> None:
         """Asks for a note and puts it on the tape."""

@@ -12,7 +12,7 @@ import pytest
 
 from pgtop_tune.analysis.differing import Brushed, Differing, brushed
 from pgtop_tune.analysis.every_metric import FAMILIES, FIGURED, PASSING, SINGLE
-from pgtop_tune.analysis.window import Side, Window, read_window
+from pgtop_tune.analysis.window import Side, read_window
 from pgtop_tune.analysis.windowed import Named, named, read_windows
 from pgtop_tune.compare.effect import Verdict
 from pgtop_tune.errors import RecordingProblem, UsageProblem
@@ -21,6 +21,7 @@ from pgtop_tune.model.bench import BenchProgress
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostSample
+from pgtop_tune.session.window import Window
 from tests.support.frames import EPOCH_MS, bench_sample, frame
 from tests.support.sides import frames, recorded, with_parameter
 

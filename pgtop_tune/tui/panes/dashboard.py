@@ -9,6 +9,7 @@ from typing import Final
 from pgtop_tune.session.load_control import LoadState
 from pgtop_tune.session.ports import RecordingState
 from pgtop_tune.session.session import Session
+from pgtop_tune.session.window import Marks
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import Line
 from pgtop_tune.tui.panes.budget import budget_lines
@@ -36,6 +37,7 @@ class Look:
         target: Who was asked for, shown while no server has answered yet.
         pages: Named in the footer.
         load: What of it goes on that frames do not show.
+        marks: Windows that are marked.
     """
 
     view: SessionsView = SessionsView()  # noqa: RUF009 (frozen)
@@ -46,6 +48,7 @@ class Look:
     target: str = ""
     pages: PageNames = NO_PAGES
     load: LoadState | None = None
+    marks: Marks = Marks()  # noqa: RUF009 (frozen)
 
 
 Layout = Sequence[tuple[str, int]]
@@ -53,7 +56,8 @@ _Draw = Callable[[Session, int, int, Glyphs, Look, Layout], list[Line]]
 
 
 def _tape(session: Session, width: int, height: int, glyphs: Glyphs, look: Look, layout: Layout) -> list[Line]:
-    return tape_lines(session, width, height, glyphs, chart_rows=dict(layout).get("throughput", 1))
+    rows = dict(layout).get("throughput", 1)
+    return tape_lines(session, width, height, glyphs, chart_rows=rows, marks=look.marks.moments)
 
 
 def _header(session: Session, width: int, height: int, glyphs: Glyphs, look: Look, layout: Layout) -> list[Line]:

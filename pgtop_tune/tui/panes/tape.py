@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import Line
@@ -10,7 +12,15 @@ from pgtop_tune.tui.panes.time_axis import time_axis
 from pgtop_tune.tui.widgets import tape
 
 
-def tape_lines(session: Session, width: int, height: int, glyphs: Glyphs, *, chart_rows: int) -> list[Line]:
+def tape_lines(
+    session: Session,
+    width: int,
+    height: int,
+    glyphs: Glyphs,
+    *,
+    chart_rows: int,
+    marks: Iterable[tuple[float, bool]] = (),
+) -> list[Line]:
     """One line of marks and words.
 
     Args:
@@ -19,8 +29,9 @@ def tape_lines(session: Session, width: int, height: int, glyphs: Glyphs, *, cha
         height: 1.
         glyphs: Characters.
         chart_rows: Rows of a chart above: the tape has the same time axis.
+        marks: As `Marks.moments`.
     """
     axis = time_axis(session, width, chart_rows)
     shown = [(at_s, event) for at_s, event in session.events if axis.since_s <= at_s < axis.until_s]
-    drawn = tape.tape_lines(shown, axis.width, axis.since_s, axis.until_s, glyphs)
+    drawn = tape.tape_lines(shown, axis.width, axis.since_s, axis.until_s, glyphs, marks)
     return [padded(line, width) for line in drawn][:height]

@@ -56,7 +56,15 @@ class Dashboard(SceneScreen):
         self._view = scrolled(self._view, self._rows, self._visible_rows)
         scene = self._scene
         look = Look(
-            self._view, self._rows, self._keys, scene.recording, scene.behind_s, self._target, _PAGES, scene.load
+            self._view,
+            self._rows,
+            self._keys,
+            scene.recording,
+            scene.behind_s,
+            self._target,
+            _PAGES,
+            scene.load,
+            scene.marks,
         )
         return dashboard_lines(scene.session, self._layout, width, self._glyphs, look)
 
@@ -112,7 +120,9 @@ class Dashboard(SceneScreen):
             self._choose(scrolled(replace(self._view, selected=at.key), self._rows, self._visible_rows))
 
     def action_unselect(self) -> None:
-        """No selection, no filter."""
+        """No selection, no filter; where there is neither, no marks."""
+        if self._view.selected is None and not self._view.filter:
+            self.clear_marks()
         self._choose(replace(self._view, selected=None, filter="", top=0))
 
     def action_sort(self, by: int) -> None:

@@ -245,7 +245,9 @@ class PageScreen(SceneScreen):
         self._choose(listing.sideways(self.table, self._view, by, self.app.size.width))
 
     def action_unselect(self) -> None:
-        """No selection, no tags, no filter."""
+        """No selection, no tags, no filter; where there is none, no marks."""
+        if self._view.selected is None and not self._view.tagged and not self._view.filter:
+            self.clear_marks()
         self._choose(replace(self._view, selected=None, tagged=frozenset(), filter="", top=0))
 
     def action_sort(self, by: int) -> None:

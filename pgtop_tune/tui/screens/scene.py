@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import events
@@ -12,9 +12,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from pgtop_tune.session.window import Marks
 from pgtop_tune.tui.actions import ACTIONS, Action, key_name, keys_of
 from pgtop_tune.tui.lines import Line, fit
 from pgtop_tune.tui.panes.danger import danger_line
+from pgtop_tune.tui.panes.marks import marks_line
 from pgtop_tune.tui.panes.trial import trial_line
 from pgtop_tune.tui.screens.details import RowKey
 from pgtop_tune.tui.text_field import TextField
@@ -31,8 +33,9 @@ if TYPE_CHECKING:
 
 TRANSPORT: Final = "transport"
 TRIAL: Final = "trial"
+MARKS: Final = "marks"
 ABOVE: Final = ("danger",)
-BELOW: Final = (TRANSPORT, TRIAL)
+BELOW: Final = (MARKS, TRANSPORT, TRIAL)
 """Lines at the top and above the footer that are there when there is something to say."""
 _WITH_ONE: Final = {
     "cancel": "app.signal_one('cancel', {}, {})",
@@ -53,6 +56,7 @@ class Scene:
         transport: Where a replay stands; None when live.
         load: What of the load goes on that frames do not show; None where there is no door to it.
         trial: The set of changes that is taken back unless somebody keeps it.
+        marks: Windows that are marked.
     """
 
     session: Session
@@ -61,6 +65,7 @@ class Scene:
     transport: TransportState | None = None
     load: LoadState | None = None
     trial: OnTrial | None = None
+    marks: Marks = Marks()  # noqa: RUF009 (frozen)
 
 
 class SceneScreen(Screen[None]):
@@ -156,6 +161,7 @@ class SceneScreen(Screen[None]):
             "danger": danger_line(scene.session, width, self._glyphs),
             TRANSPORT: None if scene.transport is None else transport_line(scene.transport, width, self._glyphs),
             TRIAL: None if scene.trial is None else self._trial_line(scene.trial, width),
+            MARKS: self._marks_line(scene.marks, width) if scene.marks else None,
         }
         return {name: line for name, line in found.items() if line is not None}
 
@@ -163,6 +169,11 @@ class SceneScreen(Screen[None]):
         keys = {action.id: key_name(keys_of(action, self._keymap)[0]) for action in self._actions}
         now_ms = time.time_ns() // 1_000_000
         return trial_line(trial, now_ms, width, self._glyphs, keys.get("keep", ""), keys.get("undo", ""))
+
+    def _marks_line(self, marks: Marks, width: int) -> Line:
+        keys = {action.id: key_name(keys_of(action, self._keymap)[0]) for action in self._actions}
+        begin, end, table = (keys.get(each, "") for each in ("mark-begin", "mark-end", "brush"))
+        return marks_line(marks, width, self._glyphs, begin, end, table)
 
     def heights(self, width: int, height: int) -> dict[str, int]:
         """Rows of each canvas on a screen of that size."""
@@ -195,6 +206,13 @@ class SceneScreen(Screen[None]):
                 call = _WITH_ONE[action.id].format(*backend)
                 found.append(RowKey(keys, key_name(keys[0]), action.id, call))
         return tuple(found)
+
+    def clear_marks(self) -> None:
+        """Forgets what is marked."""
+        brush = getattr(self.app, "brush", None)
+        if brush is not None and brush.marks:
+            brush.clear()
+            self.show(replace(self._scene, marks=brush.marks))
 
     @property
     def typing(self) -> bool:

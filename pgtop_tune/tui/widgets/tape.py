@@ -45,7 +45,12 @@ def event_glyph(kind: EventKind, glyphs: Glyphs) -> str:
 
 
 def tape_lines(
-    events: Iterable[tuple[float, Event]], width: int, since_s: float, until_s: float, glyphs: Glyphs
+    events: Iterable[tuple[float, Event]],
+    width: int,
+    since_s: float,
+    until_s: float,
+    glyphs: Glyphs,
+    marks: Iterable[tuple[float, bool]] = (),
 ) -> list[Line]:
     """One line of exactly `width` cells: a mark per column with events, and as many of their words as fit.
 
@@ -54,7 +59,8 @@ def tape_lines(
         width: Cells, the chart's gutter included: columns agree with those of `chart_lines` of the same width.
         since_s: The window's begin on the session's clock.
         until_s: Its end.
-        glyphs: For the marks.
+        glyphs: For the marks of events.
+        marks: (moment, whether it is an end) of marked windows; a mark wins its column.
     """
     columns = width - GUTTER
     if columns < 1:
@@ -64,7 +70,14 @@ def tape_lines(
         column = column_of(at_s, since_s, until_s, columns)
         if column is not None and (column not in marked or _RANK[event.kind] <= _RANK[marked[column].kind]):
             marked[column] = event
+    brackets = {
+        column: ("]" if end else "[", "key")
+        for at_s, end in marks
+        if (column := column_of(at_s, since_s, until_s, columns)) is not None
+    }
     taken = bytearray(columns)
+    for column in brackets:
+        taken[column] = 1
     for column in marked:
         taken[column] = 1
     placed: dict[int, Span] = {
@@ -78,6 +91,7 @@ def tape_lines(
             cells = cell_len(text)
             taken[start : start + cells] = b"\1" * cells
             placed[start] = (text, event_style(event.kind))
+    placed |= brackets
     spans: list[Span] = [(f"{'tape':>{GUTTER - 2}}  ", "dim")]
     at = 0
     for start in sorted(placed):

@@ -362,10 +362,25 @@ async def _quit(rig: Rig) -> None:
 
 
 Check = Callable[[Rig], Awaitable[None]]
+
+
+async def _marks(rig: Rig) -> None:
+    await rig.press("[")
+    await rig.sees("] ends it here")
+    rig.source.feed(frame(6))
+    await rig.until(lambda: rig.app._live.now is not None and rig.app._live.now.sequence == 6)
+    await rig.press("]")
+    await rig.sees("what differs from the time before")
+    await rig.press("B")
+    await rig.sees("fewer than 2 frames of")
+    await rig.press("escape")
+
+
 CHECKS: dict[str, Check] = {
     "load": _load, "parameters": _parameters, "undo": _undo, "undo-all": _redo,
     "redo": _redo, "keep": _keep, "check": _check, "password": _password, "record": _record, "note": _note,
     "step-back": _steps, "step-forward": _steps, "jump": _jump, "slower": _speed, "faster": _speed,
+    "mark-begin": _marks, "mark-end": _marks, "brush": _marks,
     "details": _details, "filter": _filter, "cancel": _signal, "terminate": _signal, "explain": _explain,
     "sort": _sort, "sort-right": _sort, "sort-left": _sort, "reverse": _reverse, "idle": _idle,
     "columns": _columns, "copy": _copy, "tag": _tag, "up": _moves, "down": _moves, "page-up": _moves,
@@ -396,6 +411,7 @@ async def test_a_key_does_what_the_table_says(check: Check, tmp_path: Path, monk
         backends=None if replayed else ScriptedBackends(),
         checks=None if replayed else ScriptedCheck(),
         on_password=lambda password: None,
+        frames=lambda since_s: iter(frames(5)),
     ) as rig:
         await check(rig)
 

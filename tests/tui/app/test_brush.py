@@ -1,0 +1,154 @@
+"""Marks on the tape, and the table of what differs between the windows they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.session.ports import Step
+from pgtop_tune.session.window import Marks, Window
+from pgtop_tune.tui.screens.brush import BrushDialog
+from pgtop_tune.tui.screens.dashboard import Dashboard
+from tests.support.pictures import assert_picture
+from tests.support.screens import Rig, ScriptedSource, ScriptedTransport, running_screen
+from tests.support.sides import frames, with_parameter
+
+GOLDENS = Path(__file__).parent.parent / "goldens"
+FASTER = 80
+
+
+def changed() -> list[Frame]:
+    """Thirty per cent more from the second on at which a parameter was set."""
+    return [*frames(1000.0, "a")[:FASTER], *with_parameter(frames(1300.0, "b"), "max_wal_size", "3GB")[FASTER:]]
+
+
+class Kept:
+    """Frames that can be read again."""
+
+    def __init__(self, found: Sequence[Frame]) -> None:
+        self.found = found
+        self.reads = 0
+
+    def __call__(self, since_s: float) -> Iterator[Frame]:
+        self.reads += 1
+        return (frame for frame in self.found if frame.elapsed_s >= since_s)
+
+
+async def shown(rig: Rig, source: ScriptedSource, found: Sequence[Frame], second: int) -> None:
+    """Brings the screen to a moment."""
+    source.feed(found[second], restart=True)
+    now_s = found[second].elapsed_s
+    await rig.until(lambda: rig.app._live.now is not None and rig.app._live.now.elapsed_s == now_s)
+
+
+async def marked(rig: Rig, source: ScriptedSource, found: Sequence[Frame], *at: tuple[int, str]) -> None:
+    for second, key in at:
+        await shown(rig, source, found, second)
+        await rig.press(key)
+
+
+def test_a_second_window_makes_a_pair_and_one_alone_stands_against_the_time_before_it() -> None:
+    one = Marks().begin(60.0).end(90.0)
+    assert one.pair == (Window(30.0, 60.0), Window(60.0, 90.0))
+    two = one.begin(100.0).end(140.0)
+    assert two.pair == (Window(60.0, 90.0), Window(100.0, 140.0))
+    assert two.begin(10.0) == Marks((), 10.0)
+
+
+def test_marks_can_be_set_backwards_and_moved() -> None:
+    assert Marks().begin(90.0).end(60.0).windows == (Window(60.0, 90.0),)
+    assert Marks().begin(10.0).begin(20.0).end(30.0).end(40.0).windows == (Window(20.0, 40.0),)
+    assert not Marks().end(10.0)
+    assert Marks().begin(10.0).end(10.0).windows == ()
+
+
+async def test_two_windows_end_in_a_table_with_the_largest_effect_first() -> None:
+    found, source = changed(), ScriptedSource([Step((frames()[0],))])
+    async with running_screen(transport=ScriptedTransport(), frames=Kept(found), source=source) as rig:
+        await marked(rig, source, found, (5, "["), (79, "]"))
+        await rig.sees("what differs from the time before")
+        assert isinstance(rig.app.screen, Dashboard)
+        await marked(rig, source, found, (85, "["), (159, "]"))
+        await rig.sees("largest effect first")
+        await rig.sees("max_wal_size  16GB → 3GB")
+        lines = rig.text().splitlines()
+        tps = next(line for line in lines if " tps, 1/s " in line)
+        assert "better" in tps
+        assert "ms per transaction" in rig.text()
+        await rig.press("escape")
+        await rig.until(lambda: isinstance(rig.app.screen, Dashboard))
+        await rig.sees("marks")
+        await rig.press("escape")
+        await rig.until(lambda: " marks " not in rig.text())
+
+
+async def test_one_window_stands_against_as_long_a_time_before_it() -> None:
+    found, source = changed(), ScriptedSource([Step((frames()[0],))])
+    async with running_screen(transport=ScriptedTransport(), frames=Kept(found), source=source) as rig:
+        await marked(rig, source, found, (85, "["), (150, "]"))
+        await rig.press("B")
+        await rig.sees("A  00:00:20–00:01:25 (1m05s)")
+        await rig.sees("B  00:01:25–00:02:30 (1m05s)")
+
+
+@pytest.mark.parametrize(
+    ("at", "says"),
+    [
+        (((10, "B"),), "nothing is marked"),
+        (((10, "]"),), "set the begin first"),
+        (((10, "["), (60, "]"), (40, "["), (80, "]")), "overlap"),
+        (((0, "["), (60, "]"), (60, "B")), "no time before"),
+    ],
+)
+async def test_what_cannot_be_compared_is_said(at: tuple[tuple[int, str], ...], says: str) -> None:
+    found, source = changed(), ScriptedSource([Step((frames()[0],))])
+    async with running_screen(transport=ScriptedTransport(), frames=Kept(found), source=source) as rig:
+        await marked(rig, source, found, *at)
+        await rig.sees(says)
+        assert isinstance(rig.app.screen, Dashboard)
+
+
+async def test_a_window_of_which_nothing_was_kept_is_said_in_the_table() -> None:
+    found, source = changed(), ScriptedSource([Step((frames()[0],))])
+    async with running_screen(transport=ScriptedTransport(), frames=Kept(found[120:]), source=source) as rig:
+        await marked(rig, source, found, (10, "["), (60, "]"), (130, "["), (150, "]"))
+        await rig.sees("fewer than 2 frames of A")
+        await rig.press("escape")
+
+
+async def test_reading_ends_when_the_table_is_closed() -> None:
+    found, source, left = changed(), ScriptedSource([Step((frames()[0],))]), []
+
+    def endless(since_s: float) -> Iterator[Frame]:
+        try:
+            while True:
+                yield found[20]
+        finally:
+            left.append(since_s)
+
+    async with running_screen(transport=ScriptedTransport(), frames=endless, source=source) as rig:
+        await marked(rig, source, found, (10, "["), (60, "]"), (85, "["), (150, "]"))
+        await rig.sees("frames so far")
+        await rig.press("escape")
+        await rig.until(lambda: left == [10.0])
+
+
+async def test_marks_stand_on_the_tape_in_the_columns_of_their_moments() -> None:
+    found, source = changed(), ScriptedSource([Step((frames()[0],))])
+    async with running_screen(transport=ScriptedTransport(), frames=Kept(found), source=source) as rig:
+        await marked(rig, source, found, (10, "["), (60, "]"))
+        await rig.until(lambda: any("[" in line for line in rig.text().splitlines() if line.startswith(" tape")))
+        (tape,) = (line for line in rig.text().splitlines() if line.startswith(" tape"))
+        assert (tape.index("["), tape.index("]")) == (7 + 10, 7 + 60)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_the_table_as_a_picture(size: tuple[int, int]) -> None:
+    found, source = changed(), ScriptedSource([Step((frames()[0],))])
+    async with running_screen(transport=ScriptedTransport(), frames=Kept(found), source=source, size=size) as rig:
+        await marked(rig, source, found, (5, "["), (79, "]"), (85, "["), (159, "]"))
+        await rig.until(lambda: isinstance(rig.app.screen, BrushDialog) and "largest effect" in rig.text())
+        assert_picture(GOLDENS / f"brush-{size[0]}x{size[1]}.txt", rig.text().splitlines())

@@ -18,7 +18,7 @@ def exported_page() -> str:
     """Gauges, counters, and texts worn as labels."""
     parts = [
         "# What can be exported\n",
-        "What `pgtop-tune export` and `--openmetrics` of `record` write. *Metric* is the name in tables and for\n"
+        "What [`export`](../guide/export.md) and `record --openmetrics` write. *Metric* is the name in tables and for\n"
         "`--metrics`, which takes the name in OpenMetrics, too; *unit* that of tables. OpenMetrics has base units:\n"
         "the name says which. *Stands in* is where it is without `--metrics`. What the numbers say:\n"
         "[numbers](metrics.md).\n",

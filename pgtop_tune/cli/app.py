@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from pgtop_tune import __version__
-from pgtop_tune.cli.commands import check, compare, demo, diff, parameters, record, replay, report, revert, top
+from pgtop_tune.cli.commands import check, compare, demo, diff, export, parameters, record, replay, report, revert, top
 from pgtop_tune.cli.commands import set as changes
 from pgtop_tune.cli.commands.baseline import baseline
 from pgtop_tune.cli.commands.bench.app import bench
@@ -52,6 +52,7 @@ COMMANDS: Final = (
     ("check", check.check),
     ("compare", compare.compare),
     ("report", report.report),
+    ("export", export.export),
 )
 GROUPS: Final = (("bench", bench), ("baseline", baseline))
 """Commands with commands of their own."""

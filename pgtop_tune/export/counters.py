@@ -202,6 +202,8 @@ def _cpu_time(interval: Interval) -> Iterable[Point]:
     if cpu is None or isinstance(host, Unavailable) or isinstance(host.facts, Unavailable):
         return ()
     ticks = host.facts.ticks_per_s
+    if ticks <= 0:
+        return ()
     return [Point((mode,), getattr(cpu.total, f"{mode}_ticks") / ticks) for mode in _CPU_MODES]
 
 

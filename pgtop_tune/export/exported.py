@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from math import isfinite
 from typing import Final, NamedTuple, TypeVar
 
 from pgtop_tune.export.names import base_unit, exposed_name
@@ -130,8 +131,7 @@ class Watched(Interval):
             self.absent = found
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     """A row as read in an interval.
 
     Attributes:
@@ -149,7 +149,7 @@ def read_all(rows: Iterable[Exported], interval: Watched) -> Iterable[Read]:
     """Every row, in order."""
     for row in rows:
         interval.absent = None
-        points = tuple(row.read(interval))
+        points = tuple(point for point in row.read(interval) if isfinite(point.value))
         reason = ""
         if not points:
             absent = interval.absent

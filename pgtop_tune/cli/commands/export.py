@@ -1,0 +1,167 @@
+"""`pgtop-tune export`: a recording for other programs."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from pgtop_tune.errors import UsageProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pgtop_tune.export.exported import Exported, Watched
+    from pgtop_tune.export.moments import Span
+    from pgtop_tune.recording.reader import RecordingReader
+
+
+class ExportFormat(StrEnum):
+    """What is written."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
+    OPENMETRICS = "openmetrics"
+
+
+_BY_SUFFIX: Final = {
+    ".csv": ExportFormat.CSV,
+    ".parquet": ExportFormat.PARQUET,
+    ".prom": ExportFormat.OPENMETRICS,
+    ".om": ExportFormat.OPENMETRICS,
+}
+
+
+def export(
+    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False, help="A recording, plain or compressed.")],
+    format: Annotated[
+        ExportFormat | None,
+        typer.Option("--format", show_default=False, help="As the name of OUT ends (.csv, .parquet, .om), or csv."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="OUT",
+            show_default=False,
+            help="A new file; .csv.gz and .om.gz compress. Or stdout.",
+        ),
+    ] = None,
+    since: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="MOMENT", help="First moment: 3m, 12:40, -5m or 5m ago (before the end), start."
+        ),
+    ] = "start",
+    until: Annotated[
+        str, typer.Option("--until", metavar="MOMENT", help="Last moment; +2m is from the first one on.")
+    ] = "end",
+    every: Annotated[
+        str | None,
+        typer.Option(
+            "--every", metavar="TIME", show_default=False, help="A moment each 15s or 1m instead of each frame."
+        ),
+    ] = None,
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metrics",
+            metavar="NAMES",
+            show_default=False,
+            help="Only these: server.tps,host.disk.*, and what is left out otherwise: pg_stat_io.*. Repeatable.",
+        ),
+    ] = None,
+    wide: Annotated[bool, typer.Option("--wide", help="CSV with a row per moment and a column per series.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file when it is there.")] = False,
+) -> None:
+    """Write the numbers of a recording as CSV, Parquet or OpenMetrics.
+
+    CSV and Parquet are tidy: a row per moment, metric and labels with value, unit, and the reason where there is no
+    value. OpenMetrics has timestamps and, besides, the raw counters of the server and the kernel. Times are UTC.
+
+    Examples: pgtop-tune export run.jsonl.gz -o run.csv.gz  ·
+    pgtop-tune export run.jsonl.gz --wide --metrics 'server.*,client.*' --from 5m --until +10m -o load.csv  ·
+    pgtop-tune export run.jsonl.gz -o run.parquet  ·
+    pgtop-tune export run.jsonl.gz --every 15s -o run.om
+    """
+    from pgtop_tune.cli.output import tell
+    from pgtop_tune.export.catalogue import chosen, for_openmetrics, for_tables
+    from pgtop_tune.recording.reader import RecordingReader
+
+    kind = format or _format_of(output)
+    if wide and kind is not ExportFormat.CSV:
+        raise UsageProblem(f"--wide is for CSV, not for {kind}", "Parquet and OpenMetrics have one form")
+    if kind is ExportFormat.PARQUET and output is None:
+        raise UsageProblem("Parquet needs a file", "-o run.parquet names one")
+    everything = for_openmetrics() if kind is ExportFormat.OPENMETRICS else for_tables()
+    rows = chosen(metrics) if metrics else everything
+    reader = RecordingReader(file)
+    try:
+        said = _write(kind, output, force, rows, reader, _span(reader, since, until, every), wide)
+        for problem in reader.problems:
+            tell(f"{file}: {problem}")
+        tell(said if output is None else f"{said} in {output}")
+    finally:
+        reader.close()
+
+
+def _format_of(output: Path | None) -> ExportFormat:
+    if output is None:
+        return ExportFormat.CSV
+    suffixes = [suffix.lower() for suffix in output.suffixes if suffix.lower() != ".gz"]
+    found = _BY_SUFFIX.get(suffixes[-1] if suffixes else "")
+    if found is None:
+        raise UsageProblem(f"{output} does not say what to write", "--format csv, parquet or openmetrics does")
+    return found
+
+
+def _span(reader: RecordingReader, since: str, until: str, every: str | None) -> Span:
+    from dataclasses import replace
+
+    from pgtop_tune.export.moments import Span
+    from pgtop_tune.session.time_words import Timeline, moment, seconds
+
+    began_ms = next((frame.taken_at_ms - frame.elapsed_s * 1000.0 for _, frame in reader.frames()), 0.0)
+    line = Timeline(reader.length_s, reader.length_s, began_ms)
+    from_s = moment(since, line)
+    until_s = moment(until, replace(line, shown_s=from_s))
+    if until_s < from_s:
+        raise UsageProblem(f"{until} is before {since}", "+2m is two minutes after the first moment")
+    return Span(from_s, until_s, 0.0 if every is None else seconds(every))
+
+
+def _write(
+    kind: ExportFormat,
+    output: Path | None,
+    force: bool,
+    rows: Sequence[Exported],
+    reader: RecordingReader,
+    span: Span,
+    wide: bool,
+) -> str:
+    """Writes it, and says what was written."""
+    from pgtop_tune.cli.exporting import new_file, text_to
+    from pgtop_tune.export.csv_file import write_tidy, write_wide
+    from pgtop_tune.export.moments import PAST_S, moments
+    from pgtop_tune.export.series_file import write_openmetrics
+
+    def found() -> Iterator[Watched]:
+        first = reader.index_at(max(span.from_s - PAST_S, 0.0))
+        return moments((frame for _, frame in reader.frames(first)), span)
+
+    if kind is ExportFormat.PARQUET and output is not None:
+        from pgtop_tune.export.parquet_file import pyarrow, write_parquet
+
+        pyarrow()
+        with new_file(output, force) as part:
+            return f"{write_parquet(part, rows, found()):,} rows"
+    with text_to(output, force) as file:
+        if kind is ExportFormat.CSV:
+            count = write_wide(file, rows, found) if wide else write_tidy(file, rows, found())
+            return f"{count:,} rows"
+        written, left_out = write_openmetrics(file, rows, found())
+        behind = f", {left_out:,} left out because the clock was set back" if left_out else ""
+        return f"{written:,} values{behind}"

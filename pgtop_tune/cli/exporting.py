@@ -1,0 +1,46 @@
+"""Where an export goes: a file that is there whole or not at all, or stdout."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from pgtop_tune.errors import UsageProblem
+
+
+@contextmanager
+def new_file(output: Path, force: bool) -> Iterator[Path]:
+    """A path beside the file to be; it takes the file's place at the end, and is removed when there is none.
+
+    Raises:
+        UsageProblem: The file exists already, or cannot be written.
+    """
+    if output.exists() and not force:
+        raise UsageProblem(f"{output} exists already", "--force replaces it")
+    part = output.with_name(f"{output.name}.part")
+    try:
+        yield part
+        part.replace(output)
+    except OSError as problem:
+        if isinstance(problem, BrokenPipeError):
+            raise
+        raise UsageProblem(f"{output} cannot be written: {problem.strerror}", "choose another place") from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def text_to(output: Path | None, force: bool) -> Iterator[TextIO]:
+    """Text for programs: into a file, compressed when its name ends in .gz, or to stdout."""
+    if output is None:
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    with new_file(output, force) as part:
+        opened = gzip.open if output.suffix == ".gz" else open
+        with opened(part, "wt", encoding="utf-8", newline="") as file:
+            yield file

@@ -1,0 +1,65 @@
+"""One row per moment, metric and labels: what CSV and Parquet have in common.
+
+time       moment of the frame, UTC, by the clock of the machine that recorded
+elapsed_s  seconds since the session began, monotonic
+metric     "server.tps"
+labels     JSON object with what tells the series of a metric apart; empty where there is one
+value      empty when it cannot be said
+unit       of the value; empty for a plain count
+reason     why there is no value: the words of `model.absence.Reason`, or "cannot be said" of the first reading, a
+           restart, a reset, or nothing to divide by; empty beside a value
+
+No cell of text begins with a sign that a spreadsheet takes for a formula, whatever names a server has.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from pgtop_tune.export.exported import Exported, Watched, read_all
+
+COLUMNS: Final = ("time", "elapsed_s", "metric", "labels", "value", "unit", "reason")
+
+
+class Row(NamedTuple):
+    """A row; `at_ms` is the moment in milliseconds since the epoch, `None` an empty cell."""
+
+    at_ms: int
+    elapsed_s: float
+    metric: str
+    labels: str | None
+    value: float | None
+    unit: str | None
+    reason: str | None
+
+
+def tidy(rows: Sequence[Exported], moments: Iterable[Watched]) -> Iterator[Row]:
+    """Rows of every moment, in the order of time. A family without members, no standby for instance, has none."""
+    for interval in moments:
+        at_ms, elapsed_s = interval.newest.taken_at_ms, interval.newest.elapsed_s
+        for row, points, reason in read_all(rows, interval):
+            for labels, value in points:
+                words = labels_text(row.labels, labels) if labels else None
+                yield Row(at_ms, elapsed_s, row.id, words, value, row.unit or None, None)
+            if reason:
+                yield Row(at_ms, elapsed_s, row.id, None, None, row.unit or None, reason)
+
+
+@lru_cache(maxsize=20_000)
+def labels_text(names: tuple[str, ...], values: tuple[str, ...]) -> str:
+    """Labels as a JSON object in ASCII: exact, and nothing in it that a terminal obeys."""
+    return json.dumps(dict(zip(names, values, strict=True)), ensure_ascii=True)
+
+
+@lru_cache(maxsize=8)
+def moment_text(at_ms: int) -> str:
+    """ "2026-11-22T12:03:19.123Z"."""
+    try:
+        at = datetime.fromtimestamp(at_ms / 1000, tz=UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(at_ms)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

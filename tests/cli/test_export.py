@@ -1,0 +1,135 @@
+"""`export`: words, files and what is told beside them."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import sys
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+
+from pgtop_tune.cli.commands.export import ExportFormat, export
+from pgtop_tune.errors import RecordingProblem, UsageProblem
+from pgtop_tune.recording.format import FORMAT, Header
+from pgtop_tune.recording.writer import RecordingWriter
+from tests.cli.runs import run
+from tests.export.pages import families
+from tests.support import frames
+
+METRICS = ["server.tps", "up"]
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five minutes, a frame a second."""
+    path = tmp_path_factory.mktemp("recorded") / "run.jsonl.gz"
+    writer = RecordingWriter(path, Header(FORMAT, "0", frames.EPOCH_MS, "+00:00", 1.0, "bench@db1/bench"))
+    for second in range(301):
+        writer.write(frames.frame(second, backends=2))
+    writer.close()
+    return path
+
+
+def seconds_in(path: Path) -> list[float]:
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8", newline="") as file:
+        return [float(row["elapsed_s"]) for row in csv.DictReader(file)]
+
+
+def test_the_name_of_the_file_says_what_is_written(recording: Path, tmp_path: Path) -> None:
+    for name in ("a.csv", "a.csv.gz", "a.parquet", "a.om", "a.prom"):
+        export(recording, output=tmp_path / name, metrics=METRICS, until="5s")
+    assert len(seconds_in(tmp_path / "a.csv")) == 12
+    assert seconds_in(tmp_path / "a.csv.gz") == seconds_in(tmp_path / "a.csv")
+    assert pyarrow.parquet.read_table(tmp_path / "a.parquet").num_rows == 12
+    assert set(families((tmp_path / "a.om").read_text())) == {"pgtop_up", "pgtop_server_transactions_per_second"}
+    assert (tmp_path / "a.prom").read_text() == (tmp_path / "a.om").read_text()
+    assert not list(tmp_path.glob("*.part"))
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "every", "moments"),
+    [
+        ("start", "3s", None, [0, 1, 2, 3]),
+        ("2m", "+2s", None, [120, 121, 122]),
+        ("-3s", "end", None, [297, 298, 299, 300]),
+        ("3s ago", "-1s", None, None),
+        ("4m", "end", "30s", [240, 270, 300]),
+    ],
+)
+def test_moments_are_said_as_people_say_them(
+    recording: Path, tmp_path: Path, since: str, until: str, every: str | None, moments: list[float] | None
+) -> None:
+    out = tmp_path / "a.csv"
+    if moments is None:
+        with pytest.raises(UsageProblem, match="is before"):
+            export(recording, output=out, since=since, until=until, every=every)
+        return
+    export(recording, output=out, metrics=["up"], since=since, until=until, every=every)
+    assert seconds_in(out) == moments
+
+
+def test_a_file_that_is_there_is_left_alone_and_one_that_failed_is_not_there(recording: Path, tmp_path: Path) -> None:
+    out = tmp_path / "a.csv"
+    out.write_text("mine")
+    with pytest.raises(UsageProblem, match="exists already"):
+        export(recording, output=out)
+    with pytest.raises(UsageProblem, match="no metric is called"):
+        export(recording, output=out, force=True, metrics=["server.tsp"])
+    assert out.read_text() == "mine"
+    export(recording, output=out, force=True, metrics=METRICS, until="1s")
+    assert len(seconds_in(out)) == 4
+    with pytest.raises(UsageProblem, match="cannot be written: No such file"):
+        export(recording, output=tmp_path / "away" / "a.csv")
+    with pytest.raises(RecordingProblem):
+        export(out, output=tmp_path / "b.csv")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.csv"]
+
+
+@pytest.mark.parametrize(
+    ("format", "name", "wide", "words"),
+    [
+        (None, "a.txt", False, "does not say what to write"),
+        (ExportFormat.PARQUET, "a.csv", True, "--wide is for CSV"),
+        (ExportFormat.PARQUET, None, False, "Parquet needs a file"),
+    ],
+)
+def test_words_that_do_not_go_together_are_refused(
+    recording: Path, tmp_path: Path, format: ExportFormat | None, name: str | None, wide: bool, words: str
+) -> None:
+    with pytest.raises(UsageProblem, match=words):
+        export(recording, format=format, output=tmp_path / name if name else None, wide=wide)
+
+
+def test_without_pyarrow_it_says_how_to_have_it(
+    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(UsageProblem) as problem:
+        export(recording, output=tmp_path / "a.parquet")
+    assert "pip install 'pgtop-tune[parquet]'" in problem.value.hint
+    assert not (tmp_path / "a.parquet").exists()
+
+
+def test_a_torn_recording_is_exported_up_to_there_and_says_so(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torn = tmp_path / "torn.jsonl"
+    lines = gzip.decompress(recording.read_bytes()).splitlines(keepends=True)
+    torn.write_bytes(b"".join(lines[:30]) + b'{"delta":{"sequence":"\xff' + b"".join(lines[31:62]))
+    export(torn, output=tmp_path / "a.csv", metrics=["up"])
+    assert seconds_in(tmp_path / "a.csv")[:29] == list(range(29))
+    assert "torn.jsonl: line 31:" in capsys.readouterr().err
+    torn.write_bytes(lines[0])
+    export(torn, output=tmp_path / "b.csv", metrics=["up"])
+    assert seconds_in(tmp_path / "b.csv") == []
+
+
+def test_without_a_file_the_table_is_on_stdout_alone(recording: Path, tmp_path: Path) -> None:
+    done = run("export", str(recording), "--metrics", "up", "--from", "-2s", home=tmp_path)
+    assert (done.status, done.err) == (0, "3 rows\n")
+    assert [line.split(",")[1:5] for line in done.out.splitlines()[1:]] == [
+        [f"{second}.0", "up", "", "1"] for second in (298, 299, 300)
+    ]

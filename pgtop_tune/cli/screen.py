@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import locale
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from pgtop_tune.model.load import LoadSpec
     from pgtop_tune.pooler.address import PoolerAddress
     from pgtop_tune.postgres.conninfo import ConnInfo
+    from pgtop_tune.recording.hour import KeptHour
     from pgtop_tune.recording.reader import RecordingReader
     from pgtop_tune.tui.controls import Controls, ScreenOptions, ScreenOutcome
+    from pgtop_tune.tui.looking_back import KeptPast
 
 _PAINTS_PER_S: Final = "30"
 """Textual adds up to 33 ms to a key's echo. Ticks are painted once whatever stands here. Read when it is imported."""
@@ -87,6 +89,7 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
     from pgtop_tune.cli.live_options import LiveOptions
     from pgtop_tune.cli.starting import StartingSession
     from pgtop_tune.experiment.frame_keeper import FrameKeeper
+    from pgtop_tune.recording.hour import KeptHour
     from pgtop_tune.recording.recorder import Recorder
     from pgtop_tune.recording.rotation import parse_rotation
     from pgtop_tune.session.engine import Engine
@@ -110,14 +113,14 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
         words.allow_unsafe,
         own_restart=words.own_restart,
     )
-    keeper = FrameKeeper(most=_FRAMES_JUDGED)
+    keeper, hour = FrameKeeper(most=_FRAMES_JUDGED), KeptHour()
     session = StartingSession(conninfo, options, keeper)
     rotation = parse_rotation(config.rotate, config.keep)
     recorder = Recorder(conninfo.describe(), interval_s, query_text=words.query_text, rotation=rotation)
     if words.record is not None or words.record_always:
         recorder.start(str(words.record) if words.record else None)
     controls = Controls(
-        engine=Engine(session, (recorder, keeper)),
+        engine=Engine(session, (recorder, keeper, hour)),
         load=session.load,
         parameters=session.parameters,
         backends=session.backends,
@@ -130,6 +133,8 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
         on_password=session.authenticate if words.may_ask else None,
         password_needed=session.password_needed if words.may_ask else None,
         tally=tally,
+        past=lambda shown: _kept_past(hour, shown),
+        frames=lambda since_s: (frame for _, frame in hour.frames(hour.index_at(since_s))),
     )
     looks = replace(
         _screen_options(screen, config),
@@ -177,6 +182,17 @@ def _frames_of(path: Path, since_s: float) -> Iterator[Frame]:
         yield from (frame for _, frame in reader.frames(reader.index_at(since_s)))
     finally:
         reader.close()
+
+
+def _kept_past(hour: KeptHour, shown: Sequence[Frame]) -> KeptPast | None:
+    if not hour.frame_count:
+        return None
+    from pgtop_tune.recording.replay import ReplaySource
+    from pgtop_tune.session.engine import Engine
+    from pgtop_tune.tui.looking_back import KeptPast
+
+    source = ReplaySource(hour, shown=shown)
+    return KeptPast(Engine(source), source)
 
 
 def _ceilings(path: Path) -> Measured:

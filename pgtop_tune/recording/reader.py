@@ -54,6 +54,12 @@ class RecordingReader:
         self._moments: dict[int, list[float]] = {}
         last = self._blocks[-1] if self._blocks else None
         self._count = 0 if last is None else last.first + sum(1 for _ in self._store.lines(last))
+        self._length_s: float | None = None
+
+    @property
+    def first(self) -> int:
+        """See `Frames.first`."""
+        return 0
 
     @property
     def frame_count(self) -> int:
@@ -63,7 +69,18 @@ class RecordingReader:
     @property
     def length_s(self) -> float:
         """Elapsed seconds of the last frame."""
-        return self.elapsed_s(self._count - 1) if self._count else 0.0
+        if self._length_s is None:
+            self._length_s = self.elapsed_s(self._count - 1) if self._count else 0.0
+        return self._length_s
+
+    @property
+    def growing(self) -> bool:
+        """See `Frames.growing`."""
+        return False
+
+    def extend(self) -> bool:
+        """See `Frames.extend`."""
+        return False
 
     def elapsed_s(self, index: int) -> float:
         """Moment of a frame."""
@@ -99,7 +116,7 @@ class RecordingReader:
         broken, index = False, block.first - 1
         for index, line in enumerate(self._store.lines(block), block.first):
             try:
-                before = _frame(line, before)
+                before = frame_of(line, before)
             except RecordingProblem as problem:
                 before = None
                 if not broken:
@@ -109,6 +126,17 @@ class RecordingReader:
                 yield index, before
         if index < following - 1 and not broken:
             self._skipped(index + 1, "the compressed data are damaged")
+
+    def lines(self, first: int = 0) -> Iterator[tuple[int, bytes]]:
+        """See `Frames.lines`."""
+        for block in self._blocks[self._block_of(first) :]:
+            for index, line in enumerate(self._store.lines(block), block.first):
+                if index >= first:
+                    yield index, line
+
+    def block_begin(self, index: int) -> int:
+        """See `Frames.block_begin`."""
+        return self._firsts[self._block_of(index)] if self._firsts else 0
 
     def _skipped(self, index: int, why: str) -> None:
         if len(self.problems) < _MOST_PROBLEMS:
@@ -135,7 +163,15 @@ class RecordingReader:
         self._store.close()
 
 
-def _frame(line: bytes, before: Frame | None) -> Frame:
+def frame_of(line: bytes, before: Frame | None) -> Frame:
+    """The frame of a line.
+
+    Args:
+        before: That of the line before it; only a key frame can do without.
+
+    Raises:
+        RecordingProblem: It cannot be read.
+    """
     if len(line) >= MAX_LINE_BYTES:
         raise RecordingProblem("longer than any line of a recording")
     parsed = parse_line(line)

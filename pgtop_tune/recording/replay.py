@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final
 
 from pgtop_tune.model.events import Event
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.recording.reader import RecordingReader
-from pgtop_tune.session.ports import Step, TransportState
+from pgtop_tune.recording import landmarks
+from pgtop_tune.recording.frames import Frames
+from pgtop_tune.session.frame_window import KEEP_FRAMES, WHOLE_S
+from pgtop_tune.session.ports import Landmark, Step, TransportState
 
 SLOWEST: Final = 0.25
 FASTEST: Final = 60.0
@@ -19,113 +22,230 @@ CONTEXT_S: Final = 600.0
 """Seconds before the moment jumped to that are handed over after it, for the charts."""
 _BATCH_S: Final = 0.05
 """At high speed frames are handed over in batches, at most so often."""
+_LOOK_S: Final = 0.5
+"""At the end of a file that grows, so often it is looked at."""
+_ENOUGH: Final = KEEP_FRAMES // 2
+"""Frames a session needs behind the newest one; with fewer, those before them are read again."""
+_WHOLE: Final = 60
+"""Whole frames that are held for steps back, of which a session keeps fewer."""
 
 
 class ReplaySource:
     """Implements `FrameSource` and `Transport`.
 
     Args:
-        reader: An open recording; closed with the source.
+        frames: An open recording, or the last hour; closed with the source.
         speed: Multiple of the recorded pace.
+        shown: What a session shows already: the source begins there, paused, and hands over only what comes after.
+            What leads up to a moment is then known to the session, but for the whole frames it keeps.
     """
 
-    def __init__(self, reader: RecordingReader, speed: float = 1.0) -> None:
-        self._reader = reader
+    def __init__(self, frames: Frames, speed: float = 1.0, shown: Sequence[Frame] = ()) -> None:
+        self._frames = frames
         self._lock = threading.Lock()
         self._speed = min(max(speed, SLOWEST), FASTEST)
-        self._paused = False
-        self._index = 0
-        self._wanted: int | None = 0
+        self._paused = bool(shown)
+        self._context_s: Final = None if shown else CONTEXT_S
+        self._known: deque[tuple[int, Frame]] = deque(
+            (
+                (frames.index_at(frame.elapsed_s), frame)
+                for frame in shown
+                if frame.elapsed_s > shown[-1].elapsed_s - WHOLE_S
+            ),
+            _WHOLE,
+        )
+        self._behind = len(shown)
+        self._index = self._known[-1][0] if self._known else frames.first
+        self._wanted: tuple[float | None, int] | None = None if shown else (None, 0)
+        self._position_s = shown[-1].elapsed_s if shown else 0.0
+        self._length_s = frames.length_s
+        self._ahead: Iterator[tuple[int, Frame]] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake: asyncio.Event | None = None
 
     async def steps(self) -> AsyncIterator[Step]:
         """See `FrameSource.steps`. Stays at the last frame until it is closed: an operator wants to look at it."""
         self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
-        frames = self._reader.frames(0)
-        clock = _Clock()
+        clock = _Clock(self._position_s)
         while True:
             with self._lock:
                 wanted, self._wanted = self._wanted, None
                 paused, speed = self._paused, self._speed
             if wanted is not None:
-                # The moment itself first: reading all that leads up to it takes a hundred times as long.
-                context, frames = self._frames_up_to(wanted, max(wanted - 1, 0))
-                if not context:
-                    context, frames = self._frames_up_to(wanted, self._begin_of_past(wanted))
-                clock.start(self._reader.elapsed_s(self._index) if context else 0.0)
-                yield Step(context, restart=True)
-                past = self._past_of(self._index)
-                if past is not None:
-                    yield Step(past, restart=True)
+                for step in self._moved(*wanted):
+                    clock.start(self._arrived_s())
+                    yield step
                 continue
-            if paused or self._index >= self._reader.frame_count - 1:
+            if not paused and self._at_end and self._frames.extend():
+                batch = self._read(self._last)
+                clock.start(self._arrived_s())
+                yield Step(batch)
+                continue
+            if paused or self._at_end:
                 clock.stop()
-                await self._wake.wait()
-                self._wake.clear()
-                clock.start(self._here_s())
+                await self._woken(_LOOK_S if self._frames.growing and not paused else None)
+                clock.start(self._position_s)
                 continue
             due_s = clock.position(speed)
-            batch: list[Frame] = []
-            while self._index < self._reader.frame_count - 1 and self._reader.elapsed_s(self._index + 1) <= due_s:
-                following = next(frames, None)
-                if following is None:
-                    self._index = self._reader.frame_count - 1
-                    break
-                self._index = following[0]
-                batch.append(following[1])
-            if batch:
-                yield Step(tuple(batch))
+            last = self._index
+            while last < self._last and self._frames.elapsed_s(last + 1) <= due_s:
+                last += 1
+            if last > self._index:
+                batch = self._read(last)
+                self._arrived_s()
+                if batch:
+                    yield Step(batch)
                 continue
-            next_s = self._reader.elapsed_s(min(self._index + 1, self._reader.frame_count - 1))
-            try:
-                async with asyncio.timeout(max((next_s - due_s) / speed, _BATCH_S)):
-                    await self._wake.wait()
-                self._wake.clear()
+            next_s = self._frames.elapsed_s(min(self._index + 1, self._last))
+            if await self._woken(max((next_s - due_s) / speed, _BATCH_S)):
                 clock.start(clock.position(speed))
-            except TimeoutError:
-                pass
 
-    def _frames_up_to(self, wanted: int, first: int) -> tuple[tuple[Frame, ...], Iterator[tuple[int, Frame]]]:
-        frames = self._reader.frames(first)
-        context: list[Frame] = []
-        for index, frame in frames:
-            context.append(frame)
+    @property
+    def _last(self) -> int:
+        return max(self._frames.frame_count - 1, self._frames.first)
+
+    @property
+    def _at_end(self) -> bool:
+        return self._index >= self._last
+
+    async def _woken(self, timeout_s: float | None) -> bool:
+        """Waits until an operator wants something; False when nobody did in time."""
+        assert self._wake is not None
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._wake.wait()
+        except TimeoutError:
+            return False
+        self._wake.clear()
+        return True
+
+    def _read(self, last: int) -> tuple[Frame, ...]:
+        """The frames after the one shown, up to a number."""
+        found: list[Frame] = []
+        anew = self._ahead is None
+        while self._index < last:
+            if self._ahead is None:
+                self._ahead = self._frames.frames(self._index + 1)
+            following = next(self._ahead, None)
+            if following is None:
+                # It may have come to an end before more was written.
+                self._ahead = None
+                if anew:
+                    self._index = last
+                anew = True
+                continue
+            self._index, anew = following[0], False
+            self._known.append(following)
+            self._behind = min(self._behind + 1, KEEP_FRAMES)
+            found.append(following[1])
+        return tuple(found)
+
+    def _moved(self, from_s: float | None, by: int) -> Iterator[Step]:
+        """What brings a session to another frame: the moment itself first, then what leads up to it.
+
+        Args:
+            from_s: A moment; None for the one shown.
+            by: Frames from there.
+        """
+        self._frames.extend()
+        base = self._index if from_s is None else self._frames.index_at(from_s)
+        wanted = min(max(base + by, self._frames.first), self._last)
+        if wanted == self._index + 1 and self._known:
+            yield Step(self._read(wanted))
+            return
+        if self._known and self._known[0][0] < wanted < self._index:
+            while self._known[-1][0] > wanted:
+                self._known.pop()
+                self._behind -= 1
+            self._index, self._ahead = self._known[-1][0], None
+            yield self._set_back()
+            if self._behind >= _ENOUGH or self._behind > self._index - self._frames.first:
+                if self._know_more():
+                    yield self._set_back()
+                return
+        else:
+            # Reading all that leads up to a moment takes a hundred times as long as the moment.
+            begun = self._arrive(wanted, wanted - 1) or self._arrive(wanted, self._begin_of_past(wanted))
+            yield Step(begun, restart=True)
+        past = self._past_of(self._index)
+        if past is not None:
+            yield Step(past, restart=True)
+
+    def _set_back(self) -> Step:
+        """The frame shown, and whole ones before it as far as a session keeps them."""
+        at_s = self._known[-1][1].elapsed_s
+        whole = tuple(frame for _, frame in self._known if frame.elapsed_s >= at_s - WHOLE_S)
+        return Step(whole, back_to_s=at_s)
+
+    def _know_more(self) -> bool:
+        """Reads whole frames before those held, where they do not reach far enough back; False when that is no use."""
+        begin, (_, newest) = self._known[0], self._known[-1]
+        if begin[1].elapsed_s <= newest.elapsed_s - WHOLE_S or begin[0] <= self._frames.first:
+            return False
+        earlier: list[tuple[int, Frame]] = []
+        for index, frame in self._frames.frames(max(self._index - _WHOLE + 1, self._frames.first)):
+            if index >= begin[0] or self._wanted is not None:
+                break
+            earlier.append((index, frame))
+        if self._wanted is None:
+            self._known.extendleft(reversed(earlier))
+        return self._wanted is None
+
+    def _arrive(self, wanted: int, first: int) -> tuple[Frame, ...]:
+        self._known.clear()
+        self._ahead = self._frames.frames(max(first, self._frames.first))
+        for index, frame in self._ahead:
+            self._known.append((index, frame))
             self._index = index
             if index >= wanted:
                 break
-        return tuple(context), frames
+        self._behind = len(self._known)
+        return tuple(frame for _, frame in self._known)
 
     def _begin_of_past(self, index: int) -> int:
-        return self._reader.index_at(self._reader.elapsed_s(index) - CONTEXT_S) if self._reader.frame_count else 0
+        if self._context_s is None or not self._frames.frame_count:
+            return max(index - KEEP_FRAMES + 1, self._frames.first)
+        return self._frames.index_at(self._frames.elapsed_s(index) - self._context_s)
 
     def _past_of(self, last: int) -> tuple[Frame, ...] | None:
-        """The frames that lead up to one, for the charts; None when there are no more, or another is wanted by now."""
+        """The frames that lead up to one; None when there are no more, or another is wanted by now."""
         first = self._begin_of_past(last)
         if first >= last - 1:
             return None
-        past: list[Frame] = []
-        for index, frame in self._reader.frames(first):
+        past: list[tuple[int, Frame]] = []
+        for index, frame in self._frames.frames(first):
             if index > last or self._wanted is not None:
                 break
-            past.append(frame)
-        return tuple(past) if self._wanted is None else None
+            past.append((index, frame))
+        if self._wanted is not None:
+            return None
+        self._known.clear()
+        self._known.extend(past)
+        self._behind = min(len(past), KEEP_FRAMES)
+        return tuple(frame for _, frame in past)
 
-    def _here_s(self) -> float:
-        return self._reader.elapsed_s(self._index) if self._reader.frame_count else 0.0
+    def _arrived_s(self) -> float:
+        self._length_s = self._frames.length_s
+        self._position_s = self._frames.elapsed_s(self._index) if self._frames.frame_count else 0.0
+        return self._position_s
 
     def note(self, event: Event) -> None:
         """A recording takes no notes: what happened has happened."""
 
     async def aclose(self) -> None:
         """Closes the recording."""
-        self._reader.close()
+        self._frames.close()
+
+    async def find(self, landmark: Landmark) -> float | None:
+        """See `Transport.find`."""
+        found = await landmarks.find(self._frames, landmark, self._index)
+        return None if found is None else self._frames.elapsed_s(found)
 
     def state(self) -> TransportState:
         """See `Transport.state`."""
-        count = self._reader.frame_count
-        at_end = self._index >= count - 1
-        return TransportState(self._paused, self._speed, self._here_s(), self._reader.length_s, at_end)
+        return TransportState(
+            self._paused, self._speed, self._position_s, self._length_s, self._at_end, self._frames.growing
+        )
 
     def pause(self, paused: bool) -> None:
         """See `Transport.pause`."""
@@ -143,14 +263,14 @@ class ReplaySource:
         """See `Transport.step`."""
         with self._lock:
             self._paused = True
-            base = self._index if self._wanted is None else self._wanted
-            self._wanted = min(max(base + frames, 0), max(self._reader.frame_count - 1, 0))
+            from_s, by = self._wanted or (None, 0)
+            self._wanted = (from_s, by + frames)
         self._poke()
 
     def jump(self, elapsed_s: float) -> None:
         """See `Transport.jump`."""
         with self._lock:
-            self._wanted = self._reader.index_at(elapsed_s)
+            self._wanted = (elapsed_s, 0)
         self._poke()
 
     def _poke(self) -> None:
@@ -161,8 +281,8 @@ class ReplaySource:
 class _Clock:
     """Where playing stands between two frames."""
 
-    def __init__(self) -> None:
-        self._base_s = 0.0
+    def __init__(self, base_s: float) -> None:
+        self._base_s = base_s
         self._since: float | None = None
 
     def start(self, base_s: float) -> None:

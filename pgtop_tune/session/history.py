@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
@@ -63,10 +63,17 @@ class History:
             value = metric(interval)
             self._values[metric.id].append(math.nan if value is None else value)
 
-    def adopt(self, other: History) -> None:
-        """Takes over the values of another history of the same metrics."""
-        self._at_s = other._at_s[:]
-        self._values = {name: column[:] for name, column in other._values.items()}
+    def adopt(self, other: History, until_s: float = math.inf) -> None:
+        """Takes over the values of another history of the same metrics, up to and with that moment."""
+        end = bisect_right(other._at_s, until_s)
+        self._at_s = other._at_s[:end]
+        self._values = {name: column[:end] for name, column in other._values.items()}
+
+    def cut(self, until_s: float) -> None:
+        """Forgets what came after that moment."""
+        end = bisect_right(self._at_s, until_s)
+        for column in (self._at_s, *self._values.values()):
+            del column[end:]
 
     def clear(self) -> None:
         """Forgets everything."""
@@ -97,6 +104,7 @@ class LatencyPoint:
         quantiles_ms: As `QUANTILES`.
         max_ms: The slowest.
         mean_ms: Their mean.
+        known_s: When the frame was made that brought it.
     """
 
     at_s: float
@@ -105,6 +113,7 @@ class LatencyPoint:
     quantiles_ms: tuple[float, ...]
     max_ms: float
     mean_ms: float
+    known_s: float = 0.0
 
 
 class LatencyHistory:
@@ -113,12 +122,13 @@ class LatencyHistory:
     def __init__(self) -> None:
         self._points: list[LatencyPoint] = []
 
-    def add(self, latencies: Sequence[LatencySecond], wall_minus_elapsed_s: float) -> None:
+    def add(self, latencies: Sequence[LatencySecond], wall_minus_elapsed_s: float, known_s: float = 0.0) -> None:
         """Takes the seconds that a frame brought.
 
         Args:
             latencies: As in `BenchSample.latencies`.
             wall_minus_elapsed_s: Offset between the wall clock and the session's clock when the frame was made.
+            known_s: The frame's moment.
         """
         for latency in latencies:
             if not latency.logged:
@@ -131,15 +141,20 @@ class LatencyHistory:
                 quantiles_ms=tuple(value / 1000.0 for value in values),
                 max_ms=latency.max_us / 1000.0,
                 mean_ms=latency.sum_us / latency.logged / 1000.0,
+                known_s=known_s,
             )
             self._points.append(point)
         self._points.sort(key=lambda point: point.at_s)
         if len(self._points) > CAPACITY:
             del self._points[: len(self._points) - CAPACITY]
 
-    def adopt(self, other: LatencyHistory) -> None:
-        """Takes over the seconds of another."""
-        self._points = list(other._points)
+    def adopt(self, other: LatencyHistory, until_s: float = math.inf) -> None:
+        """Takes over the seconds of another that were known by that moment."""
+        self._points = [point for point in other._points if point.known_s <= until_s]
+
+    def cut(self, until_s: float) -> None:
+        """Forgets what was not known by that moment."""
+        self.adopt(self, until_s)
 
     def clear(self) -> None:
         """Forgets everything."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from pgtop_tune.model.change import SYSTEM, ParameterChange, Scope
@@ -26,10 +27,13 @@ class Step:
     Attributes:
         frames: One frame when live; after a jump the frames that lead up to the moment, oldest first.
         restart: The frames do not follow those before: forget these and start anew.
+        back_to_s: The session is set back to this moment: what came after it is forgotten, and the frames lead up to it
+            once more, whole. None to go on from the newest.
     """
 
     frames: tuple[Frame, ...]
     restart: bool = False
+    back_to_s: float | None = None
 
 
 class FrameSource(Protocol):
@@ -149,10 +153,22 @@ class TransportState:
     length_s: float
     """Elapsed seconds of the last frame."""
     at_end: bool
+    growing: bool = False
+    """More frames may come after the last one."""
+
+
+class Landmark(StrEnum):
+    """Moments worth jumping to, in words for whoever asks in vain."""
+
+    NEXT_EVENT = "event after this moment"
+    PREVIOUS_EVENT = "event before this moment"
+    NEXT_CHECKPOINT = "checkpoint after this moment"
+    PREVIOUS_CHECKPOINT = "checkpoint before this moment"
+    WORST_P99 = "second with a p99: no load of ours was logged"
 
 
 class Transport(Protocol):
-    """Play, pause, step and jump: what a replayed source offers beyond a live one. Thread-safe."""
+    """Play, pause, step and jump through frames that were kept. Thread-safe, but for `find`."""
 
     def state(self) -> TransportState:
         """Now."""
@@ -172,6 +188,10 @@ class Transport(Protocol):
 
     def jump(self, elapsed_s: float) -> None:
         """Moves to the last frame at or before this moment of the recording."""
+        ...
+
+    async def find(self, landmark: Landmark) -> float | None:
+        """Elapsed seconds of the frame that a landmark is at; None where there is none. In the engine's loop."""
         ...
 
 

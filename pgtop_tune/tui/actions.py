@@ -57,7 +57,7 @@ _SCREEN: Final = "screen"
 _PAGES: Final = "pages"
 ROWS: Final = "rows of a table"
 _TUNING: Final = "load and parameters"
-_REPLAY: Final = "replay"
+MOVING: Final = "moving through time"
 _WINDOWS: Final = "two windows"
 
 ACTIONS: Final[tuple[Action, ...]] = (
@@ -73,11 +73,22 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("password", ("P",), "app.password", "type the password the server asks for", _TUNING, "", (Need.PASSWORD,)),
     Action("record", ("r",), "app.record", "recording on or off", _SCREEN, "rec", (Need.RECORDING,)),
     Action("note", ("m",), "app.note", "put a note on the tape", _SCREEN, "note", (Need.LIVE,)),
-    Action("step-back", ("comma",), "app.step(-1)", "one frame back", _REPLAY, "", (Need.TRANSPORT,)),
-    Action("step-forward", ("full_stop",), "app.step(1)", "one frame forward", _REPLAY, "step", (Need.TRANSPORT,)),
-    Action("jump", ("T",), "app.jump", "jump: 3m ago, 12:40, -30s, +1m, 00:05:00", _REPLAY, "jump", (Need.TRANSPORT,)),
-    Action("slower", ("{",), "app.speed(-1)", "play at half the speed", _REPLAY, "", (Need.TRANSPORT,)),
-    Action("faster", ("}",), "app.speed(1)", "play at twice the speed", _REPLAY, "faster", (Need.TRANSPORT,)),
+    Action("live", ("z",), "app.live", "back to live; in a replay to the end", MOVING, "live", (Need.TRANSPORT,)),
+    Action("step-back", ("comma",), "app.step(-1)", "one frame back", MOVING, "back", (Need.TRANSPORT,)),
+    Action("step-forward", ("full_stop",), "app.step(1)", "one frame forward", MOVING, "step", (Need.TRANSPORT,)),
+    Action("jump", ("T",), "app.jump", "jump: 3m ago, 12:40, -30s, +1m, 00:05:00", MOVING, "jump", (Need.TRANSPORT,)),
+    Action("next-event", ("n",), "app.seek('NEXT_EVENT')", "jump to the next event", MOVING, "event",
+        (Need.TRANSPORT,)),
+    Action("previous-event", ("N",), "app.seek('PREVIOUS_EVENT')", "jump to the event before", MOVING, "",
+        (Need.TRANSPORT,)),
+    Action("next-checkpoint", ("v",), "app.seek('NEXT_CHECKPOINT')", "jump to the next checkpoint", MOVING, "",
+        (Need.TRANSPORT,)),
+    Action("previous-checkpoint", ("V",), "app.seek('PREVIOUS_CHECKPOINT')", "jump to the checkpoint before", MOVING,
+        "", (Need.TRANSPORT,)),
+    Action("worst-p99", ("W",), "app.seek('WORST_P99')", "jump to the second with the worst p99", MOVING, "",
+        (Need.TRANSPORT,)),
+    Action("slower", ("{",), "app.speed(-1)", "play at half the speed", MOVING, "", (Need.TRANSPORT,)),
+    Action("faster", ("}",), "app.speed(1)", "play at twice the speed", MOVING, "faster", (Need.TRANSPORT,)),
     Action("mark-begin", ("[",), "app.mark", "a window begins at the moment shown", _WINDOWS, "", (Need.FRAMES,)),
     Action("mark-end", ("]",), "app.mark(True)", "the window ends here; after the second, what differs is shown",
         _WINDOWS, "", (Need.FRAMES,)),
@@ -115,7 +126,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     ),
     Action("next-table", ("tab",), "table(1)", "next table of this page", _PAGES, "table"),
     Action("previous-table", ("shift+tab",), "table(-1)", "previous table of this page", _PAGES),
-    Action("pause", ("space",), "app.pause", "freeze the screen, or pause a replay", _SCREEN, "pause"),
+    Action("pause", ("space",), "app.pause", "freeze the screen; pause a replay, or the past", _SCREEN, "pause"),
     Action("longer", ("+",), "app.interval(1)", "sample less often", _SCREEN, "", (Need.INTERVAL,)),
     Action("shorter", ("-",), "app.interval(-1)", "sample more often", _SCREEN, "", (Need.INTERVAL,)),
     Action("theme", ("t",), "app.theme", "next colour theme", _SCREEN),
@@ -182,6 +193,15 @@ def check_keymap(keymap: Mapping[str, str]) -> None:
         raise UsageProblem("keys: " + "; ".join(problems), "actions are: " + ", ".join(sorted(known)))
 
 
-def footer_keys(actions: Iterable[Action], keymap: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Key and word of every action that stands in the footer, in the table's order."""
-    return tuple((key_name(keys_of(action, keymap)[0]), action.short) for action in actions if action.short)
+def footer_keys(
+    actions: Iterable[Action], keymap: Mapping[str, str], *, moving: bool = True
+) -> tuple[tuple[str, str], ...]:
+    """Key and word of every action that stands in the footer, in the table's order.
+
+    Args:
+        moving: Whether another moment than the newest of a live session is shown; then those keys come first.
+    """
+    shown = [action for action in actions if action.short]
+    first = [action for action in shown if action.group == MOVING] if moving else []
+    rest = [action for action in shown if action.group != MOVING]
+    return tuple((key_name(keys_of(action, keymap)[0]), action.short) for action in (*first, *rest))

@@ -148,6 +148,9 @@ class PgtopApp(OperatorApp):
         """From the engine's thread."""
         self.post_message(message)
 
+    def _poke_screen(self) -> None:
+        self._post(FramesWaiting())
+
     async def on_mount(self) -> None:
         """Layout with placeholders first; the engine, and with it drivers and connections, afterwards."""
         self._loop = asyncio.get_running_loop()
@@ -244,8 +247,12 @@ class PgtopApp(OperatorApp):
         steps = self._sink.take()
         for step in steps:
             self._live.apply(step)
-        if steps:
+        moved = self._past is not None and self._past.take()
+        if self._past is not None and self._past.caught_up:
+            self.action_live()
+        if steps or moved:
             self._repaint()
+        if steps:
             self._prepare()
             self._look_at_load()
             self._look_at_results()
@@ -273,15 +280,16 @@ class PgtopApp(OperatorApp):
             self.call_after_refresh(import_the_rest)
 
     def _scene(self) -> Scene:
-        controls, live, frozen = self._controls, self._live, self._frozen
+        controls, live, past, shown = self._controls, self._live, self._past, self._shown
         behind_s = None
-        if frozen is not None and frozen.now is not None and live.now is not None:
-            behind_s = live.now.elapsed_s - frozen.now.elapsed_s
+        if past is not None and shown.now is not None and live.now is not None:
+            behind_s = live.now.elapsed_s - shown.now.elapsed_s
         transport = None if controls.transport is None else controls.transport.state()
-        load = None if controls.load is None else controls.load.state()
+        then = past is not None and not past.held
+        load = None if controls.load is None or then else controls.load.state()
         trial = None if self.changes is None else self.changes.on_trial
         marks = Marks() if self.brush is None else self.brush.marks
-        return Scene(frozen or live, self._recording_state(), behind_s, transport, load, trial, marks)
+        return Scene(shown, self._recording_state(), behind_s, transport, load, trial, marks)
 
     def _recording_state(self) -> RecordingState | None:
         control = self._controls.recording

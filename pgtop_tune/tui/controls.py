@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pgtop_tune.session.machine_control import MachineControl
     from pgtop_tune.session.ports import BackendControl, FramesFrom, RecordingControl, Transport
     from pgtop_tune.session.restart_control import RestartControl
+    from pgtop_tune.tui.looking_back import OpenPast
     from pgtop_tune.tuning.knobs.knob import Knob
 
 
@@ -67,6 +68,7 @@ class Controls:
         checks: The check before production.
         frames: Frames that have been, for marked windows.
         tally: Where the sampler reads how many bytes the screen has written.
+        past: Opens what was kept of a live session.
     """
 
     engine: Engine
@@ -83,13 +85,14 @@ class Controls:
     restart: RestartControl | None = None
     checks: CheckControl | None = None
     frames: FramesFrom | None = None
+    past: OpenPast | None = None
     tally: TerminalTally = field(default_factory=TerminalTally)
 
     def has(self) -> frozenset[Need]:
         """What actions may ask for."""
         present = {
             Need.LIVE: self.transport is None,
-            Need.TRANSPORT: self.transport is not None,
+            Need.TRANSPORT: self.transport is not None or self.past is not None,
             Need.INTERVAL: self.interval is not None,
             Need.LOAD: self.load is not None,
             Need.PARAMETERS: self.parameters is not None,

@@ -59,6 +59,8 @@ class ScreenSink:
         if lost.restart:
             # What follows a forgotten restart still has to begin anew, or two sessions would be mixed.
             self._waiting[0] = replace(self._waiting[0], restart=True)
+        elif lost.back_to_s is not None:
+            self._waiting[0] = _set_back(lost, self._waiting[0])
 
     def close(self) -> None:
         """See `FrameSink.close`."""
@@ -76,3 +78,10 @@ class ScreenSink:
             first, *others = steps[0].frames
             steps[0] = replace(steps[0], frames=(replace(first, events=orphans + first.events), *others))
         return steps
+
+
+def _set_back(lost: Step, following: Step) -> Step:
+    """What follows a forgotten step back still has to begin there."""
+    if following.restart or following.back_to_s is not None or not following.frames:
+        return following
+    return replace(following, frames=lost.frames + following.frames, back_to_s=following.frames[-1].elapsed_s)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
-
-from textual.app import App
+from typing import TYPE_CHECKING, Any
 
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.metrics.load import under_way
@@ -15,16 +13,11 @@ from pgtop_tune.model.backend_action import BackendAct, BackendKey
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.model.system_setting import HostChange
-from pgtop_tune.safe_text import printable_lines
-from pgtop_tune.session.session import Session
-from pgtop_tune.session.time_words import HINT, Timeline, moment
 from pgtop_tune.session.trial_desk import TrialDesk
-from pgtop_tune.tui.actions import ACTIONS, available
+from pgtop_tune.tui.actions import ACTIONS, available, key_name, keys_of
 from pgtop_tune.tui.brush_hand import BrushHand
 from pgtop_tune.tui.changes import Changes
-from pgtop_tune.tui.glyphs import ASCII, UNICODE
-from pgtop_tune.tui.hands import Hands
-from pgtop_tune.tui.panes.time_axis import CHARTED
+from pgtop_tune.tui.moving_app import MovingApp
 from pgtop_tune.tui.screens.scene import SceneScreen
 from pgtop_tune.tui.terminal import ScreenDriver
 
@@ -32,6 +25,7 @@ if TYPE_CHECKING:
     from pgtop_tune.model.bench import BenchRun
     from pgtop_tune.secret import Secret
     from pgtop_tune.session.ports import RecordingState
+    from pgtop_tune.session.session import Session
     from pgtop_tune.tui.controls import Controls, ScreenOptions
     from pgtop_tune.tui.palette import PaletteTheme
     from pgtop_tune.tui.panel.scope import PanelScope
@@ -43,10 +37,7 @@ _NOTE_LIMIT = 200
 _OWN = frozenset(row.action.partition("(")[0].removeprefix("app.") for row in ACTIONS if row.action.startswith("app."))
 
 
-Severity = Literal["information", "warning", "error"]
-
-
-class OperatorApp(App[int]):
+class OperatorApp(MovingApp):
     """An application whose actions reach the controls. Dialogs are imported when they open (see `tui.later`).
 
     Args:
@@ -60,28 +51,18 @@ class OperatorApp(App[int]):
     """
 
     def __init__(self, controls: Controls, options: ScreenOptions) -> None:
-        super().__init__(driver_class=ScreenDriver)
-        self._controls = controls
-        self._options = options
+        super().__init__(controls, options)
         self._actions = available(controls.has())
         self._offered = frozenset(row.action.partition("(")[0].removeprefix("app.") for row in self._actions)
-        self._glyphs = ASCII if options.ascii else UNICODE
-        self._hands = Hands(controls.engine)
         self.changes: Changes | None = None
         if controls.parameters is not None:
             trials = TrialDesk(controls.parameters, controls.engine.note, controls.machine)
             controls.engine.attach(trials)
             self.changes = Changes(controls.parameters, self._hands, trials, controls.machine)
-        self._live = Session(CHARTED)
-        self._live.ceilings = options.ceilings
-        self._frozen: Session | None = None
         self.brush = None if controls.frames is None else BrushHand(self, controls.frames, self._glyphs)
         self._themes: dict[str, PaletteTheme] = {}
         self._load_spec = options.start_load or LoadSpec()
         self.recording: str | None = None
-
-    def _repaint(self) -> None:
-        raise NotImplementedError
 
     @cached_property
     def _panel(self) -> PanelScope:
@@ -102,10 +83,6 @@ class OperatorApp(App[int]):
 
         backends = self._controls.backends
         return None if backends is None else SessionHand(self, backends, self._hands, self._glyphs)
-
-    def tell(self, words: str, severity: Severity = "information") -> None:
-        """A passing message; may hold foreign text."""
-        self.notify("\n".join(printable_lines(words)), severity=severity, markup=False, timeout=8)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Actions whose need is not met do not exist."""
@@ -170,10 +147,14 @@ class OperatorApp(App[int]):
 
     def action_signal_one(self, name: str, pid: int, started_ms: int | None) -> None:
         """Cancels or terminates one session, after a question."""
-        self._signal(name, self._frozen or self._live, ((pid, started_ms),), ())
+        self._signal(name, self._shown, ((pid, started_ms),), ())
 
     def _signal(self, name: str, session: Session, chosen: Sequence[BackendKey], listed: Sequence[BackendKey]) -> None:
-        if self._sessions is not None:
+        if self._past is not None and not self._past.held:
+            # What a session does now may be something else by far: it is not ended for what it did then.
+            (back,) = (key_name(keys_of(row, self._options.keymap)[0]) for row in self._actions if row.id == "live")
+            self.tell(f"this is how it was, not how it is; {back} goes back to live, then {name}", "warning")
+        elif self._sessions is not None:
             work = self._sessions.signal(BackendAct(name), session, chosen, listed)
             self.run_worker(self._told(work), group="sessions", exclusive=True)
 
@@ -185,7 +166,7 @@ class OperatorApp(App[int]):
 
     def action_explain_one(self, pid: int, started_ms: int | None) -> None:
         """Shows the plan of what that session runs."""
-        self._explain(self._frozen or self._live, ((pid, started_ms),))
+        self._explain(self._shown, ((pid, started_ms),))
 
     def _explain(self, session: Session, chosen: Sequence[BackendKey]) -> None:
         if self._sessions is not None:
@@ -244,7 +225,7 @@ class OperatorApp(App[int]):
     def action_mark(self, end: bool = False) -> None:
         """Begins or ends a window at the moment shown."""
         if self.brush is not None:
-            self.brush.mark((self._frozen or self._live).now, end=end)
+            self.brush.mark(self._shown.now, end=end)
             self._repaint()
 
     def action_brush(self) -> None:
@@ -262,44 +243,6 @@ class OperatorApp(App[int]):
     def _note(self, text: str | None) -> None:
         if text:
             self._hands.note(EventKind.NOTE, text[:_NOTE_LIMIT])
-
-    def action_pause(self) -> None:
-        """Freezes the screen, or lets it go on; pauses or plays a replay."""
-        transport = self._controls.transport
-        if transport is not None:
-            transport.pause(not transport.state().paused)
-        else:
-            self._frozen = self._live.copy() if self._frozen is None else None
-        self._repaint()
-
-    def action_step(self, frames: int) -> None:
-        """One frame forward or back."""
-        if self._controls.transport is not None:
-            self._controls.transport.step(frames)
-
-    def action_speed(self, direction: int) -> None:
-        """Plays at twice or half the speed."""
-        transport = self._controls.transport
-        if transport is not None:
-            transport.set_speed(transport.state().speed * (2.0 if direction > 0 else 0.5))
-            self._repaint()
-
-    def action_jump(self) -> None:
-        """Asks for a moment and shows it."""
-        from pgtop_tune.tui.screens.prompt import PromptDialog
-
-        self.push_screen(PromptDialog[float]("jump to", HINT, self._moment, self._glyphs), self._jump)
-
-    def _moment(self, words: str) -> float:
-        now, transport = self._live.now, self._controls.transport
-        if now is None or transport is None:
-            raise UsageProblem("there is no frame yet to jump from")
-        started_ms = now.taken_at_ms - now.elapsed_s * 1000.0
-        return moment(words, Timeline(now.elapsed_s, transport.state().length_s, started_ms))
-
-    def _jump(self, elapsed_s: float | None) -> None:
-        if elapsed_s is not None and self._controls.transport is not None:
-            self._controls.transport.jump(elapsed_s)
 
     def action_interval(self, direction: int) -> None:
         """Looks more or less often."""

@@ -40,6 +40,8 @@ def run_screen(controls: Controls, options: ScreenOptions) -> ScreenOutcome:
         in_force = () if options.throwaway else _in_force(app, controls)
         return ScreenOutcome(app.recording, in_force, status, _on_machine(app))
     finally:
+        if app is not None:
+            app.stop_looking_back()
         controls.engine.stop()
 
 

@@ -22,7 +22,7 @@ from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.model.proof import Proof
 from pgtop_tune.session.engine import Engine
 from pgtop_tune.session.load_control import DatasetFound, LoadState, MakingPlan, MakingPreview
-from pgtop_tune.session.ports import RecordingState, Step, TransportState
+from pgtop_tune.session.ports import Landmark, RecordingState, Step, TransportState
 from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import Controls, ScreenOptions
 from tests.support.frames import frame
@@ -313,6 +313,7 @@ class ScriptedTransport:
     def __init__(self) -> None:
         self.paused, self.speed, self.steps = False, 1.0, 0
         self.jumped: list[float] = []
+        self.landmarks: dict[Landmark, float] = {}
 
     def state(self) -> TransportState:
         return TransportState(self.paused, self.speed, 30.0, 120.0, at_end=False)
@@ -328,6 +329,9 @@ class ScriptedTransport:
 
     def jump(self, elapsed_s: float) -> None:
         self.jumped.append(elapsed_s)
+
+    async def find(self, landmark: Landmark) -> float | None:
+        return self.landmarks.get(landmark)
 
 
 def frames(count: int, **other: object) -> list[Frame]:

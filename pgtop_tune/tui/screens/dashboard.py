@@ -40,7 +40,7 @@ class Dashboard(SceneScreen):
         self, glyphs: Glyphs, actions: Sequence[Action], keymap: Mapping[str, str], target: str, first: Scene
     ) -> None:
         super().__init__(glyphs, actions, keymap, target, first)
-        self._keys = footer_keys(self.offered(), keymap)
+        self._keys = {moving: footer_keys(self.offered(), keymap, moving=moving) for moving in (False, True)}
         self._view = SessionsView()
         self._rows: list[SessionRow] = []
         self._layout: tuple[tuple[str, int], ...] = ()
@@ -58,7 +58,7 @@ class Dashboard(SceneScreen):
         look = Look(
             self._view,
             self._rows,
-            self._keys,
+            self._keys[self.moving],
             scene.recording,
             scene.behind_s,
             self._target,

@@ -128,7 +128,7 @@ class PageScreen(SceneScreen):
         return {"header": header, "summary": summary, "table": table, "footer": footer}
 
     def _footer_keys(self) -> Sequence[tuple[str, str]]:
-        return footer_keys(self.offered(), self._keymap)
+        return footer_keys(self.offered(), self._keymap, moving=self.moving)
 
     def offered(self) -> tuple[Action, ...]:
         """What is done here first: on a narrow screen the rest of the keys has no room."""

@@ -215,6 +215,11 @@ class SceneScreen(Screen[None]):
             self.show(replace(self._scene, marks=brush.marks))
 
     @property
+    def moving(self) -> bool:
+        """Whether the moment shown is another one than the newest of a live session."""
+        return self._scene.transport is not None or self._scene.behind_s is not None
+
+    @property
     def typing(self) -> bool:
         """Whether keys go into a line of text."""
         return self._filtering is not None

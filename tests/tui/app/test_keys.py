@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.backend_action import BackendAct
 from pgtop_tune.model.change import Terms, Wanted
 from pgtop_tune.model.events import EventKind
-from pgtop_tune.session.ports import Step
+from pgtop_tune.session.ports import Landmark, Step
 from pgtop_tune.tui.actions import ACTIONS, Need, available, check_keymap, footer_keys, keys_of
 from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import ScreenOptions
@@ -117,6 +118,21 @@ async def _note(rig: Rig) -> None:
 async def _steps(rig: Rig) -> None:
     await rig.press("full_stop", "full_stop", "comma")
     assert _transport(rig).steps == 1
+    await rig.press("z")
+    assert _transport(rig).jumped == [math.inf]
+
+
+async def _seeks(rig: Rig) -> None:
+    transport = _transport(rig)
+    keys = dict(zip(("n", "N", "v", "V", "W"), Landmark, strict=True))
+    await rig.press("n")
+    await rig.until(lambda: any("no event after this moment" in each.message for each in rig.app._notifications))
+    for place, (key, landmark) in enumerate(keys.items()):
+        transport.landmarks = {landmark: 10.0 * place}
+        await rig.press(key)
+        await rig.until(lambda: len(transport.jumped) > place)  # noqa: B023
+    assert transport.jumped == [0.0, 10.0, 20.0, 30.0, 40.0]
+    assert transport.paused
 
 
 async def _jump(rig: Rig) -> None:
@@ -288,7 +304,7 @@ async def _moves(rig: Rig) -> None:
 
 async def _pause(rig: Rig) -> None:
     await rig.press("space")
-    shown = rig.app._frozen
+    shown = rig.app._shown
     rig.source.feed(frame(5), frame(6), frame(7))
     await rig.sees("−3s")
     assert shown is not None
@@ -379,7 +395,9 @@ async def _marks(rig: Rig) -> None:
 CHECKS: dict[str, Check] = {
     "load": _load, "parameters": _parameters, "undo": _undo, "undo-all": _redo,
     "redo": _redo, "keep": _keep, "check": _check, "password": _password, "record": _record, "note": _note,
-    "step-back": _steps, "step-forward": _steps, "jump": _jump, "slower": _speed, "faster": _speed,
+    "live": _steps, "step-back": _steps, "step-forward": _steps, "jump": _jump,
+    "next-event": _seeks, "previous-event": _seeks, "next-checkpoint": _seeks, "previous-checkpoint": _seeks,
+    "worst-p99": _seeks, "slower": _speed, "faster": _speed,
     "mark-begin": _marks, "mark-end": _marks, "brush": _marks,
     "details": _details, "filter": _filter, "cancel": _signal, "terminate": _signal, "explain": _explain,
     "sort": _sort, "sort-right": _sort, "sort-left": _sort, "reverse": _reverse, "idle": _idle,
@@ -398,7 +416,7 @@ def test_every_action_has_a_check() -> None:
 @pytest.mark.parametrize("check", dict.fromkeys(CHECKS.values()), ids=lambda check: check.__name__.strip("_"))
 async def test_a_key_does_what_the_table_says(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    replayed = check in (_steps, _jump, _speed)
+    replayed = check in (_steps, _jump, _seeks, _speed)
     source = ScriptedSource([Step(tuple(frames(5, load=False)), restart=True)])
     async with running_screen(
         source,
@@ -426,7 +444,7 @@ async def test_a_replay_pauses_itself_and_has_no_keys_that_change_a_server() -> 
         await rig.press("down", "b", "p", "u", "r", "m", "plus", "c", "K", "e")
         await rig.pilot.pause()
         assert isinstance(rig.app.screen, Dashboard)
-        assert rig.app._frozen is None
+        assert rig.app._past is None
 
 
 async def test_a_copied_query_reaches_the_terminal_encoded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,191 @@
+"""The last hour of a live session in memory: the lines a recording would have, packed minute by minute."""
+
+from __future__ import annotations
+
+import json
+import threading
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.recording.format import DELTA, KEY
+
+if TYPE_CHECKING:
+    from pgtop_tune.recording.values import Codec
+    from pgtop_tune.session.ports import Step
+
+LONGEST_S: Final = 3600.0
+MOST_BYTES: Final = 16 << 20
+"""Of packed lines: an hour of 300 sessions that all work is less. Where it is not, the past is shorter."""
+_BLOCK_FRAMES: Final = 30
+"""Frames from one key frame to the next: what one step back may have to read."""
+_LEVEL: Final = 5
+_UNREAD: Final = 3
+"""Frames until it begins: how frames are read and written takes a while to be understood, and first data come first."""
+
+
+@dataclass(slots=True)
+class _Block:
+    """A key frame and those after it.
+
+    Attributes:
+        first: Number of its first frame.
+        moments: Elapsed seconds of each.
+        lines: As long as frames are added.
+        packed: Afterwards.
+    """
+
+    first: int
+    moments: list[float] = field(default_factory=list)
+    lines: list[bytes] = field(default_factory=list)
+    packed: bytes = b""
+
+    def unpacked(self) -> list[bytes]:
+        """Its lines."""
+        return zlib.decompress(self.packed).splitlines() if self.packed else list(self.lines)
+
+
+class KeptHour:
+    """Implements `FrameSink` and `Frames`. Filled in the engine's thread, read in any.
+
+    Frames are numbered from the first one it was given; `first` moves on as old ones go.
+
+    Args:
+        longest_s: Seconds that are kept.
+        most_bytes: Bytes that are kept at most, packed.
+    """
+
+    growing: Final = True
+
+    def __init__(self, longest_s: float = LONGEST_S, most_bytes: int = MOST_BYTES) -> None:
+        self._longest_s = longest_s
+        self._most_bytes = most_bytes
+        self._lock = threading.Lock()
+        self._blocks: list[_Block] = []
+        self._bytes = 0
+        self._count = 0
+        self._before: Frame | None = None
+        self._waiting: list[Frame] = []
+        self._codec: Codec | None = None
+
+    def accept(self, step: Step) -> None:
+        """See `FrameSink.accept`."""
+        self._waiting += step.frames
+        if self._codec is None and len(self._waiting) >= _UNREAD:
+            from pgtop_tune.recording.codec import codec_for
+
+            self._codec = codec_for(Frame)
+        if self._codec is not None:
+            for frame in self._waiting:
+                self._add(frame, self._codec)
+            self._waiting.clear()
+
+    def _add(self, frame: Frame, codec: Codec) -> None:
+        block, before = self._blocks[-1] if self._blocks else None, self._before
+        filled = block is not None and len(block.moments) >= _BLOCK_FRAMES
+        if before is None or filled:
+            line = {KEY: codec.full(frame)}
+        else:
+            difference = codec.delta(before, frame)
+            # What is the same in both has no word in JSON.
+            line = {DELTA: difference if type(difference) is dict else {}}
+        text = json.dumps(line, separators=(",", ":")).encode("ascii")
+        packed = zlib.compress(b"\n".join(block.lines), _LEVEL) if block is not None and filled else b""
+        with self._lock:
+            if block is not None and filled:
+                block.packed, block.lines = packed, []
+                self._bytes += len(packed)
+            if block is None or filled:
+                block = _Block(self._count)
+                self._blocks.append(block)
+            block.moments.append(frame.elapsed_s)
+            block.lines.append(text)
+            self._count += 1
+            self._forget(frame.elapsed_s)
+        self._before = frame
+
+    def _forget(self, now_s: float) -> None:
+        while len(self._blocks) > 1 and (
+            self._bytes > self._most_bytes or self._blocks[0].moments[-1] < now_s - self._longest_s
+        ):
+            self._bytes -= len(self._blocks.pop(0).packed)
+
+    @property
+    def packed_bytes(self) -> int:
+        """Bytes that are held, without the newest lines."""
+        return self._bytes
+
+    @property
+    def first(self) -> int:
+        """See `Frames.first`."""
+        with self._lock:
+            return self._blocks[0].first if self._blocks else 0
+
+    @property
+    def frame_count(self) -> int:
+        """See `Frames.frame_count`."""
+        return self._count
+
+    @property
+    def length_s(self) -> float:
+        """See `Frames.length_s`."""
+        return self.elapsed_s(self._count - 1) if self._count else 0.0
+
+    def elapsed_s(self, index: int) -> float:
+        """See `Frames.elapsed_s`."""
+        with self._lock:
+            block = self._blocks[self._place(index)]
+            return block.moments[min(max(index - block.first, 0), len(block.moments) - 1)]
+
+    def index_at(self, elapsed_s: float) -> int:
+        """See `Frames.index_at`."""
+        with self._lock:
+            if not self._blocks:
+                return 0
+            place = bisect_right(self._blocks, elapsed_s, key=lambda block: block.moments[0]) - 1
+            block = self._blocks[max(place, 0)]
+            return max(block.first + bisect_right(block.moments, elapsed_s) - 1, block.first)
+
+    def frames(self, first: int = 0) -> Iterator[tuple[int, Frame]]:
+        """See `Frames.frames`. What has gone by the time it is read is left out."""
+        from pgtop_tune.recording.reader import frame_of
+
+        before = None
+        for index, line in self.lines(self.block_begin(first)):
+            before = frame_of(line, before)
+            if index >= first:
+                yield index, before
+
+    def lines(self, first: int = 0) -> Iterator[tuple[int, bytes]]:
+        """See `Frames.lines`."""
+        index = first
+        while (block := self._block_at(index)) is not None:
+            for line in block.unpacked()[max(index - block.first, 0) :]:
+                index = max(index, block.first)
+                yield index, line
+                index += 1
+
+    def _block_at(self, index: int) -> _Block | None:
+        with self._lock:
+            if not self._blocks or index >= self._count:
+                return None
+            found = self._blocks[self._place(index)]
+            return _Block(found.first, found.moments, list(found.lines), found.packed)
+
+    def block_begin(self, index: int) -> int:
+        """See `Frames.block_begin`."""
+        with self._lock:
+            return self._blocks[self._place(index)].first if self._blocks else 0
+
+    def _place(self, index: int) -> int:
+        return max(bisect_right(self._blocks, index, key=lambda block: block.first) - 1, 0)
+
+    def extend(self) -> bool:
+        """See `Frames.extend`: frames come by themselves."""
+        return False
+
+    def close(self) -> None:
+        """See `FrameSink.close` and `Frames.close`: what is held is held by who still looks at it."""

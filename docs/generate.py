@@ -98,7 +98,7 @@ def keys() -> str:
     parts = [
         "# Keys\n",
         "The keys of the dashboard. Dialogs show theirs on their lower edge. An action exists only where the session\n"
-        "has what it needs: no load on a replay, no jumps on a live server.\n",
+        "has what it needs: no load on a replay, no recording of one.\n",
     ]
     groups: dict[str, list[Action]] = {}
     for action in ACTIONS:

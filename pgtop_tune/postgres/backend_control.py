@@ -20,14 +20,14 @@ from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResul
 from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo
 from pgtop_tune.postgres.explain import explained, whole_statement
 from pgtop_tune.postgres.failures import libpq_problem, server_words, sqlstate_of
-from pgtop_tune.postgres.own_sessions import OwnSessions
+from pgtop_tune.postgres.own_sessions import OwnSessions, marked
 
 _CONNECT_TIMEOUT_S: Final = 5
 _DEADLINE_S: Final = 15.0
 _INSUFFICIENT_PRIVILEGE: Final = "42501"
-_BEGIN: Final = (
-    b"BEGIN READ ONLY; SET LOCAL statement_timeout = '5s'; SET LOCAL lock_timeout = '200ms';"
-    b" SET LOCAL idle_in_transaction_session_timeout = '10s'"
+_BEGIN: Final = "BEGIN READ ONLY; " + marked(
+    "SELECT set_config('statement_timeout', '5s', true), set_config('lock_timeout', '200ms', true),"
+    " set_config('idle_in_transaction_session_timeout', '10s', true)"
 )
 """For one transaction: a pooler knows no startup options, and lends the session to others after it."""
 _CONNECTION_CLASSES: Final = ("08", "28", "53", "57P", "3D")
@@ -106,7 +106,8 @@ class PostgresBackends:
             return BackendResult(backend, Outcome.NOT_PERMITTED, f"this role may not see who that is; {self._grant()}")
         try:
             async with _bounded(connection):
-                row = await (await connection.execute(signal_statement(act, backend))).fetchone()
+                words = marked(signal_statement(act, backend).as_string(connection))
+                row = await (await connection.execute(words.encode())).fetchone()
         except psycopg.errors.InsufficientPrivilege as error:
             return BackendResult(backend, Outcome.NOT_PERMITTED, f"{server_words(error)}; {self._grant()}")
         if row is None:
@@ -149,7 +150,7 @@ class PostgresBackends:
 @contextlib.asynccontextmanager
 async def _bounded(connection: Connection) -> AsyncIterator[None]:
     """A transaction that cannot write, within time limits; rolled back in the end."""
-    await connection.execute(_BEGIN)
+    await connection.execute(_BEGIN.encode())
     try:
         yield
     except Exception:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from pgtop_tune.postgres.conninfo import ConnInfo
-from pgtop_tune.postgres.own_sessions import OwnSessions
+from pgtop_tune.postgres.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.sql_hand import PsycopgHand, open_hand
 
-_COMMIT: Final = "SELECT pg_catalog.pg_logical_emit_message(true, 'pgtop-tune', '')"
-_NOTHING: Final = "SELECT 1"
+_COMMIT: Final = marked("SELECT pg_catalog.pg_logical_emit_message(true, 'pgtop-tune', '')")
+_NOTHING: Final = marked("SELECT 1")
 
 
 @dataclass(frozen=True, slots=True)

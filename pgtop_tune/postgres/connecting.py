@@ -7,10 +7,10 @@ from typing import Any, Final
 import asyncpg
 
 from pgtop_tune.errors import ConnectionProblem
-from pgtop_tune.postgres.connection import ANSWER_TIMEOUT_S, ReadConnection, marked
+from pgtop_tune.postgres.connection import ANSWER_TIMEOUT_S, ReadConnection
 from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo, Endpoint
 from pgtop_tune.postgres.failures import connection_problem
-from pgtop_tune.postgres.own_sessions import OwnSessions
+from pgtop_tune.postgres.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.pooled_connection import PooledConnection
 
 CONNECT_TIMEOUT_S: Final = 5.0

@@ -13,7 +13,7 @@ from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.model.statements import OWN_MARK
 from pgtop_tune.postgres.conninfo import ConnInfo, Endpoint
 from pgtop_tune.postgres.failures import connection_problem
-from pgtop_tune.postgres.own_sessions import OwnSessions
+from pgtop_tune.postgres.own_sessions import OwnSessions, marked
 
 ANSWER_TIMEOUT_S: Final = 4.0
 """Longer than the server's own statement_timeout: whoever misses this one is hung or cut off."""
@@ -105,7 +105,9 @@ class ReadConnection:
         self._prepared.clear()
 
     async def fetch(self, text: str, *arguments: object) -> Rows:
-        """Rows of a prepared statement.
+        """Rows of a prepared statement; arrays that come or go are text[] or oid[].
+
+        To learn what another array is made of, asyncpg asks the catalogue, in statements without our mark.
 
         Raises:
             ConnectionProblem: The connection is gone (and closed).
@@ -186,15 +188,6 @@ class ReadConnection:
     def _lost(self, error: BaseException) -> ConnectionProblem:
         self.terminate()
         return connection_problem(error, self._conninfo)
-
-
-def marked(text: str) -> str:
-    """A statement that pg_stat_statements will show to be ours.
-
-    The mark stands behind the first word: what stands before it pg_stat_statements drops, what stands last may be cut.
-    """
-    verb, rest = text.split(maxsplit=1)
-    return f"{verb} {OWN_MARK} {rest}"
 
 
 def _lenient(value: bytes) -> str:

@@ -31,7 +31,7 @@ async def data_bytes(conninfo: ConnInfo) -> int | Unavailable:
     """
     hand = await open_hand(conninfo)
     try:
-        await hand.execute(f"SET statement_timeout = '{_LONGEST}'")
+        await hand.rows(f"SELECT set_config('statement_timeout', '{_LONGEST}', false)")
         ((size, closed),) = await hand.rows(_ASKED)
     except ServerProblem as problem:
         if problem.sqlstate == _CANCELED:

@@ -15,6 +15,7 @@ from pgtop_tune.model.backend_action import BackendKey, QueryPlan
 from pgtop_tune.model.postgres import HIDDEN_QUERY
 from pgtop_tune.postgres import queries
 from pgtop_tune.postgres.activity_rows import QUERY_CHARACTERS
+from pgtop_tune.postgres.own_sessions import marked
 from pgtop_tune.postgres.plain_query import PlainQuery, plain_query
 
 _GENERIC_SINCE: Final = 16
@@ -45,7 +46,7 @@ async def whole_statement(connection: Connection, backend: BackendKey, seen: str
     """
     text = queries.sql("one_backend", connection.info.server_version // 10_000)
     cursor = psycopg.AsyncRawCursor(connection, row_factory=dict_row)
-    row = await (await cursor.execute(text.encode(), backend)).fetchone()
+    row = await (await cursor.execute(marked(text).encode(), backend)).fetchone()
     if row is None or row["datname"] is None:
         raise UsageProblem("the session has ended, or is none that runs queries")
     if seen == HIDDEN_QUERY or not seen:
@@ -86,7 +87,7 @@ async def explained(connection: Connection, found: Seen) -> QueryPlan:
     statement = explain_statement(query)
     # The server's own parser is asked first whether this is one statement: it refuses several here.
     await _parsed(connection, query.text)
-    rows = await (await connection.execute(statement.encode())).fetchall()
+    rows = await (await connection.execute(marked(statement).encode())).fetchall()
     lines = tuple(str(next(iter(row.values()))) for row in rows)
     return QueryPlan(lines, statement, found.datname, connection.info.user, query.placeholders)
 

@@ -23,7 +23,7 @@ from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres import queries, time_limits
 from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo
 from pgtop_tune.postgres.failures import PlainWords, connection_problem, libpq_problem, server_words, sqlstate_of
-from pgtop_tune.postgres.own_sessions import OwnSessions
+from pgtop_tune.postgres.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.scopes import STORED, statement
 
 CONTROL_NAME: Final = f"{APPLICATION_NAME} control"
@@ -31,7 +31,7 @@ _CONNECT_TIMEOUT_S: Final = 5
 _ATTEMPTS: Final = 20
 _RELOAD_DEADLINE_S: Final = 3.0
 _POLL_S: Final = 0.01
-_UNREAD: Final = b"SELECT sourcefile, sourceline, error FROM pg_file_settings WHERE name IS NULL LIMIT 1"
+_UNREAD: Final = "SELECT sourcefile, sourceline, error FROM pg_file_settings WHERE name IS NULL LIMIT 1"
 """Faults of a file, not of a value (guc-file.l: record_config_file_error)."""
 _MAY_OPEN: Final = "SELECT has_function_privilege('pg_read_file(text, bigint, bigint, boolean)', 'execute')"
 _OPENED: Final = "SELECT pg_read_file('postgresql.auto.conf', 0, 1, true)"
@@ -114,7 +114,7 @@ class OperatorSession:
             # A pooler tells a number of its own, or that of another session.
             self._direct = self._value("SELECT pg_backend_pid()") == self._pid
             if self._direct:
-                self._run(time_limits.lifting(time_limits.of_major(self._major)).encode())
+                self._run(time_limits.lifting(time_limits.of_major(self._major)))
         except psycopg.Error:
             self._connection.close()
             raise
@@ -130,7 +130,7 @@ class OperatorSession:
         """The named rows of pg_settings that this server has, in the order asked for."""
         text = f"SELECT * FROM ({queries.sql('parameters', self._major)}) p WHERE lower(name) = ANY(%s)"
         wanted = [name.lower() for name in names]
-        rows = self._rows(text.encode(), wanted)
+        rows = self._rows(text, wanted)
         found = {row["name"].lower(): Parameter(**{**row, "enumvals": tuple(row["enumvals"])}) for row in rows}
         limits = [name for name in wanted if name in time_limits.LIMITS] if self._direct else []
         if limits:
@@ -142,7 +142,7 @@ class OperatorSession:
 
     def _lines_of(self, names: Sequence[str]) -> list[dict[str, Any]]:
         try:
-            return self._rows(time_limits.IN_FILES.encode(), list(names))
+            return self._rows(time_limits.IN_FILES, list(names))
         except psycopg.errors.InsufficientPrivilege:
             return []
 
@@ -164,10 +164,10 @@ class OperatorSession:
             ServerProblem: This role may not look into the files or not reload; the hint has the GRANTs.
         """
         rows = self._rows(
-            b"SELECT has_function_privilege('pg_show_all_file_settings()', 'execute')"
-            b" AND has_table_privilege('pg_file_settings', 'select')"
-            b" AND has_function_privilege('pg_reload_conf()', 'execute')"
-            b" AND pg_has_role('pg_read_all_settings', 'usage') AS permitted"
+            "SELECT has_function_privilege('pg_show_all_file_settings()', 'execute')"
+            " AND has_table_privilege('pg_file_settings', 'select')"
+            " AND has_function_privilege('pg_reload_conf()', 'execute')"
+            " AND pg_has_role('pg_read_all_settings', 'usage') AS permitted"
         )
         if not rows[0]["permitted"]:
             user = sql.Identifier(self._conninfo.user).as_string(None)
@@ -202,7 +202,7 @@ class OperatorSession:
             raise ServerProblem(
                 f"the server cannot read its files: {place}{fault['error']}", "mend that first; nothing was changed"
             )
-        rows = self._rows(queries.sql("auto_conf", self._major).encode())
+        rows = self._rows(queries.sql("auto_conf", self._major))
         if not rows:
             self._check_auto_conf()
         return {row["name"]: row["setting"] for row in rows}
@@ -227,7 +227,7 @@ class OperatorSession:
         """
         if scope.kind is ScopeKind.SYSTEM:
             return next((value for key, value in self.auto_conf().items() if key.lower() == name.lower()), None)
-        rows = self._rows(STORED.encode(), scope.database or None, scope.role or None, name)
+        rows = self._rows(STORED, scope.database or None, scope.role or None, name)
         return rows[0]["value"] if rows else None
 
     def alter(self, name: str, value: str | None, scope: Scope = SYSTEM) -> None:
@@ -270,7 +270,7 @@ class OperatorSession:
 
     def rows(self, text: str, *arguments: object) -> list[dict[str, Any]]:
         """The rows of a query of ours."""
-        return self._rows(text.encode(), *arguments)
+        return self._rows(text, *arguments)
 
     @property
     def identity(self) -> tuple[str, str]:
@@ -285,7 +285,7 @@ class OperatorSession:
             if self._value("SELECT pg_conf_load_time()") != before:
                 return ""
             time.sleep(_POLL_S)
-        rows = self._rows(b"SELECT sourcefile, sourceline, error FROM pg_file_settings WHERE error IS NOT NULL")
+        rows = self._rows("SELECT sourcefile, sourceline, error FROM pg_file_settings WHERE error IS NOT NULL")
         faults = [f"{row['sourcefile']}:{row['sourceline']}: {row['error']}" for row in rows]
         return "; ".join(faults) or f"the server has not read its files again within {_RELOAD_DEADLINE_S:.0f} s"
 
@@ -304,7 +304,7 @@ class OperatorSession:
 
     def _name(self) -> ServerName:
         """The system identifier, and a mark of the data directory: copies of a cluster share the identifier."""
-        facts = self._rows(queries.sql("facts", self._major).encode())[0]
+        facts = self._rows(queries.sql("facts", self._major))[0]
         identifier, directory = facts["system_identifier"], facts["data_directory"]
         key = f"{identifier}-{zlib.crc32(directory.encode()):08x}" if identifier else self.endpoint
         return ServerName(key, self._conninfo.describe())
@@ -322,15 +322,16 @@ class OperatorSession:
         return ServerProblem(words, hint, state)
 
     def _value(self, text: str) -> Any:
-        return next(iter(self._rows(text.encode())[0].values()))
+        return next(iter(self._rows(text)[0].values()))
 
-    def _rows(self, text: bytes, *arguments: object) -> list[dict[str, Any]]:
+    def _rows(self, text: str, *arguments: object) -> list[dict[str, Any]]:
         return self._run(text, *arguments).fetchall()
 
-    def _run(self, text: bytes | sql.Composed, *arguments: object) -> psycopg.Cursor[dict[str, Any]]:
+    def _run(self, text: str | sql.Composed, *arguments: object) -> psycopg.Cursor[dict[str, Any]]:
+        words = marked(text if isinstance(text, str) else text.as_string(self._connection))
         started = time.perf_counter()
         try:
-            return self._connection.execute(text, arguments or None)
+            return self._connection.execute(words.encode(self._connection.info.encoding), arguments or None)
         finally:
             self._own.statements += 1
             self._own.calls += 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from pgtop_tune.model.statements import OWN_MARK
+
 
 @dataclass(slots=True)
 class OwnSessions:
@@ -24,3 +26,13 @@ class OwnSessions:
     transactions: int = 0
     pooled: bool = False
     statement_ms: float = 0.0
+
+
+def marked(text: str) -> str:
+    """A statement that pg_stat_statements will show to be ours.
+
+    The mark stands behind the first word: what stands before it pg_stat_statements drops, what stands last may be cut.
+    Not for what others send as well (BEGIN, COMMIT, SET): from PostgreSQL 16 on such a statement has one query id.
+    """
+    verb, *rest = text.split(maxsplit=1)
+    return " ".join((verb, OWN_MARK, *rest))

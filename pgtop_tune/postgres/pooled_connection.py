@@ -13,7 +13,8 @@ from typing import Final
 import asyncpg
 
 from pgtop_tune.model.statements import OWN_MARK
-from pgtop_tune.postgres.connection import SESSION_SETTINGS, ReadConnection, Rows, marked
+from pgtop_tune.postgres.connection import SESSION_SETTINGS, ReadConnection, Rows
+from pgtop_tune.postgres.own_sessions import marked
 
 _PER_SESSION: Final = frozenset({"default_transaction_read_only", "idle_session_timeout"})
 """Settings that say nothing to a transaction under way."""

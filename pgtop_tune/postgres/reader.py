@@ -159,10 +159,12 @@ class PostgresReader:
         pids = self._locks.waiters(activity)
         if not pids:
             return activity
-        rows = await self._guarded("blocking", lambda c: c.fetch(sql("blocking", self._major), pids))
+        rows = await self._guarded(
+            "blocking", lambda c: c.fetch(sql("blocking", self._major), [str(pid) for pid in pids])
+        )
         if isinstance(rows, Unavailable):
             return activity
-        blockers = {pid: tuple(by) for pid, by in rows if by}
+        blockers = {pid: tuple(map(int, by)) for pid, by in rows if by}
         self._locks.blockers(blockers)
         return self._activity_rows.blocked(activity, blockers)
 

@@ -14,15 +14,14 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from pgtop_tune.errors import ConnectionProblem, PasswordNeeded, PgtopError, ServerProblem
-from pgtop_tune.model.statements import OWN_MARK
 from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo
 from pgtop_tune.postgres.failures import connection_problem, server_words, sqlstate_of
-from pgtop_tune.postgres.own_sessions import OwnSessions
+from pgtop_tune.postgres.own_sessions import OwnSessions, marked
 
 HAND_NAME: Final = f"{APPLICATION_NAME} dataset"
 _CONNECT_TIMEOUT_S: Final = 5
 _SETTINGS: Final = tuple(
-    f"SELECT {OWN_MARK} set_config('{name}', '{value}', false)"
+    marked(f"SELECT set_config('{name}', '{value}', false)")
     for name, value in (
         ("lock_timeout", "10s"),
         ("statement_timeout", "0"),
@@ -55,6 +54,8 @@ class PsycopgHand:
     async def execute(self, sql: str) -> None:
         """Runs statements that give no rows; several separated by semicolons are one transaction.
 
+        They are work, as a load's are: pg_stat_statements shows them as they are.
+
         Raises:
             ServerProblem: Refused, in the server's words.
             ConnectionProblem: The connection is gone.
@@ -62,8 +63,8 @@ class PsycopgHand:
         await self._run(sql, None)
 
     async def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
-        """Rows of one statement; parameters are written `%s`. Raises as `execute`."""
-        cursor = await self._run(sql, parameters or None)
+        """Rows of one statement, a question of ours; parameters are written `%s`. Raises as `execute`."""
+        cursor = await self._run(marked(sql), parameters or None)
         return list(await cursor.fetchall())
 
     async def aclose(self) -> None:

@@ -18,7 +18,7 @@ from pgtop_tune.postgres.connecting import open_connection
 from pgtop_tune.postgres.connection import ReadConnection
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.failures import absence
-from pgtop_tune.postgres.own_sessions import OwnSessions
+from pgtop_tune.postgres.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.queries import sql
 
 AT_ONCE: Final = 4
@@ -135,7 +135,7 @@ async def _opened(conninfo: ConnInfo, own: OwnSessions) -> ReadConnection:
     try:
         if not connection.pooled:
             # What is set behind a pooler is found by whoever is lent the same session; there the usual limit stands.
-            await connection.execute(f"SET statement_timeout = '{_STATEMENT_S}s'")
+            await connection.execute(marked(f"SELECT set_config('statement_timeout', '{_STATEMENT_S}s', false)"))
     except BaseException:
         connection.terminate()
         raise

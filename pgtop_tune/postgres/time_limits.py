@@ -48,8 +48,8 @@ def bites(words: str, sqlstate: str) -> bool:
 
 
 def lifting(names: Sequence[str]) -> str:
-    """Statements that lift them for a session."""
-    return "; ".join(f"SET {name} = 0" for name in names)
+    """A statement that lifts them for a session."""
+    return "SELECT " + ", ".join(f"set_config('{name}', '0', false)" for name in names)
 
 
 def options(names: Sequence[str]) -> str:

@@ -41,7 +41,7 @@ async def test_a_refusal_has_the_servers_words_and_the_session_goes_on(hand: Psy
 
 
 async def test_a_cancelled_call_ends_its_statement(hand: PsycopgHand, database: str) -> None:
-    running = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'SELECT pg_sleep(600)%'"
+    running = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'SELECT % pg_sleep(600)'"
     with psycopg.connect(database, autocommit=True) as watching:
 
         def count() -> int:

@@ -40,10 +40,18 @@ class LockReader:
 
     async def read(self, connection: ReadConnection, major: int, at_s: float) -> LockSample:
         """locks.14.sql about the waiters of the last look. Raises as `ReadConnection.fetch` does."""
-        rows = await connection.fetch(sql("locks", major), list(self._involved))
+        rows = await connection.fetch(sql("locks", major), [str(pid) for pid in self._involved])
         waits = [
             LockWait(
-                pid, locktype, mode, relation, target, wait_start_ms, tuple(holders), tuple(held_modes), tuple(prepared)
+                pid,
+                locktype,
+                mode,
+                relation,
+                target,
+                wait_start_ms,
+                tuple(map(int, holders)),
+                tuple(held_modes),
+                tuple(prepared),
             )
             for pid, locktype, mode, relation, target, wait_start_ms, holders, held_modes, prepared in rows
         ]

@@ -142,7 +142,7 @@ async def read_sizes(connection: ReadConnection, major: int, oid: int) -> Relati
         return Unavailable(Reason.FAILED, "the table is gone")
     fields = dict(rows[0])
     names, sizes = fields.pop("index_names"), fields.pop("index_bytes")
-    indexes = sorted(zip(names, (size or 0 for size in sizes), strict=True), key=lambda index: -index[1])
+    indexes = sorted(zip(names, (int(size or 0) for size in sizes), strict=True), key=lambda index: -index[1])
     return RelationSizes(**fields, indexes=tuple(indexes))
 
 

@@ -247,7 +247,7 @@ def _text(queryid: int, query: str, characters: int) -> StatementText:
 
 
 def _as_text(queryids: Iterable[int]) -> list[str]:
-    """For a text[] parameter: to learn what a bigint[] is, asyncpg asks the catalog, and sets jit for that."""
+    """For a text[] parameter: see `ReadConnection.fetch`."""
     return [str(queryid) for queryid in queryids]
 
 

@@ -7,7 +7,7 @@ WITH l AS MATERIALIZED (
            concat_ws('/', k.locktype, k.database, k.relation, k.page, k.tuple, k.virtualxid, k.transactionid, k.classid,
                      k.objid, k.objsubid) AS tag
       FROM pg_lock_status() k
-     WHERE k.pid IS NULL OR k.pid = ANY ($1::int[])
+     WHERE k.pid IS NULL OR k.pid = ANY ($1::text[]::int[])
 ), w AS MATERIALIZED (
     SELECT DISTINCT ON (l.pid) * FROM l WHERE NOT l.granted ORDER BY l.pid
 ), held AS (
@@ -40,7 +40,7 @@ SELECT w.pid,
             WHEN w.locktype IN ('relation', 'extend') THEN w.locktype
             ELSE concat_ws(' ', w.locktype, w.classid::regclass, w.objid) END AS target,
        (date_part('epoch', w.waitstart) * 1000)::bigint AS wait_start_ms,
-       coalesce(holders.pids, '{}') AS holders,
+       coalesce(holders.pids, '{}')::text[] AS holders,
        coalesce(holders.modes, '{}') AS held_modes,
        CASE WHEN holders.prepared <> '{}'
             THEN ARRAY(SELECT p.gid FROM pg_prepared_xact() p JOIN l x ON x.transactionid = p.transaction

@@ -6,7 +6,7 @@ SELECT n.nspname || '.' || c.relname AS name,
        ARRAY(SELECT x.relname::text FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
               WHERE i.indrelid = c.oid ORDER BY x.oid) AS index_names,
        ARRAY(SELECT pg_relation_size(i.indexrelid) FROM pg_index i
-              WHERE i.indrelid = c.oid ORDER BY i.indexrelid) AS index_bytes
+              WHERE i.indrelid = c.oid ORDER BY i.indexrelid)::text[] AS index_bytes
   FROM pg_class c
   JOIN pg_namespace n ON n.oid = c.relnamespace
  WHERE c.oid = $1::oid

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
-from types import FrameType
 
 from textual.drivers.linux_driver import LinuxDriver
 
@@ -34,12 +34,13 @@ class ThriftyDriver(LinuxDriver):
         super().start_application_mode()  # type: ignore[no-untyped-call]
         textual_handler = signal.getsignal(signal.SIGWINCH)
 
-        def resized(number: int, frame: FrameType | None) -> None:
+        def resized() -> None:
             self._unknown = True
             if callable(textual_handler):
-                textual_handler(number, frame)
+                textual_handler(signal.SIGWINCH, None)
 
-        signal.signal(signal.SIGWINCH, resized)
+        # Textual's own handler runs when the loop wakes next; a signal that comes just before it sleeps does not wake it.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, resized)
 
     def forget(self) -> None:
         """Somebody else may have written to the terminal: the next repaint writes everything."""

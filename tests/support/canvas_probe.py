@@ -5,6 +5,7 @@ The title travels the same way as the picture, so that whoever reads the termina
 
 from __future__ import annotations
 
+import signal
 from typing import Final
 
 from textual import events
@@ -39,7 +40,7 @@ PICTURES: Final[dict[str, tuple[Line, ...]]] = {
 
 
 class Probe(App[None]):
-    """Shows pictures on keys; "m" lays a label over the canvas or takes it away, "r" repaints all."""
+    """Shows pictures on keys; "m" lays a label over the canvas or takes it away, "r" repaints all, "s" sleeps through resizes."""
 
     CSS = """
     LineCanvas { width: 100%; height: 100%; }
@@ -62,6 +63,9 @@ class Probe(App[None]):
             label.display = not label.display
         if event.key == "r":
             self.screen.refresh()
+        if event.key == "s":
+            # The kernel hands the signal to another thread, so that it does not end the sleep of this one.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGWINCH})
         if event.key in PICTURES:
             self.query_one(LineCanvas).show(PICTURES[event.key])
         self._tell_when_painted(event.key)

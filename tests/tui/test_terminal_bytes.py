@@ -12,6 +12,7 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyte
 import pytest
@@ -65,6 +66,17 @@ class Probe:
         """Presses a key; everything written because of it."""
         os.write(self._master, key.encode())
         return self.until_shown(key)
+
+    def until_asleep(self) -> None:
+        """Waits until the program's main thread waits for events and has not woken for a while."""
+        status = Path(f"/proc/{self._process.pid}/status")
+        deadline = time.monotonic() + DEADLINE_S
+        looks: list[str] = []
+        while len(looks) < 20:
+            assert time.monotonic() < deadline, looks
+            now = status.read_text().partition("voluntary_ctxt_switches")[2]
+            looks = [*looks, now] if looks and looks[-1] == now else [now]
+            time.sleep(0.02)
 
     def resize(self, columns: int, rows: int) -> None:
         """Gives the terminal another size and empties its screen, as the worst of terminals would."""
@@ -138,9 +150,15 @@ def test_what_lay_over_the_canvas_is_painted_over(probe: Probe) -> None:
     assert probe.rows() == before
 
 
-# Once in some fifteen whole runs, on a machine with a load of ten, the new picture was not as expected; not explained.
-@pytest.mark.long
 def test_a_resized_terminal_is_painted_anew(probe: Probe) -> None:
     probe.press("a")
+    probe.resize(30, 5)
+    probe.until_rows([f"row {y} steady 12.5" for y in range(5)])
+
+
+def test_a_resize_wakes_a_program_that_sleeps(probe: Probe) -> None:
+    probe.press("s")
+    probe.press("a")
+    probe.until_asleep()
     probe.resize(30, 5)
     probe.until_rows([f"row {y} steady 12.5" for y in range(5)])

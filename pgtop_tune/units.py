@@ -35,6 +35,12 @@ def count(value: float | None) -> str:
     return UNKNOWN if value is None else _scaled(value, 1000.0, _DECIMAL)
 
 
+def number(value: float, digits: int = 6) -> str:
+    """A number for a sentence or a field, so many significant digits and never an exponent: 0.5, 16, 1000000."""
+    text = f"{value:.{digits}g}"
+    return text if "e" not in text else f"{value:.0f}" if abs(value) >= 1 else f"{value:.10f}".rstrip("0").rstrip(".")
+
+
 def size(value_bytes: float | None) -> str:
     """Bytes with binary suffixes: 812, 5.91K, 15.6G."""
     return UNKNOWN if value_bytes is None else _scaled(value_bytes, 1024.0, _BINARY)

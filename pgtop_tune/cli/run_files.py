@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+from pgtop_tune import units
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.run_result import RunResult, as_json
 
@@ -58,7 +59,7 @@ def base_name(number: int, result: RunResult) -> str:
     spec = result.spec
     threads = next(iter(re.findall(r" -j (\d+) ", result.command)), str(spec.threads))
     length = f"T{spec.duration_s}" if spec.transactions is None else f"t{spec.transactions}"
-    rate = [] if spec.rate_per_s is None else [f"R{spec.rate_per_s:g}"]
+    rate = [] if spec.rate_per_s is None else [f"R{units.number(spec.rate_per_s)}"]
     load = result.profile or "-".join(script.name for script in result.scripts) or "scripts"
     words = [f"{number:02d}", load, f"c{spec.clients}", f"j{threads}", length, *rate, result.endpoint]
     return "-".join(_UNSAFE.sub("-", word).strip("-.")[:_LONGEST] for word in words)

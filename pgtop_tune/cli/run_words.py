@@ -18,7 +18,7 @@ from pgtop_tune.safe_text import one_line
 def heading(number: int, whole: int, cell: Cell) -> str:
     """What is run next."""
     load = cell.profile_name or " ".join(script.name for script in cell.scripts)
-    rate = "" if cell.spec.rate_per_s is None else f", {cell.spec.rate_per_s:g} per second"
+    rate = "" if cell.spec.rate_per_s is None else f", {units.number(cell.spec.rate_per_s)} per second"
     return one_line(f"run {number + 1} of {whole}: {load}, {cell.spec.clients} clients{rate}, {cell.target.name}")
 
 
@@ -125,7 +125,7 @@ def _doubts_of_all(results: Sequence[RunResult]) -> list[str]:
 
 
 def _name(result: RunResult) -> str:
-    rate = "" if result.spec.rate_per_s is None else f" at {result.spec.rate_per_s:g}/s"
+    rate = "" if result.spec.rate_per_s is None else f" at {units.number(result.spec.rate_per_s)}/s"
     return one_line(f"{result.endpoint} {load_name(result)} ×{result.spec.clients}{rate}")
 
 

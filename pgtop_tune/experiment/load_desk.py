@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any, Final
 
+from pgtop_tune import units
 from pgtop_tune.bench.housekeeping import STEPS
 from pgtop_tune.bench.profiles import load_profiles
 from pgtop_tune.bench.runner import PgbenchRunner
@@ -177,7 +178,7 @@ class LoadDesk:
         def began(number: int, cell: Cell) -> None:
             load = f"{cell.spec.clients} client{'s' if cell.spec.clients != 1 else ''}"
             if steps.axis == "rate":
-                load = f"{cell.spec.rate_per_s:g} per second"
+                load = f"{units.number(cell.spec.rate_per_s)} per second"
             self._set(title=f"step {number + 1} of {len(plan)}: {load}", detail="")
 
         series = Series(self._run, plan, before, began, self._keep)

@@ -79,7 +79,7 @@ _NAMES: Final = (
     Figure("endpoint", lambda result: one_line(result.endpoint, 40)),
     Figure("profile", lambda result: one_line(load_name(result), 40)),
     Figure("clients", lambda result: str(result.spec.clients)),
-    Figure("rate", lambda result: "" if result.spec.rate_per_s is None else f"{result.spec.rate_per_s:g}"),
+    Figure("rate", lambda result: "" if result.spec.rate_per_s is None else units.number(result.spec.rate_per_s)),
 )
 
 

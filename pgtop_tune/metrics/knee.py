@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pgtop_tune.units import number
+
 WITHIN: Final = 0.05
 REACHED: Final = 0.95
 _FEWEST: Final = 3
@@ -58,12 +60,13 @@ def knee_of_clients(points: Sequence[LoadPoint]) -> Knee:
         before = known[-2]
         gain = (first.tps or 0.0) / before.tps - 1.0 if before.tps else math.inf
         return Knee(
-            None, f"no knee seen: still rising at {first.load:g} clients, {gain:+.0%} over {before.load:g} clients"
+            None,
+            f"no knee seen: still rising at {first.load:.0f} clients, {gain:+.0%} over {before.load:.0f} clients",
         )
     return Knee(
         first.load,
-        f"knee at {first.load:g} clients: {first.tps:.1f} tps, and no step beyond is better by more than 5 % or the noise"
-        f" (highest {best.tps:.1f} at {best.load:g})",
+        f"knee at {first.load:.0f} clients: {first.tps:.1f} tps, and no step beyond is better by more than 5 % or the noise"
+        f" (highest {best.tps:.1f} at {best.load:.0f})",
     )
 
 
@@ -75,13 +78,14 @@ def knee_of_rates(points: Sequence[LoadPoint]) -> Knee:
     reached = [point for point in known if (point.tps or 0.0) >= REACHED * point.load]
     if not reached:
         lowest = known[0]
-        return Knee(None, f"no rate was reached: {lowest.tps:.1f} tps at a rate of {lowest.load:g}")
+        return Knee(None, f"no rate was reached: {lowest.tps:.1f} tps at a rate of {number(lowest.load)}")
     last = reached[-1]
     if last is known[-1]:
-        return Knee(None, f"no knee seen: the rate of {last.load:g} per second was still reached")
+        return Knee(None, f"no knee seen: the rate of {number(last.load)} per second was still reached")
     beyond = next(point for point in known if point.load > last.load)
     return Knee(
-        last.load, f"knee at {last.load:g} per second: at a rate of {beyond.load:g} only {beyond.tps:.1f} were done"
+        last.load,
+        f"knee at {number(last.load)} per second: at a rate of {number(beyond.load)} only {beyond.tps:.1f} were done",
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from pgtop_tune import units
 from pgtop_tune.metrics import run_surroundings as around
 from pgtop_tune.metrics.run_evidence import Evidence
 from pgtop_tune.metrics.run_failures import COUNTS_UP_TO_PERCENT, NOTED_UP_TO_PERCENT, transactions_failed
@@ -100,7 +101,7 @@ def _rate_missed(evidence: Evidence) -> Doubt | None:
         return None
     lag_ms = lines[-1].lag_ms or 0.0
     return Doubt(
-        "RATE-MISSED", SUSPECT, f"{done:.1f} transactions per second of {rate:g} were done, the last second lagged"
+        "RATE-MISSED", SUSPECT, f"{done:.1f} transactions per second of {units.number(rate)} were done, the last second lagged"
         f" {lag_ms:.0f} ms behind its schedule: the backlog grows, and latency says how long the run was",
         "a lower rate", (("rate_per_s", rate), ("tps", done), ("lag_ms", lag_ms)),
     )  # fmt: skip

@@ -39,7 +39,7 @@ class ThriftyDriver(LinuxDriver):
             if callable(textual_handler):
                 textual_handler(signal.SIGWINCH, None)
 
-        # Textual's own handler runs when the loop wakes next; a signal that comes just before it sleeps does not wake it.
+        # Textual's own handler runs when the loop wakes; a signal just before it goes to sleep would not wake it.
         asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, resized)
 
     def forget(self) -> None:

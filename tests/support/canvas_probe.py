@@ -40,7 +40,10 @@ PICTURES: Final[dict[str, tuple[Line, ...]]] = {
 
 
 class Probe(App[None]):
-    """Shows pictures on keys; "m" lays a label over the canvas or takes it away, "r" repaints all, "s" sleeps through resizes."""
+    """Shows pictures on keys; "m" lays a label over the canvas or takes it away, "r" repaints all.
+
+    After "s" a resize does not end the sleep of the main thread.
+    """
 
     CSS = """
     LineCanvas { width: 100%; height: 100%; }

@@ -10,7 +10,7 @@ from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.table import Column, table_lines
 from pgtop_tune.tui.wrapping import labelled, wrapped
-from pgtop_tune.units import UNKNOWN, ms
+from pgtop_tune.units import UNKNOWN, ms, number
 
 LABEL: Final = 14
 _NAME: Final = 40
@@ -66,7 +66,7 @@ def _headline(result: RunResult) -> tuple[str, str]:
     length = f"{spec.transactions} transactions each" if spec.transactions else f"{spec.duration_s} s"
     if spec.transactions is None and spec.duration_s is None:
         length = "until stopped"
-    rate = "" if spec.rate_per_s is None else f", {spec.rate_per_s:g} per second"
+    rate = "" if spec.rate_per_s is None else f", {number(spec.rate_per_s)} per second"
     where, clients = one_line(result.endpoint, _NAME), f"{spec.clients} client{'s' if spec.clients != 1 else ''}"
     return f"{load_words(result)}, {clients}{rate}, {length}, {spec.protocol}, {where}", "strong"
 

@@ -12,7 +12,7 @@ from pgtop_tune.tui.panes.load_result import figure, verdict_words
 from pgtop_tune.tui.widgets.chart import GUTTER, ChartMark, ChartSeries, chart_lines
 from pgtop_tune.tui.widgets.table import Cell, Column, table_lines
 from pgtop_tune.tui.wrapping import wrapped
-from pgtop_tune.units import count, ms
+from pgtop_tune.units import count, ms, number
 
 _TITLES: Final = {"clients": "clients", "rate": "rate /s"}
 _CHART_ROWS: Final = (7, 5)
@@ -65,7 +65,7 @@ def step_table(series: LoadSeries, cells: int, glyphs: Glyphs) -> list[Line]:
         mark = f"{glyphs.pointer_left} knee  " if point.load == knee else ""
         rows.append(
             [
-                (f"{point.load:g}", PLAIN),
+                (number(point.load), PLAIN),
                 (figure(result.tps), "strong"),
                 (figure(result.latency_average_ms, 3), PLAIN),
                 (ms(point.p99_ms), PLAIN),
@@ -106,7 +106,7 @@ def _scale(series: LoadSeries, cells: int) -> Line:
     columns, steps = cells - GUTTER, len(series.points)
     text = ""
     for index, point in enumerate(series.points):
-        label = f"{point.load:g}"
+        label = number(point.load)
         at = GUTTER + int((index + 0.5) / steps * columns) - len(label) // 2
         if at > len(text) and at + len(label) <= cells:
             text = text.ljust(at) + label

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from pgtop_tune import units
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line, width
@@ -93,7 +94,7 @@ class NumberField:
 
     def fill(self, number: float | None) -> None:
         """Shows this number; None is an empty field."""
-        self.text.replace("" if number is None else f"{number:g}" if self.fractions else f"{number:.0f}")
+        self.text.replace("" if number is None else units.number(number) if self.fractions else f"{number:.0f}")
 
     def _scale(self, factor: float) -> None:
         try:
@@ -117,7 +118,7 @@ class NumberField:
             what = f'"{typed}" is not a number' if typed else "a number is missing"
             raise UsageProblem(f"{self.label}: {what}") from None
         if number < least:
-            raise UsageProblem(f"{self.label} must be at least {least:g}")
+            raise UsageProblem(f"{self.label} must be at least {units.number(least)}")
         return number
 
     def shown(self, glyphs: Glyphs, *, focused: bool) -> Line:

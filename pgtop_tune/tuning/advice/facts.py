@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from pgtop_tune import units
+
 KB: Final = 2**10
 MB: Final = 2**20
 GB: Final = 2**30
+_UNITS: Final = ((2**40, "TB"), (GB, "GB"), (MB, "MB"), (KB, "kB"))
 
 
 class DiskKind(StrEnum):
@@ -117,7 +120,5 @@ def memory(size_bytes: float) -> str:
 
 def about(size_bytes: float) -> str:
     """A size for a sentence: "15.6 GB"."""
-    for unit, size in (("GB", GB), ("MB", MB)):
-        if size_bytes >= size:
-            return f"{size_bytes / size:.3g} {unit}"
-    return f"{size_bytes / KB:.3g} kB"
+    size, unit = next((each for each in _UNITS if size_bytes >= each[0]), _UNITS[-1])
+    return f"{units.number(size_bytes / size, 3)} {unit}"

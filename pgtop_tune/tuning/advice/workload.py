@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from pgtop_tune import units
 from pgtop_tune.model.postgres import DatabaseCounters
 from pgtop_tune.tuning.advice.facts import Workload
 
@@ -51,5 +52,5 @@ def workload_seen(counters: DatabaseCounters) -> SeenWorkload | None:
         (False, True): Workload.OLTP,
         (False, False): Workload.WEB,
     }
-    because = f"{rows:.3g} rows read in a transaction, {share:.0%} of the rows it touches written"
+    because = f"{units.number(rows, 3)} rows read in a transaction, {share:.0%} of the rows it touches written"
     return SeenWorkload(kinds[reports, writes], because)

@@ -176,9 +176,10 @@ class LoadDesk:
 
     async def _measure(self, plan: tuple[Cell, ...], steps: Steps, before: Before) -> None:
         def began(number: int, cell: Cell) -> None:
-            load = f"{cell.spec.clients} client{'s' if cell.spec.clients != 1 else ''}"
-            if steps.axis == "rate":
-                load = f"{units.number(cell.spec.rate_per_s)} per second"
+            clients, rate = cell.spec.clients, cell.spec.rate_per_s
+            load = f"{clients} client{'s' if clients != 1 else ''}"
+            if steps.axis == "rate" and rate is not None:
+                load = f"{units.number(rate)} per second"
             self._set(title=f"step {number + 1} of {len(plan)}: {load}", detail="")
 
         series = Series(self._run, plan, before, began, self._keep)

@@ -6,7 +6,7 @@ Within 20 seconds, into an unnamed file of 16 MB and WAL of a few bytes for each
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,6 +15,7 @@ from pgtop_tune.errors import ConnectionProblem, ServerProblem
 from pgtop_tune.health import needs
 from pgtop_tune.health.facts import Facts, Missing
 from pgtop_tune.host.flush_meter import METHODS, measure_flushes
+from pgtop_tune.host.fsync_program import LEAST_S, PROGRAM, program_flushes
 from pgtop_tune.host.locality import working_directory
 from pgtop_tune.host.timer_meter import copied_bytes_per_s, program_beside, timer_overhead_ns
 from pgtop_tune.metrics.quiet import unrest
@@ -35,8 +36,17 @@ _ELSEWHERE: Final = Unavailable(Reason.NOT_LOCAL, "only on the server's own mach
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds of each part; their sum is below `LIMIT_S`."""
+    """Seconds of each part; their sum is below `LIMIT_S`.
 
+    Attributes:
+        program_s: All of pg_test_fsync; without the four seconds that it takes it is not asked.
+        slowest_s: Our own flushes beside it.
+        flushes_s, other_methods_s: Our own where it is not there.
+        commits_s: For each number of sessions.
+    """
+
+    program_s: float = 5.0
+    slowest_s: float = 1.0
     flushes_s: float = 3.0
     other_methods_s: float = 0.5
     commits_s: float = 3.0
@@ -101,26 +111,47 @@ async def _flushes(asked: _Asked) -> tuple[Ceiling, ...] | Unavailable:
     data = asked.server.data_directory or (working_directory(pid) if pid is not None else None)
     if not asked.server.local or not data:
         return _ELSEWHERE
-    method = asked.parameters.text("wal_sync_method")
+    method, pace = asked.parameters.text("wal_sync_method"), asked.pace
     directory = Path(data) / "pg_wal"
-    seen = await asyncio.to_thread(measure_flushes, directory, method, asked.pace.flushes_s)
+    told = await _told(asked, directory)
+    # Their program tells means only; how slow the slowest are takes our own meter.
+    seconds = pace.slowest_s if method in told else pace.flushes_s
+    seen = await asyncio.to_thread(measure_flushes, directory, method, seconds)
     if isinstance(seen, Unavailable):
         return seen
-    others = []
-    for name in (name for name in METHODS if name != method):
-        other = await asyncio.to_thread(measure_flushes, directory, name, asked.pace.other_methods_s)
-        if not isinstance(other, Unavailable):
-            says = f"with wal_sync_method={name} it would be {other.per_s:.0f} flushes a second"
-            others.append(Ceiling(f"wal-flushes-{name}", says, other.per_s, "1/s", f"{other.count} writes of 8 kB"))
     source = f"{seen.count} writes of 8 kB into an unnamed file in pg_wal, {method} after each"
+    rates = {method: (seen.per_s, source)} | {
+        name: (per_s, f"{PROGRAM}, one write of 8 kB into an unnamed file in pg_wal, {name} after each")
+        for name, per_s in told.items()
+    }
+    for name in (name for name in METHODS if name not in rates):
+        other = await asyncio.to_thread(measure_flushes, directory, name, pace.other_methods_s)
+        if not isinstance(other, Unavailable):
+            rates[name] = other.per_s, f"{other.count} writes of 8 kB"
+    per_s, how = rates.pop(method)
     return (
-        Ceiling("wal-flushes", f"the WAL device flushes {seen.per_s:.0f} times a second", seen.per_s, "1/s", source),
+        Ceiling("wal-flushes", f"the WAL device flushes {per_s:.0f} times a second", per_s, "1/s", how),
         Ceiling(
             "wal-flush-p99", f"a flush takes {seen.median_ms:.3g} ms, one in a hundred {seen.p99_ms:.3g} ms or more",
             seen.p99_ms, "ms", source,
         ),
-        *others,
+        *(
+            Ceiling(
+                f"wal-flushes-{name}", f"with wal_sync_method={name} it would be {rate:.0f} flushes a second",
+                rate, "1/s", source,
+            )
+            for name, (rate, source) in rates.items()
+        ),
     )  # fmt: skip
+
+
+async def _told(asked: _Asked, directory: Path) -> Mapping[str, float]:
+    """What pg_test_fsync says, where it is there and has the time; else nothing."""
+    program = program_beside(asked.server.postmaster_pid, PROGRAM)
+    if program is None or asked.pace.program_s < LEAST_S:
+        return {}
+    told = await program_flushes(program, directory, asked.pace.program_s)
+    return {} if isinstance(told, Unavailable) else told
 
 
 async def _commits(asked: _Asked) -> tuple[Ceiling, ...] | Unavailable:

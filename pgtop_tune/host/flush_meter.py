@@ -82,21 +82,33 @@ def measure_flushes(
     how = METHODS.get(method)
     if how is None:
         return Unavailable(Reason.NOT_SUPPORTED, f"wal_sync_method {method} is not known here")
-    try:
-        space = os.statvfs(directory)
-        if space.f_bavail * space.f_frsize < _ROOM_BYTES:
-            return Unavailable(Reason.FAILED, f"{directory}: too little room for a file of 16 MB")
-        file = os.open(directory, os.O_TMPFILE | os.O_RDWR | how.flags, 0o600)
-    except PermissionError:
-        return Unavailable(Reason.NO_PERMISSION, f"{directory} is closed to us; run as root or as the server's user")
-    except OSError as problem:
-        return Unavailable(Reason.NOT_SUPPORTED, f"{directory}: {problem.strerror}")
+    file = unnamed_file(directory, how.flags)
+    if isinstance(file, Unavailable):
+        return file
     try:
         return _measured(file, method, how, seconds, clock)
     except OSError as problem:
         return Unavailable(Reason.FAILED, f"{directory}: {problem.strerror}")
     finally:
         os.close(file)
+
+
+def unnamed_file(directory: Path, flags: int = 0) -> int | Unavailable:
+    """An open file there that has no name; the caller closes it.
+
+    Args:
+        directory: Where.
+        flags: Besides O_RDWR and O_TMPFILE.
+    """
+    try:
+        space = os.statvfs(directory)
+        if space.f_bavail * space.f_frsize < _ROOM_BYTES:
+            return Unavailable(Reason.FAILED, f"{directory}: too little room for a file of 16 MB")
+        return os.open(directory, os.O_TMPFILE | os.O_RDWR | flags, 0o600)
+    except PermissionError:
+        return Unavailable(Reason.NO_PERMISSION, f"{directory} is closed to us; run as root or as the server's user")
+    except OSError as problem:
+        return Unavailable(Reason.NOT_SUPPORTED, f"{directory}: {problem.strerror}")
 
 
 def _measured(file: int, method: str, how: _Method, seconds: float, clock: Callable[[], float]) -> Flushes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,12 +12,26 @@ from pgtop_tune.health.check import Severity
 from pgtop_tune.health.gather import gather
 from pgtop_tune.health.measure import Pace, busy, measure
 from pgtop_tune.health.registry import CHECKS, chosen
+from pgtop_tune.host.fsync_program import LEAST_S
 from pgtop_tune.model.ceilings import Ceiling, Measured
 from pgtop_tune.postgres.conninfo import resolve
 from tests.support.health_facts import found, spoilt, unknown
 from tests.support.servers import conninfo
 
-SHORT = Pace(0.05, 0.05, 0.05)
+SHORT = Pace(0.0, 0.05, 0.05, 0.05, 0.05, 0.05)
+FOUR_METHODS = """\
+#!/bin/sh
+[ -w "$4" ] || exit 1
+echo "$4" >> "$(dirname "$0")/asked"
+echo "Compare file sync methods using one 8kB write:"
+printf '        open_datasync                       400.500 ops/sec    2496 usecs/op\\n'
+printf '        fdatasync                          1940.000 ops/sec     515 usecs/op\\n'
+printf '        fsync                               300.000 ops/sec    3333 usecs/op\\n'
+printf '        fsync_writethrough                              n/a\\n'
+printf '        open_sync                           200.000 ops/sec    5000 usecs/op\\n'
+printf '        fdatasync                             1.000 ops/sec  999999 usecs/op\\n'
+exec sleep 60
+"""
 FLUSHES = next(check for check in CHECKS if check.id == "DISK-08")
 
 
@@ -34,6 +49,30 @@ async def test_a_real_server_is_measured(server: Throwaway) -> None:
     assert finding.severity is Severity.WARNING
     assert "writes of 8 kB into an unnamed file in pg_wal" in finding.evidence[0].source
     assert not found(FLUSHES, measured, warning=1e9, high=1e9)
+
+
+async def test_the_servers_own_program_has_the_first_word_on_flushes(
+    server: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "pg_test_fsync"
+    program.write_text(FOUR_METHODS)
+    program.chmod(0o755)
+    monkeypatch.setattr("pgtop_tune.health.measure.program_beside", lambda pid, name="": program if name else None)
+    where = resolve(conninfo(server))
+    facts = await gather(where, chosen(["MEM"], []))
+    seen = await measure(where, facts, replace(SHORT, program_s=LEAST_S))
+    ceilings = {each.id: each for each in seen.ceilings}
+    assert ceilings["wal-flushes"].value == 1940.0
+    assert ceilings["wal-flushes"].source.startswith("pg_test_fsync")
+    assert ceilings["wal-flushes-open_sync"].value == 200.0
+    assert "one in a hundred" in ceilings["wal-flush-p99"].says
+    assert "pg_test_fsync" not in ceilings["wal-flush-p99"].source
+
+    program.write_text("#!/bin/sh\necho no such thing\n")
+    ours = await measure(where, facts, replace(SHORT, program_s=LEAST_S))
+    (flushes,) = (each for each in ours.ceilings if each.id == "wal-flushes")
+    assert "unnamed file in pg_wal" in flushes.source
+    assert "pg_test_fsync" not in flushes.source
 
 
 async def test_a_standby_commits_nothing(server: Throwaway) -> None:

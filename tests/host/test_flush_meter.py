@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pgtop_tune.cluster.binaries import available
 from pgtop_tune.host.flush_meter import METHODS, measure_flushes
+from pgtop_tune.host.fsync_program import PROGRAM, one_method, program_flushes
 from pgtop_tune.host.timer_meter import copied_bytes_per_s, parse_overhead, program_beside, timer_overhead_ns
 from pgtop_tune.model.absence import Reason, Unavailable
 
@@ -39,6 +41,39 @@ def test_what_cannot_be_measured_says_why(tmp_path: Path) -> None:
     assert isinstance(other, Unavailable)
     assert "fsync_writethrough" in other.detail
     gone = measure_flushes(tmp_path / "none", "fdatasync", 0.01)
+    assert isinstance(gone, Unavailable)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("        fdatasync                          1940.123 ops/sec     515 usecs/op\n", {"fdatasync": 1940.123}),
+        ("        open_datasync                       n/a*\n", {}),
+        ("        fsync_writethrough                  2.000 ops/sec  500000 usecs/op\n", {}),
+        ("        write, fsync, close                 261.990 ops/sec    3817 usecs/op\n", {}),
+        ("         2 *  8kB open_sync writes          169.657 ops/sec    5894 usecs/op\n", {}),
+        ("        fsync                               0.000 ops/sec       0 usecs/op\n", {}),
+        ("1 second per test\n", {}),
+    ],
+)
+def test_the_lines_of_pg_test_fsync_are_known(line: str, told: dict[str, float]) -> None:
+    assert one_method(line) == told
+
+
+async def test_pg_test_fsync_is_ended_in_time_and_leaves_no_file(tmp_path: Path) -> None:
+    program = program_beside(None, PROGRAM) or next(
+        (each.bin_dir / PROGRAM for each in available() if (each.bin_dir / PROGRAM).is_file()), None
+    )
+    if program is None:
+        pytest.skip("no pg_test_fsync here")
+    seen = await program_flushes(program, tmp_path, 1.6)
+    if isinstance(seen, Unavailable) and seen.reason is Reason.NOT_SUPPORTED:
+        pytest.skip(f"this file system has no unnamed files: {seen}")
+    assert isinstance(seen, Unavailable) or all(rate > 0 for rate in seen.values())
+    assert list(tmp_path.iterdir()) == []
+    nothing = await program_flushes(Path("/bin/echo"), tmp_path, 1.0)
+    assert isinstance(nothing, Unavailable)
+    gone = await program_flushes(tmp_path / "none", tmp_path, 1.0)
     assert isinstance(gone, Unavailable)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pgtop_tune.bench.places.ssh_address import SshAddress
     from pgtop_tune.host.disk_caps import DiskCap
+    from pgtop_tune.model.ceilings import Measured
     from pgtop_tune.pooler.address import PoolerAddress
     from pgtop_tune.recording.rotation import Rotation
 
@@ -32,6 +33,7 @@ class LiveOptions:
         load_from: The machine pgbench runs on; None is this one.
         allow_unsafe: Values that can lose data may be unlocked.
         own_restart: Ends and starts the server where it is a throwaway one of ours.
+        ceilings: What the server was measured to do at most; None is what was found when it was measured here.
         query_text: Recordings hold the texts of statements.
         rotation: When a recording goes on in a new file, and which are kept.
     """
@@ -46,5 +48,6 @@ class LiveOptions:
     load_from: SshAddress | None = None
     allow_unsafe: bool = False
     own_restart: Callable[[], None] | None = None
+    ceilings: Measured | None = None
     query_text: bool = True
     rotation: Rotation | None = None

@@ -137,7 +137,8 @@ Ceilings = Annotated[
         metavar="FILE",
         rich_help_panel=_SESSION,
         show_default=False,
-        help="What the server can do at most, as check --measure --format json has written it: page 6 shows it.",
+        help="What the server can do at most, as check --measure --format json has written it; without it what "
+        "check --measure last found on this server.",
     ),
 ]
 Theme = Annotated[

@@ -112,6 +112,7 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
         words.load_from,
         words.allow_unsafe,
         own_restart=words.own_restart,
+        ceilings=None if words.ceilings is None else _ceilings(words.ceilings),
     )
     keeper, hour = FrameKeeper(most=_FRAMES_JUDGED), KeptHour()
     session = StartingSession(conninfo, options, keeper)
@@ -142,7 +143,6 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
         start_load=words.start_load,
         throwaway=words.journal is not None,
         allow_unsafe=words.allow_unsafe,
-        ceilings=None if words.ceilings is None else _ceilings(words.ceilings),
     )
     outcome = _show(controls, looks)
     _last_words(outcome, recorder.last_path)

@@ -319,6 +319,9 @@ class StartingCheck:
     async def check(self) -> Report:
         return await (await self._session.parts()).checks.check()
 
+    async def measure(self, *, anyway: bool) -> Report | tuple[str, ...]:
+        return await (await self._session.parts()).checks.measure(anyway=anyway)
+
 
 class StartingMachine:
     """See `MachineControl`."""

@@ -12,6 +12,7 @@ from pgtop_tune.pooler.console import PoolerConsole
 from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo
 from pgtop_tune.postgres.own_sessions import OwnSessions
 from pgtop_tune.postgres.reader import PostgresReader
+from pgtop_tune.sampling.ceiling_shelf import CeilingShelf
 from pgtop_tune.sampling.clock import SessionClock
 from pgtop_tune.sampling.host_sampler import HostSampler
 from pgtop_tune.sampling.live import LiveSource, Load
@@ -83,7 +84,8 @@ class Watching:
         poolers = PoolerSampler(consoles, clock)
         self.host = host
         self.load = LoadToCome()
-        self.source = LiveSource(clock, host, server, self.load, footprint, options.interval_s, poolers)
+        ceilings = CeilingShelf(clock, options.ceilings)
+        self.source = LiveSource(clock, host, server, self.load, footprint, options.interval_s, poolers, ceilings)
 
     def _our_backend(self) -> tuple[int, int]:
         capabilities = self._reader.capabilities

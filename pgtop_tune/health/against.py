@@ -98,14 +98,14 @@ def measured_in(path: Path) -> Measured:
         if parsed["format"] != FORMAT:
             raise ValueError(f"format {parsed['format']!r}, not {FORMAT!r}")
         rows = [Ceiling(*(each[name] for name in _OF_CEILING)) for each in parsed["ceilings"]]
-        numbers = all(type(row.value) in (int, float) for row in rows)
+        numbers = all(type(row.value) in (int, float) for row in rows) and type(parsed["at_ms"]) is int
     except OSError as problem:
         raise UsageProblem(f"{path} cannot be read: {problem.strerror}", "check name and permission") from None
     except (ValueError, KeyError, TypeError) as problem:
         raise UsageProblem(f"{path} is no report: {problem}", how) from None
     if not rows or not numbers:
         raise UsageProblem(f"nothing was measured in {path}", how)
-    return Measured(tuple(rows))
+    return Measured(tuple(rows), at_ms=parsed["at_ms"])
 
 
 def _said(finding: Mapping[str, Any]) -> tuple[Severity, str]:

@@ -18,3 +18,15 @@ class CheckControl(Protocol):
             ConnectionProblem: The server is not there or does not let us in.
         """
         ...
+
+    async def measure(self, *, anyway: bool) -> Report | tuple[str, ...]:
+        """The same with a measurement of what the server can do at most; takes up to 20 s more and writes a little.
+
+        Args:
+            anyway: Also where the server is busy.
+
+        Returns:
+            The report; or what a measurement would disturb, when it is busy. Raises as `check`, UsageProblem also where
+            what was measured cannot be kept.
+        """
+        ...

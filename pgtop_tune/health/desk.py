@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pgtop_tune.health.looking import Looking
     from pgtop_tune.health.report import Report
     from pgtop_tune.pooler.address import PoolerAddress
     from pgtop_tune.postgres.conninfo import ConnInfo
 
 
 class CheckDesk:
-    """Checks as `pgtop-tune check` does without options, with what the project wishes.
+    """Imports what checks when it is first asked for: the registry with all its checks weighs 2 MB.
 
     Args:
         conninfo: The server.
@@ -29,14 +30,19 @@ class CheckDesk:
 
     async def check(self) -> Report:
         """See `CheckControl.check`."""
-        # The registry with all its checks weighs 2 MB, and most sessions never ask for it.
-        from pgtop_tune.health.gather import gather
-        from pgtop_tune.health.judge import judge
-        from pgtop_tune.health.project_file import project_wishes
-        from pgtop_tune.health.registry import chosen, thresholds
+        return await (await self._looking()).check()
 
-        wishes = await asyncio.to_thread(project_wishes)
-        checks, limits = chosen(wishes.select, wishes.ignore), thresholds(wishes.thresholds)
-        facts = await gather(self.conninfo, checks, poolers=self._poolers)
-        # Frames are sampled in this loop.
-        return await asyncio.to_thread(judge, checks, facts, limits)
+    async def measure(self, *, anyway: bool) -> Report | tuple[str, ...]:
+        """See `CheckControl.measure`."""
+        return await (await self._looking()).measure(anyway=anyway)
+
+    async def _looking(self) -> Looking:
+        # Frames are sampled in this loop, and the imports take some hundred milliseconds.
+        kind = await asyncio.to_thread(_kind)
+        return kind(self.conninfo, self._poolers)
+
+
+def _kind() -> type[Looking]:
+    from pgtop_tune.health.looking import Looking
+
+    return Looking

@@ -6,6 +6,7 @@ Within 20 seconds, into an unnamed file of 16 MB and WAL of a few bytes for each
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from pgtop_tune.model.postgres import ServerFacts
 from pgtop_tune.postgres.commit_meter import measure_commits, measure_round_trips
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.own_sessions import OwnSessions
+from pgtop_tune.sampling.ceiling_shelf import remember
 from pgtop_tune.tuning.advice.facts import about
 
 LIMIT_S: Final = 20.0
@@ -45,7 +47,7 @@ class Pace:
         commits_s: For each number of sessions.
     """
 
-    program_s: float = 5.0
+    program_s: float = 5.5
     slowest_s: float = 1.0
     flushes_s: float = 3.0
     other_methods_s: float = 0.5
@@ -103,7 +105,22 @@ async def measure(conninfo: ConnInfo, facts: Facts, pace: Pace | None = None) ->
             missing.append((name, str(said)))
         else:
             found += said
-    return Measured(tuple(found), tuple(missing))
+    return Measured(tuple(found), tuple(missing), time.time_ns() // 1_000_000)
+
+
+def keep(facts: Facts, measured: Measured) -> None:
+    """Keeps what was measured for the screens to come.
+
+    Args:
+        facts: Of the same server.
+        measured: What `measure` found.
+
+    Raises:
+        UsageProblem: It cannot be written.
+    """
+    server = needs.SERVER.of(facts)
+    if not isinstance(server, Unavailable):
+        remember(server, measured)
 
 
 async def _flushes(asked: _Asked) -> tuple[Ceiling, ...] | Unavailable:

@@ -7,6 +7,7 @@ fail_on = "high"
 
 [check.thresholds]
 MEM-01 = 95
+SLOT-01 = "2GB"
 "MEM-01.high" = 120
 """
 
@@ -86,14 +87,19 @@ def _texts(value: object) -> bool:
 
 
 def _numbers(value: object) -> bool:
-    return isinstance(value, dict) and all(type(each) in (int, float) for each in value.values())
+    return isinstance(value, dict) and all(_number(each) for each in value.values())
+
+
+def _number(value: object) -> bool:
+    """A number, or a text that begins as one: "2GB"."""
+    return type(value) in (int, float) or (isinstance(value, str) and value[:1].isdecimal())
 
 
 _KEYS: Final[Mapping[str, str]] = {
     "select": "a list of checks in quotes expected",
     "ignore": "a list of checks in quotes expected",
     "fail_on": f"one of {', '.join(_WORDS)} expected",
-    "thresholds": 'a table of ID = number expected, IDs with a dot in quotes ("MEM-01.high" = 120)',
+    "thresholds": 'a table of ID = number or "2GB" expected, IDs with a dot in quotes ("MEM-01.high" = 120)',
 }
 _FITS: Final[Mapping[str, Any]] = {
     "select": _texts,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -62,18 +63,30 @@ CHECKS: Final[tuple[Check, ...]] = (
 """Every row; ids are unique."""
 
 
+_NUMBER: Final = re.compile(r"\s*([-+]?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z%]*)\s*\Z")
+_UNITS: Final[Mapping[str, Mapping[str, float]]] = {
+    "bytes": {"B": 1.0, "kB": 1024.0, "MB": 1024.0**2, "GB": 1024.0**3, "TB": 1024.0**4},
+    "s": {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0},
+    "%": {"%": 1.0},
+}
+"""Units of a threshold → those it may be given in, as in postgresql.conf."""
+
+
 def chosen(select: Sequence[str], ignore: Sequence[str]) -> tuple[Check, ...]:
     """The checks a user means, in the order of the registry.
 
     Args:
-        select: Ids ("MEM-01"), beginnings of ids ("MEM") or groups ("memory"); empty is all.
+        select: Ids ("MEM-01"), beginnings of ids ("MEM") or groups ("memory"), also several in one, separated by
+            commas; empty is all.
         ignore: The same, taken away.
 
     Raises:
         UsageProblem: A word means no check, or none is left.
     """
-    wanted = {check.id for word in select for check in _meant(word)} if select else {check.id for check in CHECKS}
-    unwanted = {check.id for word in ignore for check in _meant(word)}
+    if select and not _listed(select):
+        raise UsageProblem("no check is selected", "--select MEM-01 names one, MEM or memory several")
+    wanted = {check.id for word in _listed(select) for check in _meant(word)} or {check.id for check in CHECKS}
+    unwanted = {check.id for word in _listed(ignore) for check in _meant(word)}
     found = tuple(check for check in CHECKS if check.id in wanted - unwanted)
     if not found:
         raise UsageProblem("no check is left", "select more, or ignore less")
@@ -84,13 +97,14 @@ def thresholds(assignments: Sequence[str]) -> Mapping[str, Limits]:
     """Values given for thresholds, by check id.
 
     Args:
-        assignments: "MEM-01=95" for a check's first threshold, "MEM-01.high=120" for another.
+        assignments: "MEM-01=95" for a check's first threshold, "MEM-01.high=120" for another; "SLOT-01=2GB" and
+            "TXN-02=10min" with the server's units. Also several in one, separated by commas.
 
     Raises:
         UsageProblem: There is no such check or threshold, or the value is no number.
     """
     found: dict[str, dict[str, float]] = {}
-    for assignment in assignments:
+    for assignment in _listed(assignments):
         place, equals, word = assignment.partition("=")
         id_, _, name = place.strip().partition(".")
         check = _by_id(id_)
@@ -99,14 +113,33 @@ def thresholds(assignments: Sequence[str]) -> Mapping[str, Limits]:
             raise UsageProblem(f"{check.id} has no thresholds")
         if name and name not in names:
             raise UsageProblem(f"{check.id} has no threshold {name!r}", f"it has {', '.join(names)}")
-        try:
-            value = float(word)
-        except ValueError:
-            value = float("nan")
-        if not equals or value != value:
-            raise UsageProblem(f"--threshold {assignment}: a number is missing", f"as {check.id}.{names[0]}=80")
-        found.setdefault(check.id, {})[name or names[0]] = value
+        threshold = check.thresholds[names.index(name) if name else 0]
+        value = _number(word, threshold.unit) if equals else None
+        if value is None:
+            raise UsageProblem(
+                f"--threshold {assignment}: {_wants(threshold.unit)} is missing",
+                f"as {check.id}.{threshold.name}={threshold.default:g}",
+            )
+        found.setdefault(check.id, {})[threshold.name] = value
     return found
+
+
+def _listed(words: Sequence[str]) -> list[str]:
+    return [part.strip() for word in words for part in word.split(",") if part.strip()]
+
+
+def _number(word: str, unit: str) -> float | None:
+    """In a threshold's own unit; None for what is no number, or has a unit that does not fit."""
+    written = _NUMBER.match(word)
+    if written is None:
+        return None
+    factor = {"": 1.0, **_UNITS.get(unit.partition("/")[0], {})}.get(written[2])
+    return None if factor is None else float(written[1]) * factor
+
+
+def _wants(unit: str) -> str:
+    known = _UNITS.get(unit.partition("/")[0])
+    return "a number" if known is None else f"a number, or one with {', '.join(known)}"
 
 
 def _meant(word: str) -> list[Check]:

@@ -232,7 +232,7 @@ def _commits_per_flush(interval: Interval) -> float | None:
 
 WAL_FLUSHES = Metric(
     "io.wal.flushes", "flushes", "1/s",
-    "How often WAL is made durable. Beside it, with `--ceilings`, what the device was measured to do at most.",
+    "How often WAL is made durable. Beside it, where it was measured, what the device can do at most.",
     "Δ wal_sync of pg_stat_wal, from 18 on Δ fsyncs of pg_stat_io (object wal), / Δt", _flushes,
 )  # fmt: skip
 COMMITS_PER_FLUSH = Metric(

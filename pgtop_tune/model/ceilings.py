@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,12 @@ class Measured:
     Attributes:
         ceilings: What could be measured.
         missing: (what, why not) of the rest. Foreign text.
+        at_ms: When, milliseconds since the epoch; 0 where it is not known.
     """
 
-    ceilings: tuple[Ceiling, ...]
+    ceilings: tuple[Ceiling, ...] = field(metadata={"key": "id"})
     missing: tuple[tuple[str, str], ...] = ()
+    at_ms: int = 0
 
     def value(self, id_: str) -> float | None:
         """One number; None where it was not measured."""

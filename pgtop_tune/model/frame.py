@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
 from pgtop_tune.model.bench import BenchSample
+from pgtop_tune.model.ceilings import Measured
 from pgtop_tune.model.events import Event
 from pgtop_tune.model.host import HostSample
 from pgtop_tune.model.pooler import PoolerSample
@@ -42,6 +43,7 @@ class Frame:
         footprint: Our own cost.
         events: What happened since the previous frame.
         pooler: The poolers the operator named, or Unavailable(NO_POOLER).
+        ceilings: What the server was measured to do at most, some time before.
     """
 
     sequence: int
@@ -53,3 +55,4 @@ class Frame:
     footprint: Footprint | Unavailable = NOT_RECORDED
     events: tuple[Event, ...] = ()
     pooler: PoolerSample | Unavailable = NOT_RECORDED
+    ceilings: Measured | Unavailable = NOT_RECORDED

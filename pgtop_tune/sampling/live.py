@@ -13,6 +13,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.events import Event
 from pgtop_tune.model.frame import Footprint, Frame
+from pgtop_tune.sampling.ceiling_shelf import CeilingShelf
 from pgtop_tune.sampling.clock import SessionClock
 from pgtop_tune.sampling.happenings import events_between
 from pgtop_tune.sampling.host_sampler import HostSampler
@@ -48,6 +49,7 @@ class LiveSource:
         footprint: Our own cost now.
         interval_s: Seconds from tick to tick.
         poolers: Their admin consoles; None where the operator named none.
+        ceilings: What servers were measured to do at most; None looks into the state directory.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class LiveSource:
         footprint: Callable[[], Footprint],
         interval_s: float,
         poolers: PoolerSampler | None = None,
+        ceilings: CeilingShelf | None = None,
     ) -> None:
         self._clock = clock
         self._host = host
@@ -67,6 +70,7 @@ class LiveSource:
         self._footprint = footprint
         self._interval_s = interval_s
         self._poolers = poolers or PoolerSampler((), clock)
+        self._ceilings = ceilings or CeilingShelf(clock)
         self._notes: deque[Event] = deque()
         self._lock = threading.Lock()
         self._server: PostgresSampler | None = None
@@ -127,6 +131,7 @@ class LiveSource:
             bench,
             self._footprint(),
             pooler=self._poolers.sample(),
+            ceilings=self._ceilings.sample(postgres),
         )
         with self._lock:
             notes = tuple(self._notes)

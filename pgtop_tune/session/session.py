@@ -17,7 +17,6 @@ from pgtop_tune.session.frame_window import FrameWindow
 from pgtop_tune.session.history import Charted, History, LatencyHistory
 
 if TYPE_CHECKING:
-    from pgtop_tune.model.ceilings import Measured
     from pgtop_tune.model.events import Event
     from pgtop_tune.model.frame import Frame
     from pgtop_tune.session.ports import Step
@@ -38,7 +37,6 @@ class Session:
         history: Series of the charted metrics.
         latency: Percentiles per second of the load.
         events: Newest last, bounded.
-        ceilings: What the server was measured to do at most; None where nobody said.
     """
 
     def __init__(self, charted: Sequence[Charted] = (), whole: Session | None = None) -> None:
@@ -50,7 +48,6 @@ class Session:
         self.events: Final[deque[tuple[float, Event]]] = deque(maxlen=KEEP_EVENTS)
         self._known_s: Final[deque[float]] = deque(maxlen=KEEP_EVENTS)
         self._interval: Interval | None = None
-        self.ceilings: Measured | None = None
         self._known: dict[Callable[[Session], object], object] = {}
 
     def apply(self, step: Step) -> None:
@@ -126,7 +123,6 @@ class Session:
         twin.latency.adopt(self.latency)
         twin.events.extend(self.events)
         twin._known_s.extend(self._known_s)
-        twin.ceilings = self.ceilings
         twin._interval = Interval(twin._frames) if twin._frames else None
         return twin
 

@@ -69,7 +69,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("redo", ("ctrl+r",), "app.redo", "make again what was undone last", _TUNING, "", (Need.PARAMETERS,)),
     Action("keep", ("Y",), "app.keep", "keep the change that is on trial", _TUNING, "", (Need.PARAMETERS,)),
     Action("check", ("C",), "app.check", "check this server and its machine: what will hurt, and what mends it",
-        _TUNING, "", (Need.CHECK,)),
+        _TUNING, "check", (Need.CHECK,)),
     Action("password", ("P",), "app.password", "type the password the server asks for", _TUNING, "", (Need.PASSWORD,)),
     Action("record", ("r",), "app.record", "recording on or off", _SCREEN, "rec", (Need.RECORDING,)),
     Action("note", ("m",), "app.note", "put a note on the tape", _SCREEN, "note", (Need.LIVE,)),

@@ -10,7 +10,6 @@ from pgtop_tune.tui.actions import Need
 
 if TYPE_CHECKING:
     from pgtop_tune.health.control import CheckControl
-    from pgtop_tune.model.ceilings import Measured
     from pgtop_tune.model.change import ParameterChange
     from pgtop_tune.model.load import LoadSpec
     from pgtop_tune.model.system_setting import HostChange
@@ -117,7 +116,6 @@ class ScreenOptions:
         target: Who is watched, for the header and the password dialog: "bench@db1:5432".
         allow_unsafe: Values that can lose data may be unlocked.
         throwaway: The server ends with the screen: nothing that was changed on it is left behind.
-        ceilings: What the server was measured to do at most (`check --measure`).
         start_load: A load to start as soon as the engine runs; also what the load dialog begins with.
     """
 
@@ -129,7 +127,6 @@ class ScreenOptions:
     start_load: LoadSpec | None = None
     throwaway: bool = False
     allow_unsafe: bool = False
-    ceilings: Measured | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,6 @@ class MovingApp(App[int]):
         self._glyphs = ASCII if options.ascii else UNICODE
         self._hands = Hands(controls.engine)
         self._live = Session(CHARTED)
-        self._live.ceilings = options.ceilings
         self._past: LookingBack | None = None
 
     def _repaint(self) -> None:

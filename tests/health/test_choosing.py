@@ -19,7 +19,38 @@ def test_checks_are_chosen_by_id_by_beginning_and_by_group() -> None:
     assert chosen([], []) == CHECKS
 
 
-@pytest.mark.parametrize(("select", "ignore"), [(["MEN"], []), ([], ["XYZ-99"]), (["MEM-01"], ["MEM"])])
+def test_several_are_given_in_one_word_as_elsewhere() -> None:
+    assert [check.id for check in chosen(["mem-01,DUR-01"], [])] == ["MEM-01", "DUR-01"]
+    assert chosen(["MEM, DUR"], ["MEM,DUR-01"]) == chosen(["DUR"], ["DUR-01"])
+    assert thresholds(["MEM-01=95,MEM-04=1e8"]) == {"MEM-01": {"warning": 95.0}, "MEM-04": {"warning": 1e8}}
+
+
+@pytest.mark.parametrize(
+    ("word", "check", "name", "value"),
+    [
+        ("SLOT-01=2GB", "SLOT-01", "bytes", 2 * 1024**3),
+        ("SLOT-01.high=1.5 TB", "SLOT-01", "high", 1.5 * 1024**4),
+        ("TXN-02=10min", "TXN-02", "seconds", 600.0),
+        ("LOG-02=250ms", "LOG-02", "seconds", 0.25),
+        ("MEM-01=95%", "MEM-01", "warning", 95.0),
+        ("MEM-07.bytes_warning=2GB", "MEM-07", "bytes_warning", 2 * 1024**3),
+    ],
+)
+def test_a_threshold_takes_the_units_of_the_server(word: str, check: str, name: str, value: float) -> None:
+    assert thresholds([word]) == {check: {name: value}}
+
+
+@pytest.mark.parametrize(
+    "word", ["SLOT-01=2min", "TXN-02=2GB", "MEM-01=2GB", "CON-02=10%", "SLOT-01=2gb", "MEM-01=inf"]
+)
+def test_a_unit_that_does_not_fit_is_refused(word: str) -> None:
+    with pytest.raises(UsageProblem):
+        thresholds([word])
+
+
+@pytest.mark.parametrize(
+    ("select", "ignore"), [(["MEN"], []), ([], ["XYZ-99"]), (["MEM-01"], ["MEM"]), ([""], []), ([","], [])]
+)
 def test_a_choice_that_means_nothing_is_refused(select: list[str], ignore: list[str]) -> None:
     with pytest.raises(UsageProblem):
         chosen(select, ignore)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Severity, Unknown
 from pgtop_tune.health.report import Report, Result
+from pgtop_tune.model.ceilings import Ceiling
 
 HOSTILE = "idx\x1b[31m"
 
@@ -57,11 +58,24 @@ class ScriptedCheck:
         says: The report, or what it fails with.
         waits: Whether it holds its answer back until it may go.
         looks: How often it was asked.
+        disturbs: What a measurement would disturb.
+        measured: Whether each measurement was to be made anyway.
     """
 
     says: Report | PgtopError = field(default_factory=report)
     waits: bool = False
     looks: int = 0
+    disturbs: tuple[str, ...] = ()
+    measured: list[bool] = field(default_factory=list)
+
+    async def measure(self, *, anyway: bool) -> Report | tuple[str, ...]:
+        self.measured.append(anyway)
+        if self.disturbs and not anyway:
+            return self.disturbs
+        if isinstance(self.says, PgtopError):
+            raise self.says
+        flushes = Ceiling("wal-flushes", "the WAL device flushes 1940 times a second", 1940.0, "1/s", "ours")
+        return replace(self.says, ceilings=(flushes,), not_measured=(("timer", "no pg_test_timing"),))
 
     async def check(self) -> Report:
         self.looks += 1

@@ -52,7 +52,7 @@ def check(
             metavar="CHECK",
             rich_help_panel=_CHOICE,
             show_default=False,
-            help="Only these: an id (MEM-01), how ids begin (MEM) or a group (memory). May be given for several.",
+            help="Only these: an id (MEM-01), how ids begin (MEM) or a group (memory); several with commas.",
         ),
     ] = None,
     ignore: Annotated[
@@ -68,7 +68,8 @@ def check(
             metavar="ID=VALUE",
             rich_help_panel=_CHOICE,
             show_default=False,
-            help="Another limit: MEM-01=95, or by name MEM-01.high=120. May be given for several.",
+            help="Another limit: MEM-01=95, SLOT-01=2GB, TXN-02=10min, or by name MEM-01.high=120; several with "
+            "commas.",
         ),
     ] = None,
     config: Annotated[
@@ -209,9 +210,9 @@ def _measured(conninfo: ConnInfo, facts: Facts, yes: bool) -> Facts:
     import sys
     from dataclasses import replace
 
-    from pgtop_tune.cli.output import tell
+    from pgtop_tune.cli.output import complain, tell
     from pgtop_tune.errors import UsageProblem
-    from pgtop_tune.health.measure import LIMIT_S, busy, measure
+    from pgtop_tune.health.measure import LIMIT_S, busy, keep, measure
 
     disturbs = busy(facts)
     if disturbs and not yes:
@@ -222,4 +223,9 @@ def _measured(conninfo: ConnInfo, facts: Facts, yes: bool) -> Facts:
         if not typer.confirm("Measure it all the same?", err=True):
             raise UsageProblem("not measured", "without --measure nothing is written")
     tell(f"measuring, up to {LIMIT_S:.0f} s")
-    return replace(facts, measured=asyncio.run(measure(conninfo, facts)))
+    measured = asyncio.run(measure(conninfo, facts))
+    try:
+        keep(facts, measured)
+    except UsageProblem as problem:
+        complain(problem)
+    return replace(facts, measured=measured)

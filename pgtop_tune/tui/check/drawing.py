@@ -76,6 +76,12 @@ def summary_line(report: Report, glyphs: Glyphs) -> str:
     return f"{counted} {glyphs.separator} {one_line(report.server)}" if report.server else counted
 
 
+def measured_words(report: Report) -> str:
+    """What a measurement has found, and what it could not; one sentence each."""
+    found = [one_line(each.says) for each in report.ceilings]
+    return "; ".join([*found, *(f"{one_line(what)}: {one_line(why)}" for what, why in report.not_measured)])
+
+
 def details_lines(row: CheckRow, report: Report, cells: int) -> list[Line]:
     """All that is known of a row.
 

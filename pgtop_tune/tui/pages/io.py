@@ -12,10 +12,8 @@ from pgtop_tune.metrics.checkpoints import next_checkpoint
 from pgtop_tune.metrics.io import (
     ARCHIVE_BACKLOG,
     BACKEND_FSYNCS,
-    COMMITS_PER_FLUSH,
     WAL_DIRECTORY,
     WAL_DISK_UNTIL_FULL,
-    WAL_FLUSHES,
     IoShare,
     database_rates,
     io_rates,
@@ -33,12 +31,10 @@ from pgtop_tune.tui.lines import PLAIN, Line
 from pgtop_tune.tui.pages.numbers import number, word
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable
 from pgtop_tune.tui.pages.wal_facts import ARCHIVER, WAL
+from pgtop_tune.tui.panes.device import device_phrases
 from pgtop_tune.tui.panes.phrase import Phrase, alarm, dot, fitting, labelled, lasting, spaced
 from pgtop_tune.units import UNKNOWN, count, ms, percent, size
 
-_NEAR: Final = 80.0
-_AT: Final = 95.0
-"""Per cent of the flushes a device can do, from which they are drawn as a warning and as critical."""
 _NAMED: Final = 3
 """Readers and writers named in the summary."""
 
@@ -209,7 +205,7 @@ def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
         return []
     gap = dot(glyphs)
     lines = [
-        fitting([*_of_wal(interval), *_of_device(session, interval)], width, gap),
+        fitting([*_of_wal(interval), *device_phrases(interval)], width, gap),
         fitting(_of_io(interval), width, gap),
     ]
     return lines[:height]
@@ -241,21 +237,6 @@ def _archiving(interval: Interval) -> Line:
     text = "" if backlog is None else f", {spaced(backlog)} segments behind"
     style = "warning" if archiver.failed_count else alarm(backlog, ARCHIVE_BACKLOG.critical)
     return labelled("archived", f"{archiver.archived_count} failed {archiver.failed_count}{text}", style)
-
-
-def _of_device(session: Session, interval: Interval) -> list[Phrase]:
-    """Flushes beside what the WAL device was measured to do at most."""
-    most = None if session.ceilings is None else session.ceilings.value("wal-flushes")
-    if not most:
-        return []
-    flushes, each = WAL_FLUSHES(interval), COMMITS_PER_FLUSH(interval)
-    share = None if flushes is None else 100 * flushes / most
-    style = PLAIN if share is None or share < _NEAR else "warning" if share < _AT else "critical"
-    used = "" if share is None else f" ({percent(share)} %)"
-    found = [Phrase(labelled("flushes", count(flushes), style, f"/s of {count(most)}{used}"), 1)]
-    if each is not None:
-        found.append(Phrase(labelled("commits per flush", count(each)), 2))
-    return found
 
 
 def _of_io(interval: Interval) -> list[Phrase]:

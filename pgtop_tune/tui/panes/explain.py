@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Protocol
 
-from pgtop_tune.metrics import checkpoints, host, load, own_cost, server
+from pgtop_tune.metrics import ceilings, checkpoints, host, load, own_cost, server
 from pgtop_tune.tui.lines import PLAIN, Line
 from pgtop_tune.tui.panes.phrase import padded
 from pgtop_tune.tui.panes.session_columns import ON_DASHBOARD
@@ -101,7 +101,7 @@ PANE_METRICS: Final[Mapping[str, tuple[Described, ...]]] = {
     "budget": (_BUDGET,),
     "wal": (
         server.WAL_BYTES, server.FULL_PAGES, server.WAL_SINCE_REDO, server.WAL_BUFFERS_FULL,
-        *checkpoints.METRICS, _NEXT, _WRITERS,
+        *ceilings.METRICS, *checkpoints.METRICS, _NEXT, _WRITERS,
     ),
     "sessions": (
         server.SESSIONS, server.ACTIVE, server.IDLE_IN_TRANSACTION, server.BLOCKED,

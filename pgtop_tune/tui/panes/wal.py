@@ -16,6 +16,7 @@ from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line
+from pgtop_tune.tui.panes.device import device_phrases
 from pgtop_tune.tui.panes.phrase import Phrase, absence, alarm, dot, fitting, head, labelled, lasting, padded
 from pgtop_tune.units import UNKNOWN, count, percent, size
 
@@ -30,6 +31,7 @@ def wal_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list
         first, second = [Phrase(absence(reason))], []
     else:
         first = [Phrase(absence(wal))] if isinstance(wal, Unavailable) else _written(interval)
+        first += device_phrases(interval)
         second = [Phrase(absence(checkpoints))] if isinstance(checkpoints, Unavailable) else _checkpoints(interval)
     rooms = [[*first, *second]] if height == 1 else [first, second]
     gap = dot(glyphs)

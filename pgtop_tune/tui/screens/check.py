@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -17,28 +17,37 @@ from pgtop_tune.health.script_file import write_script
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.changes import Changes
 from pgtop_tune.tui.check.as_set import left_out, staged_rows, wanted_values
-from pgtop_tune.tui.check.drawing import check_lines, details_lines, selected_lines, summary_line
+from pgtop_tune.tui.check.drawing import check_lines, details_lines, measured_words, selected_lines, summary_line
 from pgtop_tune.tui.check.table import CheckTable
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.hands import Hands
 from pgtop_tune.tui.lines import PLAIN, Line
-from pgtop_tune.tui.panel.one_set import Conditions, OneSet, circumstances, one_set
+from pgtop_tune.tui.panel.one_set import Circumstances, Conditions, OneSet, circumstances, one_set
 from pgtop_tune.tui.panel.row import PanelRow
 from pgtop_tune.tui.panel.scope import PanelScope
 from pgtop_tune.tui.panel.set_drawing import set_lines
 from pgtop_tune.tui.panel.wires import HARM, suggested
 from pgtop_tune.tui.panes.trial import trial_line
 from pgtop_tune.tui.screens.applying import Applying, Came
+from pgtop_tune.tui.screens.conditions import ConditionsDialog
+from pgtop_tune.tui.screens.confirm import Choice, ConfirmDialog, Said
 from pgtop_tune.tui.screens.details import DetailsDialog
 from pgtop_tune.tui.screens.dialog import Dialog
 from pgtop_tune.tui.screens.undo import keep_said, undo_asked
 from pgtop_tune.tui.wrapping import wrapped
 from pgtop_tune.tuning.scoping import Reach
 
-_KEYS: Final = "Enter why  Space tag  a apply  A restart  w script  Y keep  u undo  r again  Esc back"
-_READ_ONLY: Final = "Enter why  Space tag  w script  r again  Esc back"
-_SHORT: Final = "Enter why  Space tag  a apply  A restart  w script  r again  Esc"
-_ROOMY: Final = 100
+_KEYS: Final = (
+    "Enter why  Space tag  a apply  A restart  o terms  w script  Y keep  u undo  M measure  r again  Esc back"
+)
+_READ_ONLY: Final = "Enter why  Space tag  w script  M measure  r again  Esc back"
+_SHORT: Final = "Enter why  Space tag  a apply  A restart  o terms  w script  M measure  Esc"
+_WHAT_IT_DOES: Final = (
+    "A measurement writes into an unnamed file on the WAL device and commits as fast as it can, for up to 20 s: "
+    "sessions wait for it, and it for them."
+)
+_LIMIT_S: Final = 20
+_ROOMY: Final = 110
 _TALL: Final = 30
 _FRAME_ROWS: Final = 2
 _LEAST_ROWS: Final = 3
@@ -74,6 +83,7 @@ class CheckDialog(Dialog[None]):
         self._scope = scope
         self._session = session
         self._table = CheckTable()
+        self._terms: Conditions | None = None
         self._staged: tuple[PanelRow, ...] = ()
         self._sql: tuple[str, ...] | None = ()
         self._said: tuple[str, str] = ("", PLAIN)
@@ -98,18 +108,56 @@ class CheckDialog(Dialog[None]):
         self._busy = ""
         await self._stage()
 
+    async def _measure(self) -> Came:
+        """What the server can do at most, after a question where it is busy."""
+        try:
+            said = await self._hands.ask(self._control.measure(anyway=False))
+            if isinstance(said, tuple):
+                if not await self._anyway(said):
+                    return Came("not measured", PLAIN)
+                said = await self._hands.ask(self._control.measure(anyway=True))
+        except PgtopError as problem:
+            return Came(str(problem), "critical")
+        if isinstance(said, tuple):
+            return Came(f"not measured: {'; '.join(said)}", "warning")
+        self._table.load(said)
+        return Came(measured_words(said), PLAIN)
+
+    async def _anyway(self, disturbs: Sequence[str]) -> bool:
+        question = (Said(f"The server is busy: {'; '.join(disturbs)}.", "warning"), Said(_WHAT_IT_DOES))
+        choices = (Choice(("m", "y"), "measure all the same", True), Choice(("n",), "leave it", False))
+        dialog: ConfirmDialog[bool] = ConfirmDialog("measure", question, choices, self.glyphs)
+        answer = await self.app.push_screen_wait(dialog)
+        return bool(answer)
+
     @property
     def _own_scope(self) -> PanelScope:
-        """The terms of the parameter list, for the whole server, with the reason."""
-        terms = self._scope.conditions or Conditions(wires=suggested(HARM, self._session.interval))
+        """The terms of the parameter list, for the whole server unless others were chosen here, with the reason."""
+        terms = self._terms
+        if terms is None:
+            usual = self._scope.conditions or Conditions(wires=suggested(HARM, self._session.interval))
+            terms = replace(usual, reach=Reach.SYSTEM)
         ids = ", ".join(dict.fromkeys(row.check.id for row in self._table.tagged))
-        terms = replace(terms, reach=Reach.SYSTEM, reason=terms.reason or f"check {ids}")
-        return replace(self._scope, conditions=terms)
+        return replace(self._scope, conditions=replace(terms, reason=terms.reason or f"check {ids}"))
+
+    @property
+    def _around(self) -> Circumstances:
+        return circumstances(self._session.now, can_load=False)
+
+    def _choose_terms(self) -> None:
+        usual = self._own_scope.conditions or Conditions()
+
+        def chosen(terms: Conditions | None) -> None:
+            if terms is not None:
+                # A reason nobody typed follows what is tagged.
+                self._terms = replace(terms, reason="" if terms.reason == usual.reason else terms.reason)
+                self._staged_anew()
+
+        self.app.push_screen(ConditionsDialog(usual, self._around, self._session, self.glyphs), chosen)
 
     @property
     def _set(self) -> OneSet:
-        around = circumstances(self._session.now, can_load=False)
-        return one_set(self._staged, self._own_scope.conditions or Conditions(), around)
+        return one_set(self._staged, self._own_scope.conditions or Conditions(), self._around)
 
     async def _stage(self) -> None:
         """What is tagged as a set, with its exact SQL."""
@@ -186,11 +234,13 @@ class CheckDialog(Dialog[None]):
             "space": self._tag, "x": self._tag,
             "w": lambda: self._begin("writing", self._script()),
             "r": lambda: None if self._busy else self._look(),
+            "M": lambda: self._begin(f"measuring, up to {_LIMIT_S} s", self._measure()),
         }  # fmt: skip
         if self._changes is not None:
             acts |= {
                 "a": lambda: self._begin("applying", self._apply(self._changes)),
                 "A": lambda: self._begin("restarting", self._restart(self._changes)),
+                "o": lambda: None if self._busy else self._choose_terms(),
                 "Y": lambda: self._begin("keeping", self._told(keep_said, self._changes)),
                 "u": lambda: self._begin("undoing", self._told(self._undo, self._changes)),
             }

@@ -11,11 +11,13 @@ import pytest
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.report import Result
+from pgtop_tune.tui.screens.check import CheckDialog
 from pgtop_tune.tui.screens.dashboard import Dashboard
 from pgtop_tune.tui.screens.details import DetailsDialog
 from pgtop_tune.tuning.knobs.catalogue import KNOBS
 from tests.support.reports import ScriptedCheck, check_row, report, sets, typical
 from tests.support.screens import Rig, ScriptedParameters, running_screen
+from tests.tui.app.test_parameter_dialog import ScriptedRestart
 
 
 async def _opened(rig: Rig) -> None:
@@ -146,3 +148,65 @@ async def test_a_check_that_cannot_look_says_why_and_can_be_asked_again() -> Non
         await rig.sees("unknown: 1")
         assert "the server is not there" not in rig.text()
         assert control.looks == 2
+
+
+async def test_one_restart_takes_what_is_tagged() -> None:
+    restart = ScriptedRestart()
+    control = ScriptedParameters()
+    async with running_screen(checks=ScriptedCheck(typical()), parameters=control, restart=restart, knobs=KNOBS) as rig:
+        await _opened(rig)
+        await rig.press("down", "space")
+        await rig.sees("waits for a restart (A): shared_buffers")
+        await rig.press("A")
+        await rig.sees("fine: needs 300 MB")
+        assert restart.asked == []
+        await rig.press("y")
+        await rig.sees("the server is up with it")
+        assert [(each.name, each.value) for each in restart.asked[0][0]] == [("shared_buffers", "4GB")]
+        await rig.press("escape")
+        await rig.until(lambda: isinstance(rig.app.screen, CheckDialog))
+        assert control.journal == []
+
+
+async def test_the_terms_of_a_trial_are_chosen_here_too() -> None:
+    control = ScriptedParameters()
+    async with running_screen(checks=ScriptedCheck(typical()), parameters=control, knobs=KNOBS) as rig:
+        await _opened(rig)
+        await rig.press("space", "o")
+        await rig.sees("terms of a change")
+        await rig.press("tab", "ctrl+u", "5", "enter")
+        await rig.until(lambda: isinstance(rig.app.screen, CheckDialog))
+        await rig.sees("keep within 5 s or it reverts")
+        await rig.press("down", "space")
+        await rig.sees("SET work_mem = '8MB'")
+        await rig.press("a")
+        await rig.sees("apply it")
+        await rig.press("y")
+        await rig.sees("work_mem is now 8MB")
+        assert control.terms.keep_within_s == 5.0
+        assert control.terms.reason == "check WAL-01, MEM-04"
+
+
+async def test_what_the_server_can_do_at_most_is_measured_from_here() -> None:
+    control = ScriptedCheck(typical())
+    async with running_screen(checks=control, size=(160, 40)) as rig:
+        await _opened(rig)
+        await rig.press("M")
+        await rig.sees("the WAL device flushes 1940 times a second; timer: no pg_test_timing")
+        assert control.measured == [False]
+
+
+async def test_a_busy_server_is_measured_only_after_a_question() -> None:
+    control = ScriptedCheck(typical(), disturbs=("3 active sessions",))
+    async with running_screen(checks=control, size=(160, 40)) as rig:
+        await _opened(rig)
+        await rig.press("M")
+        await rig.sees("The server is busy: 3 active sessions.")
+        await rig.press("escape")
+        await rig.sees("not measured")
+        assert control.measured == [False]
+        await rig.press("M")
+        await rig.sees("measure all the same")
+        await rig.press("m")
+        await rig.sees("flushes 1940 times a second")
+        assert control.measured == [False, False, True]

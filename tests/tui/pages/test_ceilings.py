@@ -1,7 +1,8 @@
-"""What a server was measured to do at most stands beside what it does, on page 6."""
+"""What a server was measured to do at most stands beside what it does, on the dashboard and on page 6."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,11 +17,13 @@ from pgtop_tune.metrics.io import COMMITS_PER_FLUSH, WAL_FLUSHES
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.ceilings import Ceiling, Measured
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.recording.codec import codec_for
 from pgtop_tune.session.ports import Step
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.glyphs import UNICODE
 from pgtop_tune.tui.lines import Line
 from pgtop_tune.tui.pages.io import PAGE
+from pgtop_tune.tui.panes.wal import wal_lines
 from tests.support.frames import frame
 from tests.support.health_facts import spoilt
 
@@ -40,11 +43,13 @@ def _looked(second: int) -> Frame:
     return replace(made, postgres=replace(made.postgres, **sections))
 
 
-def _session(ceiling: float | None) -> Session:
+def _session(ceiling: float | None, measured_ms: int = 0) -> Session:
     session = Session()
-    session.apply(Step((_looked(10), _looked(11))))
+    frames = _looked(10), _looked(11)
     if ceiling is not None:
-        session.ceilings = Measured((Ceiling("wal-flushes", "the WAL device flushes", ceiling, "1/s", "measured"),))
+        flushes = Ceiling("wal-flushes", "the WAL device flushes", ceiling, "1/s", "measured")
+        frames = tuple(replace(each, ceilings=Measured((flushes,), at_ms=measured_ms)) for each in frames)
+    session.apply(Step(frames))
     return session
 
 
@@ -77,13 +82,31 @@ def test_without_a_measurement_nothing_is_said_of_it() -> None:
     assert "flushes" not in _said(_summary(_session(None)))
 
 
-def test_a_frozen_screen_keeps_the_ceilings() -> None:
-    assert _session(1000.0).copy().ceilings is not None
+def test_the_dashboard_has_it_in_the_line_of_wal_and_says_when_it_is_old() -> None:
+    (line,) = wal_lines(_session(1000.0), 240, 1, UNICODE)
+    assert "flushes 950/s of 1.00k (95 %)" in _said(line)
+    assert "measured" not in _said(line)
+    now_ms = _looked(11).taken_at_ms
+    (line,) = wal_lines(_session(1000.0, now_ms - 3 * 86_400_000), 320, 1, UNICODE)
+    assert "measured 3d" in _said(line)
+    (line,) = wal_lines(_session(1000.0), 80, 1, UNICODE)
+    assert "950/s of 1.00k (95 %)" in _said(line)
+    (line,) = wal_lines(_session(None), 240, 1, UNICODE)
+    assert "flushes" not in _said(line)
+
+
+def test_a_recording_has_them() -> None:
+    codec = codec_for(Frame)
+    older, newer = _session(1000.0).now, _session(1000.0, 1).now
+    assert codec.read(json.loads(json.dumps(codec.full(newer)))) == newer
+    assert codec.apply(older, json.loads(json.dumps(codec.delta(older, newer)))) == newer
 
 
 def test_the_ceilings_are_those_of_the_report(tmp_path: Path) -> None:
-    measured = Measured((Ceiling("wal-flushes", "the WAL device flushes 1940 times a second", 1940.0, "1/s", "ours"),))
-    report = judge(chosen(["MEM"], []), spoilt(measured=measured))
+    ceiling = Ceiling("wal-flushes", "the WAL device flushes 1940 times a second", 1940.0, "1/s", "ours")
+    facts = spoilt(measured=Measured((ceiling,)))
+    report = judge(chosen(["MEM"], []), facts)
+    measured = Measured((ceiling,), at_ms=report.at_ms)
     file = tmp_path / "report.json"
     file.write_text("\n".join(as_json.lines(report)))
     assert measured_in(file) == measured

@@ -169,7 +169,7 @@ def show_replay(reader: RecordingReader, speed: float, start_s: float, screen: S
     )
     outcome = _show(controls, replace(_screen_options(screen, load_config()), target=reader.header.target))
     for problem in reader.problems:
-        say(f"{reader.path}: {problem}")
+        say(f"{reader.name}: {problem}")
     return outcome.exit_status
 
 

@@ -61,6 +61,10 @@ class Blocks(Protocol):
         """Whole lines of a block, fewer than it has where it is damaged."""
         ...
 
+    def grow(self) -> bool:
+        """Looks for more at the end of the file: the last block is found anew, and blocks may follow it."""
+        ...
+
     def close(self) -> None:
         """Lets go of the file."""
         ...
@@ -114,9 +118,13 @@ class PlainBlocks:
         self.problem = problem
         file.seek(0)
         self.header = file.readline(MAX_LINE_BYTES)
-        begin = file.tell()
-        starts: list[tuple[int, int]] = [(begin, 0)]
-        frames = 0
+        self._size = 0
+        self.blocks: list[Block] = []
+        self._scan(file.tell(), 0, 0.0)
+
+    def _scan(self, begin: int, frames: int, elapsed_s: float) -> None:
+        """Appends the blocks from an offset on, which so many frames stand before."""
+        file, starts = self._file, [(begin, frames)]
         for offset, count in _keys_and_lines(file, begin):
             frames += count
             if offset is not None:
@@ -124,18 +132,24 @@ class PlainBlocks:
             if len(starts) > MOST_MARKS:
                 self.problem = _TOO_MANY
                 break
-        size = file.seek(0, 2)
-        whole_end = self._last_line_end(begin, size)
-        if whole_end < size:
+        self._size = file.seek(0, 2)
+        whole_end = self._last_line_end(begin, self._size)
+        if whole_end < self._size:
             self.problem = self.problem or "the last line is torn and was skipped"
         starts = [start for start in starts if start[0] < whole_end]
         ends = [*[offset for offset, _ in starts][1:], whole_end]
-        elapsed_s = 0.0
-        self.blocks = []
         for (offset, first), stop in zip(starts, ends):  # noqa: B905
             file.seek(offset)
             elapsed_s = moment(file.readline(_LINE_START), elapsed_s)
             self.blocks.append(Block(offset, stop, first, elapsed_s))
+
+    def grow(self) -> bool:
+        """See `Blocks.grow`."""
+        if not self.blocks or self._file.seek(0, 2) <= self._size:
+            return False
+        last = self.blocks.pop()
+        self._scan(last.offset, last.first, last.elapsed_s)
+        return True
 
     def _last_line_end(self, begin: int, size: int) -> int:
         end = size
@@ -187,16 +201,27 @@ class PackedBlocks:
     def __init__(self, file: IO[bytes], packing: Packing, marks: list[tuple[int, int, float]]) -> None:
         self._file = file
         self._packing = packing
+        self.blocks: list[Block] = []
         header, _ = self._text(0, marks[0][0])
         self.header = header.partition(b"\n")[0] + b"\n"
-        ends = [offset for offset, _, _ in marks[1:]] + [file.seek(0, 2)]
-        self.blocks = [
-            Block(offset, end, first, elapsed_s) for (offset, first, elapsed_s), end in zip(marks, ends, strict=True)
-        ]
+        self._add(marks)
         _, whole = self._text(self.blocks[-1].offset, self.blocks[-1].end)
         self.problem = "" if whole else _TORN if len(marks) < MOST_MARKS else _TOO_MANY
         if self.blocks[0].first:
             self.problem = f"the first {self.blocks[0].first} frames are damaged and were skipped"
+
+    def _add(self, marks: list[tuple[int, int, float]]) -> None:
+        ends = [offset for offset, _, _ in marks[1:]] + [self._file.seek(0, 2)]
+        self.blocks += [
+            Block(offset, end, first, elapsed_s) for (offset, first, elapsed_s), end in zip(marks, ends, strict=True)
+        ]
+
+    def grow(self) -> bool:
+        """See `Blocks.grow`."""
+        if self._file.seek(0, 2) <= self.blocks[-1].end:
+            return False
+        self._add(list(find_marks(self._file, self._packing, self.blocks.pop().offset)))
+        return True
 
     def _text(self, offset: int, end: int) -> tuple[bytes, bool]:
         self._file.seek(offset)

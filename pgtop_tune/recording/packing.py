@@ -95,11 +95,11 @@ def mark(frame: int, elapsed_s: float) -> bytes:
     return MARK.pack(frame, max(int(elapsed_s * _TICKS_PER_S), 0))
 
 
-def find_marks(file: IO[bytes], packing: Packing) -> Iterator[tuple[int, int, float]]:
+def find_marks(file: IO[bytes], packing: Packing, begin: int = 0) -> Iterator[tuple[int, int, float]]:
     """Offset, frame number and moment of every marked member, ascending in all three; at most `MOST_MARKS`."""
-    file.seek(0)
+    file.seek(begin)
     before, width = packing.before_mark, len(packing.before_mark) + MARK.size
-    base, kept, frame, elapsed, found = 0, b"", -1, -1, 0
+    base, kept, frame, elapsed, found = begin, b"", -1, -1, 0
     while chunk := file.read(_CHUNK):
         data = kept + chunk
         place = 0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,8 @@ _FRAME: Final = codec_for(Frame)
 _YEAR_9999_MS: Final = 253_000_000_000_000
 _MOST_PROBLEMS: Final = 100
 _MORE: Final = "and more of the like"
+_STILL_WRITTEN_S: Final = 10.0
+"""A file that was written to within this time, or within three of its intervals, may grow."""
 _MOST_MOMENTS: Final = 10_000
 """Of one key frame and its changes: a file that has more of them was not written by us."""
 
@@ -27,6 +30,8 @@ class RecordingReader:
 
     Args:
         path: Plain or packed, complete or torn.
+        growing: Whether more may be written; None looks when it was written to last.
+        name: What messages call it; "" for the path.
 
     Attributes:
         header: Its first line.
@@ -37,21 +42,27 @@ class RecordingReader:
         RecordingProblem: Not there, not readable, not a recording, from a newer major version.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, growing: Callable[[], bool] | None = None, name: str = "") -> None:
         self.path: Final = path
+        self.name: Final = name or str(path)
+        self._growing: Final = growing or self._written_lately
         try:
-            self._store: Final = open_blocks(path)
+            self._store = open_blocks(path)
         except OSError as problem:
-            raise RecordingProblem(f"cannot read {path}: {problem.strerror}", "check name and permission") from None
+            raise RecordingProblem(f"cannot read {self.name}: {problem.strerror}", "check name and permission") from None
         try:
             self.header: Final[Header] = read_header(self._store.header)
         except RecordingProblem:
             self._store.close()
             raise
         self.problems: Final[list[str]] = [self._store.problem] if self._store.problem else []
+        self._moments: dict[int, list[float]] = {}
+        self._look()
+
+    def _look(self) -> None:
+        """Takes over what was found in the file."""
         self._blocks = self._store.blocks
         self._firsts = [block.first for block in self._blocks]
-        self._moments: dict[int, list[float]] = {}
         last = self._blocks[-1] if self._blocks else None
         self._count = 0 if last is None else last.first + sum(1 for _ in self._store.lines(last))
         self._length_s: float | None = None
@@ -76,11 +87,40 @@ class RecordingReader:
     @property
     def growing(self) -> bool:
         """See `Frames.growing`."""
-        return False
+        return self._growing()
+
+    def _written_lately(self) -> bool:
+        try:
+            return time.time() - self.path.stat().st_mtime < max(3.0 * self.header.interval_s, _STILL_WRITTEN_S)
+        except OSError:
+            return False
 
     def extend(self) -> bool:
         """See `Frames.extend`."""
-        return False
+        count, last = self._count, self._firsts[-1] if self._firsts else 0
+        if self._blocks:
+            if not self._store.grow():
+                return False
+        elif not self._begun():
+            return False
+        # A line that was half written when the file was opened is whole by now.
+        self.problems[:] = [problem for problem in self.problems if problem != self._store.problem]
+        self._moments.pop(last, None)
+        self._look()
+        return self._count > count
+
+    def _begun(self) -> bool:
+        """Opens a file anew that had no frame yet; whether it has now."""
+        try:
+            store = open_blocks(self.path)
+        except (OSError, RecordingProblem):
+            return False
+        if not store.blocks:
+            store.close()
+            return False
+        self._store.close()
+        self._store = store
+        return True
 
     def elapsed_s(self, index: int) -> float:
         """Moment of a frame."""

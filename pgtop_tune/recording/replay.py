@@ -83,8 +83,12 @@ class ReplaySource:
                 continue
             if paused or self._at_end:
                 clock.stop()
-                await self._woken(_LOOK_S if self._frames.growing and not paused else None)
+                growing = not paused and self._frames.growing
+                await self._woken(_LOOK_S if growing else None)
                 clock.start(self._position_s)
+                if growing and not self._frames.growing:
+                    # Nothing moves, but the end is one now.
+                    yield Step(())
                 continue
             due_s = clock.position(speed)
             last = self._index

@@ -31,6 +31,8 @@ def transport_line(state: TransportState, cells: int, glyphs: Glyphs) -> Line:
 
 
 def _doing(state: TransportState) -> tuple[str, str]:
+    if state.at_end and state.growing and not state.paused:
+        return "follows", "good"
     if state.at_end:
         return "end", "warning"
     return ("paused", "warning") if state.paused else ("playing", "good")

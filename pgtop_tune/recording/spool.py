@@ -1,0 +1,93 @@
+"""A recording that comes through a pipe, spooled into a file without a name: it can be entered anywhere and grows."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from pathlib import Path
+from typing import Final
+
+from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.recording.format import read_header
+from pgtop_tune.recording.packing import packing_of
+from pgtop_tune.recording.reader import RecordingReader
+
+_CHUNK: Final = 1 << 20
+_BEGIN_BYTES: Final = 1 << 20
+"""A recording has said by then that it is one."""
+_LOOK_S: Final = 0.2
+
+
+class Spool:
+    """Copies a pipe to the disk, in a thread, until it ends.
+
+    Args:
+        pipe: File descriptor to read from; the spool's own from now on.
+
+    Attributes:
+        problem: Why not everything was kept; "" otherwise.
+    """
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe: Final = pipe
+        self._file: Final = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+        self._ended = threading.Event()
+        self.problem = ""
+        threading.Thread(target=self._copy, name="spool", daemon=True).start()
+
+    def _copy(self) -> None:
+        try:
+            while chunk := os.read(self._pipe, _CHUNK):
+                view = memoryview(chunk)
+                while view:
+                    view = view[self._file.write(view) or 0 :]
+        except OSError as problem:
+            self.problem = f"not all of standard input is shown: {problem.strerror}"
+        finally:
+            os.close(self._pipe)
+            self._ended.set()
+
+    @property
+    def growing(self) -> bool:
+        """Whether more may come."""
+        return not self._ended.is_set()
+
+    def wait(self) -> None:
+        """Waits a moment, or until nothing more will come."""
+        self._ended.wait(_LOOK_S)
+
+    @property
+    def path(self) -> Path:
+        """A way to open it as often as one likes, within this process."""
+        return Path(f"/dev/fd/{self._file.fileno()}")
+
+    def reader(self) -> RecordingReader:
+        """Waits for the first frame.
+
+        Raises:
+            RecordingProblem: What comes is no recording.
+        """
+        while True:
+            over = not self.growing
+            try:
+                opened = RecordingReader(self.path, lambda: self.growing, "standard input")
+                if opened.frame_count or over:
+                    return opened
+                opened.close()
+            except RecordingProblem:
+                if over or self._begins_wrong():
+                    raise
+            self.wait()
+
+    def _begins_wrong(self) -> bool:
+        """Whether more bytes would not make it a recording."""
+        with self.path.open("rb") as file:
+            begin = file.read(_BEGIN_BYTES)
+        if len(begin) == _BEGIN_BYTES or packing_of(begin) is not None or b"\n" not in begin:
+            return len(begin) == _BEGIN_BYTES
+        try:
+            read_header(begin.partition(b"\n")[0])
+        except RecordingProblem:
+            return True
+        return False

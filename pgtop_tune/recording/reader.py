@@ -49,7 +49,9 @@ class RecordingReader:
         try:
             self._store = open_blocks(path)
         except OSError as problem:
-            raise RecordingProblem(f"cannot read {self.name}: {problem.strerror}", "check name and permission") from None
+            raise RecordingProblem(
+                f"cannot read {self.name}: {problem.strerror}", "check name and permission"
+            ) from None
         try:
             self.header: Final[Header] = read_header(self._store.header)
         except RecordingProblem:

@@ -1,8 +1,9 @@
 """The newest frames of a session, the older of them with fewer readings of what is bulky.
 
-Three hundred backends and their processes are a quarter of a megabyte in each frame. No metric looks at them further
-back than some seconds, but for the texts of statements; so an older frame repeats a reading of some frames before it,
-as it does for any section that is read less often than frames are made.
+Three hundred backends and their processes are a quarter of a megabyte in each frame, and what little of a frame stays
+for long keeps the memory around it from being used again. No metric looks at these sections further back than some
+seconds, but for the texts of statements; so an older frame repeats a reading of some frames before it, as it does for
+any section that is read less often than frames are made.
 """
 
 from __future__ import annotations
@@ -10,21 +11,27 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final, TypeVar, overload
+from typing import Any, Final, TypeVar, overload
 
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.host import ProcessSample
-from pgtop_tune.model.postgres import Activity
+from pgtop_tune.model.host import HostSample
+from pgtop_tune.model.postgres import PostgresSample
 
 KEEP_FRAMES: Final = 150
 """Whole frames kept: enough for the widest window a metric looks back."""
-WHOLE_S: Final = 15.0
-"""How long every reading of sessions and processes is kept: longer than the windows of `budget`, `client_bound` and
-`host_values`."""
-APART_S: Final = 9.0
+WHOLE_S: Final = 12.0
+"""How long every reading is kept: longer than the windows of `budget`, `client_bound`, `growth` and `host_values`."""
+APART_S: Final = 18.0
 """Between two readings that are kept after that."""
-_Bulky = TypeVar("_Bulky", Activity, ProcessSample)
+_HOST: Final = ("processes", "cpu", "network", "numa", "frequency")
+_POSTGRES: Final = (
+    "activity", "locks", "statement_counters", "statement_texts", "databases", "io", "slru", "relations",
+    "database_limits", "horizon", "replication", "temp_files", "server_log",
+)  # fmt: skip
+"""What is repeated. Whole stay the sums of each tick (waits, pgbench's) and what a metric looks for minutes back:
+checkpoints, WAL, disks, file systems, slots."""
+_Sample = TypeVar("_Sample", HostSample, PostgresSample)
 
 
 class FrameWindow(Sequence[Frame]):
@@ -88,15 +95,21 @@ class FrameWindow(Sequence[Frame]):
 
 def _repeating(before: Frame, frame: Frame) -> Frame:
     """The frame with the readings of the one before, where those are recent enough."""
-    host, postgres = frame.host, frame.postgres
-    if not (isinstance(host, Unavailable) or isinstance(before.host, Unavailable)):
-        host = replace(host, processes=_kept(before.host.processes, host.processes))
-    if not (isinstance(postgres, Unavailable) or isinstance(before.postgres, Unavailable)):
-        postgres = replace(postgres, activity=_kept(before.postgres.activity, postgres.activity))
-    return replace(frame, host=host, postgres=postgres)
+    return replace(
+        frame,
+        host=_sample(before.host, frame.host, _HOST),
+        postgres=_sample(before.postgres, frame.postgres, _POSTGRES),
+    )
 
 
-def _kept(before: _Bulky | Unavailable, now: _Bulky | Unavailable) -> _Bulky | Unavailable:
+def _sample(
+    before: _Sample | Unavailable, now: _Sample | Unavailable, sections: tuple[str, ...]
+) -> _Sample | Unavailable:
     if isinstance(before, Unavailable) or isinstance(now, Unavailable):
         return now
-    return before if now.at_s - before.at_s < APART_S else now
+    repeated: dict[str, Any] = {}
+    for name in sections:
+        older, newer = getattr(before, name), getattr(now, name)
+        if older is not newer and not isinstance(older, Unavailable) and not isinstance(newer, Unavailable):
+            repeated[name] = older if newer.at_s - older.at_s < APART_S else newer
+    return replace(now, **repeated)

@@ -115,7 +115,7 @@ def test_segments_have_numbers(name: str, number: int | None) -> None:
     assert segment_number(name, 16 * MIB) == number
 
 
-@given(number=st.integers(0, 2**34), power=st.integers(20, 30), timeline=st.integers(1, 2**32 - 1))
+@given(number=st.integers(0, 2**34 - 1), power=st.integers(20, 30), timeline=st.integers(1, 2**32 - 1))
 def test_names_of_segments_are_read_as_the_server_writes_them(number: int, power: int, timeline: int) -> None:
     per_log = (1 << 32) >> power
     name = f"{timeline:08X}{number // per_log:08X}{number % per_log:08X}"

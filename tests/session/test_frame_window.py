@@ -32,7 +32,9 @@ def _window(frames: int, every_s: float = 1.0) -> FrameWindow:
 def test_recent_readings_are_all_there() -> None:
     interval = Interval(_window(100))
     for section in (sections.activity, sections.processes):
-        assert [reading.at_s for reading in interval.recent(section, WHOLE_S)] == [99.0 - ago for ago in range(15)]
+        assert [reading.at_s for reading in interval.recent(section, WHOLE_S)] == [
+            99.0 - ago for ago in range(int(WHOLE_S))
+        ]
 
 
 def test_older_readings_are_kept_some_seconds_apart() -> None:
@@ -40,7 +42,7 @@ def test_older_readings_are_kept_some_seconds_apart() -> None:
     for section in (sections.activity, sections.processes):
         readings = [reading.at_s for reading in interval.recent(section, 60.0)]
         older = [at_s for at_s in readings if at_s < 99.0 - WHOLE_S]
-        assert len(older) >= 4
+        assert len(older) >= 2
         assert {before - after for before, after in itertools.pairwise(older)} == {APART_S}
         assert readings[-1] <= 99.0 - 60.0 + APART_S
 
@@ -48,9 +50,8 @@ def test_older_readings_are_kept_some_seconds_apart() -> None:
 def test_the_bulk_of_old_frames_is_shared() -> None:
     window = _window(400)
     assert len(window) == KEEP_FRAMES
-    assert (
-        len({id(sections.activity(frame)) for frame in window}) <= WHOLE_S + 1 + (KEEP_FRAMES - WHOLE_S) / APART_S + 1
-    )
+    readings = {id(sections.activity(frame)) for frame in window}
+    assert len(readings) <= WHOLE_S + 2 + KEEP_FRAMES / APART_S
 
 
 def test_frames_far_apart_keep_what_they_have() -> None:

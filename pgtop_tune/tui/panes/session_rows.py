@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.host import PROCESS_CPU, PROCESS_READ_BYTES, PROCESS_RSS, PROCESS_WRITE_BYTES
 from pgtop_tune.metrics.host_details import PROCESS_RUN_DELAY
 from pgtop_tune.model.backend_action import BackendKey
@@ -27,31 +29,100 @@ _RANKS: Final = {
 """Everything else has no state: auxiliary processes, and sessions we may not look into."""
 _RUNNING: Final = ("active", "fastpath function call")
 
-_OF_PROCESSES: Final = (PROCESS_CPU, PROCESS_READ_BYTES, PROCESS_WRITE_BYTES, PROCESS_RSS, PROCESS_RUN_DELAY)
-
 SETTLED_MS: Final = 1000
 """What is younger says nothing: a session of fast OLTP is found active, idle in transaction or idle by chance. It
 counts as busy until it has been idle for so long, and short transactions stand in the order of pids: rows stay put."""
 
 
+class ProcessFigures:
+    """What the processes behind the sessions do, by pid; each figure is computed when a row is first asked for it."""
+
+    def __init__(self, interval: Interval) -> None:
+        self._interval = interval
+
+    @cached_property
+    def cpu_percent(self) -> dict[int, float]:
+        """See `PROCESS_CPU`."""
+        return PROCESS_CPU(self._interval)
+
+    @cached_property
+    def read_bytes_per_s(self) -> dict[int, float]:
+        """See `PROCESS_READ_BYTES`."""
+        return PROCESS_READ_BYTES(self._interval)
+
+    @cached_property
+    def write_bytes_per_s(self) -> dict[int, float]:
+        """See `PROCESS_WRITE_BYTES`."""
+        return PROCESS_WRITE_BYTES(self._interval)
+
+    @cached_property
+    def rss_bytes(self) -> dict[int, float]:
+        """See `PROCESS_RSS`."""
+        return PROCESS_RSS(self._interval)
+
+    @cached_property
+    def run_delay_percent(self) -> dict[int, float]:
+        """See `PROCESS_RUN_DELAY`."""
+        return PROCESS_RUN_DELAY(self._interval)
+
+
 class SessionRow(NamedTuple):
-    """A backend with what its process did; numbers are None where unknown. `rank` is one of BUSY … IDLE."""
+    """A backend with what its process did; numbers are None where unknown.
+
+    Of hundreds of rows a screen shows some dozens: a figure is computed when it is read. `rank` is one of BUSY … IDLE.
+    """
 
     backend: Backend
     rank: int
-    cpu_percent: float | None
-    read_bytes_per_s: float | None
-    write_bytes_per_s: float | None
-    xact_s: float | None
-    """Age of its transaction."""
-    statement_s: float | None
-    """Age of its statement while active; otherwise how long it has been in its state."""
-    state_s: float | None = None
-    """How long it has been in its state."""
-    connected_s: float | None = None
-    rss_bytes: float | None = None
-    run_delay_percent: float | None = None
-    """Share of the time it was ready to run and had no CPU."""
+    now_ms: int
+    """The server's clock when it was seen."""
+    processes: ProcessFigures
+
+    @property
+    def cpu_percent(self) -> float | None:
+        """CPU of its process, per cent of a core."""
+        return self.processes.cpu_percent.get(self.backend.pid)
+
+    @property
+    def read_bytes_per_s(self) -> float | None:
+        """Read from storage by its process."""
+        return self.processes.read_bytes_per_s.get(self.backend.pid)
+
+    @property
+    def write_bytes_per_s(self) -> float | None:
+        """Handed to write calls by its process."""
+        return self.processes.write_bytes_per_s.get(self.backend.pid)
+
+    @property
+    def rss_bytes(self) -> float | None:
+        """Resident memory of its process."""
+        return self.processes.rss_bytes.get(self.backend.pid)
+
+    @property
+    def run_delay_percent(self) -> float | None:
+        """Share of the time it was ready to run and had no CPU."""
+        return self.processes.run_delay_percent.get(self.backend.pid)
+
+    @property
+    def xact_s(self) -> float | None:
+        """Age of its transaction."""
+        return _age_s(self.now_ms, self.backend.xact_start_ms)
+
+    @property
+    def statement_s(self) -> float | None:
+        """Age of its statement while active; otherwise how long it has been in its state."""
+        backend = self.backend
+        return _age_s(self.now_ms, backend.query_start_ms if self.running else backend.state_change_ms)
+
+    @property
+    def state_s(self) -> float | None:
+        """How long it has been in its state."""
+        return _age_s(self.now_ms, self.backend.state_change_ms)
+
+    @property
+    def connected_s(self) -> float | None:
+        """How long it has been connected."""
+        return _age_s(self.now_ms, self.backend.backend_start_ms)
 
     @property
     def running(self) -> bool:
@@ -119,29 +190,14 @@ def session_rows(session: Session, view: SessionsView = EVERYTHING) -> list[Sess
     activity = None if interval is None else interval.now(sections.activity)
     if interval is None or activity is None:
         return []
-    cpu, read, written, rss, delay = (metric(interval) for metric in _OF_PROCESSES)
+    processes, now_ms = ProcessFigures(interval), activity.now_ms
     wanted = view.filter.casefold()
     rows = []
     for backend in activity.backends:
-        rank = _rank(backend, activity.now_ms)
+        rank = _rank(backend, now_ms)
         if (view.hide_idle and rank == IDLE) or (wanted and not _contains(backend, wanted)):
             continue
-        since_ms = backend.query_start_ms if backend.state in _RUNNING else backend.state_change_ms
-        rows.append(
-            SessionRow(
-                backend,
-                rank,
-                cpu.get(backend.pid),
-                read.get(backend.pid),
-                written.get(backend.pid),
-                _age_s(activity.now_ms, backend.xact_start_ms),
-                _age_s(activity.now_ms, since_ms),
-                _age_s(activity.now_ms, backend.state_change_ms),
-                _age_s(activity.now_ms, backend.backend_start_ms),
-                rss.get(backend.pid),
-                delay.get(backend.pid),
-            )
-        )
+        rows.append(SessionRow(backend, rank, now_ms, processes))
     return _ordered(rows, view)
 
 

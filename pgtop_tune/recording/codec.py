@@ -24,7 +24,8 @@ import dataclasses
 import types
 from collections.abc import Callable, Sequence
 from functools import cache
-from operator import attrgetter
+from itertools import compress
+from operator import attrgetter, ne
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from pgtop_tune.errors import RecordingProblem
@@ -210,29 +211,27 @@ class _Dataclass(Codec):
             names: Keys of the rows.
             old, new: What `values` says of them.
         """
-        rows = [
-            (place, before, after)
-            for place, (before, after) in enumerate(zip(old, new, strict=True))
-            if before != after
-        ]
-        if not rows:
+        differs = list(map(ne, old, new))
+        count = sum(differs)
+        if not count:
             return {}
+        places = list(compress(range(len(old)), differs))
+        before_columns = zip(*(old if count == len(old) else compress(old, differs)), strict=True)
+        after_columns = list(zip(*(new if count == len(new) else compress(new, differs)), strict=True))
         changed: dict[str, Json] = {}
-        before_columns = zip(*(before for _, before, _ in rows), strict=True)
-        after_columns = list(zip(*(after for _, _, after in rows), strict=True))
         for (field, codec), was, now in zip(self._items, before_columns, after_columns, strict=True):
             if was == now:
                 continue
-            if len(rows) < MANY:
+            if count < MANY:
                 changed[field] = {
                     str(names[place]): codec.delta(one, other)
-                    for (place, _, _), one, other in zip(rows, was, now, strict=True)
+                    for place, one, other in zip(places, was, now, strict=True)
                     if one != other
                 }
             else:
                 near = self._near_of(field, after_columns)
                 changed[field] = packed(codec, now, was, near, self._habits[field])
-        return {COLUMNS: changed} if len(rows) < MANY else {PACKED: [gaps([place for place, _, _ in rows]), changed]}
+        return {COLUMNS: changed} if count < MANY else {PACKED: [gaps(places), changed]}
 
     def packed_applied(self, rows: Sequence[Any], change: list[Json]) -> list[Any]:
         """The rows after what stands in `PACKED`."""

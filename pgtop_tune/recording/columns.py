@@ -5,6 +5,8 @@
     {"from": 90, "by": 10, "less": [2, 0]}  integers: 90 - 10 × each; null is null, "=" is what was there before
     {"beside": "a", "by": 1, "less": [3]}   integers: the row's own value of column "a" minus each
     {"words": ["a", "b"], "at": [1, 2, 0]}  anything: the words, and per row which one; 0 is what was there before
+    {"also": ["c"], "at": [1, 2, 3]}        anything: the words these rows had before, in the order in which the rows
+                                            have them, and further ones; per row which one
     {"values": [0.5, 1.0]}                  one whole value per row
 
 "more", "less" and "at" may be text, a character per row: see `row_numbers`. Where "by" is not said it is 1. Moments of
@@ -16,13 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, compress, pairwise, repeat
+from itertools import accumulate, compress, repeat
 from math import gcd
 from operator import add, mul, ne, sub
 from typing import Any, Final
 
 from pgtop_tune.errors import RecordingProblem
-from pgtop_tune.recording.row_numbers import BEFORE, lengthened, shortened
+from pgtop_tune.recording.row_numbers import BASE, BEFORE, MANY_NUMBERS, digits_of, lengthened, shortened
 from pgtop_tune.recording.values import Codec, Json, Optional, as_array, as_object, refuse
 
 BESIDE: Final = "beside"
@@ -31,11 +33,14 @@ BY: Final = "by"
 LESS: Final = "less"
 MORE: Final = "more"
 WORDS: Final = "words"
+ALSO: Final = "also"
 AT: Final = "at"
 VALUES: Final = "values"
 _INTEGERS_OR_NULL: Final = frozenset((int, type(None)))
 
 
+_OFTEN: Final = 3
+"""Where more than every third row of a column changed, words are those of before, too."""
 _HABIT: Final = 30
 """Frames until all forms of a column of numbers are made again to see which is shortest; one is, else."""
 
@@ -77,14 +82,28 @@ def packed(
     if codec.kind is float:
         return {VALUES: list(new)}
     if old is None:
-        words = dict.fromkeys(new)
-        at = list(map({word: place for place, word in enumerate(words, 1)}.__getitem__, new))
-    else:
-        changed = list(map(ne, new, old))
-        words = dict.fromkeys(compress(new, changed))
-        places = {word: place for place, word in enumerate(words, 1)}
-        at = list(map(mul, map(places.get, new, repeat(0)), changed))
-    return {WORDS: [codec.full(word) for word in words], AT: shortened(at)[0]}
+        return _words(codec, WORDS, (), new)
+    changed = list(map(ne, new, old))
+    if _OFTEN * sum(changed) > len(new):
+        return _words(codec, ALSO, dict.fromkeys(old), new)
+    words = dict.fromkeys(compress(new, changed))
+    places = {word: place for place, word in enumerate(words, 1)}
+    at = list(map(mul, map(places.get, new, repeat(0)), changed))
+    return {WORDS: [codec.full(word) for word in words], AT: _at(at, len(words))}
+
+
+def _words(codec: Codec, name: str, known: Iterable[Any], new: Sequence[Any]) -> Json:
+    """Every row by the number of its word, of those that are known already and of new ones."""
+    places = {word: place for place, word in enumerate(known, 1)}
+    fresh = [word for word in dict.fromkeys(new) if word not in places]
+    places |= {word: place for place, word in enumerate(fresh, len(places) + 1)}
+    at = list(map(places.__getitem__, new))
+    return {name: [codec.full(word) for word in fresh], AT: _at(at, len(places))}
+
+
+def _at(places: Sequence[int], most: int) -> Json:
+    """Numbers of which none is larger than `most`."""
+    return digits_of(places) if most < BASE and len(places) >= MANY_NUMBERS else shortened(places)[0]
 
 
 def unpacked(
@@ -120,6 +139,8 @@ def unpacked(
         return _subtracted(codec, form, rows, old, others or {})
     if WORDS in form:
         return _spoken(codec, form, rows, old)
+    if ALSO in form:
+        return _spoken_again(codec, form, rows, _before(old))
     return [codec.read(value) for value in _as_many(as_array(form.get(VALUES)), rows)]
 
 
@@ -136,7 +157,8 @@ def column_length(column: Json) -> int:
 
 def gaps(places: Sequence[int]) -> Json:
     """Ascending places as the distances from one to the next; the first from -1."""
-    return shortened([place - before for before, place in pairwise((-1, *places))])[0]
+    distances = list(map(sub, places, (-1, *places)))
+    return _at(distances, max(distances, default=0))
 
 
 def places(distances: Json, rows: int) -> list[int]:
@@ -177,9 +199,12 @@ def _beside(
     new: Sequence[Any], old: Sequence[Any] | None, near: Near | None, *, weighed: bool = True
 ) -> tuple[Json, int] | None:
     """The form, if every value has one beside it."""
-    if near is None or any(top is None and value is not None for value, top in zip(new, near.values, strict=True)):
+    if near is None:
         return None
-    return _less({BESIDE: near.name}, new, old, near.values, weighed)
+    tops = near.values
+    if None in tops and any(top is None and value is not None for value, top in zip(new, tops, strict=True)):
+        return None
+    return _less({BESIDE: near.name}, new, old, tops, weighed)
 
 
 def _less(
@@ -192,10 +217,7 @@ def _less(
             BEFORE if value == was else None if value is None else top - value
             for value, was, top in zip(new, old, tops, strict=True)
         ]
-    step = 0
-    for one in less:
-        if type(one) is int and (step := gcd(step, one)) == 1:
-            break
+    step = gcd(*[one for one in less if type(one) is int])
     if step > 1:
         form[BY], less = step, [one // step if type(one) is int else one for one in less]
     form[LESS], bits = shortened(less, weighed=weighed)
@@ -272,6 +294,14 @@ def _spoken(codec: Codec, form: dict[str, Json], rows: int, old: Sequence[Any] |
     if 0 not in at:
         return [words[number] for number in at]
     return [words[number] if number else was for number, was in zip(at, _before(old), strict=True)]
+
+
+def _spoken_again(codec: Codec, form: dict[str, Json], rows: int, old: Sequence[Any]) -> list[Any]:
+    words = [*dict.fromkeys(old), *(codec.read(word) for word in as_array(form[ALSO]))]
+    at = _as_many(lengthened(form.get(AT)), rows)
+    if at and not (_all_integers(at) and min(at) >= 1 and max(at) <= len(words)):
+        raise refuse("numbers of words", at)
+    return [words[number - 1] for number in at]
 
 
 def _all_integers(values: Sequence[Any]) -> bool:

@@ -12,7 +12,7 @@ hundreds of small numbers takes a third of the CPU that its digits take, and les
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from pgtop_tune.errors import RecordingProblem
@@ -24,12 +24,13 @@ ROWS: Final = "rows"
 BEFORE: Final = "="
 _DIGITS: Final = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_"
 _BITS: Final = 6
-_BASE: Final = 1 << _BITS
-_MANY: Final = 16
+BASE: Final = 1 << _BITS
+MANY_NUMBERS: Final = 16
 """Fewer numbers stand as they are: hardly anything would be gained, and people can read them."""
-_MOST: Final = _BASE**3
+_MOST: Final = BASE**3
 """From here on a number is written as it is."""
-_MARKS: Final[dict[Any, int]] = {None: _BASE, BEFORE: _BASE + 1}
+_MARKS: Final[dict[Any, int]] = {None: BASE, BEFORE: BASE + 1}
+_NO_MARKS: Final[dict[Any, int]] = dict.fromkeys(_MARKS, 0)
 _MARKED: Final = {place: mark for mark, place in _MARKS.items()}
 _CHARACTERS: Final = _DIGITS + b".="
 _WRITTEN: Final = bytes.maketrans(bytes(range(len(_CHARACTERS))), _CHARACTERS)
@@ -45,42 +46,52 @@ def shortened(values: Sequence[Any], *, weighed: bool = True) -> tuple[Json, int
         values: Integers, None and `BEFORE`.
         weighed: Whether anybody wants to know the bits; 0 else.
     """
-    if len(values) < _MANY:
+    if len(values) < MANY_NUMBERS:
         return list(values), 5 * len(repr(values))
     known = set(values)
     marked = not known.isdisjoint(_MARKS)
     known -= _MARKS.keys()
     low, high = min(known, default=0), max(known, default=0)
     least = min(low, 0)
-    if high - least >= _BASE and len(known) <= min(_BASE, len(values) // 4):
+    if high - least >= BASE and len(known) <= min(BASE, len(values) // 4):
         numbers = sorted(known)
         at = {number: place for place, number in enumerate(numbers)} | _MARKS
-        text = bytes(map(at.__getitem__, values)).translate(_WRITTEN).decode()
+        text = _written(values, at)
         return {NUMBERS: numbers, ROWS: text}, len(values) * len(numbers).bit_length() + 8 * len(repr(numbers))
     if high - least >= _MOST:
         return list(values), 4 * len(repr(values))
-    marks = values
-    if marked:
-        values = [least if value in _MARKS else value for value in values]
-    if least:
-        values = [value - least for value in values]
-    bits = len(values) + sum(map(int.bit_length, values)) if weighed else 0
-    text = _text(values, [_MARKS.get(mark) for mark in marks] if marked else None)
-    return ({LEAST: least, ROWS: text} if least else text), bits
+    if marked or high - least < BASE:
+        text = _BETWEEN.join(_columns_of(values, {value: value - least for value in known}, high - least))
+    else:
+        text = _text([value - least for value in values] if least else values)
+    bits = len(values) + sum([(value - least).bit_length() for value in known]) * len(values) // len(known or "-")
+    return ({LEAST: least, ROWS: text} if least else text), bits if weighed else 0
 
 
-def _text(values: Sequence[int], marks: Sequence[int | None] | None) -> str:
-    """Digits of base 64, the lowest of all rows first; marks take the place of the lowest."""
-    digits: list[bytes] = []
-    while not digits or any(values):
-        if max(values, default=0) < _BASE:
-            lowest, values = values, ()
-        else:
-            lowest, values = [value & _BASE - 1 for value in values], [value >> _BITS for value in values]
-        if marks is not None and not digits:
-            lowest = [digit if mark is None else mark for digit, mark in zip(lowest, marks, strict=True)]
-        digits.append(bytes(lowest).translate(_WRITTEN))
-    return _BETWEEN.join([one.decode() for one in digits])
+def digits_of(values: Iterable[int]) -> str:
+    """The text of numbers of which each is less than 64."""
+    return bytes(values).translate(_WRITTEN).decode()
+
+
+def _written(values: Sequence[Any], at: dict[Any, int]) -> str:
+    return digits_of(map(at.__getitem__, values))
+
+
+def _columns_of(values: Sequence[Any], numbers: dict[Any, int], highest: int) -> Iterator[str]:
+    """Digits of base 64 of rows with marks, or with few different numbers; the lowest digit of all rows first."""
+    yield _written(values, {value: number & BASE - 1 for value, number in numbers.items()} | _MARKS)
+    while highest := highest >> _BITS:
+        numbers = {value: number >> _BITS for value, number in numbers.items()}
+        yield _written(values, {value: number & BASE - 1 for value, number in numbers.items()} | _NO_MARKS)
+
+
+def _text(values: Sequence[int]) -> str:
+    """Digits of base 64, the lowest of all rows first."""
+    digits: list[str] = []
+    while max(values) >= BASE:
+        digits.append(digits_of([value & BASE - 1 for value in values]))
+        values = [value >> _BITS for value in values]
+    return _BETWEEN.join([*digits, digits_of(values)])
 
 
 def lengthened(json: Json) -> list[Any]:
@@ -114,9 +125,9 @@ def _values(text: str) -> list[Any]:
     lowest, *higher = (one.encode().translate(_READ) for one in text.split(_BETWEEN))
     values: list[Any] = list(lowest)
     for place, digits in enumerate(higher, 1):
-        if len(digits) != len(lowest) or place >= _MOST.bit_length() // _BITS or max(digits, default=0) >= _BASE:
+        if len(digits) != len(lowest) or place >= _MOST.bit_length() // _BITS or max(digits, default=0) >= BASE:
             raise RecordingProblem("rows with fewer digits than others")
         values = [value + (digit << _BITS * place) for value, digit in zip(values, digits, strict=True)]
-    if max(lowest, default=0) >= _BASE:
-        return [_MARKED[low] if low >= _BASE else value for low, value in zip(lowest, values, strict=True)]
+    if max(lowest, default=0) >= BASE:
+        return [_MARKED[low] if low >= BASE else value for low, value in zip(lowest, values, strict=True)]
     return values

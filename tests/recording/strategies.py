@@ -49,4 +49,11 @@ def _plain(hint: Any) -> st.SearchStrategy[Any]:
     return simple[hint]
 
 
-FRAMES = of(Frame)
+MOMENTS = st.integers(0, 250_000_000_000_000)
+"""Of wall clocks, to the year 9892: a frame of another moment is refused."""
+FRAMES = st.builds(
+    lambda frame, taken_at_ms, elapsed_s: dataclasses.replace(frame, taken_at_ms=taken_at_ms, elapsed_s=elapsed_s),
+    of(Frame),
+    MOMENTS,
+    st.floats(-1e9, 1e9),
+)

@@ -52,3 +52,20 @@ def test_a_habit_that_does_not_fit_any_more_loses_nothing(
         old, new = [was for was, _ in rows], [now for _, now in rows]
         column = json.loads(json.dumps(packed(COUNT, new, old, None, habit)))
         assert unpacked(COUNT, column, len(rows), old) == new
+
+
+WORDS = st.sampled_from(("SELECT 1", "COMMIT", "", None, "a", "b"))
+
+
+@given(st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=40))
+def test_words_come_back_whether_few_of_them_changed_or_many(rows: list[tuple[str | None, str | None]]) -> None:
+    codec = Optional(Scalar(str))
+    old, new = [was for was, _ in rows], [now for _, now in rows]
+    column = json.loads(json.dumps(packed(codec, new, old)))
+    assert unpacked(codec, column, len(rows), old) == new
+
+
+def test_a_text_that_stays_in_use_is_not_written_again() -> None:
+    text, other = "SELECT * FROM cart WHERE id = $1", "COMMIT"
+    column = packed(Scalar(str), [other, text] * 10, [text, other] * 10)
+    assert column == {"also": [], "at": "21" * 10}

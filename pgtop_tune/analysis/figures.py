@@ -12,6 +12,8 @@ from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.load import CLIENT_TPS
 from pgtop_tune.model.absence import Unavailable
 
+_A_LINE_S: Final = 2.5
+"""As long as the newest progress line speaks for all that was done since the frame before."""
 TPS: Final = "tps"
 LATENCY: Final = "latency"
 FAILED: Final = "failed"
@@ -134,7 +136,7 @@ _PER_TIME: Final[tuple[tuple[str, Metric, float], ...]] = (
 
 
 def _per_transaction(interval: Interval, seconds: float, loaded: bool) -> Found:
-    tps = CLIENT_TPS(interval) if loaded else server.TPS(interval)
+    tps = _client_tps(interval, seconds) if loaded else server.TPS(interval)
     if not loaded and tps is not None:
         yield "server_tps", tps * seconds, seconds
     if not tps:
@@ -144,6 +146,11 @@ def _per_transaction(interval: Interval, seconds: float, loaded: bool) -> Found:
         yield "wal_per_tx", wal * seconds, tps * seconds
     if busy is not None and cpu is not None and cpu.cores:
         yield "cpu_per_tx", busy / 100.0 * len(cpu.cores) * 1000.0 * seconds, tps * seconds
+
+
+def _client_tps(interval: Interval, seconds: float) -> float | None:
+    """Of the newest line; of a minute the mean of all the lines that came in it."""
+    return CLIENT_TPS(interval) if seconds < _A_LINE_S else CLIENT_TPS.mean(interval, seconds / 2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from pgtop_tune import units
 from pgtop_tune.analysis.facts import TOOL, FactsSeen
 from pgtop_tune.analysis.figures import FAILED, LATENCY, PERCENTILES, TPS, frame_sums
 from pgtop_tune.analysis.gathered import Gathered, milliseconds, quotient
-from pgtop_tune.analysis.material import Budget, Fact, Kind, LoadKey, Material, Run, Summary
+from pgtop_tune.analysis.material import BUDGET_S, Budget, Fact, Kind, LoadKey, Material, Run, Summary
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.experiment.frame_keeper import thin
 from pgtop_tune.metrics import sections
@@ -29,13 +29,23 @@ from pgtop_tune.model.events import Event
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.model.run_result import Doubt, RunFacts
+from pgtop_tune.recording.minutes import WHOLE_UP_TO, Look, Wanted, looks
 from pgtop_tune.recording.reader import RecordingReader
 
-BUDGET_S: Final = 10.0
 _PAST: Final = 130
 """Frames looked back at by metrics of sections that are read seldom."""
-_JUDGED: Final = 7_200
+_JUDGED: Final = WHOLE_UP_TO
 """Frames of a run that are kept to judge it by; of a longer one no doubts are told."""
+_WANTED: Final = Wanted(
+    {
+        "host": frozenset(
+            {"facts", "cpu", "memory", "pressure", "disks", "file_systems", "numa", "frequency", "cgroup", "setup"}
+        ),
+        "postgres": frozenset({"server", "waits", "database", "wal", "checkpoints", "parameters"}),
+    },
+    {"host": frozenset({"processes"}), "postgres": frozenset({"activity"})},
+)
+"""What figures, facts and, now and then, budgets are made of."""
 _MOST_BUDGETS: Final = 10_000
 _MOST_EVENTS: Final = 2_000
 _LATE: Final = 5
@@ -53,7 +63,7 @@ def read_recording(path: Path, name: str = "") -> Material:
     """
     reader = RecordingReader(path)
     try:
-        found = material_of((frame for _, frame in reader.frames()), name or path.name)
+        found = material_of_looks(looks(reader, _WANTED), name or path.name)
         problems, tool = tuple(reader.problems), reader.header.tool
     finally:
         reader.close()
@@ -65,9 +75,14 @@ def read_recording(path: Path, name: str = "") -> Material:
 
 def material_of(frames: Iterable[Frame], name: str) -> Material | None:
     """The same of frames; None where there are none."""
+    return material_of_looks(map(Look, frames), name)
+
+
+def material_of_looks(found: Iterable[Look], name: str) -> Material | None:
+    """The same of frames some of which stand for a minute; None where there are none."""
     reading = _Reading()
-    for frame in frames:
-        reading.take(frame)
+    for look in found:
+        reading.take(look)
     if reading.last is None or reading.first is None:
         return None
     runs = tuple(each.finished() for each in reading.runs)
@@ -93,8 +108,9 @@ class _Reading:
         self.facts = FactsSeen()
         self._past: list[Frame] = []
 
-    def take(self, frame: Frame) -> None:
+    def take(self, look: Look) -> None:
         """The next frame."""
+        frame = look.frame
         before, self.last = self.last, frame
         self.first = self.first or frame
         if len(self.events) < _MOST_EVENTS:
@@ -105,11 +121,9 @@ class _Reading:
             del self._past[:-_PAST]
         interval = Interval(self._past)
         seconds = 0.0 if before is None else frame.elapsed_s - before.elapsed_s
-        run = self._run_of(frame, before)
+        run = self._run_of(frame, before) or (None if self.runs else self.everything)
         if run is not None:
-            run.take(interval, seconds)
-        elif not self.runs:
-            self.everything.take(interval, seconds)
+            run.take(interval, seconds, look.folded)
 
     def _run_of(self, frame: Frame, before: Frame | None) -> _RunReading | None:
         bench = frame.bench
@@ -140,10 +154,14 @@ class _RunReading:
         self._judged: list[Frame] = [] if before is None else [thin(before)]
         self._elapsed_s = 0.0
         self._counted_s = 0.0
+        self._folded = False
 
-    def take(self, interval: Interval, seconds: float) -> None:
+    def take(self, interval: Interval, seconds: float, folded: int) -> None:
         """The newest frame of the interval."""
         frame = interval.newest
+        if folded:
+            self._gathered.widen(seconds)
+            self._folded = True
         if self._began_s is None:
             self._began_s, self._began_ms = frame.elapsed_s, self._began_ms or frame.taken_at_ms
         else:
@@ -157,7 +175,7 @@ class _RunReading:
             if len(self._judged) <= _JUDGED:
                 self._judged.append(thin(frame))
         if self._due(frame.elapsed_s - self._began_s):
-            self._take_budget(interval)
+            self._take_budget(interval, 1.1 * seconds if folded else BUDGET_S, folded)
             self._take_caps(interval)
 
     def _take_load(self, bench: BenchSample) -> None:
@@ -210,15 +228,19 @@ class _RunReading:
                 self._at_cap[known] = self._at_cap.get(known, 0) + 1
                 self._reached[known] = " and ".join(reached)
 
-    def _take_budget(self, interval: Interval) -> None:
+    def _take_budget(self, interval: Interval, window_s: float, folded: int) -> None:
         if len(self._budgets) >= _MOST_BUDGETS:
             return
-        found = latency_budget(interval, BUDGET_S)
+        if folded and len(interval.recent(sections.activity, window_s)) < 2:
+            # Sessions were not read at both ends of this minute, and CPU time is told from theirs.
+            return
+        found = latency_budget(interval, window_s)
         if found is None or found.measured is not (self._last is not None):
             return
-        done = found.tps * BUDGET_S
+        done = found.tps * window_s
         self._budgets.append(
             Budget(
+                interval.newest.elapsed_s - (self._began_s or 0.0),
                 done,
                 {part.label: part.ms * done for part in found.parts},
                 {part.label: part.wait_event_type for part in found.parts},
@@ -250,7 +272,7 @@ class _RunReading:
         )
 
     def _doubts(self, last: BenchRun) -> tuple[Doubt, ...]:
-        if len(self._judged) > _JUDGED:
+        if self._folded or len(self._judged) > _JUDGED:
             return ()
         evidence = evidence_of(self._judged, last.run, RunFacts())
         return () if evidence is None else doubts(evidence)

@@ -5,12 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from pgtop_tune.metrics.percentiles import Histogram, Merged, merge, percentile
+from pgtop_tune.metrics.percentiles import Histogram, Merged, ascending, percentile
 
 MOST_STEPS: Final = 4096
 """Steps kept; of more, neighbours are added up, so that a day costs no more memory than an hour."""
 Sums = tuple[float, float]
 """What is divided, and by what: transactions and seconds, milliseconds and requests."""
+
+
+class Latencies:
+    """Histograms added up."""
+
+    __slots__ = ("_counts", "_logged", "_max_us", "_merged", "_sum_us")
+
+    def __init__(self) -> None:
+        self._logged = self._sum_us = self._max_us = 0
+        self._counts: dict[int, int] = {}
+        self._merged: Merged | None = None
+
+    def add(self, histogram: Histogram) -> None:
+        """One more."""
+        self._merged = None
+        self._logged += histogram.logged
+        self._sum_us += histogram.sum_us
+        self._max_us = max(self._max_us, histogram.max_us)
+        counts = self._counts
+        for index, count in histogram.buckets:
+            counts[index] = counts.get(index, 0) + count
+
+    def merged(self) -> Merged:
+        """All of them."""
+        if self._merged is None:
+            self._merged = Merged(self._logged, self._sum_us, self._max_us, ascending(self._counts))
+        return self._merged
 
 
 class Gathered:
@@ -23,7 +50,7 @@ class Gathered:
     def __init__(self) -> None:
         self.step_s = 1
         self._columns: dict[str, dict[int, Sums]] = {}
-        self._latencies: dict[int, Merged] = {}
+        self._latencies: dict[int, Latencies] = {}
 
     def add(self, figure: str, at_s: float, part: float, whole: float) -> None:
         """Adds to the step of a moment.
@@ -38,9 +65,12 @@ class Gathered:
 
     def add_latencies(self, at_s: float, histogram: Histogram) -> None:
         """Adds transactions that ended in the step of a moment."""
-        step = self._step(at_s)
-        before = self._latencies.get(step)
-        self._latencies[step] = merge((histogram,) if before is None else (before, histogram))
+        self._latencies.setdefault(self._step(at_s), Latencies()).add(histogram)
+
+    def widen(self, seconds: float) -> None:
+        """Makes steps at least so long: what is read once in a minute fills no second."""
+        while self.step_s < seconds:
+            self._coarsen()
 
     def _step(self, at_s: float) -> int:
         while at_s >= MOST_STEPS * self.step_s:
@@ -55,10 +85,10 @@ class Gathered:
                 before = halved.get(step // 2, (0.0, 0.0))
                 halved[step // 2] = before[0] + part, before[1] + whole
             self._columns[name] = halved
-        pairs: dict[int, list[Merged]] = {}
-        for step, merged in self._latencies.items():
-            pairs.setdefault(step // 2, []).append(merged)
-        self._latencies = {step: merge(parts) for step, parts in pairs.items()}
+        pairs: dict[int, Latencies] = {}
+        for step, found in self._latencies.items():
+            pairs.setdefault(step // 2, Latencies()).add(found.merged())
+        self._latencies = pairs
 
     @property
     def figures(self) -> tuple[str, ...]:
@@ -83,11 +113,12 @@ class Gathered:
     def latencies(self, from_s: float = 0.0) -> list[Merged]:
         """Histograms in the order of time."""
         first = from_s / self.step_s
-        return [self._latencies[step] for step in sorted(self._latencies) if step >= first]
+        return [self._latencies[step].merged() for step in sorted(self._latencies) if step >= first]
 
     def latency_series(self, quantile: float) -> list[tuple[float, float]]:
         """(seconds since the begin, ms) of each step that has transactions."""
-        found = ((step, milliseconds(merged, quantile)) for step, merged in sorted(self._latencies.items()))
+        steps = sorted(self._latencies)
+        found = ((step, milliseconds(self._latencies[step].merged(), quantile)) for step in steps)
         return [(step * float(self.step_s), value) for step, value in found if value is not None]
 
 

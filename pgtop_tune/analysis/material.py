@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from pgtop_tune.analysis.gathered import Gathered
 from pgtop_tune.model.events import Event
 from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.model.run_result import Doubt
+
+BUDGET_S: Final = 10.0
+"""From one look at where the time goes to the next, at least."""
 
 
 class Kind(StrEnum):
@@ -95,14 +99,16 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Where the time of transactions went in ten seconds.
+    """Where the time of transactions went in ten seconds, of a long recording in a minute.
 
     Attributes:
+        at_s: When they ended, seconds since the run began.
         transactions: Done in that time.
         ms: Milliseconds of all of them together, by label.
         classes: Class of each label.
     """
 
+    at_s: float
     transactions: float
     ms: Mapping[str, float]
     classes: Mapping[str, str]

@@ -9,7 +9,7 @@ from math import ceil
 from statistics import fmean
 from typing import Final
 
-from pgtop_tune.analysis.material import Budget, Run
+from pgtop_tune.analysis.material import BUDGET_S, Budget, Run
 from pgtop_tune.compare.blocks import TIMES, autocorrelation_time
 from pgtop_tune.compare.effect import Effect, Verdict, share_effect, verdict
 
@@ -95,8 +95,8 @@ def _budgets(runs: Sequence[Run]) -> list[Budget]:
     return [
         budget
         for run in runs
-        for place, budget in enumerate(run.budgets)
-        if budget.transactions > 0 and place * 10.0 >= run.warm_up_s
+        for budget in run.budgets
+        if budget.transactions > 0 and budget.at_s - BUDGET_S >= run.warm_up_s
     ]
 
 

@@ -26,6 +26,8 @@ _LINE_START: Final = 400
 _CHUNK: Final = 1 << 22
 _MAGIC_BYTES: Final = 4
 _BEGIN_BYTES: Final = 1 << 16
+_FIRST_LINE: Final = 1 << 16
+"""Bytes unpacked to find the end of a key frame's line; of a longer one more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,10 @@ class Blocks(Protocol):
 
     def grow(self) -> bool:
         """Looks for more at the end of the file: the last block is found anew, and blocks may follow it."""
+        ...
+
+    def first_line(self, block: Block) -> bytes:
+        """The line of its key frame; b"" where that is damaged."""
         ...
 
     def close(self) -> None:
@@ -173,6 +179,11 @@ class PlainBlocks:
             place += len(line)
             yield line
 
+    def first_line(self, block: Block) -> bytes:
+        """See `Blocks.first_line`."""
+        self._file.seek(block.offset)
+        return self._file.readline(min(block.end - block.offset, MAX_LINE_BYTES))
+
     def close(self) -> None:
         """See `Blocks.close`."""
         self._file.close()
@@ -231,6 +242,17 @@ class PackedBlocks:
         """See `Blocks.lines`."""
         text, _ = self._text(block.offset, block.end)
         yield from BytesIO(text[: text.rfind(b"\n") + 1])
+
+    def first_line(self, block: Block) -> bytes:
+        """See `Blocks.first_line`."""
+        self._file.seek(block.offset)
+        packed = self._file.read(min(block.end - block.offset, MAX_BLOCK_BYTES))
+        most = _FIRST_LINE
+        while (found := self._packing.unpacked(packed, most)[0]).find(b"\n") < 0 and len(
+            found
+        ) == most < MAX_LINE_BYTES:
+            most *= 8
+        return found[: found.find(b"\n") + 1]
 
     def close(self) -> None:
         """See `Blocks.close`."""

@@ -274,7 +274,12 @@ class _Dataclass(Codec):
         missing = self._required - json.keys()
         if missing:
             raise RecordingProblem(f"{self._kind.__name__} without {', '.join(sorted(missing))}")
-        return self._kind(**{name: codec.read(json[name]) for name, codec in self._items if name in json})
+        values = {}
+        for name, codec in self._items:
+            if name in json:
+                value = json[name]
+                values[name] = value if type(value) is codec.kind else codec.read(value)
+        return self._kind(**values)
 
     def apply(self, old: Any, json: Json) -> Any:
         if type(json) is not dict:

@@ -129,7 +129,7 @@ def unpacked(
         was, changes = _before(old), _as_many(column, rows)
         if codec.counts and _all_integers(changes) and _all_integers(was):
             return list(map(add, was, changes))
-        if isinstance(codec, Optional) and codec.counts and _integers_or_null(changes) and _integers_or_null(was):
+        if type(codec) is Optional and codec.counts and _integers_or_null(changes) and _integers_or_null(was):
             return [_sum(one, change) for one, change in zip(was, changes, strict=True)]
         return [codec.apply(one, change) for one, change in zip(was, changes, strict=True)]
     form = as_object(column)
@@ -253,7 +253,7 @@ def _added(codec: Codec, form: dict[str, Json], rows: int, old: Sequence[Any] | 
     if type(step) is not int or not _integers_or_null(changes):
         raise refuse("numbers to add", form)
     was = _before(old)
-    if isinstance(codec, Optional) and codec.counts and _integers_or_null(was):
+    if type(codec) is Optional and codec.counts and _integers_or_null(was):
         return [_sum(one, None if change is None else step * change) for one, change in zip(was, changes, strict=True)]
     return [
         codec.apply(one, None if change is None else step * change) for one, change in zip(was, changes, strict=True)

@@ -13,7 +13,16 @@ from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.blocks import Block, moment, open_blocks
 from pgtop_tune.recording.codec import codec_for
-from pgtop_tune.recording.format import DELTA, KEY, MAX_LINE_BYTES, Header, parse_line, read_header
+from pgtop_tune.recording.format import (
+    DELTA,
+    KEY,
+    KEY_EVERY,
+    MAX_BLOCK_BYTES,
+    MAX_LINE_BYTES,
+    Header,
+    parse_line,
+    read_header,
+)
 
 _FRAME: Final = codec_for(Frame)
 _YEAR_9999_MS: Final = 253_000_000_000_000
@@ -147,13 +156,35 @@ class RecordingReader:
         """
         begin = self._block_of(first)
         for place in range(begin, len(self._blocks)):
-            for index, frame in self._frames_of(place):
+            for index, frame in self.frames_of(place):
                 if index >= first:
                     yield index, frame
 
-    def _frames_of(self, place: int) -> Iterator[tuple[int, Frame]]:
+    @property
+    def block_count(self) -> int:
+        """Key frames that the recording can be entered at; what stands from one to the next is a block."""
+        return len(self._blocks)
+
+    def key_line(self, place: int) -> bytes:
+        """The first line of a block, as it is; b"" of a damaged one."""
+        return self._store.first_line(self._blocks[place])
+
+    def lines_of(self, place: int) -> list[bytes]:
+        """The lines of a block, as they are; fewer than `frames_in` of one that is damaged, or too large for memory."""
         block = self._blocks[place]
+        if self.frames_in(place) > KEY_EVERY or block.end - block.offset > MAX_BLOCK_BYTES:
+            return []
+        return list(self._store.lines(block))
+
+    def frames_in(self, place: int) -> int:
+        """Frames of a block."""
         following = self._firsts[place + 1] if place + 1 < len(self._blocks) else self._count
+        return following - self._firsts[place]
+
+    def frames_of(self, place: int) -> Iterator[tuple[int, Frame]]:
+        """Frames of a block, each with its index; see `frames`."""
+        block = self._blocks[place]
+        following = block.first + self.frames_in(place)
         before: Frame | None = None
         broken, index = False, block.first - 1
         for index, line in enumerate(self._store.lines(block), block.first):
@@ -227,6 +258,15 @@ def frame_of(line: bytes, before: Frame | None) -> Frame:
         raise RecordingProblem("a delta without the frame before it")
     else:
         frame = _FRAME.apply(before, parsed[DELTA])
+    return checked(frame)
+
+
+def checked(frame: Frame) -> Frame:
+    """The frame, where its moments are possible.
+
+    Raises:
+        RecordingProblem: They are not.
+    """
     if not (0 <= frame.taken_at_ms < _YEAR_9999_MS and abs(frame.elapsed_s) < _YEAR_9999_MS):
         raise RecordingProblem("a moment that no clock shows")
     return frame

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from itertools import chain
 from typing import Any, Final, Protocol
 
 from pgtop_tune.errors import RecordingProblem
@@ -134,6 +135,8 @@ class List(Codec):
 
     def __init__(self, item: Codec) -> None:
         self._item = item
+        # Not isinstance: asked of a protocol it takes as long as the reading.
+        self._pairs = item if type(item) is Pair else None
 
     def full(self, value: Any) -> Json:
         full = self._item.full
@@ -145,6 +148,8 @@ class List(Codec):
     def read(self, json: Json) -> Any:
         if type(json) is not list:
             raise refuse("array", json)
+        if self._pairs is not None and (rows := self._pairs.integers(json)) is not None:
+            return rows
         read = self._item.read
         return tuple(read(item) for item in json)
 
@@ -157,6 +162,14 @@ class Pair(Codec):
 
     def __init__(self, items: tuple[Codec, ...]) -> None:
         self._items = items
+        self._integers = all(type(item) is Scalar and item.counts for item in items)
+
+    def integers(self, rows: list[Json]) -> Any:
+        """Many of them at once, where all are integers, as histograms are; None where one is not."""
+        if not self._integers or set(map(type, rows)) != {list} or set(map(len, rows)) != {len(self._items)}:
+            return None
+        values = set(map(type, chain.from_iterable(rows)))
+        return tuple(map(tuple, rows)) if values == {int} else None
 
     def full(self, value: Any) -> Json:
         return [codec.full(item) for codec, item in zip(self._items, value, strict=True)]

@@ -65,14 +65,14 @@ def compare(
     from pgtop_tune.analysis.comparison import compare as compared
     from pgtop_tune.analysis.condition import judge, parse_condition
     from pgtop_tune.analysis.fingerprint import check_names
-    from pgtop_tune.analysis.opening import open_material
+    from pgtop_tune.analysis.opening import open_all
     from pgtop_tune.analysis.windowed import named
 
     conditions = [parse_condition(each) for each in fail_if or ()]
     names = [named(path) for path in (a, *b)]
     if any(name.windowed for name in names):
         sys.exit(_compare_windows(names, conditions, under_test or [], format))
-    first, *others = [open_material(path, str(path)) for path in (a, *b)]
+    first, *others = open_all([a, *b])
     wanted = under_test or []
     check_names(wanted, (first, *others))
     comparisons = [compared(first, other, wanted) for other in others]

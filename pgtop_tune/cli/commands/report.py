@@ -41,14 +41,14 @@ def report(
     """
     from pgtop_tune.analysis.fingerprint import check_names
     from pgtop_tune.analysis.html import html
-    from pgtop_tune.analysis.opening import open_material
+    from pgtop_tune.analysis.opening import open_all
     from pgtop_tune.analysis.report import report as chapters
     from pgtop_tune.analysis.written import report_markdown
     from pgtop_tune.cli.output import say
 
     if output is None or output.suffix.lower() not in _SUFFIXES:
         raise UsageProblem("no file to write the report to", "-o report.html, or -o report.md")
-    sides = [open_material(path, str(path)) for path in files]
+    sides = open_all(files)
     check_names(under_test or [], sides)
     heading = title or " · ".join(side.name for side in sides)
     writer = html if output.suffix.lower() == ".html" else report_markdown

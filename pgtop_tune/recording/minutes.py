@@ -1,0 +1,207 @@
+"""A long recording minute by minute: its key frames, each with what was told once since the one before it.
+
+Counters stand whole in a key frame: what was counted in a minute is the difference of two of them. So of the lines
+between only that is read which is told once: progress and latencies of pgbench, and events. They stand at the end of
+a line, behind the host and the server.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Final
+
+from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.bench import BenchProgress, LatencySecond, RunState
+from pgtop_tune.model.events import Event
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.recording.codec import codec_for
+from pgtop_tune.recording.format import DELTA, KEY, KEY_EVERY, parse_line, refuse_constant
+from pgtop_tune.recording.reader import RecordingReader
+
+WHOLE_UP_TO: Final = 3600
+"""Frames of a run, or of a recording without one, that are read one by one."""
+_FIRST: Final = 3
+"""Key frames at the begin from which on is read one by one: what is read seldom comes within them."""
+_WITH_ROWS: Final = 60
+"""About so many pairs of neighbouring key frames are read with what has a row for each session."""
+_OURS: Final = (b'{"delta":{"sequence":', b'{"key":{"sequence":')
+_LAST_FIELDS: Final = (b',"bench":', b',"footprint":', b',"events":', b',"pooler":')
+_ADDED: Final = frozenset({"at_s", "progress", "latencies"})
+_OVER: Final = frozenset({RunState.STOPPED, RunState.FINISHED, RunState.FAILED})
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is told once, of several frames, oldest first."""
+
+    progress: tuple[BenchProgress, ...] = ()
+    latencies: tuple[LatencySecond, ...] = ()
+    events: tuple[Event, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A frame to be looked at.
+
+    Attributes:
+        frame: Of a minute with what was told in the minute before it; sections nobody asked for are not recorded.
+        folded: How many frames that were not read as a whole came before it.
+    """
+
+    frame: Frame
+    folded: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Sections that key frames are read with.
+
+    Attributes:
+        always: Names by field of the frame: host, postgres.
+        sometimes: The same of those with a row for each session: of two key frames in a row, now and then.
+    """
+
+    always: Mapping[str, frozenset[str]]
+    sometimes: Mapping[str, frozenset[str]]
+
+
+_FRAME: Final = codec_for(Frame)
+_TOLD: Final = codec_for(Told)
+
+
+def looks(reader: RecordingReader, wanted: Wanted, longest: int = WHOLE_UP_TO) -> Iterator[Look]:
+    """All frames of a short recording; of what lasts longer its key frames, but whole minutes at begins and ends.
+
+    A minute that cannot be read this way (damage, a run that begins or ends in it) is read frame by frame.
+
+    Args:
+        wanted: What key frames are read with.
+        longest: Frames of a run, or of a recording without one, up to which all are read.
+    """
+    in_minutes = _in_minutes([_load_at(reader.key_line(place)) for place in range(reader.block_count)], longest)
+    every = max(sum(in_minutes) // _WITH_ROWS, 1)
+    told, folded = Told(), 0
+    for place, short in enumerate(in_minutes):
+        minute = _minute(reader, place, wanted, rows=place % every < 2) if short else None
+        if minute is not None:
+            yield Look(_with(minute[0], told), folded)
+            told, folded = minute[1], reader.frames_in(place) - 1
+            continue
+        for _, frame in reader.frames_of(place):
+            yield Look(_with(frame, told), folded)
+            told, folded = Told(), 0
+
+
+def _in_minutes(loads: Sequence[object], longest: int) -> list[bool]:
+    """Which blocks are read by their key frame: inside of a long run, or where no run is and one is elsewhere."""
+    same = [one == other for one, other in pairwise(loads)]
+    some_run = any(type(load) is int for load in loads)
+    found = [False] * len(loads)
+    begin = 0
+    for place in range(len(loads)):
+        if place < len(same) and same[place]:
+            continue
+        inside = range(max(begin, _FIRST), place)
+        long = (place - begin) * KEY_EVERY > longest
+        if long or (some_run and type(loads[place]) is not int):
+            for each in inside:
+                found[each] = True
+        begin = place + 1
+    return found
+
+
+def _load_at(line: bytes) -> object:
+    """What pgbench was doing at a key frame: the number of the run under way, or what is no number."""
+    try:
+        bench = _last_fields(line).get("bench")
+        run = bench.get("run") if type(bench) is dict else None
+        if run is None:
+            return None
+        return str(run["run"]) if run["state"] in _OVER else run["run"]
+    except (RecordingProblem, KeyError, TypeError):
+        return object()
+
+
+def _minute(reader: RecordingReader, place: int, wanted: Wanted, *, rows: bool) -> tuple[Frame, Told] | None:
+    lines = reader.lines_of(place)
+    if len(lines) != reader.frames_in(place):
+        return None
+    try:
+        frame = parse_line(lines[0])[KEY]
+        told = _told(lines[1:], frame.get("bench", {}), frame.get("events", []))
+        return None if told is None else (_FRAME.read(_only(frame, wanted, rows=rows)), told)
+    except (RecordingProblem, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _only(frame: dict[str, Any], wanted: Wanted, *, rows: bool) -> dict[str, Any]:
+    for field, always in wanted.always.items():
+        section = frame.get(field)
+        if type(section) is dict and "unavailable" not in section:
+            names = always | wanted.sometimes.get(field, frozenset()) if rows else always
+            frame[field] = {name: value for name, value in section.items() if name in names}
+    return frame
+
+
+def _told(lines: Sequence[bytes], bench: dict[str, Any], events: list[Any]) -> Told | None:
+    """Of the lines behind a key frame; None where a run begins, ends or changes in one of them."""
+    loaded = "run" in bench
+    progress, latencies = bench.get("progress", []), bench.get("latencies", [])
+    found: dict[str, list[Any]] = {"progress": [], "latencies": [], "events": []}
+    for line in lines:
+        fields = _last_fields(line)
+        change = fields.get("bench", {})
+        if change and not (loaded and change.keys() <= _ADDED):
+            return None
+        # What is not there is as it was in the frame before.
+        progress = change.get("progress", progress)
+        latencies = change.get("latencies", latencies)
+        events = fields.get("events", events)
+        found["progress"] += progress
+        found["latencies"] += latencies
+        found["events"] += events
+    told: Told = _TOLD.read(found)
+    return told
+
+
+_DECODE: Final[Callable[[str], Any]] = json.JSONDecoder(parse_constant=refuse_constant).decode
+
+
+def _last_fields(line: bytes) -> dict[str, Any]:
+    """Fields of a frame from `bench` on, as far as the line has them.
+
+    A key of another object can have the same name. Then the rest of the line closes more braces than it opens, and is
+    no JSON: the whole line is read.
+
+    Raises:
+        RecordingProblem: The line is none of a frame.
+    """
+    if line.startswith(_OURS):
+        found = next((at for name in _LAST_FIELDS if (at := line.rfind(name)) >= 0), -1)
+        if found < 0:
+            return {}
+        try:
+            rest = _DECODE("{" + line[found + 1 :].decode("ascii").rstrip()[:-1])
+            if type(rest) is dict:
+                return rest
+        except (ValueError, RecursionError):
+            pass
+    whole = parse_line(line)
+    fields = whole.get(DELTA, whole.get(KEY)) if type(whole) is dict else None
+    if type(fields) is not dict:
+        raise RecordingProblem("a line that is no frame")
+    return fields
+
+
+def _with(frame: Frame, told: Told) -> Frame:
+    """The frame, and before what it tells what was told already."""
+    bench = frame.bench
+    if not isinstance(bench, Unavailable) and (told.progress or told.latencies):
+        bench = replace(bench, progress=told.progress + bench.progress, latencies=told.latencies + bench.latencies)
+    elif not told.events:
+        return frame
+    return replace(frame, bench=bench, events=told.events + frame.events)

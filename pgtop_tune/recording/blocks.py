@@ -247,11 +247,10 @@ class PackedBlocks:
         """See `Blocks.first_line`."""
         self._file.seek(block.offset)
         packed = self._file.read(min(block.end - block.offset, MAX_BLOCK_BYTES))
-        most = _FIRST_LINE
-        while (found := self._packing.unpacked(packed, most)[0]).find(b"\n") < 0 and len(
-            found
-        ) == most < MAX_LINE_BYTES:
+        most, found = _FIRST_LINE, self._packing.unpacked(packed, _FIRST_LINE)[0]
+        while b"\n" not in found and len(found) == most < MAX_LINE_BYTES:
             most *= 8
+            found = self._packing.unpacked(packed, most)[0]
         return found[: found.find(b"\n") + 1]
 
     def close(self) -> None:

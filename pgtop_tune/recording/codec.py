@@ -196,6 +196,8 @@ class _Dataclass(Codec):
         values: dict[str, list[Any]] = {}
         for name, codec in sorted(known, key=lambda item: depends(columns[item[0]])):
             values[name] = unpacked(codec, columns[name], count, None, values)
+        if len(values) == len(self._names):
+            return tuple(map(self._kind, *(values[name] for name in self._names)))
         return tuple(self._kind(**dict(zip(values, row, strict=True))) for row in zip(*values.values(), strict=True))
 
     def values(self, rows: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -247,8 +249,9 @@ class _Dataclass(Codec):
         for index, name, codec in sorted(changed, key=lambda item: depends(columns[item[1]])):
             values[name] = unpacked(codec, columns[name], len(at), before[index], values)
         found = list(rows)
-        for place, row in zip(at, zip(*(values[name] for name in self._names), strict=True), strict=True):
-            found[place] = self._kind(*row)
+        rows_now = map(self._kind, *(values[name] for name in self._names))
+        for place, row in zip(at, rows_now, strict=True):
+            found[place] = row
         return found
 
     def columns_applied(self, rows: dict[str, Any], columns: dict[str, Json]) -> dict[str, Any]:

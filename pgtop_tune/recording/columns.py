@@ -274,6 +274,8 @@ def _subtracted(
     values, found = _as_many(lengthened(form[LESS]), rows), []
     if codec.counts and _all_integers(values) and _all_integers(tops):
         return [top - step * less for less, top in zip(values, tops, strict=True)]
+    if type(codec) is Optional and codec.counts and _integers_or_null(values) and _all_integers(tops):
+        return [None if less is None else top - step * less for less, top in zip(values, tops, strict=True)]
     for place, (less, top) in enumerate(zip(values, tops, strict=True)):
         if less == BEFORE:
             found.append(_before(old)[place])

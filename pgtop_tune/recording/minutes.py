@@ -7,8 +7,7 @@ a line, behind the host and the server.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
@@ -19,8 +18,8 @@ from pgtop_tune.model.bench import BenchProgress, LatencySecond, RunState
 from pgtop_tune.model.events import Event
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.codec import codec_for
-from pgtop_tune.recording.format import DELTA, KEY, KEY_EVERY, parse_line, refuse_constant
-from pgtop_tune.recording.reader import RecordingReader
+from pgtop_tune.recording.format import DELTA, KEY, KEY_EVERY, parse_line
+from pgtop_tune.recording.reader import RecordingReader, checked
 
 WHOLE_UP_TO: Final = 3600
 """Frames of a run, or of a recording without one, that are read one by one."""
@@ -133,7 +132,7 @@ def _minute(reader: RecordingReader, place: int, wanted: Wanted, *, rows: bool) 
     try:
         frame = parse_line(lines[0])[KEY]
         told = _told(lines[1:], frame.get("bench", {}), frame.get("events", []))
-        return None if told is None else (_FRAME.read(_only(frame, wanted, rows=rows)), told)
+        return None if told is None else (checked(_FRAME.read(_only(frame, wanted, rows=rows))), told)
     except (RecordingProblem, KeyError, TypeError, AttributeError):
         return None
 
@@ -168,9 +167,6 @@ def _told(lines: Sequence[bytes], bench: dict[str, Any], events: list[Any]) -> T
     return told
 
 
-_DECODE: Final[Callable[[str], Any]] = json.JSONDecoder(parse_constant=refuse_constant).decode
-
-
 def _last_fields(line: bytes) -> dict[str, Any]:
     """Fields of a frame from `bench` on, as far as the line has them.
 
@@ -185,10 +181,10 @@ def _last_fields(line: bytes) -> dict[str, Any]:
         if found < 0:
             return {}
         try:
-            rest = _DECODE("{" + line[found + 1 :].decode("ascii").rstrip()[:-1])
+            rest = parse_line(b"{" + line[found + 1 :].rstrip()[:-1])
             if type(rest) is dict:
                 return rest
-        except (ValueError, RecursionError):
+        except RecordingProblem:
             pass
     whole = parse_line(line)
     fields = whole.get(DELTA, whole.get(KEY)) if type(whole) is dict else None

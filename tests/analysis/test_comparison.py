@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from pgtop_tune.analysis import opening
 from pgtop_tune.analysis.comparison import NOT_COMPARABLE, TOO_SHORT, Comparison, FigureRow, compare
 from pgtop_tune.analysis.fingerprint import check_names
 from pgtop_tune.analysis.material import Kind
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.analysis.opening import open_all
+from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.host import DiskSample, HostSample
 from tests.support.run_frames import run_frames
-from tests.support.sides import frames, on_machine, side, with_parameter
+from tests.support.sides import frames, on_machine, recorded, side, with_parameter
 
 
 def row(found: Comparison, figure: str) -> FigureRow:
@@ -158,3 +161,15 @@ def test_a_wait_that_is_much_of_a_quick_transaction_is_shown_beside_a_slow_one()
         slow.append(frame)
     found = compare(side(slow), side(quick))
     assert "IO:WalSync" in {row.label for row in found.phases[0].waits}
+
+
+def test_recordings_opened_at_the_same_time_are_those_opened_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [recorded(frames(1000.0 + place, "a"), tmp_path / f"{place}.jsonl.gz") for place in range(3)]
+    alone = [(each.name, each.facts, each.runs[0].summary) for each in open_all(paths)]
+    monkeypatch.setattr(opening, "_LARGE", 0)
+    monkeypatch.setattr(opening.os, "cpu_count", lambda: 2)
+    assert [(each.name, each.facts, each.runs[0].summary) for each in open_all(paths)] == alone
+    with pytest.raises(RecordingProblem, match=r"gone\.jsonl"):
+        open_all([*paths, tmp_path / "gone.jsonl"])

@@ -96,7 +96,7 @@ def _budgets(runs: Sequence[Run]) -> list[Budget]:
         budget
         for run in runs
         for budget in run.budgets
-        if budget.transactions > 0 and budget.at_s - BUDGET_S >= run.warm_up_s
+        if budget.transactions > 0 and (not run.warm_up_s or budget.at_s - BUDGET_S >= run.warm_up_s)
     ]
 
 

@@ -12,9 +12,9 @@ from typing import Final
 from pgtop_tune.analysis.every_metric import Number, every_number
 from pgtop_tune.analysis.facts import FactsSeen
 from pgtop_tune.analysis.figures import FAILED, LATENCY, TPS, frame_sums
-from pgtop_tune.analysis.from_recording import BUDGET_S, key_of
+from pgtop_tune.analysis.from_recording import key_of
 from pgtop_tune.analysis.gathered import Gathered
-from pgtop_tune.analysis.material import Budget, LoadKey, Material, Run
+from pgtop_tune.analysis.material import BUDGET_S, Budget, LoadKey, Material, Run
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
@@ -186,6 +186,7 @@ class _Reading:
         done = found.tps * BUDGET_S
         self._budgets.append(
             Budget(
+                interval.newest.elapsed_s - (self._first or interval.newest).elapsed_s,
                 done,
                 {part.label: part.ms * done for part in found.parts},
                 {part.label: part.wait_event_type for part in found.parts},

@@ -41,12 +41,14 @@ class Side:
         numbers: Numbers of the catalogue that are in the run's `gathered`, by name.
         moving: Names of those that were not the same all the time.
         loads: Runs of pgbench that were under way in it.
+        since_s: Moment of its first frame: later than asked for where no more was kept.
     """
 
     material: Material
     numbers: dict[str, Number]
     moving: frozenset[str]
     loads: tuple[BenchRun, ...]
+    since_s: float
 
     @property
     def run(self) -> Run:
@@ -215,4 +217,4 @@ class _Reading:
             facts=self._facts.found((run,)),
             events=tuple(self._events),
         )
-        return Side(material, self._numbers, frozenset(self._moving), loads)
+        return Side(material, self._numbers, frozenset(self._moving), loads, first.elapsed_s)

@@ -93,6 +93,16 @@ ScrapedStatements = Annotated[
         help="With --openmetrics: also the N statements with most time, by queryid, without their texts.",
     ),
 ]
+Ghost = Annotated[
+    Path | None,
+    typer.Option(
+        "--ghost",
+        metavar="FILE",
+        rich_help_panel=_SCREEN,
+        show_default=False,
+        help="A recording, or a record of bench run, dim under the charts from the start of the load on.",
+    ),
+]
 Pgbench = Annotated[
     Path | None,
     typer.Option(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pgtop_tune.postgres.conninfo import ConnInfo
     from pgtop_tune.recording.hour import KeptHour
     from pgtop_tune.recording.reader import RecordingReader
+    from pgtop_tune.session.ghost import GhostShelf
     from pgtop_tune.tui.controls import Controls, ScreenOptions, ScreenOutcome
     from pgtop_tune.tui.looking_back import KeptPast
 
@@ -42,6 +43,7 @@ class ScreenWords:
     plain: bool = False
     ascii_only: bool = False
     mouse: bool | None = None
+    ghost: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,8 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
         password_needed=session.password_needed if words.may_ask else None,
         tally=tally,
         past=lambda shown: _kept_past(hour, shown),
-        frames=lambda since_s: (frame for _, frame in hour.frames(hour.index_at(since_s))),
+        frames=lambda since_s: _kept_frames(hour, recorder.state().path, since_s),
+        ghosts=_shelf(screen.ghost, lambda: recorder.last_path),
     )
     looks = replace(
         _screen_options(screen, config),
@@ -165,12 +168,41 @@ def show_replay(reader: RecordingReader, speed: float, start_s: float, screen: S
     if start_s:
         source.jump(start_s)
     controls = Controls(
-        engine=Engine(source), transport=source, frames=lambda since_s: _frames_of(reader.path, since_s)
+        engine=Engine(source),
+        transport=source,
+        frames=lambda since_s: _frames_of(reader.path, since_s),
+        ghosts=_shelf(screen.ghost, lambda: reader.path),
     )
     outcome = _show(controls, replace(_screen_options(screen, load_config()), target=reader.header.target))
     for problem in reader.problems:
         say(f"{reader.name}: {problem}")
     return outcome.exit_status
+
+
+def _shelf(wanted: Path | None, shown: Callable[[], Path | None]) -> GhostShelf:
+    """Earlier runs; one that was asked for is looked at before the screen opens.
+
+    Raises:
+        RecordingProblem: It cannot be read.
+    """
+    from pgtop_tune import paths
+    from pgtop_tune.analysis.ghosts import Shelf
+
+    shelf = Shelf(paths.recordings_dir(), shown)
+    if wanted is not None:
+        shelf.check(wanted)
+    return shelf
+
+
+def _kept_frames(hour: KeptHour, recording: str | None, since_s: float) -> Iterator[Frame]:
+    """What is kept in memory, and what was before that out of the recording under way."""
+    kept_s = hour.elapsed_s(hour.first) if hour.frame_count else 0.0
+    if recording is not None and since_s < kept_s:
+        for frame in _frames_of(Path(recording), since_s):
+            if frame.elapsed_s >= kept_s:
+                break
+            yield frame
+    yield from (frame for _, frame in hour.frames(hour.index_at(since_s)))
 
 
 def _frames_of(path: Path, since_s: float) -> Iterator[Frame]:
@@ -219,6 +251,7 @@ def _screen_options(words: ScreenWords, config: Config) -> ScreenOptions:
         ascii=words.ascii_only or words.plain or config.ascii or not _speaks_utf8(),
         mouse=mouse if mouse is not None else not (over_ssh or words.plain),
         keymap=config.keys,
+        ghost=words.ghost,
     )
 
 

@@ -28,6 +28,7 @@ class Need(StrEnum):
     BACKENDS = "sessions"
     CHECK = "check"
     FRAMES = "frames"
+    GHOSTS = "ghosts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,8 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("password", ("P",), "app.password", "type the password the server asks for", _TUNING, "", (Need.PASSWORD,)),
     Action("record", ("r",), "app.record", "recording on or off", _SCREEN, "rec", (Need.RECORDING,)),
     Action("note", ("m",), "app.note", "put a note on the tape", _SCREEN, "note", (Need.LIVE,)),
+    Action("ghost", ("g",), "app.ghost", "an earlier run dim under the charts, and the difference; or none",
+        _SCREEN, "", (Need.GHOSTS,)),
     Action("live", ("z",), "app.live", "back to live; in a replay to the end", MOVING, "live", (Need.TRANSPORT,)),
     Action("step-back", ("comma",), "app.step(-1)", "one frame back", MOVING, "back", (Need.TRANSPORT,)),
     Action("step-forward", ("full_stop",), "app.step(1)", "one frame forward", MOVING, "step", (Need.TRANSPORT,)),

@@ -177,6 +177,8 @@ class PgtopApp(OperatorApp):
         self._begun = True
         if not self._controls.engine.running:
             self._controls.engine.start()
+        if self._options.ghost is not None and self.ghost is not None:
+            self.ghost.take(self._options.ghost)
         if self._options.start_load is not None:
             self.run_worker(self._start_load(self._options.start_load), group="start")
 
@@ -289,7 +291,8 @@ class PgtopApp(OperatorApp):
         load = None if controls.load is None or then else controls.load.state()
         trial = None if self.changes is None else self.changes.on_trial
         marks = Marks() if self.brush is None else self.brush.marks
-        return Scene(shown, self._recording_state(), behind_s, transport, load, trial, marks)
+        ghost = None if self.ghost is None else self.ghost.watch(shown.now)
+        return Scene(shown, self._recording_state(), behind_s, transport, load, trial, marks, ghost)
 
     def _recording_state(self) -> RecordingState | None:
         control = self._controls.recording

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 from pgtop_tune.tui.actions import Need
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pgtop_tune.health.control import CheckControl
     from pgtop_tune.model.change import ParameterChange
     from pgtop_tune.model.load import LoadSpec
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from pgtop_tune.secret import Secret
     from pgtop_tune.session.change_control import ChangeControl
     from pgtop_tune.session.engine import Engine
+    from pgtop_tune.session.ghost import GhostShelf
     from pgtop_tune.session.load_control import LoadControl
     from pgtop_tune.session.machine_control import MachineControl
     from pgtop_tune.session.ports import BackendControl, FramesFrom, RecordingControl, Transport
@@ -66,6 +69,7 @@ class Controls:
         restart: Changes that take a restart of the server.
         checks: The check before production.
         frames: Frames that have been, for marked windows.
+        ghosts: Earlier runs that may stand under the charts.
         tally: Where the sampler reads how many bytes the screen has written.
         past: Opens what was kept of a live session.
     """
@@ -85,6 +89,7 @@ class Controls:
     checks: CheckControl | None = None
     frames: FramesFrom | None = None
     past: OpenPast | None = None
+    ghosts: GhostShelf | None = None
     tally: TerminalTally = field(default_factory=TerminalTally)
 
     def has(self) -> frozenset[Need]:
@@ -98,6 +103,7 @@ class Controls:
             Need.RECORDING: self.recording is not None,
             Need.BACKENDS: self.backends is not None,
             Need.PASSWORD: self.on_password is not None,
+            Need.GHOSTS: self.ghosts is not None,
             Need.FRAMES: self.frames is not None,
             Need.CHECK: self.checks is not None,
         }
@@ -116,6 +122,7 @@ class ScreenOptions:
         target: Who is watched, for the header and the password dialog: "bench@db1:5432".
         allow_unsafe: Values that can lose data may be unlocked.
         throwaway: The server ends with the screen: nothing that was changed on it is left behind.
+        ghost: An earlier run that stands under the charts from the start.
         start_load: A load to start as soon as the engine runs; also what the load dialog begins with.
     """
 
@@ -127,6 +134,7 @@ class ScreenOptions:
     start_load: LoadSpec | None = None
     throwaway: bool = False
     allow_unsafe: bool = False
+    ghost: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,19 @@ from typing import Final
 from pgtop_tune.tui.pages.registry import PAGES
 from pgtop_tune.tui.panes.explain import PANE_METRICS, explain_lines
 
-_DIALOGS: Final = ("help", "brush", "load", "load_results", "parameters", "password", "prompt", "leave", "undo", "page")
+_DIALOGS: Final = (
+    "help",
+    "brush",
+    "ghosts",
+    "load",
+    "load_results",
+    "parameters",
+    "password",
+    "prompt",
+    "leave",
+    "undo",
+    "page",
+)
 """Modules of `tui.screens` that a key asks for."""
 LATER: Final = tuple(
     f"pgtop_tune.tui.{name}"

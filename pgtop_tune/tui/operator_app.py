@@ -17,6 +17,7 @@ from pgtop_tune.session.trial_desk import TrialDesk
 from pgtop_tune.tui.actions import ACTIONS, available, key_name, keys_of
 from pgtop_tune.tui.brush_hand import BrushHand
 from pgtop_tune.tui.changes import Changes
+from pgtop_tune.tui.ghost_hand import GhostHand
 from pgtop_tune.tui.moving_app import MovingApp
 from pgtop_tune.tui.screens.scene import SceneScreen
 from pgtop_tune.tui.terminal import ScreenDriver
@@ -46,6 +47,7 @@ class OperatorApp(MovingApp):
 
     Attributes:
         brush: Marks on the tape; None where nothing that has been can be read again.
+        ghost: The hand on earlier runs under the charts; None where there are none.
         changes: Changes of parameters made from here; None where there is no door to them.
         recording: The last file that was recorded to.
     """
@@ -60,6 +62,7 @@ class OperatorApp(MovingApp):
             controls.engine.attach(trials)
             self.changes = Changes(controls.parameters, self._hands, trials, controls.machine)
         self.brush = None if controls.frames is None else BrushHand(self, controls.frames, self._glyphs)
+        self.ghost = None if controls.ghosts is None else GhostHand(self, controls.ghosts, self._glyphs, self._repaint)
         self._themes: dict[str, PaletteTheme] = {}
         self._load_spec = options.start_load or LoadSpec()
         self.recording: str | None = None
@@ -232,6 +235,12 @@ class OperatorApp(MovingApp):
         """Shows what differs between the windows."""
         if self.brush is not None:
             self.brush.show()
+
+    def action_ghost(self) -> None:
+        """Chooses an earlier run to stand under the charts, or lets it go."""
+        if self.ghost is not None:
+            self.ghost.turn()
+            self._repaint()
 
     def action_note(self) -> None:
         """Asks for a note and puts it on the tape."""

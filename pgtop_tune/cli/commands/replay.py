@@ -28,6 +28,7 @@ def replay(
     plain: options.Plain = False,
     ascii_only: options.Ascii = False,
     mouse: options.Mouse = None,
+    ghost: options.Ghost = None,
 ) -> None:
     """Show a recording again: play, pause (space), step (, .), jump (T, n, v, W), speed ({ }).
 
@@ -45,7 +46,7 @@ def replay(
     if not lines and sys.stdout.isatty() and (_keys_from_terminal() if piped else sys.stdin.isatty()):
         from pgtop_tune.cli.screen import ScreenWords, show_replay
 
-        sys.exit(show_replay(reader, speed, start, ScreenWords(theme, plain, ascii_only, mouse)))
+        sys.exit(show_replay(reader, speed, start, ScreenWords(theme, plain, ascii_only, mouse, ghost)))
     from pgtop_tune.cli.lines import LinePrinter
     from pgtop_tune.session.ports import Step
 

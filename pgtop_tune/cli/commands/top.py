@@ -30,6 +30,7 @@ def top(
     plain: options.Plain = False,
     ascii_only: options.Ascii = False,
     mouse: options.Mouse = None,
+    ghost: options.Ghost = None,
 ) -> None:
     """Watch a server. The connection is found as psql finds it: options, URI, service=, PG* variables, .pgpass.
 
@@ -51,7 +52,7 @@ def top(
     from pgtop_tune.cli.poolers import pooler_addresses
     from pgtop_tune.cli.screen import LiveWords, ScreenWords, show_live
 
-    screen = ScreenWords(theme, plain, ascii_only, mouse)
+    screen = ScreenWords(theme, plain, ascii_only, mouse, ghost)
     live = LiveWords(
         interval,
         record,

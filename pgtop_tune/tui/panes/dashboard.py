@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pgtop_tune.compare.ghost import GhostWatch
 from pgtop_tune.session.load_control import LoadState
 from pgtop_tune.session.ports import RecordingState
 from pgtop_tune.session.session import Session
@@ -38,6 +39,7 @@ class Look:
         pages: Named in the footer.
         load: What of it goes on that frames do not show.
         marks: Windows that are marked.
+        ghost: An earlier run under the charts.
     """
 
     view: SessionsView = SessionsView()  # noqa: RUF009 (frozen)
@@ -49,6 +51,7 @@ class Look:
     pages: PageNames = NO_PAGES
     load: LoadState | None = None
     marks: Marks = Marks()  # noqa: RUF009 (frozen)
+    ghost: GhostWatch | None = None
 
 
 Layout = Sequence[tuple[str, int]]
@@ -78,11 +81,18 @@ def _plain(draw: Callable[[Session, int, int, Glyphs], list[Line]]) -> _Draw:
     return drawn
 
 
+def _haunted(draw: Callable[[Session, int, int, Glyphs, GhostWatch | None], list[Line]]) -> _Draw:
+    def drawn(session: Session, width: int, height: int, glyphs: Glyphs, look: Look, layout: Layout) -> list[Line]:
+        return draw(session, width, height, glyphs, look.ghost)
+
+    return drawn
+
+
 _PANES: Final[dict[str, _Draw]] = {
     "header": _header,
     "host": _plain(host_lines),
-    "throughput": _plain(throughput_lines),
-    "latency": _plain(latency_lines),
+    "throughput": _haunted(throughput_lines),
+    "latency": _haunted(latency_lines),
     "tape": _tape,
     "budget": _plain(budget_lines),
     "wal": _plain(wal_lines),

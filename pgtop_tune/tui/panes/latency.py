@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from pgtop_tune.compare.ghost import GhostWatch
 from pgtop_tune.metrics.load import CLIENT_LATENCY, running
 from pgtop_tune.session.history import LatencyPoint, Point
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line
+from pgtop_tune.tui.panes.ghost_words import latency_phrase
 from pgtop_tune.tui.panes.phrase import Phrase, head, labelled, padded
 from pgtop_tune.tui.panes.time_axis import SPARK_ROWS, chart_marks, spark_line, time_axis
 from pgtop_tune.tui.widgets.chart import GUTTER, ChartSeries, chart_lines
@@ -23,8 +25,13 @@ _QUANTILES: Final = (("p50", 0, 1), ("p95", 1, 2), ("p99", 2, 0), ("p99.9", 3, 4
 _STYLES: Final = {"p50": "series-3", "p95": "series-4", "p99": "series-5"}
 
 
-def latency_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """A head with the percentiles of the last complete second over a chart of p50, p95 and p99; or a spark of p99."""
+def latency_lines(
+    session: Session, width: int, height: int, glyphs: Glyphs, ghost: GhostWatch | None = None
+) -> list[Line]:
+    """A head with the percentiles of the last complete second over a chart of p50, p95 and p99; or a spark of p99.
+
+    Under the curves stands the p99 of the ghost.
+    """
     axis = time_axis(session, width, height)
     seconds = session.latency.series(axis.since_s)
     loaded = session.interval is not None and running(session.interval) is not None
@@ -41,8 +48,12 @@ def latency_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> 
         ChartSeries([Point(second.at_s, second.quantiles_ms[index]) for second in seconds], style)
         for index, style in _CURVES
     ]
+    figures = _figures(session, loaded=loaded)
+    if ghost is not None:
+        curves.insert(0, ChartSeries(ghost.overlay.points("p99_ms", axis.since_s, axis.until_s), "dim", dim=True))
+        figures.append(latency_phrase(session, ghost, glyphs))
     return [
-        head((("latency ms", "title"),), width, glyphs, _figures(session, loaded=loaded)),
+        head((("latency ms", "title"),), width, glyphs, figures),
         *chart_lines(
             curves, width=width, height=height - 1, since_s=axis.since_s, until_s=axis.until_s,
             unit_format=_scale, glyphs=glyphs, marks=chart_marks(session, axis),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from pgtop_tune.compare.ghost import GhostWatch
 from pgtop_tune.compare.since_change import since_change
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.client_bound import client_bound
@@ -15,6 +16,7 @@ from pgtop_tune.safe_text import one_line
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line
+from pgtop_tune.tui.panes.ghost_words import cells_of, short_of, throughput_phrase
 from pgtop_tune.tui.panes.phrase import Phrase, absence, head, labelled, spaced, value_of
 from pgtop_tune.tui.panes.since_words import since_short, since_title
 from pgtop_tune.tui.panes.time_axis import SPARK_ROWS, chart_marks, spark_line, time_axis
@@ -33,10 +35,12 @@ _FAILED: Final = 14
 """And those of failed transactions, where there are any: they stay in sight."""
 
 
-def throughput_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
+def throughput_lines(
+    session: Session, width: int, height: int, glyphs: Glyphs, ghost: GhostWatch | None = None
+) -> list[Line]:
     """A head with figures over a chart; in one or two rows a spark with figures beside it.
 
-    Series: server TPS, and over it client TPS while there was a load.
+    Series: server TPS, and over it client TPS while there was a load; under both that of the ghost.
     """
     axis = time_axis(session, width, height)
     server = session.history.series(TPS, axis.since_s)
@@ -48,10 +52,18 @@ def throughput_lines(session: Session, width: int, height: int, glyphs: Glyphs) 
         found = session.once(since_change)
         if found is not None:
             figures.insert(1, Phrase(since_short(found, glyphs), 1))
+        if ghost is not None:
+            figures.insert(1, short_of(throughput_phrase(session, ghost, glyphs)))
         return [spark_line("TPS", points, style, figures, axis, glyphs)]
     curves = [ChartSeries(server, "series-2"), *([ChartSeries(client, "series-1")] if loaded else [])]
+    figures, taken = _figures(session, _CELLS), 0
+    if ghost is not None:
+        curves.insert(0, ChartSeries(ghost.overlay.points("tps", axis.since_s, axis.until_s), "dim", dim=True))
+        phrase = throughput_phrase(session, ghost, glyphs)
+        figures.insert(0, phrase)
+        taken = cells_of(phrase)
     return [
-        head((("TPS", "title"), *_beside(session, width, glyphs)), width, glyphs, _figures(session, _CELLS)),
+        head((("TPS", "title"), *_beside(session, width, glyphs, taken)), width, glyphs, figures),
         *chart_lines(
             curves, width=width, height=height - 1, since_s=axis.since_s, until_s=axis.until_s,
             unit_format=count, glyphs=glyphs, marks=chart_marks(session, axis),
@@ -81,19 +93,23 @@ def _queries(session: Session, cells: int) -> Phrase:
     return Phrase(labelled("qps", spaced(value_of(QPS, session), cells)), 3)
 
 
-def _beside(session: Session, width: int, glyphs: Glyphs) -> Line:
-    """What is wrong with the load, what the newest change did, or which load it is: the first of them there is."""
+def _beside(session: Session, width: int, glyphs: Glyphs, taken: int) -> Line:
+    """What is wrong with the load, what the newest change did, or which load it is: the first of them there is.
+
+    Args:
+        taken: Cells that a ghost needs.
+    """
     wrong = _wrong(session, width)
     if wrong:
         return wrong
     found = session.once(since_change)
     if found is not None:
         failed = None if session.interval is None else CLIENT_FAILED(session.interval)
-        told = since_title(found, width - _BESIDE_SINCE - (_FAILED if failed else 0), glyphs)
+        told = since_title(found, width - _BESIDE_SINCE - taken - (_FAILED if failed else 0), glyphs)
         run = run_of(session.now)
         over = f"{run.state}, " if run is not None and run.state not in UNDER_WAY else ""
         return ((f"  {over}", "dim"), *told)
-    return _load(session, width)
+    return () if taken else _load(session, width)
 
 
 def _wrong(session: Session, width: int) -> Line:

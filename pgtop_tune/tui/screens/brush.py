@@ -15,6 +15,7 @@ from pgtop_tune.tui.lines import Line
 from pgtop_tune.tui.panes.marks import span_words
 from pgtop_tune.tui.screens.dialog import Dialog
 from pgtop_tune.tui.wrapping import wrapped
+from pgtop_tune.units import duration
 
 if TYPE_CHECKING:
     from pgtop_tune.analysis.differing import Brushed
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _KEYS: Final = "y copy  Esc back"
 _LOOK_S: Final = 0.5
+_MISSING_S: Final = 5.0
+"""Frames may be some seconds apart; what is missing beyond that is said."""
 
 
 class BrushDialog(Dialog[None]):
@@ -45,6 +48,7 @@ class BrushDialog(Dialog[None]):
         self._found: Brushed | None = None
         self._problem = ""
         self._read = 0
+        self._notes: list[str] = []
         self._given_up = threading.Event()
 
     def on_mount(self) -> None:
@@ -82,6 +86,9 @@ class BrushDialog(Dialog[None]):
                     f"there are fewer than {LEAST_FRAMES} frames of {name}, {span_words(window, self.glyphs)}",
                     "mark another window",
                 )
+            missing_s = side.since_s - window.since_s
+            if missing_s > _MISSING_S:
+                self._notes.append(f"the first {duration(missing_s)} of {name} are not kept any more")
             sides.append(side)
         return brushed(sides[0], sides[1])
 
@@ -103,7 +110,8 @@ class BrushDialog(Dialog[None]):
             return [*lines, ((f"reading, {self._read} frames so far {self.glyphs.ellipsis}", "dim"),)]
         from pgtop_tune.tui.panes.differing import differing_lines
 
-        return [*lines[:-1], *differing_lines(self._found, cells, self.glyphs)]
+        missing = [line for note in self._notes for line in wrapped(note, cells, "warning")]
+        return [*lines[:-1], *missing, *differing_lines(self._found, cells, self.glyphs)]
 
     def on_key(self, event: events.Key) -> None:
         """Scrolling and copying."""

@@ -65,6 +65,7 @@ class Dashboard(SceneScreen):
             _PAGES,
             scene.load,
             scene.marks,
+            scene.ghost,
         )
         return dashboard_lines(scene.session, self._layout, width, self._glyphs, look)
 

@@ -24,6 +24,7 @@ from pgtop_tune.tui.transport_line import transport_line
 from pgtop_tune.tui.widgets.canvas import LineCanvas
 
 if TYPE_CHECKING:
+    from pgtop_tune.compare.ghost import GhostWatch
     from pgtop_tune.model.backend_action import BackendKey
     from pgtop_tune.session.load_control import LoadState
     from pgtop_tune.session.ports import RecordingState, TransportState
@@ -57,6 +58,7 @@ class Scene:
         load: What of the load goes on that frames do not show; None where there is no door to it.
         trial: The set of changes that is taken back unless somebody keeps it.
         marks: Windows that are marked.
+        ghost: An earlier run under the charts.
     """
 
     session: Session
@@ -66,6 +68,7 @@ class Scene:
     load: LoadState | None = None
     trial: OnTrial | None = None
     marks: Marks = Marks()  # noqa: RUF009 (frozen)
+    ghost: GhostWatch | None = None
 
 
 class SceneScreen(Screen[None]):

@@ -119,6 +119,13 @@ async def test_a_window_of_which_nothing_was_kept_is_said_in_the_table() -> None
         await rig.press("escape")
 
 
+async def test_what_is_not_kept_any_more_of_a_window_is_said() -> None:
+    found, source = changed(), ScriptedSource([Step((frames()[0],))])
+    async with running_screen(transport=ScriptedTransport(), frames=Kept(found[40:]), source=source) as rig:
+        await marked(rig, source, found, (10, "["), (79, "]"), (85, "["), (159, "]"))
+        await rig.sees("the first 30 s of A are not kept any more")
+
+
 async def test_reading_ends_when_the_table_is_closed() -> None:
     found, source, left = changed(), ScriptedSource([Step((frames()[0],))]), []
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from textual.command import CommandPalette
 
+from pgtop_tune.analysis.ghosts import Shelf
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.backend_action import BackendAct
 from pgtop_tune.model.change import Terms, Wanted
@@ -380,6 +381,12 @@ async def _quit(rig: Rig) -> None:
 Check = Callable[[Rig], Awaitable[None]]
 
 
+async def _ghost(rig: Rig) -> None:
+    await rig.press("g")
+    await rig.sees("there are no recordings yet")
+    await rig.press("escape")
+
+
 async def _marks(rig: Rig) -> None:
     await rig.press("[")
     await rig.sees("] ends it here")
@@ -395,7 +402,7 @@ async def _marks(rig: Rig) -> None:
 CHECKS: dict[str, Check] = {
     "load": _load, "parameters": _parameters, "undo": _undo, "undo-all": _redo,
     "redo": _redo, "keep": _keep, "check": _check, "password": _password, "record": _record, "note": _note,
-    "live": _steps, "step-back": _steps, "step-forward": _steps, "jump": _jump,
+    "ghost": _ghost, "live": _steps, "step-back": _steps, "step-forward": _steps, "jump": _jump,
     "next-event": _seeks, "previous-event": _seeks, "next-checkpoint": _seeks, "previous-checkpoint": _seeks,
     "worst-p99": _seeks, "slower": _speed, "faster": _speed,
     "mark-begin": _marks, "mark-end": _marks, "brush": _marks,
@@ -430,6 +437,7 @@ async def test_a_key_does_what_the_table_says(check: Check, tmp_path: Path, monk
         checks=None if replayed else ScriptedCheck(),
         on_password=lambda password: None,
         frames=lambda since_s: iter(frames(5)),
+        ghosts=Shelf(tmp_path, lambda: None),
     ) as rig:
         await check(rig)
 

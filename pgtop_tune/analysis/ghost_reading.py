@@ -1,0 +1,145 @@
+"""Reads the curves of a ghost out of a recording or of records of runs, and what a list tells of a file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from pgtop_tune.analysis.figures import BY_ID, TPS
+from pgtop_tune.analysis.from_records import read_records
+from pgtop_tune.analysis.opening import is_records
+from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.metrics import server
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.percentiles import percentile
+from pgtop_tune.model.bench import BenchSample
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.recording.reader import RecordingReader
+from pgtop_tune.session.ghost import MOST_RUNS, Ghost, GhostEntry, GhostRun, started_s
+
+_P99: Final = 99.0
+_BREATH: Final = 20
+"""Frames after which whoever else wants the processor gets it: the screen goes on meanwhile."""
+_BREATH_S: Final = 0.002
+_SHOWN_EVERY: Final = 100
+
+
+def ghost_of(path: Path, name: str) -> Generator[Ghost, None, None]:
+    """The ghost as far as it is read, again and again, the last time whole.
+
+    Raises:
+        RecordingProblem: It is neither a recording nor a record, or cannot be read.
+    """
+    if is_records(path):
+        yield _of_records(path, name)
+        return
+    reader = RecordingReader(path)
+    try:
+        reading = _Reading(name)
+        for count, (_, frame) in enumerate(reader.frames(), 1):
+            reading.take(frame)
+            if count % _BREATH == 0:
+                time.sleep(_BREATH_S)
+            if count % _SHOWN_EVERY == 0:
+                yield reading.ghost
+        if not reading.ghost.runs:
+            raise RecordingProblem(f"{path} holds no frames", "was it recorded for less than a second?")
+        yield reading.ghost
+    finally:
+        reader.close()
+
+
+def described(path: Path) -> GhostEntry:
+    """What a list tells of a file, without reading all of a recording.
+
+    Raises:
+        RecordingProblem: It is neither a recording nor a record, or cannot be read.
+    """
+    return _entry_of_records(path) if is_records(path) else _entry_of_recording(path)
+
+
+class _Reading:
+    """A recording so far. Once it has a load, what was before it is forgotten."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._first: Frame | None = None
+        self._before: Frame | None = None
+        self._alone = GhostRun()
+        self._runs: dict[int, GhostRun] = {}
+
+    @property
+    def ghost(self) -> Ghost:
+        """What there is."""
+        alone = (self._alone,) if self._first is not None else ()
+        return Ghost(self._name, tuple(self._runs.values()) or alone)
+
+    def take(self, frame: Frame) -> None:
+        """The next frame."""
+        self._first = self._first or frame
+        before, self._before = self._before, frame
+        bench = frame.bench
+        if isinstance(bench, BenchSample):
+            self._take_load(frame, bench)
+        elif before is not None and not self._runs:
+            tps = server.TPS(Interval((before, frame)))
+            if tps is not None:
+                self._alone.tps.add(frame.elapsed_s - self._first.elapsed_s, tps)
+
+    def _take_load(self, frame: Frame, bench: BenchSample) -> None:
+        run = bench.run
+        if run.run not in self._runs:
+            if len(self._runs) >= MOST_RUNS:
+                return
+            self._runs[run.run] = GhostRun(run.profile, run.clients, run.rate_per_s)
+        ghost, start_s = self._runs[run.run], started_s(run, frame)
+        for line in bench.progress:
+            ghost.tps.add(frame.elapsed_s - start_s, line.tps)
+        for second in bench.latencies:
+            value = percentile(second.buckets, _P99, second.max_us) if second.logged else None
+            if value is not None:
+                ghost.p99_ms.add(second.second + 1 - run.started_ms / 1000.0, value / 1000.0)
+
+
+def _of_records(path: Path, name: str) -> Ghost:
+    runs: list[GhostRun] = []
+    for run in read_records(path).runs[:MOST_RUNS]:
+        ghost = GhostRun(run.key.name, run.key.clients, run.key.rate_per_s)
+        for at_s, value in run.gathered.series(TPS):
+            ghost.tps.add(at_s + run.gathered.step_s, value)
+        for at_s, value in run.gathered.series(BY_ID["p99"].id):
+            ghost.p99_ms.add(at_s + run.gathered.step_s, value)
+        if len(ghost.tps):
+            runs.append(ghost)
+    if not runs:
+        raise RecordingProblem(f"{path} tells of no second of a run", "bench run --out DIR writes records that do")
+    return Ghost(name, tuple(runs))
+
+
+def _entry_of_records(path: Path) -> GhostEntry:
+    material = read_records(path)
+    told = [run.summary.tps for run in material.runs if run.summary.tps is not None]
+    titles = dict.fromkeys(run.key.title for run in material.runs)
+    return GhostEntry(
+        path, material.began_ms, "; ".join(titles), material.seconds, sum(told) / len(told) if told else None
+    )
+
+
+def _entry_of_recording(path: Path) -> GhostEntry:
+    reader = RecordingReader(path)
+    try:
+        header = reader.header
+        found = GhostEntry(path, header.created_ms, header.target)
+        if not reader.frame_count:
+            return replace(found, problem="no frames")
+        first = next((frame for _, frame in reader.frames()), None)
+        last = next((frame for _, frame in reader.frames(reader.frame_count - 1)), None)
+        if first is None or last is None:
+            return replace(found, problem="no frame can be read")
+        seconds = last.elapsed_s - first.elapsed_s
+        return replace(found, seconds=seconds, tps=server.TPS(Interval((first, last))) if seconds > 0 else None)
+    finally:
+        reader.close()

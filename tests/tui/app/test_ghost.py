@@ -1,0 +1,90 @@
+"""An earlier run under the charts: chosen with `g`, drawn dim, its difference in the titles, and gone with `g`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pgtop_tune.analysis.ghosts import Shelf
+from pgtop_tune.session.ports import Step
+from pgtop_tune.tui.controls import ScreenOptions
+from pgtop_tune.tui.screens.dashboard import Dashboard
+from tests.support.pictures import assert_picture
+from tests.support.screens import ScriptedSource, running_screen
+from tests.support.sides import frames, recorded
+
+GOLDENS = Path(__file__).parent.parent / "goldens"
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("recordings")
+    recorded(frames(800.0, "a"), directory / "run-041.jsonl.gz")
+    return directory
+
+
+def shelf(directory: Path) -> Shelf:
+    return Shelf(directory, lambda: None)
+
+
+def faster(seconds: int = 120) -> ScriptedSource:
+    return ScriptedSource([Step(tuple(frames(1000.0, "b")[:seconds]), restart=True)])
+
+
+async def test_a_ghost_is_chosen_from_the_list_and_let_go_with_the_same_key(kept: Path) -> None:
+    async with running_screen(faster(), ghosts=shelf(kept)) as rig:
+        await rig.press("g")
+        await rig.sees("run-041.jsonl.gz")
+        await rig.sees("00:02:40")
+        await rig.press("enter")
+        await rig.until(lambda: isinstance(rig.app.screen, Dashboard))
+        await rig.sees("ghost run-041")
+        await rig.sees("better")
+        await rig.sees("ghost p99")
+        await rig.press("g")
+        await rig.until(lambda: "ghost" not in rig.text())
+
+
+async def test_a_directory_without_recordings_says_how_to_get_one(tmp_path: Path) -> None:
+    async with running_screen(faster(), ghosts=shelf(tmp_path)) as rig:
+        await rig.press("g")
+        await rig.sees("there are no recordings yet")
+        await rig.press("enter", "escape")
+        await rig.until(lambda: isinstance(rig.app.screen, Dashboard))
+
+
+async def test_a_file_that_cannot_be_read_says_why_and_the_screen_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "torn\x1b[31m.jsonl").write_text("hello\n", encoding="utf-8")
+    async with running_screen(faster(), ghosts=shelf(tmp_path)) as rig:
+        await rig.press("g")
+        await rig.sees("not a recording")
+        await rig.press("enter")
+        await rig.sees("no ghost:")
+        assert "\x1b" not in rig.text()
+        await rig.press("g")
+        await rig.sees("an earlier run under the charts")
+
+
+async def test_a_ghost_of_other_steps_says_so(kept: Path, tmp_path: Path) -> None:
+    both = [*frames(800.0, "a", run={"clients": 4}), *frames(800.0, "a", run={"clients": 8, "run": 2})]
+    recorded(both, tmp_path / "steps.jsonl")
+    async with running_screen(faster(), ghosts=shelf(tmp_path)) as rig:
+        await rig.press("g")
+        await rig.sees("steps.jsonl")
+        await rig.press("enter")
+        await rig.sees("has no such load")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_a_ghost_asked_for_at_the_start_as_a_picture(kept: Path, size: tuple[int, int]) -> None:
+    options = ScreenOptions(ghost=kept / "run-041.jsonl.gz")
+    async with running_screen(faster(90), size=size, options=options, ghosts=shelf(kept)) as rig:
+        watch = rig.app.ghost
+        assert watch is not None
+        await rig.until(lambda: (now := watch.watch(rig.app._live.now)) is not None and not now.reading)
+        rig.source.feed(frames(1000.0, "b")[90])
+        await rig.sees("ghost")
+        await rig.until(lambda: rig.app._live.now is not None and rig.app._live.now.sequence == 90)
+        await rig.pilot.pause()
+        assert_picture(GOLDENS / f"ghost-{size[0]}x{size[1]}.txt", rig.text().splitlines())

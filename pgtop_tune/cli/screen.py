@@ -88,6 +88,7 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
     Returns:
         The exit status.
     """
+    from pgtop_tune.cli.allocator import one_heap
     from pgtop_tune.cli.live_options import LiveOptions
     from pgtop_tune.cli.starting import StartingSession
     from pgtop_tune.experiment.frame_keeper import FrameKeeper
@@ -97,6 +98,7 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
     from pgtop_tune.session.engine import Engine
     from pgtop_tune.tuning.knobs.catalogue import KNOBS
 
+    one_heap()
     os.environ.setdefault("TEXTUAL_FPS", _PAINTS_PER_S)
     from pgtop_tune.tui.controls import Controls, TerminalTally
 

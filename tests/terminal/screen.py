@@ -24,6 +24,8 @@ class Terminal:
 
     Attributes:
         pid: Of the command.
+        raw: Everything it wrote.
+        arrived_s: When the last of it came, on the monotonic clock; the emulator's own work comes after.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class Terminal:
             os.execvpe(command[0], list(command), {**environment, "TERM": "xterm-256color"})
         self._status: int | None = None
         self.raw = b""
+        self.arrived_s = time.monotonic()
 
     def __enter__(self) -> Self:
         return self
@@ -56,6 +59,7 @@ class Terminal:
             data = os.read(self._master, 65536)
         except OSError:
             return False
+        self.arrived_s = time.monotonic()
         self.raw += data
         self._stream.feed(data)
         return bool(data)

@@ -79,6 +79,7 @@ def record(
         raise UsageProblem("no file to record into", "-o run.jsonl.gz names one")
     if output is None and (rotate or keep):
         raise UsageProblem("--rotate and --keep need a file to record into", "-o run.jsonl.gz names one")
+    from pgtop_tune.cli.allocator import one_heap
     from pgtop_tune.cli.disk_caps import disk_caps
     from pgtop_tune.cli.live_options import LiveOptions
     from pgtop_tune.cli.poolers import pooler_addresses
@@ -93,6 +94,7 @@ def record(
         query_text=not no_query_text,
         rotation=parse_rotation(rotate or (), keep or ()),
     )
+    one_heap()
     with scraping(openmetrics, statements, interval) as numbers:
         sys.exit(asyncio.run(_record(words, output, seconds, session, quiet, numbers)))
 

@@ -3,7 +3,8 @@
     python tests/benchmarks/key_echo.py --connections 50 --times 20
 
 presses `?` twice on the real program and waits for the help to come and go, first on a busy server, then while
-every process of the server is stopped. What the emulator itself takes is left out. Figures of a shared machine are to be read, not asserted.
+every process of the server is stopped. What the emulator itself takes is left out. Figures of a shared machine are to
+be read, not asserted.
 """
 
 from __future__ import annotations

@@ -61,13 +61,9 @@ def line(row: Exported, point: Point, at_ms: int | None = None) -> str:
         at_ms: Milliseconds since the epoch; None without a timestamp.
     """
     words = ",".join(f'{name}="{_label(value)}"' for name, value in zip(row.labels, point.labels, strict=True))
+    labels = f"{{{words}}}" if words else ""
     moment = "" if at_ms is None else f" {at_ms // 1000}.{at_ms % 1000:03d}"
-    name = row.exposed + _SUFFIX[row.kind]
-    return (
-        f"{name}{{{words}}} {number(point.value * row.factor)}{moment}\n"
-        if words
-        else (f"{name} {number(point.value * row.factor)}{moment}\n")
-    )
+    return f"{row.exposed}{_SUFFIX[row.kind]}{labels} {number(point.value * row.factor)}{moment}\n"
 
 
 def distinct(points: Sequence[Point]) -> Iterator[Point]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import http.client
 import socket
+import struct
+import threading
 import time
 from collections.abc import Iterator
 
@@ -104,35 +106,70 @@ def test_an_address_in_use_is_told_in_one_sentence(served: Endpoint) -> None:
         Endpoint(served.where, lambda syntax: "")
 
 
-def test_those_who_do_not_ask_hold_nobody_and_are_ended(served: Endpoint) -> None:
+def refused(asking: socket.socket) -> bool:
+    try:
+        asking.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        return asking.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def until_nobody_is_connected(served: Endpoint) -> None:
+    deadline_s = time.monotonic() + DEADLINE_S
+    while served._server._until_s:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+
+def test_those_who_do_not_ask_leave_room_for_others_until_there_are_too_many(
+    monkeypatch: pytest.MonkeyPatch, served: Endpoint
+) -> None:
+    monkeypatch.setattr(endpoint._Request, "timeout", DEADLINE_S)
+    monkeypatch.setattr(endpoint, "_DEADLINE_S", DEADLINE_S)
     silent = [plain(served) for _ in range(MOST_CONNECTIONS - 1)]
     assert ask(served)[0] == 200
-    one_more = [plain(served) for _ in range(2)]
-    assert one_more[1].recv(1) == b""
-    for each in (*silent, *one_more):
+    silent.append(plain(served))
+    with plain(served) as one_more:
+        assert refused(one_more)
+    for each in silent:
         each.close()
-    deadline_s = time.monotonic() + DEADLINE_S
-    while time.monotonic() < deadline_s:
-        try:
-            assert ask(served)[0] == 200
-            break
-        except (ConnectionError, http.client.HTTPException):
-            time.sleep(0.05)
+    until_nobody_is_connected(served)
+    assert ask(served)[0] == 200
 
 
 def test_who_drips_is_ended(monkeypatch: pytest.MonkeyPatch, served: Endpoint) -> None:
     monkeypatch.setattr(endpoint, "_DEADLINE_S", 0.3)
     with plain(served) as dripping:
-        dripping.sendall(b"GET /metrics HTTP/1.1\r\n")
+        dripping.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
         deadline_s = time.monotonic() + DEADLINE_S
         ended = False
         while not ended and time.monotonic() < deadline_s:
             try:
-                dripping.sendall(b"X: y\r\n")
+                dripping.sendall(b"y")
                 time.sleep(0.02)
             except OSError:
                 ended = True
     assert ended
+
+
+def test_who_goes_away_before_the_answer_is_not_told_of(capfd: pytest.CaptureFixture[str]) -> None:
+    gone = threading.Event()
+
+    def page(syntax: Syntax) -> str:
+        gone.wait(DEADLINE_S)
+        return "x" * 10_000_000
+
+    made = Endpoint(address("0"), page)
+    with plain(made) as asking:
+        asking.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        asking.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        deadline_s = time.monotonic() + DEADLINE_S
+        while not made._server._until_s and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+    gone.set()
+    until_nobody_is_connected(made)
+    made.close()
+    assert capfd.readouterr().err == ""
 
 
 def test_nonsense_is_answered_or_ended_and_never_a_traceback(

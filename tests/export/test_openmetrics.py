@@ -63,7 +63,9 @@ def test_values_are_in_base_units() -> None:
     (latency,) = chosen(["client.latency"])[0].read(interval)
     assert text["pgtop_host_cpu_busy_ratio", ()] == pytest.approx(busy.value / 100)
     assert text["pgtop_client_latency_seconds", ()] == pytest.approx(latency.value / 1000)
-    assert text["pgtop_client_latency_percentile_seconds", (("percentile", "99"),)] > 0
+    slow = {each.labels: each.value for each in chosen(["client.latency.percentile"])[0].read(interval)}
+    slowest = text["pgtop_client_latency_percentile_seconds", (("percentile", "99"),)]
+    assert slowest == pytest.approx(slow["99",] / 1000)
 
 
 def test_names_chosen_by_strangers_come_back_as_they_are() -> None:
@@ -78,6 +80,7 @@ def test_what_is_not_printable_is_shown_and_makes_no_series_twice() -> None:
     text = scraped(with_databases(database(1, datname="a\x1b[2J\nb"), database(2, datname="a\u200bc"),
                                   database(3, datname="a\u200cc")))  # fmt: skip
     assert "\x1b" not in text
+    assert text.count('pgtop_stat_database_deadlocks_total{datname="a·c"}') == 1
     assert ("pgtop_stat_database_deadlocks_total", (("datname", "a␛[2J⏎b"),)) in values(text)
 
 

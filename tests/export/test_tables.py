@@ -72,7 +72,7 @@ def test_what_cannot_be_said_is_an_empty_cell_and_a_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "\tx", "\r=1", 'a"b', "a,b\nc", "\x1b[2J"]
+    "name", ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "\tx", "\r=1", 'a"b', "a,b\nc", "\x1b[2J", "数\u202e"]
 )
 def test_a_name_is_exact_and_never_a_formula_or_an_escape_sequence(name: str) -> None:
     wait = WaitSample(1.0, 10, (WaitCount("Extension", name, "client backend", 5),))

@@ -48,7 +48,8 @@ def statistics_age_s(facts: Facts) -> float | None:
     """Seconds since the youngest of the cumulative statistics began: a reset, or the start after a crash.
 
     None when it is not known. Source: stats_reset of pg_stat_database, pg_stat_wal and pg_stat_bgwriter or
-    pg_stat_checkpointer; pg_postmaster_start_time() where there was no reset.
+    pg_stat_checkpointer; a crash sets them as well, a clean restart does not. pg_postmaster_start_time() where they
+    were not seen.
     """
     server = needs.SERVER.of(facts)
     found = [
@@ -56,7 +57,7 @@ def statistics_age_s(facts: Facts) -> float | None:
         for need in (needs.DATABASE, needs.WAL, needs.CHECKPOINTS)
         if not isinstance(section := need.of(facts), Unavailable) and section.stats_reset_ms is not None
     ]
-    if not isinstance(server, Unavailable):
+    if not found and not isinstance(server, Unavailable):
         found.append(server.started_ms)
     return (facts.frames[-1].taken_at_ms - max(found)) / 1000 if found else None
 

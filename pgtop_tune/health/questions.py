@@ -115,6 +115,7 @@ class BareForeignKey:
         columns: In the order of the key.
         bytes, tuples: Of the referencing table.
         n_all: Such foreign keys in the database.
+        partitioned: Whether the referencing table is.
     """
 
     schema: str
@@ -126,6 +127,7 @@ class BareForeignKey:
     bytes: int
     tuples: int
     n_all: int
+    partitioned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

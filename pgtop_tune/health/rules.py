@@ -68,13 +68,25 @@ def now_ms(facts: Facts) -> int:
 
 
 def counted_s(facts: Facts, reset_ms: int | None) -> float:
-    """Seconds that counters have counted: since their reset, else since the server started. At least one.
+    """Seconds that counters have counted: since their reset, else since there are statistics. At least one.
+
+    Counters outlive a clean restart, and begin anew after a crash; then pg_stat_wal, pg_stat_bgwriter and pg_stat_io
+    have that moment as their reset.
 
     Raises:
         Missing: The server was not seen.
     """
-    since_ms = facts.have(needs.SERVER).started_ms if reset_ms is None else reset_ms
+    since_ms = _began_ms(facts) if reset_ms is None else reset_ms
     return max((now_ms(facts) - since_ms) / 1000, 1.0)
+
+
+def _began_ms(facts: Facts) -> int:
+    resets = [
+        section.stats_reset_ms
+        for need in (needs.WAL, needs.CHECKPOINTS, needs.IO)
+        if not isinstance(section := need.of(facts), Unavailable) and section.stats_reset_ms is not None
+    ]
+    return min([facts.have(needs.SERVER).started_ms, *resets])
 
 
 def too_young(seconds: float) -> Unknown | None:

@@ -13,6 +13,7 @@ from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.health.report import Outcome, documentation
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.postgres import PostgresSample
+from tests.support import frames
 from tests.support.health_facts import EPOCH_MS, result, spoilt, unknown
 
 
@@ -74,7 +75,11 @@ def test_statistics_younger_than_a_day_lower_the_confidence() -> None:
     age_s = statistics_age_s(old)
     assert age_s is not None
     assert age_s >= 86_400
-    young = _facts(answer, server={"started_ms": EPOCH_MS - 3_600_000})
+    seen = frames.postgres_sample(101, 4).wal
+    assert not isinstance(seen, Unavailable)
+    young = _facts(answer, postgres={"wal": replace(seen, stats_reset_ms=EPOCH_MS - 3_600_000)})
+    restarted = _facts(answer, server={"started_ms": EPOCH_MS - 3_600_000})
+    assert statistics_age_s(restarted) == age_s
     assert result(CHECK, old).findings[0].confidence is Confidence.HIGH
     assert result(CHECK, young).findings[0].confidence is Confidence.MEDIUM
     assert result(replace(CHECK, counts=False), young).findings[0].confidence is Confidence.HIGH

@@ -9,8 +9,10 @@ import pytest
 from pgtop_tune.health.check import Check, Severity
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.io import DatabaseRow, DatabaseSample
 from tests.support import frames
 from tests.support.health_facts import GIB, MIB, found, result, spoilt, unknown
+from tests.support.statement_frames import database as database_row
 
 HOUR_MS = 3_600_000
 BY_ID = {check.id: check for check in CHECKS}
@@ -110,11 +112,43 @@ def test_temporary_files_are_a_rate_since_the_statistics_began_whenever_the_serv
     files: int, gigabytes: int, severity: Severity | None
 ) -> None:
     a_day_ago_ms = frames.EPOCH_MS + 101_000 - 24 * HOUR_MS
-    seen = frames.postgres_sample(101, 4).database
-    assert not isinstance(seen, Unavailable)
-    counted = replace(seen, temp_files=files, temp_bytes=gigabytes * GIB, stats_reset_ms=a_day_ago_ms)
-    facts = spoilt(postgres={"database": counted}, server={"started_ms": frames.EPOCH_MS - 2 * HOUR_MS})
+    counted = database_row(5, temp_files=files, temp_bytes=gigabytes * GIB, stats_reset_ms=a_day_ago_ms)
+    facts = spoilt(
+        postgres={"databases": DatabaseSample(101.0, (counted,))}, server={"started_ms": frames.EPOCH_MS - 2 * HOUR_MS}
+    )
     assert [finding.severity for finding in found(check("MEM-07"), facts)] == ([] if severity is None else [severity])
+
+
+def _filled(hours: float | None, files: int, datid: int = 5) -> DatabaseRow:
+    """A database with so many temporary files of a gigabyte since so many hours; since ever for None."""
+    reset_ms = None if hours is None else frames.EPOCH_MS + 101_000 - int(hours * HOUR_MS)
+    return database_row(datid, temp_files=files, temp_bytes=files * GIB, stats_reset_ms=reset_ms)
+
+
+def test_each_database_has_its_own_age_of_temporary_files() -> None:
+    """One that was reset a moment ago does not make the files of years look like those of a moment."""
+    long_ago, just_now = _filled(10_000, 30_000), _filled(0.5, 0, 6)
+    assert not found(check("MEM-07"), spoilt(postgres={"databases": DatabaseSample(101.0, (long_ago, just_now))}))
+    busy = replace(just_now, temp_files=50, temp_bytes=50 * GIB)
+    (said,) = unknown(check("MEM-07"), spoilt(postgres={"databases": DatabaseSample(101.0, (long_ago, busy))}))
+    assert "of 1 of 2 databases are 30m" in said.reason
+    (more,) = unknown(check("MEM-07"), spoilt(postgres={"databases": DatabaseSample(101.0, (long_ago,), 7)}))
+    assert "7 databases" in more.reason
+    both = DatabaseSample(101.0, (_filled(10, 40), _filled(10, 20, 6)))
+    (finding,) = found(check("MEM-07"), spoilt(postgres={"databases": both}))
+    assert "6 temporary files an hour" in finding.says
+    assert "db5: 40 files" in finding.evidence[0].says
+
+
+def test_what_was_never_reset_counts_since_there_are_statistics_and_not_since_a_restart() -> None:
+    seen = frames.postgres_sample(101, 4).wal
+    assert not isinstance(seen, Unavailable)
+    began = replace(seen, stats_reset_ms=frames.EPOCH_MS - 1_000 * HOUR_MS)
+    restarted = {"started_ms": frames.EPOCH_MS - 2 * HOUR_MS}
+    filled = {"databases": DatabaseSample(101.0, (_filled(None, 500),)), "wal": began}
+    assert not found(check("MEM-07"), spoilt(postgres=filled, server=restarted))
+    (finding,) = found(check("MEM-07"), spoilt(postgres=filled, server=restarted), files_warning=0.4, bytes_warning=1.0)
+    assert "500 files" in finding.evidence[0].says
 
 
 def test_a_machine_that_is_not_seen_makes_the_memory_rule_unknown() -> None:

@@ -17,6 +17,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.ceilings import Measured
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample, MemorySample
+from pgtop_tune.model.io import DatabaseSample
 from pgtop_tune.model.machine import MachineDetails, MountPoint, Postmaster, Queue
 from pgtop_tune.model.postgres import Parameter, ParameterSample, PostgresSample
 from pgtop_tune.model.system_setting import AfterReboot, Assignment, SystemSetting
@@ -24,6 +25,7 @@ from pgtop_tune.tuning.stepping import parse
 from tests.support import frames
 from tests.support.frames import CORES, EPOCH_MS, GIB, MIB, TICKS
 from tests.support.host_frames import cgroup, full_host
+from tests.support.statement_frames import database as database_row
 
 MEMORY_BYTES: Final = 16 * GIB
 _UNITS: Final[Mapping[str, str]] = {
@@ -138,7 +140,11 @@ def spoilt(
     started = frames.facts(version_num=major * 10_000 + 1, version=f"{major}.1", **(server or {}))
 
     def one(second: int) -> Frame:
-        sections: dict[str, Any] = {"server": started, "parameters": ParameterSample(float(second), rows)}
+        sections: dict[str, Any] = {
+            "server": started,
+            "parameters": ParameterSample(float(second), rows),
+            "databases": DatabaseSample(float(second), (database_row(16_384),)),
+        }
         sample: PostgresSample = frames.postgres_sample(second, 4, **(sections | dict(postgres or {})))
         made = host if isinstance(host, Unavailable) else _host(second, memory_bytes, host or {})
         return frames.frame(second, host=made, postgres=sample, load=False)

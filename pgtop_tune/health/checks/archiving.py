@@ -16,6 +16,8 @@ from pgtop_tune.units import duration
 _GROUP: Final = "archiving"
 _STATUS: Final = "pg_ls_archive_statusdir()"
 _ARCHIVER: Final = "pg_stat_archiver"
+_NOT_SHOWN: Final = "(disabled)"
+"""What pg_settings has in place of archive_command while archive_mode is off, whatever it is set to."""
 
 
 def _archiving(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
@@ -58,11 +60,14 @@ def _archive_mode(known: needs.Parameters) -> Action:
 
 def _has_archiver(known: needs.Parameters) -> bool:
     settings = (known.find(name) for name in ("archive_command", "archive_library"))
-    return any(row is not None and row.setting for row in settings)
+    return any(row is not None and row.setting not in ("", _NOT_SHOWN) for row in settings)
 
 
 def _failing(facts: Facts, limits: Limits) -> Iterator[Finding]:
     seen = facts.have(needs.ARCHIVER)
+    if needs.parameters(facts).text("archive_mode") == "off":
+        # What failed before it was switched off stays in the counters.
+        return
     if seen.last_failed_ms is None or (seen.last_archived_ms or 0) >= seen.last_failed_ms:
         return
     ago = duration((now_ms(facts) - seen.last_failed_ms) / 1000)
@@ -111,7 +116,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         why="Segments that cannot be archived fill the WAL disk, and a full WAL disk stops the server.",
         severity=Severity.HIGH,
         page="monitoring-stats.html#MONITORING-PG-STAT-ARCHIVER-VIEW",
-        needs=(needs.ARCHIVER,),
+        needs=(needs.PARAMETERS, needs.ARCHIVER),
         look=_failing,
     ),
     Check(

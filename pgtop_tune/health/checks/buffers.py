@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from pgtop_tune.health import needs
@@ -11,42 +12,80 @@ from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Limits
 from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.rules import counted_s, setting, too_young
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.units import count
 
 _GROUP: Final = "background writer"
 _PG_STAT_IO_SINCE: Final = 17
 _VIEW: Final = "pg_stat_bgwriter"
 _ROUNDED_TO: Final = 100
+_CONTEXTS_SINCE: Final = 16
+_NOT_BACKENDS: Final = frozenset({"checkpointer", "background writer"})
 
 
-def _backends_source(facts: Facts) -> str:
-    return "pg_stat_io.writes" if needs.major(facts) >= _PG_STAT_IO_SINCE else f"{_VIEW}.buffers_backend"
+@dataclass(frozen=True, slots=True)
+class _Writers:
+    """Who wrote dirty buffers of relations, in buffers a second.
+
+    Attributes:
+        backends: By whom a user waits for; those that a bulk load or a vacuum writes from its own ring are not among
+            them where they are counted apart: no background writer could have.
+        others: By the checkpointer and the background writer together.
+        cleaned: By the background writer.
+        source: Of the first.
+    """
+
+    backends: float
+    others: float
+    cleaned: float
+    source: str
+
+
+def _writers(facts: Facts) -> _Writers | None:
+    """None where it is not counted what backends wrote."""
+    seen, counted = facts.have(needs.CHECKPOINTS), needs.IO.of(facts)
+    seconds = counted_s(facts, seen.stats_reset_ms)
+    cleaned = seen.buffers_clean / seconds
+    others = seen.buffers_checkpoint / seconds + cleaned
+    if needs.major(facts) >= _CONTEXTS_SINCE and not isinstance(counted, Unavailable):
+        written = sum(
+            row.writes or 0
+            for row in counted.rows
+            if row.object == "relation" and row.context == "normal" and row.backend_type not in _NOT_BACKENDS
+        )
+        backends = written / counted_s(facts, counted.stats_reset_ms)
+        return _Writers(backends, others, cleaned, "pg_stat_io.writes, context normal")
+    if seen.buffers_backend is None:
+        return None
+    return _Writers(seen.buffers_backend / seconds, others, cleaned, f"{_VIEW}.buffers_backend")
 
 
 def _by_backends(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
-    seen = facts.have(needs.CHECKPOINTS)
-    if seen.buffers_backend is None:
+    found = _writers(facts)
+    if found is None:
         yield Unknown("what backends wrote is not counted here")
         return
-    written = seen.buffers_checkpoint + seen.buffers_clean + seen.buffers_backend
-    if written < limits["buffers"]:
+    per_s = found.backends + found.others
+    seconds = counted_s(facts, facts.have(needs.CHECKPOINTS).stats_reset_ms)
+    if per_s * seconds < limits["buffers"]:
         return
-    share = 100 * seen.buffers_backend / written
-    if share <= limits["percent"] or seen.buffers_backend <= seen.buffers_clean:
+    share = 100 * found.backends / per_s
+    if share <= limits["percent"] or found.backends <= found.cleaned:
         return
     known = needs.parameters(facts)
     pages = known.whole("bgwriter_lru_maxpages")
     yield Finding(
         Severity.HIGH if share > limits["high"] else Severity.WARNING,
-        f"backends wrote {share:.0f} % of {written} dirty buffers themselves, the background writer "
-        f"{100 * seen.buffers_clean / written:.0f} %",
+        f"backends wrote {share:.0f} % of {count(per_s * seconds)} dirty buffers themselves, the background writer "
+        f"{100 * found.cleaned / per_s:.0f} %",
         (
-            Evidence(f"{seen.buffers_backend} by backends", _backends_source(facts)),
-            Evidence(f"{seen.buffers_clean} by the background writer", f"{_VIEW}.buffers_clean"),
+            Evidence(f"{count(found.backends)} a second by backends", found.source),
+            Evidence(f"{count(found.cleaned)} a second by the background writer", f"{_VIEW}.buffers_clean"),
             setting(facts, "bgwriter_delay", "bgwriter_lru_maxpages", "bgwriter_lru_multiplier"),
         ),
         set_parameter(known.row("bgwriter_lru_maxpages"), str(max(4 * pages, 400))),
-        # To 16 the extension of relations is counted as well, and loading data is nothing else.
-        Confidence.HIGH if needs.major(facts) >= _PG_STAT_IO_SINCE else Confidence.LOW,
+        # Before 16 the extension of relations is counted as well, and loading data is nothing else.
+        Confidence.HIGH if needs.major(facts) >= _CONTEXTS_SINCE else Confidence.LOW,
     )
 
 

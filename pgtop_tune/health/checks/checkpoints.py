@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -10,6 +10,7 @@ from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import set_parameter
+from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.rules import advice_facts, counted_s, setting, too_young
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import CheckpointCounters
@@ -149,7 +150,8 @@ def _disk(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         yield Unknown("the file system of pg_wal was not seen")
         return
     known = needs.parameters(facts)
-    kept = known.number("max_wal_size") + max(known.number("wal_keep_size"), 0.0)
+    sizes = {name: known.number(name) for name in ("max_wal_size", "wal_keep_size")}
+    kept, room = sum(sizes.values()), advised.wal_disk_bytes * limits["percent"] / 100
     share = 100 * kept / advised.wal_disk_bytes
     if share > limits["percent"]:
         yield Finding(
@@ -159,8 +161,15 @@ def _disk(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
                 setting(facts, "max_wal_size", "wal_keep_size"),
                 Evidence(f"{about(advised.wal_disk_bytes)} in all", "statvfs(3) of pg_wal"),
             ),
-            set_parameter(known.row("max_wal_size"), memory(advised.wal_disk_bytes * limits["percent"] / 100 / 2)),
+            _lowered(known, sizes, room),
         )
+
+
+def _lowered(known: Parameters, sizes: Mapping[str, float], room_bytes: float) -> Action:
+    """The larger one, to what the other leaves of the room, at least half of it."""
+    larger = max(sizes, key=lambda name: sizes[name])
+    rest = room_bytes - (sum(sizes.values()) - sizes[larger])
+    return set_parameter(known.row(larger), memory(max(rest, room_bytes / 2)))
 
 
 def _buffers(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:

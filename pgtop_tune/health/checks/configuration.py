@@ -115,7 +115,7 @@ def _statistics(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         yield Finding(
             Severity.INFO,
             f"the server's counters are {duration(counted_s)} old: findings that stand on them are hints",
-            (Evidence(f"{counted_s:.0f} s", "pg_stat_database.stats_reset, pg_postmaster_start_time()"),),
+            (Evidence(f"{counted_s:.0f} s", "stats_reset of pg_stat_database, pg_stat_wal, pg_stat_bgwriter"),),
             words("Check again after a day of the load that counts."),
         )
 

@@ -9,7 +9,7 @@ from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import set_parameter, words
-from pgtop_tune.health.rules import advice_facts, hidden, setting
+from pgtop_tune.health.rules import advice_facts, hidden, on_standby, setting
 from pgtop_tune.metrics.pool_sizes import server_shares
 from pgtop_tune.metrics.server import client_backends
 from pgtop_tune.model.absence import Unavailable
@@ -59,7 +59,9 @@ def _many(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
             f"max_connections {most} on {advised.cores} processors: so many sessions working at once slow each other "
             "down",
             (setting(facts, "max_connections"), Evidence(f"{advised.cores} processors", "/proc/stat, cpu.max")),
-            set_parameter(known.row("max_connections"), str(sensible)),
+            words(f"Set max_connections to {sensible} on the primary first: a standby with fewer does not start.")
+            if on_standby(facts)
+            else set_parameter(known.row("max_connections"), str(sensible)),
         )
 
 
@@ -132,7 +134,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         "them better.",
         severity=Severity.WARNING,
         page="runtime-config-connection.html#GUC-MAX-CONNECTIONS",
-        needs=(needs.PARAMETERS, needs.HOST),
+        needs=(needs.SERVER, needs.PARAMETERS, needs.HOST),
         look=_many,
         thresholds=(Threshold("per_core", 10, "", "more per processor, and more than 100, is a warning"),),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -19,6 +20,8 @@ from pgtop_tune.units import count, duration
 _GROUP: Final = "indexes"
 _DAY_S: Final = 86_400.0
 _LONGEST_NAME: Final = 63
+_LEFT_OVER: Final = re.compile(r"_cc(new|old)\d*$")
+"""Manual, REINDEX, "Rebuilding Indexes Concurrently"."""
 
 
 def _invalid(facts: Facts, limits: Limits) -> Iterator[Finding]:
@@ -29,13 +32,19 @@ def _invalid(facts: Facts, limits: Limits) -> Iterator[Finding]:
                 f"index {_named(database, index)} of {index.table_name} is invalid: no query uses it, every change "
                 "maintains it",
                 (Evidence(f"{index.schema}.{index.name}: indisvalid false", "pg_index.indisvalid"),),
-                in_database(
-                    database,
-                    composed("REINDEX INDEX CONCURRENTLY {index};", index=_identifier(index)),
-                    remark="a unique one wants its duplicates removed first; drop it when nobody misses it",
-                ),
+                _mended(database, index),
                 subject=_named(database, index),
             )
+
+
+def _mended(database: str, index: IndexState) -> Action:
+    if _LEFT_OVER.search(index.name):
+        return _drop(database, index, "what REINDEX CONCURRENTLY has left behind; the index itself has another name")
+    return in_database(
+        database,
+        composed("REINDEX INDEX CONCURRENTLY {index};", index=_identifier(index)),
+        remark="a unique one wants its duplicates removed first; drop it when nobody misses it",
+    )
 
 
 def _duplicate(facts: Facts, limits: Limits) -> Iterator[Finding]:
@@ -91,16 +100,17 @@ def _foreign_keys(facts: Facts, limits: Limits) -> Iterator[Finding]:
 
 def _index_for(database: str, key: BareForeignKey) -> Action:
     name = "_".join((key.table_name, *key.columns, "idx")).encode()[:_LONGEST_NAME].decode(errors="ignore")
+    concurrently = "" if key.partitioned else "CONCURRENTLY "
     return in_database(
         database,
         composed(
-            "CREATE INDEX CONCURRENTLY {name} ON {table} ({columns});",
+            f"CREATE INDEX {concurrently}{{name}} ON {{table}} ({{columns}});",
             name=sql.Identifier(name),
             table=sql.Identifier(key.schema, key.table_name),
             columns=sql.SQL(", ").join(sql.Identifier(column) for column in key.columns),
         ),
-        composed("DROP INDEX CONCURRENTLY {index};", index=sql.Identifier(key.schema, name)),
-        "without CONCURRENTLY on a partitioned table",
+        composed(f"DROP INDEX {concurrently}{{index}};", index=sql.Identifier(key.schema, name)),
+        "locks out writes while it is made: a partitioned table has no CONCURRENTLY" if key.partitioned else "",
     )
 
 

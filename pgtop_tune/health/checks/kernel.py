@@ -7,6 +7,7 @@ mm/overcommit-accounting.rst.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from pgtop_tune.health import needs
@@ -33,7 +34,7 @@ def _overcommit(facts: Facts, limits: Limits) -> Iterator[Finding]:
     mode = number(facts, "vm.overcommit_memory")
     if mode == 2:
         return
-    ratio = setting(facts, "vm.overcommit_ratio")
+    before = _limit_before(facts)
     said = "promises any amount of memory" if mode == 1 else "promises more memory than there is"
     yield Finding(
         Severity.WARNING,
@@ -42,7 +43,7 @@ def _overcommit(facts: Facts, limits: Limits) -> Iterator[Finding]:
         Action(
             "sysctl -w vm.overcommit_ratio=80\nsysctl -w vm.overcommit_memory=2\n"
             f"printf 'vm.overcommit_ratio = 80\\nvm.overcommit_memory = 2\\n' > {_OVERCOMMIT_FILE}",
-            f"sysctl -w vm.overcommit_memory={mode}\nsysctl -w vm.overcommit_ratio={ratio}\nrm {_OVERCOMMIT_FILE}",
+            f"sysctl -w vm.overcommit_memory={mode}\nsysctl -w {before}\nrm {_OVERCOMMIT_FILE}",
             Language.SHELL,
             "as root, on a machine that only runs the server; OS-02 then says whether CommitLimit is enough",
         ),
@@ -81,9 +82,18 @@ def _commit_limit(facts: Facts, limits: Limits) -> Iterator[Finding]:
 
 
 def _raised_ratio(facts: Facts, usable_bytes: int) -> Action:
-    seen, before = facts.have(needs.MEMORY), setting(facts, "vm.overcommit_ratio")
+    seen, before = facts.have(needs.MEMORY), _limit_before(facts)
     ratio = max(min(int(100 * (0.95 * usable_bytes - seen.swap_total_bytes) / max(usable_bytes, 1)), 95), 50)
-    return sysctl("vm.overcommit_ratio", str(ratio), before)
+    fix = sysctl("vm.overcommit_ratio", str(ratio), setting(facts, "vm.overcommit_ratio"))
+    _, file_goes = fix.undo.split("\n")
+    return replace(fix, undo=f"sysctl -w {before}\n{file_goes}")
+
+
+def _limit_before(facts: Facts) -> str:
+    """What CommitLimit is made of now: the kernel makes one 0 where the other is set."""
+    ratio = setting(facts, "vm.overcommit_ratio")
+    kilobytes = number(facts, "vm.overcommit_kbytes") if ratio == "0" else 0
+    return f"vm.overcommit_kbytes={kilobytes}" if kilobytes else f"vm.overcommit_ratio={ratio}"
 
 
 def _swappiness(facts: Facts, limits: Limits) -> Iterator[Finding]:

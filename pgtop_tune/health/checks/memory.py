@@ -26,6 +26,7 @@ _SYSTEM_BYTES: Final = 2 * GB
 _SYSTEM_SHARE: Final = 8
 _SMALLEST_WORK: Final = 4 * MB
 _HOUR_S: Final = 3600.0
+_SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,13 +246,25 @@ def _page_tables(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     )
 
 
+def _of(some: int, everything: int) -> str:
+    return "" if some in (0, everything) else f" of {some} of {everything} databases"
+
+
 def _temp_files(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
-    counted = facts.have(needs.DATABASE)
-    hours = counted_s(facts, counted.stats_reset_ms) / _HOUR_S
-    if hours < 1:
-        yield Unknown(f"the statistics are {duration(hours * _HOUR_S)} old: too young for a rate per hour")
-        return
-    files, size = counted.temp_files / hours, counted.temp_bytes / hours
+    sample = facts.have(needs.DATABASES)
+    # Each database can be reset for itself: their counters have no common age.
+    aged = [(row, counted_s(facts, row.stats_reset_ms) / _HOUR_S) for row in sample.databases if row.datid]
+    old = [(row, hours) for row, hours in aged if hours >= 1]
+    young = [(row, hours) for row, hours in aged if hours < 1 and row.temp_files]
+    if young or not old:
+        hours = max((hours for _, hours in young or aged), default=0.0)
+        yield Unknown(
+            f"the statistics{_of(len(young), len(aged))} are {duration(hours * _HOUR_S)} old: too young for a rate "
+            "per hour"
+        )
+    if sample.left_out:
+        yield Unknown(f"{sample.left_out} databases with the fewest transactions were not counted")
+    files, size = (sum(getattr(row, name) / hours for row, hours in old) for name in ("temp_files", "temp_bytes"))
     severity = next(
         (
             severity
@@ -267,7 +280,10 @@ def _temp_files(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         f"{count(files)} temporary files an hour, {about(size)}",
         (
             Evidence(
-                f"{counted.temp_files} files, {about(counted.temp_bytes)} in {hours:.1f} h",
+                ", ".join(
+                    f"{row.datname}: {row.temp_files} files, {about(row.temp_bytes)} in {hours:.1f} h"
+                    for row, hours in sorted(old, key=lambda each: -each[0].temp_bytes / each[1])[:_SHOWN]
+                ),
                 "pg_stat_database.temp_files, temp_bytes since stats_reset",
             ),
             Evidence(f"work_mem {needs.parameters(facts).shown('work_mem')}", "pg_settings.setting"),
@@ -335,7 +351,7 @@ CHECKS: Final = (
     Check(
         "MEM-07", _GROUP, "temporary files",
         "Sorts and hashes that do not fit into work_mem write to disk and read it again.",
-        Severity.HIGH, f"{_RESOURCES}#GUC-WORK-MEM", (needs.DATABASE, needs.SERVER), _temp_files,
+        Severity.HIGH, f"{_RESOURCES}#GUC-WORK-MEM", (needs.DATABASES, needs.SERVER), _temp_files,
         (
             Threshold("files_warning", 5, "1/h", "warning above it, when bytes_warning is exceeded as well"),
             Threshold("bytes_warning", GB, "bytes/h", "warning above it, when files_warning is exceeded as well"),

@@ -161,11 +161,17 @@ def _statements(facts: Facts, limits: Limits) -> Iterator[Finding]:
 def _loading(library: Parameter | None) -> Action:
     if library is None:
         return words("Add pg_stat_statements to shared_preload_libraries, restart, and CREATE EXTENSION.")
+    if library.pending_restart:
+        return words(
+            "shared_preload_libraries was changed and waits for a restart: add pg_stat_statements to its new value, "
+            "restart, and CREATE EXTENSION."
+        )
     wanted = [*_libraries(library), "pg_stat_statements"]
     return Action(
         f"ALTER SYSTEM SET shared_preload_libraries = {_listed(wanted)};",
         _as_before(library),
-        remark="takes effect with a restart; then CREATE EXTENSION pg_stat_statements",
+        remark="takes effect with a restart; install the contrib package first, without the library the server does "
+        "not start; then CREATE EXTENSION pg_stat_statements",
     )
 
 

@@ -13,6 +13,7 @@ from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import composed, set_parameter, words
 from pgtop_tune.health.rules import NOTHING_TO_UNDO, ON_STANDBY, on_standby, setting
 from pgtop_tune.metrics.replication import SenderLag, sender_lags
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.tuning.advice.facts import GB, about
 from pgtop_tune.units import duration
 
@@ -68,6 +69,13 @@ def _synchronous(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
+def _only_from_archive(facts: Facts) -> bool:
+    """A standby that is not meant to stream; where the role may not see primary_conninfo it is taken to be."""
+    parameters = needs.PARAMETERS.of(facts)
+    upstream = None if isinstance(parameters, Unavailable) else needs.Parameters(parameters).find("primary_conninfo")
+    return upstream is not None and not upstream.setting
+
+
 def _receiving(facts: Facts, limits: Limits) -> Iterator[Finding]:
     receiver = facts.have(needs.REPLICATION).receiver
     if receiver is None or not on_standby(facts):
@@ -80,7 +88,7 @@ def _receiving(facts: Facts, limits: Limits) -> Iterator[Finding]:
             Action("SELECT pg_wal_replay_resume();", "SELECT pg_wal_replay_pause();"),
             subject="paused",
         )
-    if receiver.status != "streaming":
+    if receiver.status != "streaming" and not _only_from_archive(facts):
         yield Finding(
             Severity.HIGH,
             f"this standby does not stream: its receiver is {receiver.status or 'not there'}",

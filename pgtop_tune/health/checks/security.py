@@ -129,7 +129,7 @@ def _superusers(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
             f"{len(names)} superusers may log in: {', '.join(sorted(names)[:_SHOWN])}",
             (Evidence(f"{len(names)} roles", "pg_roles.rolsuper, rolcanlogin"),),
             words(
-                "ALTER ROLE … NOSUPERUSER, with GRANT pg_monitor or pg_maintain where that is what it is for.",
+                "ALTER ROLE … NOSUPERUSER, with GRANT pg_monitor (17 and later: pg_maintain) where it is for that.",
                 "ALTER ROLE … SUPERUSER",
             ),
             subject="roles",
@@ -173,7 +173,11 @@ def _encryption(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
             Severity.WARNING,
             f"ssl is off, and the server listens on {known.text('listen_addresses')}",
             (setting(facts, "ssl", "listen_addresses"),),
-            set_parameter(known.row("ssl"), "on"),
+            words(
+                "Put server.crt and server.key into the data directory (ssl_cert_file, ssl_key_file), then ALTER "
+                "SYSTEM SET ssl = on; SELECT pg_reload_conf(); without them the server does not start again.",
+                "ALTER SYSTEM RESET ssl; SELECT pg_reload_conf();",
+            ),
             subject="ssl",
         )
 

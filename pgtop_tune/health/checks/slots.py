@@ -67,15 +67,18 @@ def _state(facts: Facts, limits: Limits) -> Iterator[Finding]:
         elif slot.active_pid is None and not slot.temporary:
             yield Finding(
                 Severity.WARNING,
-                f"slot {slot.slot_name} is used by nobody, and keeps WAL{_and_rows(slot)} from being removed",
+                f"slot {slot.slot_name} is used by nobody{_and_keeps(slot)}",
                 (Evidence(f"{slot.slot_name}: inactive", f"{_VIEW}.active_pid"),),
                 _drop(slot),
                 subject=slot.slot_name,
             )
 
 
-def _and_rows(slot: Slot) -> str:
-    return " and dead rows" if slot.xmin is not None or slot.catalog_xmin is not None else ""
+def _and_keeps(slot: Slot) -> str:
+    """A physical slot keeps nothing before its consumer came for the first time."""
+    kept = (("WAL", slot.restart_lsn_bytes), ("dead rows", slot.xmin or slot.catalog_xmin))
+    words = " and ".join(what for what, since in kept if since is not None)
+    return f", and keeps {words} from being removed" if words else ""
 
 
 def _unlimited(facts: Facts, limits: Limits) -> Iterator[Finding]:

@@ -23,6 +23,7 @@ _GROUP: Final = "vacuum"
 _SHOWN: Final = 10
 _DEFAULT_WORKERS: Final = 3
 _DEFAULT_COST_LIMIT: Final = 200
+_NEARLY: Final = 0.9
 
 
 def _switches(facts: Facts, limits: Limits) -> Iterator[Finding]:
@@ -78,7 +79,7 @@ def _wraparound(clock: _Clock) -> Callable[[Facts, Limits], Iterator[Finding | U
         for old, name in sorted(ages, reverse=True)[:_SHOWN]:
             if old < limits["age"]:
                 break
-            table = _oldest(facts, clock, name)
+            table = _oldest(facts, clock, name, old)
             yield Finding(
                 Severity.CRITICAL if old >= limits["critical"] else Severity.WARNING,
                 f"database {name} is {count(old)} {clock.what} old, {100 * old / _END:.0f} % of what there are",
@@ -93,12 +94,14 @@ def _wraparound(clock: _Clock) -> Callable[[Facts, Limits], Iterator[Finding | U
     return look
 
 
-def _oldest(facts: Facts, clock: _Clock, database: str) -> TableState | None:
+def _oldest(facts: Facts, clock: _Clock, database: str, age: int) -> TableState | None:
+    """The table that holds the database back; None where that is none of its user's: a catalogue, or a TOAST table."""
     tables = TABLES.of(facts)
     if isinstance(tables, Unavailable):
         return None
     of_database = [row for where, row in tables if where == database]
-    return max(of_database, key=lambda row: clock.of_table(row) or 0, default=None)
+    oldest = max(of_database, key=lambda row: clock.of_table(row) or 0, default=None)
+    return oldest if oldest is not None and (clock.of_table(oldest) or 0) >= _NEARLY * age else None
 
 
 def _of_table(clock: _Clock, table: TableState | None) -> tuple[Evidence, ...]:
@@ -148,7 +151,10 @@ def _workers(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
             Severity.INFO,
             f"{workers} autovacuum workers on {advised.cores} processors: large tables can keep all of them busy",
             (setting(facts, "autovacuum_max_workers"), Evidence(f"{advised.cores} processors", "/proc/stat, cpu.max")),
-            set_parameter(known.row("autovacuum_max_workers"), str(max(advised.cores // 4, _DEFAULT_WORKERS + 1))),
+            set_parameter(
+                known.row("autovacuum_max_workers"),
+                str(max(min(advised.cores // 4, int(limits["workers"])), _DEFAULT_WORKERS + 1)),
+            ),
             subject="workers",
         )
     if workers > limits["workers"]:

@@ -9,7 +9,8 @@ SELECT n.nspname::text AS schema,
        r.relname::text AS referenced_table,
        t.relpages::bigint * current_setting('block_size')::int AS bytes,
        greatest(t.reltuples, pg_stat_get_live_tuples(t.oid), 0)::bigint AS tuples,
-       count(*) OVER () AS n_all
+       count(*) OVER () AS n_all,
+       t.relkind = 'p' AS partitioned
   FROM pg_constraint k
   JOIN pg_class t ON t.oid = k.conrelid
   JOIN pg_namespace n ON n.oid = t.relnamespace

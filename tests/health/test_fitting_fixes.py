@@ -1,0 +1,193 @@
+"""Fixes that would do harm, or would not run, in the case at hand are not offered; what is not so is not said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pgtop_tune.health import needs
+from pgtop_tune.health.check import Action, Check, Finding, Language
+from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.questions import BareForeignKey, IndexState, TableState
+from pgtop_tune.health.registry import CHECKS
+from pgtop_tune.model.filesystems import FileSystemSample
+from pgtop_tune.model.io import ArchiverStatus, IoSample
+from pgtop_tune.model.postgres import Parameter, ParameterSample
+from pgtop_tune.model.replication import Receiver, ReplicationSample
+from tests.support.frames import GIB, MIB
+from tests.support.health_facts import details, found, spoilt
+from tests.support.relation_frames import slot
+from tests.support.server_facts import LSN, NOW_MS, SECOND, checkpoints, limits, row_of, slots, spoiled
+from tests.support.statement_frames import io_row
+
+BY_ID = {check.id: check for check in CHECKS}
+
+
+def check(id_: str) -> Check:
+    return BY_ID[id_]
+
+
+def only(id_: str, facts: Facts, **limits_: float) -> Finding:
+    (finding,) = found(check(id_), facts, **limits_)
+    return finding
+
+
+def fix(id_: str, facts: Facts, **limits_: float) -> Action:
+    action = only(id_, facts, **limits_).fix
+    assert action is not None
+    return action
+
+
+def test_archiving_is_not_switched_on_without_a_command_for_it() -> None:
+    """While archive_mode is off the server shows "(disabled)" whatever archive_command is."""
+    off = spoiled({"archive_mode": "off", "archive_command": "(disabled)"})
+    assert fix("ARC-01", off).language is Language.WORDS
+    assert fix("ARC-01", off).parameter is None
+
+
+def test_archiving_that_was_switched_off_does_not_fail_any_more() -> None:
+    failed = ArchiverStatus(float(SECOND), 1, "01", NOW_MS - 20_000, 3, "02", NOW_MS - 10_000, None)
+    assert only("ARC-02", spoiled(postgres={"archiver": failed}))
+    assert found(check("ARC-02"), spoiled({"archive_mode": "off"}, postgres={"archiver": failed})) == ()
+
+
+@pytest.mark.parametrize(
+    ("max_wal_mb", "keep_mb", "name", "value"),
+    [(200 * 1024, 1024, "max_wal_size", "58GB"), (1024, 200 * 1024, "wal_keep_size", "58GB"),
+     (100 * 1024, 99 * 1024, "max_wal_size", "30GB")],
+)  # fmt: skip
+def test_of_what_fills_the_wal_disk_the_larger_is_lowered(max_wal_mb: int, keep_mb: int, name: str, value: str) -> None:
+    facts = spoiled({"max_wal_size": str(max_wal_mb), "wal_keep_size": str(keep_mb)})
+    facts = replace(facts, frames=tuple(_with_disk(frame, 100 * GIB) for frame in facts.frames))
+    assert fix("WAL-05", facts).parameter == (name, value)
+
+
+def _with_disk(frame: Any, total_bytes: int) -> Any:
+    seen = frame.host.file_systems
+    assert isinstance(seen, FileSystemSample)
+    places = tuple(replace(each, total_bytes=total_bytes) for each in seen.file_systems)
+    return replace(frame, host=replace(frame.host, file_systems=replace(seen, file_systems=places)))
+
+
+@pytest.mark.parametrize(
+    ("context", "writer", "silent"),
+    [
+        ("normal", "client backend", False), ("bulkwrite", "client backend", True), ("vacuum", "client backend", True),
+        ("normal", "checkpointer", True), ("normal", "background writer", True),
+    ],
+)  # fmt: skip
+def test_a_background_writer_is_not_blamed_for_what_a_bulk_load_writes_from_its_ring(
+    context: str, writer: str, silent: bool
+) -> None:
+    reset_ms = NOW_MS - 86_400_000
+    rows = (io_row(writer, "relation", context, writes=1_000_000),)
+    counted = checkpoints(buffers_checkpoint=1_000_000, buffers_clean=1_000, stats_reset_ms=reset_ms)
+    facts = spoiled(postgres={"io": IoSample(float(SECOND), reset_ms, rows), "checkpoints": counted})
+    assert (found(check("BGW-01"), facts) == ()) is silent
+    # pg_stat_io was reset alone: a tenth of the time, and as much a second.
+    young = IoSample(float(SECOND), NOW_MS - 8_640_000, (replace(rows[0], writes=100_000),))
+    apart = spoiled(postgres={"io": young, "checkpoints": counted})
+    assert [each.says for each in found(check("BGW-01"), apart)] == [
+        each.says for each in found(check("BGW-01"), facts)
+    ]
+
+
+def test_a_slot_that_was_never_used_keeps_nothing() -> None:
+    new = slot("a", active_pid=None, restart_lsn_bytes=None, xmin=None, catalog_xmin=None)
+    assert "keeps" not in only("SLOT-02", spoiled(postgres=slots(new))).says
+    old = slot("a", active_pid=None, restart_lsn_bytes=LSN - 1, xmin=5)
+    assert "keeps WAL and dead rows" in only("SLOT-02", spoiled(postgres=slots(old))).says
+
+
+def test_max_connections_of_a_standby_is_not_lowered_below_its_primarys() -> None:
+    many = {"max_connections": "1000"}
+    assert fix("CON-02", spoiled(many)).parameter == ("max_connections", "100")
+    assert fix("CON-02", spoiled(many, server={"in_recovery": True})).parameter is None
+
+
+def test_a_table_is_frozen_only_where_it_is_what_holds_the_database_back() -> None:
+    held = {"database_limits": limits(600_000_000)}
+    assert '"shop"."orders"' in fix("VAC-02", spoiled(postgres=held, answers=_aged(600_000_000))).do
+    other = fix("VAC-02", spoiled(postgres=held, answers=_aged(10)))
+    assert other.do == "VACUUM (FREEZE, VERBOSE);"
+
+
+def _aged(age: int) -> dict[str, Any]:
+    table = TableState(1, 0, "shop", "orders", MIB, 10, 10, 0, 0, False, None, None, age, 1, True)
+    return {"check_tables": (table,)}
+
+
+def test_workers_of_autovacuum_are_not_raised_to_what_the_next_look_complains_of() -> None:
+    host = {"facts": replace(spoilt().frames[-1].host.facts, cpu_count=128)}  # type: ignore[union-attr]
+    name, value = fix("VAC-05", _on(spoiled(), host)).parameter or ("", "")
+    assert name == "autovacuum_max_workers"
+    assert found(check("VAC-05"), _on(spoiled({name: value}), host)) == ()
+
+
+def _on(facts: Facts, host: dict[str, Any]) -> Facts:
+    without = {**host, "cgroup": replace(facts.frames[-1].host.cgroup, cpu_quota_cores=None)}  # type: ignore[union-attr]
+    return replace(facts, frames=tuple(replace(each, host=replace(each.host, **without)) for each in facts.frames))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "verb"), [("orders_idx_ccnew", "DROP"), ("orders_idx_ccold1", "DROP"), ("orders_idx", "REINDEX")]
+)
+def test_what_a_failed_reindex_has_left_behind_is_dropped(name: str, verb: str) -> None:
+    row = IndexState(2, "shop", name, "orders", MIB, False, 0, None, False, "CREATE INDEX …")
+    assert fix("IDX-01", spoiled(answers={"check_indexes": (row,)})).do.startswith(f"{verb} INDEX CONCURRENTLY")
+
+
+def test_an_index_on_a_partitioned_table_is_made_as_the_server_can() -> None:
+    key = BareForeignKey("shop", "orders", "fkey", ["customer"], "shop", "customers", MIB, 20_000, 1)
+    assert "CREATE INDEX CONCURRENTLY" in fix("IDX-04", spoiled(answers={"check_foreign_keys": (key,)})).do
+    parted = fix("IDX-04", spoiled(answers={"check_foreign_keys": (replace(key, partitioned=True),)}))
+    assert "CONCURRENTLY" not in parted.do + parted.undo
+    assert parted.remark
+
+
+def test_a_standby_that_lives_on_an_archive_is_not_told_to_stream() -> None:
+    receiver = Receiver(None, "", None, LSN, LSN, NOW_MS, LSN, NOW_MS, "not paused")
+    alone = {"replication": ReplicationSample(float(SECOND), NOW_MS, LSN, (), receiver)}
+    standby = {"in_recovery": True}
+    assert only("REP-03", spoiled(postgres=alone, server=standby))
+    for upstream, silent in (("", True), ("host=db1", False)):
+        more = (row_of("primary_conninfo", upstream, "", "string", "sighup"),)
+        assert (found(check("REP-03"), spoiled(postgres=alone, server=standby, more=more)) == ()) is silent
+
+
+def test_libraries_that_wait_for_a_restart_are_not_set_back() -> None:
+    library = row_of("shared_preload_libraries", "auto_explain", "", "string", "postmaster")
+    loads = fix("OBS-02", _without_statements(library))
+    assert "'auto_explain', 'pg_stat_statements'" in loads.do
+    waits = replace(library, pending_restart=True)
+    assert fix("OBS-02", _without_statements(waits)).language is Language.WORDS
+
+
+def _without_statements(library: Parameter) -> Facts:
+    facts = spoiled(more=(library,))
+    rows = tuple(row for row in needs.PARAMETERS.of(facts).parameters if not row.name.startswith("pg_stat_statements"))  # type: ignore[union-attr]
+    sample = ParameterSample(float(SECOND), rows)
+    return replace(facts, frames=tuple(_with_parameters(each, sample) for each in facts.frames))
+
+
+def _with_parameters(frame: Any, sample: ParameterSample) -> Any:
+    return replace(frame, postgres=replace(frame.postgres, parameters=sample))
+
+
+def test_ssl_is_not_switched_on_without_a_certificate() -> None:
+    plain = fix("SEC-04", spoiled({"ssl": "off", "listen_addresses": "*"}))
+    assert plain.parameter is None
+    assert "server.crt" in plain.do
+
+
+@pytest.mark.parametrize(
+    ("ratio", "kilobytes", "undo"),
+    [("50", "0", "vm.overcommit_ratio=50"), ("0", "4194304", "vm.overcommit_kbytes=4194304")],
+)
+def test_the_commit_limit_goes_back_to_what_it_was_made_of(ratio: str, kilobytes: str, undo: str) -> None:
+    kernel = {"vm.overcommit_ratio": ratio, "vm.overcommit_kbytes": kilobytes}
+    assert f"sysctl -w {undo}\n" in fix("OS-01", spoilt(machine=details({**kernel, "vm.overcommit_memory": "0"}))).undo
+    strict = spoilt(machine=details({**kernel, "vm.overcommit_memory": "2"}))
+    assert f"sysctl -w {undo}\n" in fix("OS-02", strict, headroom=101.0).undo

@@ -22,6 +22,8 @@ TOO_SHORT: Final = "too little to say"
 MORE: Final = "more"
 LESS: Final = "less"
 BETWEEN_RUNS: Final = "how runs differ among each other is not in the intervals: fewer than four runs on a side"
+COLDER: Final = 5.0
+"""Percentage points of buffer hits at the begin that make one cache colder than the other."""
 BELOW: Final = 0.005
 """Per cent of failures on both sides that are no line of a table."""
 
@@ -249,7 +251,7 @@ def _cycles(runs: Sequence[Run]) -> list[float]:
 
 
 def _notes(a: Sequence[Run], b: Sequence[Run], period_s: int | None) -> list[str]:
-    notes = [words for note in (_runs, _unsteady, _partial) for words in note(a, b)]
+    notes = [words for note in (_runs, _unsteady, _partial, _cold) for words in note(a, b)]
     checkpoints = [[run.checkpoints_s for run in side] for side in (a, b)]
     if all(None not in side for side in checkpoints):
         counts = [sum(len(each or ()) for each in side) for side in checkpoints]
@@ -284,6 +286,18 @@ def _unsteady(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
         for side, runs in (("A", a), ("B", b))
         for run in runs
         if run.steady is False
+    ]
+
+
+def _cold(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
+    """Caches that were not alike when the first runs began."""
+    hits = a[0].first_hits, b[0].first_hits
+    if hits[0] is None or hits[1] is None or abs(hits[0][1] - hits[1][1]) < COLDER:
+        return []
+    (first_s, first), (second_s, second) = hits[0], hits[1]
+    return [
+        "caches were not equally warm when it began: buffer hits"
+        f" A {first:.0f} % in the first {first_s} s, B {second:.0f} % in the first {second_s} s"
     ]
 
 

@@ -116,6 +116,7 @@ class FactsSeen:
                 rows += parameter_fact(each.name, each.shown, each.sourcefile or each.source, each.source in _SHIPPED)
         if self._relations is not None:
             rows += data_facts(self._relations, self._server)
+        rows += _warmth(runs)
         rows += load_facts(self._runs.values())
         rows += self._own_cost()
         return in_order(rows)
@@ -242,6 +243,13 @@ def data_facts(relations: RelationSample, server: ServerFacts | None) -> Iterato
     if accounts and max(accounts) > 0:
         # Two digits, because the number of rows is an estimate of the last vacuum.
         yield Fact(DATA, "pgbench scale", f"{float(f'{max(accounts) / _ROWS_A_SCALE:.2g}'):g}", Kind.CONDITION)
+
+
+def _warmth(runs: Sequence[Run]) -> Iterator[Fact]:
+    """How warm the cache was when the first run began."""
+    hits = runs[0].first_hits if runs else None
+    if hits is not None:
+        yield Fact(DATA, "buffer hits at the begin", f"{hits[1]:.1f} % in {hits[0]} s", Kind.IDENTITY)
 
 
 def load_facts(runs: Iterable[BenchRun]) -> Iterator[Fact]:

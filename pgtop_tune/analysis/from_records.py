@@ -11,11 +11,11 @@ from typing import Any, Final
 from pgtop_tune.analysis.facts import DATA, LOAD, MACHINE, SERVER, in_order, parameter_fact
 from pgtop_tune.analysis.figures import FAILED, LATENCY, PERCENTILES, TPS
 from pgtop_tune.analysis.gathered import Gathered
-from pgtop_tune.analysis.material import Fact, Kind, LoadKey, Material, Run, Summary
+from pgtop_tune.analysis.material import DatasetMade, Fact, Kind, LoadKey, Material, Run, Summary
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
 from pgtop_tune.model.load import LoadSpec
-from pgtop_tune.model.run_result import FORMAT, Doubt, Verdict
+from pgtop_tune.model.run_result import FORMAT, INIT_FORMAT, Doubt, Verdict
 from pgtop_tune.units import size
 
 SERIES: Final = "pgtop-tune-series/1"
@@ -28,7 +28,7 @@ _TOO_MUCH: Final = 1e18
 
 def is_record(begin: bytes) -> bool:
     """Whether a file that begins so is a record of runs."""
-    return b'"pgtop-tune-run/' in begin or b'"pgtop-tune-series/' in begin
+    return any(b'"pgtop-tune-%s/' % kind in begin for kind in (b"run", b"series", b"init"))
 
 
 def read_records(path: Path, name: str = "") -> Material:
@@ -57,7 +57,7 @@ def records_in(path: Path) -> tuple[list[Mapping[str, Any]], tuple[str, ...]]:
                 problems.append(problem.message)
     else:
         records = _records_of(path)
-    if not records:
+    if not any(record.get("format") != INIT_FORMAT for record in records):
         raise RecordingProblem(f"{path} holds no record of a run", "bench run --out DIR writes them")
     return records, tuple(problems)
 
@@ -77,7 +77,7 @@ def _records_of(path: Path) -> list[Mapping[str, Any]]:
     except ValueError as problem:
         raise RecordingProblem(f"{path} is not JSON ({problem})", "bench run --out DIR writes records") from None
     record = _object(parsed)
-    if record.get("format") == FORMAT:
+    if record.get("format") in (FORMAT, INIT_FORMAT):
         return [record]
     if record.get("format") == SERIES:
         return [_object(each) for each in _list(record.get("runs"))]
@@ -92,6 +92,8 @@ def material_of_records(records: Sequence[Mapping[str, Any]], name: str, problem
     Raises:
         RecordingProblem: One of them has not the shape of a record.
     """
+    made = tuple(_made(record) for record in records if record.get("format") == INIT_FORMAT)
+    records = [record for record in records if record.get("format") != INIT_FORMAT]
     runs = sorted((_run(record) for record in records), key=lambda run: run.began_ms)
     endpoints = {_text(record.get("endpoint")) for record in records}
     if len(endpoints) < 2:
@@ -114,7 +116,15 @@ def material_of_records(records: Sequence[Mapping[str, Any]], name: str, problem
         facts=in_order(facts.values()),
         problems=problems,
         all_parameters=False,
+        made=made,
     )
+
+
+def _made(record: Mapping[str, Any]) -> DatasetMade:
+    steps = [*_object(record.get("steps_s")).items(), ("total", record.get("total_s"))]
+    known = ((name, _number(seconds)) for name, seconds in steps)
+    title = _text(record.get("title")) or _text(record.get("dataset"))
+    return DatasetMade(title, tuple((name, seconds) for name, seconds in known if seconds is not None))
 
 
 def _run(record: Mapping[str, Any]) -> Run:

@@ -12,6 +12,7 @@ from pgtop_tune.model.events import Event
 from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.model.run_result import Doubt
 
+_WARMTH_STEPS: Final = 10
 BUDGET_S: Final = 10.0
 """From one look at where the time goes to the next, at least."""
 
@@ -147,6 +148,14 @@ class Run:
     spec: LoadSpec | None = None
 
     @property
+    def first_hits(self) -> tuple[int, float] | None:
+        """Seconds at the begin, and the share of buffers found in shared_buffers in them, per cent: a cold cache."""
+        sums = self.gathered.sums("cache_hit")[:_WARMTH_STEPS]
+        if not sums:
+            return None
+        return len(sums) * self.gathered.step_s, sum(part for part, _ in sums) / sum(whole for _, whole in sums)
+
+    @property
     def bound_by(self) -> tuple[str, ...]:
         """Disks that stood at the most they do in at least half of the looks, in words."""
         return tuple(
@@ -154,6 +163,19 @@ class Run:
             for words, count in self.at_cap.items()
             if 2 * count >= self.looks > 0
         )
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetMade:
+    """What `bench init` told.
+
+    Attributes:
+        title: What was made: "scale 5". Foreign text.
+        steps_s: (name, seconds) in the order done, the total last.
+    """
+
+    title: str
+    steps_s: tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +191,7 @@ class Material:
         events: What happened, oldest first.
         problems: What could not be read.
         all_parameters: Whether the facts hold every parameter, or only what was set.
+        made: Data sets that were made for it, where that was kept beside the records.
     """
 
     name: str
@@ -179,6 +202,7 @@ class Material:
     events: tuple[Event, ...] = ()
     problems: tuple[str, ...] = ()
     all_parameters: bool = True
+    made: tuple[DatasetMade, ...] = ()
 
     @property
     def phases(self) -> Mapping[LoadKey, tuple[Run, ...]]:

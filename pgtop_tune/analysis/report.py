@@ -13,6 +13,7 @@ from pgtop_tune.analysis.facts import GROUPS, PARAMETERS
 from pgtop_tune.analysis.figures import BY_ID, FIGURES, Figure
 from pgtop_tune.analysis.material import Material, Run
 from pgtop_tune.analysis.run_tables import curve_groups, line_name, run_sheets
+from pgtop_tune.analysis.search_path import search_sheet
 from pgtop_tune.analysis.sheets import Sheet, event_sheet, figure_sheet, fingerprint_sheet, wait_sheet
 from pgtop_tune.analysis.waits import wait_rows
 from pgtop_tune.experiment.tables import Table
@@ -62,7 +63,8 @@ def report(sides: Sequence[Material], under_test: Collection[str] = ()) -> tuple
     """
     comparisons = [compare(sides[0], other, under_test) for other in sides[1:]]
     found = [Chapter("In short", tuple(_short(sides, comparisons)))]
-    runs = run_sheets(sides)
+    search = search_sheet(sides, under_test)
+    runs = (*run_sheets(sides), *(() if search is None else (search,)))
     if runs or curve_groups(sides):
         found.append(Chapter("Runs", (*runs, *_curves(sides))))
     for comparison in comparisons:

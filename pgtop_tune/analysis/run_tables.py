@@ -43,7 +43,20 @@ def run_sheets(sides: Sequence[Material]) -> tuple[Sheet, ...]:
     loaded = [side for side in sides if any(run.key.name for run in side.runs)]
     if not loaded:
         return ()
-    return tuple(sheet for table in (_across, _down, _steps, _statements) if (sheet := table(loaded)) is not None)
+    tables = (_datasets, _across, _down, _steps, _statements)
+    return tuple(sheet for table in tables if (sheet := table(loaded)) is not None)
+
+
+def _datasets(sides: Sequence[Material]) -> Sheet | None:
+    """Seconds of each step in which a data set was made: steps down, sides across."""
+    columns = [(side, made) for side in sides for made in side.made]
+    if not columns:
+        return None
+    told = [dict(made.steps_s) for _, made in columns]
+    names = list(dict.fromkeys(name for each in told for name in each if name != "total"))
+    heads = ("init step, s", *(one_line(f"{side.name}: {made.title}", 60) for side, made in columns))
+    rows = tuple((one_line(name, 40), *(_number(each.get(name), 2) for each in told)) for name in (*names, "total"))
+    return Sheet("data sets", (), Table(heads, rows, frozenset(range(1, len(heads)))))
 
 
 def _across(sides: Sequence[Material]) -> Sheet | None:

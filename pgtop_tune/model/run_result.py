@@ -13,6 +13,8 @@ from pgtop_tune.model.bench_report import BenchReport
 from pgtop_tune.model.load import LoadSpec
 
 FORMAT: Final = "pgtop-tune-run/1"
+INIT_FORMAT: Final = "pgtop-tune-init/1"
+"""Of what `bench init --format json` writes."""
 
 
 class Verdict(StrEnum):

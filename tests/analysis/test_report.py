@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 from pgtop_tune.analysis.from_records import material_of_records
 from pgtop_tune.analysis.html import html
 from pgtop_tune.analysis.material import Fact, Kind, LoadKey, Material
+from pgtop_tune.analysis.opening import open_material
 from pgtop_tune.analysis.report import report
 from pgtop_tune.analysis.run_tables import run_sheets
+from pgtop_tune.analysis.search_path import search_sheet
 from pgtop_tune.analysis.sheets import Sheet
 from pgtop_tune.analysis.written import report_markdown
+from pgtop_tune.cli.commands.bench import step_table
+from pgtop_tune.cli.commands.bench.formats import TableFormat
 from pgtop_tune.experiment.tables import Table
 from pgtop_tune.model.bench_report import BenchReport, StatementReport
 from pgtop_tune.model.events import Event, EventKind
@@ -88,6 +94,51 @@ def test_a_final_check_has_each_statement_with_its_change() -> None:
     found = table(run_sheets([records("before", checked(3.0)), records("after", checked(2.7))]), "statements")
     assert found.heads == ("load", "statement, ms", "before", "after", "change")
     assert found.rows[0][1:] == ("UPDATE pgbench_branches", "3.000", "2.700", "-10.0 %")
+
+
+def step(name: str, level: float, **settings: str) -> Material:
+    found = frames(level, name)
+    for parameter, value in settings.items():
+        found = with_parameter(found, parameter, value)
+    return side(found, name)
+
+
+def test_a_search_has_its_path_each_step_against_the_best_before_it() -> None:
+    sides = [
+        step("start", 1000.0),
+        step("doubled", 1200.0, max_wal_size="64GB"),
+        step("again", 1000.0, max_wal_size="32GB"),
+        step("other", 1205.0, max_wal_size="64GB", checkpoint_timeout="30min"),
+    ]
+    found = search_sheet(sides)
+    assert found is not None
+    assert found.table is not None
+    rows = {row[0]: row for row in found.table.rows}
+    assert rows["doubled"][1].endswith("-> 64GB")
+    assert rows["doubled"][-2:] == ("better", "keep")
+    assert rows["again"][1] == "max_wal_size 64GB -> 32GB"
+    assert rows["again"][-2:] == ("worse", "back to doubled")
+    assert rows["other"][-1] == "back to doubled"
+    assert "best: doubled" in found.notes[0]
+    assert "search path" in report_markdown("search", report(sides))
+
+
+def test_configurations_that_differ_in_much_are_no_search() -> None:
+    tuned = step("tuned", 1200.0, max_wal_size="64GB", checkpoint_timeout="30min", max_connections="200")
+    assert search_sheet([step("default", 1000.0), tuned, tuned]) is None
+
+
+def test_seconds_of_making_data_sets_stand_side_by_side(tmp_path: Path) -> None:
+    for name, seconds in (("default", 381.29), ("tuned", 480.64)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(json.dumps(as_json(result())), encoding="ascii")
+        steps = (("server-side generate", seconds), ("vacuum", 2.0))
+        told = step_table.written(step_table.Made("pgbench", "scale 1000", {}, steps, seconds + 2), TableFormat.JSON)
+        (tmp_path / name / "init.json").write_text("\n".join(told), encoding="utf-8")
+    found = table(run_sheets([open_material(tmp_path / name, name) for name in ("default", "tuned")]), "data sets")
+    assert found.heads == ("init step, s", "default: scale 1000", "tuned: scale 1000")
+    assert found.rows[0] == ("server-side generate", "381.29", "480.64")
+    assert found.rows[-1] == ("total", "383.29", "482.64")
 
 
 def hostile() -> Material:

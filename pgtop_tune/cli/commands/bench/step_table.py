@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pgtop_tune.cli.commands.bench.formats import TableFormat
+from pgtop_tune.model.run_result import INIT_FORMAT
 
 _HEAD: Final = "init step, s"
 _TOTAL: Final = "total"
@@ -60,7 +61,9 @@ def _markdown(made: Made) -> list[str]:
 
 def _json(made: Made) -> list[str]:
     told = {
+        "format": INIT_FORMAT,
         "dataset": made.dataset,
+        "title": made.title,
         **made.facts,
         "steps_s": {name: round(seconds, 3) for name, seconds in made.steps_s},
         "total_s": round(made.total_s, 3),

@@ -12,7 +12,7 @@ from pgtop_tune.model.events import Event
 from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.model.run_result import Doubt
 
-_WARMTH_STEPS: Final = 10
+_WARMTH_S: Final = 10
 BUDGET_S: Final = 10.0
 """From one look at where the time goes to the next, at least."""
 
@@ -150,7 +150,7 @@ class Run:
     @property
     def first_hits(self) -> tuple[int, float] | None:
         """Seconds at the begin, and the share of buffers found in shared_buffers in them, per cent: a cold cache."""
-        sums = self.gathered.sums("cache_hit")[:_WARMTH_STEPS]
+        sums = self.gathered.sums("cache_hit")[: max(_WARMTH_S // self.gathered.step_s, 1)]
         if not sums:
             return None
         return len(sums) * self.gathered.step_s, sum(part for part, _ in sums) / sum(whole for _, whole in sums)

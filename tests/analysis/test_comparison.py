@@ -173,3 +173,12 @@ def test_recordings_opened_at_the_same_time_are_those_opened_one_by_one(
     assert [(each.name, each.facts, each.runs[0].summary) for each in open_all(paths)] == alone
     with pytest.raises(RecordingProblem, match=r"gone\.jsonl"):
         open_all([*paths, tmp_path / "gone.jsonl"])
+
+
+def test_caches_that_were_not_equally_warm_are_named() -> None:
+    cold, warm = side(frames(1000.0, "a")), side(frames(1000.0, "b"))
+    assert not any("warm when" in note for note in compare(cold, warm).phases[0].notes)
+    for second in range(10):
+        cold.runs[0].gathered.add("cache_hit", float(second), -30.0, 0.0)
+    assert any("equally warm when it began" in note for note in compare(cold, warm).phases[0].notes)
+    assert any(fact.name == "buffer hits at the begin" for fact in warm.facts)

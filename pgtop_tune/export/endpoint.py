@@ -100,7 +100,7 @@ class Endpoint:
         try:
             self._server = _Server(where, page)
         except OSError as problem:
-            hint = "is another one like it running? another port may be free"
+            hint = "it takes an address of this machine and a port that nobody else has"
             raise UsageProblem(f"cannot listen on {where}: {problem.strerror or problem}", hint) from None
         self.where: Final = Address(where.host, self._server.server_address[1])
         self._thread = threading.Thread(target=self._server.serve_forever, args=(_POLL_S,), name="metrics", daemon=True)

@@ -94,13 +94,13 @@ def test_a_scrape_says_what_the_views_say_also_after_a_reset_and_nothing_when_th
             assert found["pgtop_server_max_connections", ()] == float(
                 (connection.execute("SHOW max_connections").fetchone() or ("",))[0]
             )
-            with psycopg.connect(conninfo(server), dbname=HOSTILE, autocommit=True) as inside:
-                inside.execute("SELECT pg_stat_reset()")
-            until(scrape, lambda now: now.get(inserted) == 0)
+            records = ("pgtop_stat_wal_wal_records_total", ())
+            connection.execute("SELECT pg_stat_reset_shared('wal')")
+            until(scrape, lambda now: now[records] < found[records])
             connection.close()
             server.stop("immediate")
-            found = until(scrape, lambda now: now["pgtop_up", ()] == 0)
-            assert not [name for name, _ in found if name.startswith(("pgtop_stat", "pgtop_server"))]
+            away = until(scrape, lambda now: now["pgtop_up", ()] == 0)
+            assert not [name for name, _ in away if name.startswith(("pgtop_stat", "pgtop_server"))]
 
 
 def test_words_that_are_no_address_are_refused_in_one_sentence(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pgtop_tune.errors import UsageProblem
+from pgtop_tune.export import scrape
 from pgtop_tune.export.catalogue import chosen, exported, for_openmetrics
 from pgtop_tune.export.exported import Kind, Watched
 from pgtop_tune.export.openmetrics import MOST_SERIES, Syntax, page
@@ -151,6 +152,29 @@ def test_many_who_ask_at_once_get_one_page_made_once() -> None:
     assert all(each is pages[0] for each in pages)
     exposition.accept(Step((frames.frame(3),)))
     assert exposition.page(Syntax.TEXT) is not pages[0]
+
+
+def test_a_page_that_takes_long_does_not_hold_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    def slow(*words: object) -> str:
+        asked.set()
+        go_on.wait(60)
+        return ""
+
+    monkeypatch.setattr(scrape, "page", slow)
+    exposition = Exposition(1.0)
+    exposition.accept(Step((frames.frame(1),)))
+    asking = threading.Thread(target=exposition.page, args=(Syntax.TEXT,), daemon=True)
+    asking.start()
+    assert asked.wait(60)
+    session = threading.Thread(target=exposition.accept, args=(Step((frames.frame(2),)),), daemon=True)
+    session.start()
+    session.join(30)
+    assert not session.is_alive()
+    assert asking.is_alive()
+    go_on.set()
+    asking.join(60)
 
 
 def test_metrics_are_chosen_by_either_name() -> None:

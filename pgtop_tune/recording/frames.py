@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.recording.landmarks import Score
 
 
 class Frames(Protocol):
@@ -43,8 +44,8 @@ class Frames(Protocol):
         """Frames from a number on, each with its number."""
         ...
 
-    def lines(self, first: int = 0) -> Iterator[tuple[int, bytes]]:
-        """The lines they are read from, for whoever looks for something in many of them."""
+    def scores(self, score: Score, first: int = 0) -> Iterator[tuple[int, float]]:
+        """How much of a landmark each of them is, without making frames of them."""
         ...
 
     def block_begin(self, index: int) -> int:

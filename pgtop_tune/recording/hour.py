@@ -1,8 +1,8 @@
-"""The last hour of a live session in memory: the lines a recording would have, packed minute by minute."""
+"""The last hour of a live session in memory: of each frame what is not the same as before, packed block by block."""
 
 from __future__ import annotations
 
-import json
+import marshal
 import threading
 import zlib
 from bisect import bisect_right
@@ -11,41 +11,41 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.recording.format import DELTA, KEY
+from pgtop_tune.recording.landmarks import Score, score_of_frame
+from pgtop_tune.recording.memory_form import MemoryForm
 
 if TYPE_CHECKING:
-    from pgtop_tune.recording.values import Codec
     from pgtop_tune.session.ports import Step
 
 LONGEST_S: Final = 3600.0
 MOST_BYTES: Final = 16 << 20
-"""Of packed lines: an hour of 300 sessions that all work is less. Where it is not, the past is shorter."""
+"""Packed: an hour of 300 sessions that work now and then is less. Where it is not, the past is shorter."""
 _BLOCK_FRAMES: Final = 30
-"""Frames from one key frame to the next: what one step back may have to read."""
+"""Frames from one whole frame to the next: what one step back may have to read."""
 _LEVEL: Final = 5
-_UNREAD: Final = 3
-"""Frames until it begins: how frames are read and written takes a while to be understood, and first data come first."""
 
 
 @dataclass(slots=True)
 class _Block:
-    """A key frame and those after it.
+    """A whole frame and those after it.
 
     Attributes:
         first: Number of its first frame.
         moments: Elapsed seconds of each.
-        lines: As long as frames are added.
+        scores: What each is worth to whoever searches.
+        forms: As long as frames are added.
         packed: Afterwards.
     """
 
     first: int
     moments: list[float] = field(default_factory=list)
-    lines: list[bytes] = field(default_factory=list)
+    scores: dict[Score, list[float]] = field(default_factory=lambda: {score: [] for score in Score})
+    forms: list[bytes] = field(default_factory=list)
     packed: bytes = b""
 
     def unpacked(self) -> list[bytes]:
-        """Its lines."""
-        return zlib.decompress(self.packed).splitlines() if self.packed else list(self.lines)
+        """Its forms."""
+        return marshal.loads(zlib.decompress(self.packed)) if self.packed else list(self.forms)
 
 
 class KeptHour:
@@ -64,48 +64,34 @@ class KeptHour:
         self._longest_s = longest_s
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
+        self._form = MemoryForm()
         self._blocks: list[_Block] = []
         self._bytes = 0
         self._count = 0
-        self._before: Frame | None = None
-        self._waiting: list[Frame] = []
-        self._codec: Codec | None = None
 
     def accept(self, step: Step) -> None:
         """See `FrameSink.accept`."""
-        self._waiting += step.frames
-        if self._codec is None and len(self._waiting) >= _UNREAD:
-            from pgtop_tune.recording.codec import codec_for
+        for frame in step.frames:
+            self._add(frame)
 
-            self._codec = codec_for(Frame)
-        if self._codec is not None:
-            for frame in self._waiting:
-                self._add(frame, self._codec)
-            self._waiting.clear()
-
-    def _add(self, frame: Frame, codec: Codec) -> None:
-        block, before = self._blocks[-1] if self._blocks else None, self._before
+    def _add(self, frame: Frame) -> None:
+        block = self._blocks[-1] if self._blocks else None
         filled = block is not None and len(block.moments) >= _BLOCK_FRAMES
-        if before is None or filled:
-            line = {KEY: codec.full(frame)}
-        else:
-            difference = codec.delta(before, frame)
-            # What is the same in both has no word in JSON.
-            line = {DELTA: difference if type(difference) is dict else {}}
-        text = json.dumps(line, separators=(",", ":")).encode("ascii")
-        packed = zlib.compress(b"\n".join(block.lines), _LEVEL) if block is not None and filled else b""
+        form = self._form.whole(frame) if block is None or filled else self._form.changed(frame)
+        packed = zlib.compress(marshal.dumps(block.forms), _LEVEL) if block is not None and filled else b""
         with self._lock:
             if block is not None and filled:
-                block.packed, block.lines = packed, []
+                block.packed, block.forms = packed, []
                 self._bytes += len(packed)
             if block is None or filled:
                 block = _Block(self._count)
                 self._blocks.append(block)
             block.moments.append(frame.elapsed_s)
-            block.lines.append(text)
+            block.forms.append(form)
+            for score, values in block.scores.items():
+                values.append(score_of_frame(score, frame))
             self._count += 1
             self._forget(frame.elapsed_s)
-        self._before = frame
 
     def _forget(self, now_s: float) -> None:
         while len(self._blocks) > 1 and (
@@ -115,7 +101,7 @@ class KeptHour:
 
     @property
     def packed_bytes(self) -> int:
-        """Bytes that are held, without the newest lines."""
+        """Bytes that are held, without the newest block."""
         return self._bytes
 
     @property
@@ -151,29 +137,33 @@ class KeptHour:
 
     def frames(self, first: int = 0) -> Iterator[tuple[int, Frame]]:
         """See `Frames.frames`. What has gone by the time it is read is left out."""
-        from pgtop_tune.recording.reader import frame_of
+        index = self.block_begin(first)
+        while (block := self._block_at(index)) is not None:
+            index, before = block.first, None
+            for form in block.unpacked():
+                before = self._form.read(form, before)
+                if index >= first:
+                    yield index, before
+                index += 1
+            # More may have come into this block by now.
+            first = index
 
-        before = None
-        for index, line in self.lines(self.block_begin(first)):
-            before = frame_of(line, before)
-            if index >= first:
-                yield index, before
-
-    def lines(self, first: int = 0) -> Iterator[tuple[int, bytes]]:
-        """See `Frames.lines`."""
+    def scores(self, score: Score, first: int = 0) -> Iterator[tuple[int, float]]:
+        """See `Frames.scores`."""
         index = first
         while (block := self._block_at(index)) is not None:
-            for line in block.unpacked()[max(index - block.first, 0) :]:
-                index = max(index, block.first)
-                yield index, line
+            index = max(index, block.first)
+            for value in block.scores[score][index - block.first :]:
+                yield index, value
                 index += 1
 
     def _block_at(self, index: int) -> _Block | None:
+        """The block of a frame, as far as it has come."""
         with self._lock:
             if not self._blocks or index >= self._count:
                 return None
             found = self._blocks[self._place(index)]
-            return _Block(found.first, found.moments, list(found.lines), found.packed)
+            return _Block(found.first, found.moments, found.scores, list(found.forms), found.packed)
 
     def block_begin(self, index: int) -> int:
         """See `Frames.block_begin`."""

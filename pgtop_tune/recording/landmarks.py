@@ -1,44 +1,82 @@
-"""Moments worth jumping to, found in the lines of frames without making frames of them."""
+"""Moments worth jumping to: how much of a landmark each frame is, told from a frame or from its line in a recording."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable
-from typing import Final
+from collections.abc import AsyncIterator
+from enum import Enum, auto
+from functools import cache
+from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.metrics.percentiles import percentiles
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import LatencySecond
-from pgtop_tune.recording.codec import codec_for
-from pgtop_tune.recording.frames import Frames
+from pgtop_tune.model.events import EventKind
+from pgtop_tune.model.frame import Frame
 from pgtop_tune.session.ports import Landmark
+
+if TYPE_CHECKING:
+    from pgtop_tune.recording.frames import Frames
+    from pgtop_tune.recording.values import Codec
 
 _EVENTS: Final = re.compile(rb'"events":\s*\[\s*\{')
 _CHECKPOINT: Final = re.compile(rb'"kind":\s*"checkpoint"')
 _LATENCIES: Final = re.compile(rb'"latencies":\s*(?=\[\s*\{)')
-_SECOND: Final = codec_for(LatencySecond)
 _DECODER: Final = json.JSONDecoder()
 _WORST: Final = (99.0,)
 
 
-def _has_event(line: bytes) -> bool:
-    return _EVENTS.search(line) is not None
+class Score(Enum):
+    """What frames are searched for."""
+
+    EVENT = auto()
+    CHECKPOINT = auto()
+    P99 = auto()
 
 
-def _has_checkpoint(line: bytes) -> bool:
+def score_of_frame(score: Score, frame: Frame) -> float:
+    """How much of it a frame is: 1 with such an event, the largest p99 in µs; 0 without."""
+    if score is Score.EVENT:
+        return float(bool(frame.events))
+    if score is Score.CHECKPOINT:
+        return float(any(event.kind is EventKind.CHECKPOINT for event in frame.events))
+    return 0.0 if isinstance(frame.bench, Unavailable) else max(map(_p99_us, frame.bench.latencies), default=0.0)
+
+
+def score_of_line(score: Score, line: bytes) -> float:
+    """The same of a line, of which nothing else is understood. What cannot be read is told of when its frame is."""
+    if score is Score.P99:
+        return max(map(_p99_us, _latencies(line)), default=0.0)
     events = _EVENTS.search(line)
-    return events is not None and _CHECKPOINT.search(line, events.end()) is not None
+    if events is None or score is Score.EVENT:
+        return float(events is not None)
+    return float(_CHECKPOINT.search(line, events.end()) is not None)
 
 
-_MATCHES: Final[dict[Landmark, tuple[int, Callable[[bytes], bool]]]] = {
-    Landmark.NEXT_EVENT: (1, _has_event),
-    Landmark.PREVIOUS_EVENT: (-1, _has_event),
-    Landmark.NEXT_CHECKPOINT: (1, _has_checkpoint),
-    Landmark.PREVIOUS_CHECKPOINT: (-1, _has_checkpoint),
-}
-"""Landmark → direction, and what is looked for."""
+def _p99_us(second: LatencySecond) -> float:
+    found = percentiles(second.buckets, _WORST, second.max_us)
+    return found[0] if found else 0.0
+
+
+def _latencies(line: bytes) -> list[LatencySecond]:
+    place = _LATENCIES.search(line)
+    if place is None:
+        return []
+    try:
+        rows, _ = _DECODER.raw_decode(line[place.end() :].decode("ascii", "replace"))
+        return [_second().read(row) for row in rows]
+    except (ValueError, RecursionError, RecordingProblem):
+        return []
+
+
+@cache
+def _second() -> Codec:
+    from pgtop_tune.recording.codec import codec_for
+
+    return codec_for(LatencySecond)
 
 
 async def find(frames: Frames, landmark: Landmark, here: int) -> int | None:
@@ -49,54 +87,56 @@ async def find(frames: Frames, landmark: Landmark, here: int) -> int | None:
     Args:
         here: Number of the frame shown, which is not looked at itself.
     """
-    if landmark is Landmark.WORST_P99:
-        return await _worst(frames)
-    direction, matches = _MATCHES[landmark]
-    if direction > 0:
-        async for index, line in _lines(frames, here + 1, frames.frame_count):
-            if matches(line):
-                return index
-        return None
+    score, direction = _WANTED[landmark]
+    if direction == 0:
+        return await _largest(frames, score)
+    return await (_next(frames, score, here) if direction > 0 else _previous(frames, score, here))
+
+
+_WANTED: Final = {
+    Landmark.NEXT_EVENT: (Score.EVENT, 1),
+    Landmark.PREVIOUS_EVENT: (Score.EVENT, -1),
+    Landmark.NEXT_CHECKPOINT: (Score.CHECKPOINT, 1),
+    Landmark.PREVIOUS_CHECKPOINT: (Score.CHECKPOINT, -1),
+    Landmark.WORST_P99: (Score.P99, 0),
+}
+"""Landmark → what is searched for, and whether after the moment, before it, or everywhere."""
+
+
+async def _next(frames: Frames, score: Score, here: int) -> int | None:
+    async for index, found in _scores(frames, score, here + 1, frames.frame_count):
+        if found > 0:
+            return index
+    return None
+
+
+async def _previous(frames: Frames, score: Score, here: int) -> int | None:
     end = here
     while end > frames.first:
-        begin, found = frames.block_begin(end - 1), None
-        async for index, line in _lines(frames, begin, end):
-            if matches(line):
-                found = index
-        if found is not None:
-            return found
+        begin, last = frames.block_begin(end - 1), None
+        async for index, found in _scores(frames, score, begin, end):
+            if found > 0:
+                last = index
+        if last is not None:
+            return last
         end = begin
     return None
 
 
-async def _worst(frames: Frames) -> int | None:
-    worst_us, found = -1.0, None
-    async for index, line in _lines(frames, frames.first, frames.frame_count):
-        for latency in _latencies(line):
-            (p99_us,) = percentiles(latency.buckets, _WORST, latency.max_us) or (-1.0,)
-            if p99_us > worst_us:
-                worst_us, found = p99_us, index
-    return found
+async def _largest(frames: Frames, score: Score) -> int | None:
+    largest, at = 0.0, None
+    async for index, found in _scores(frames, score, frames.first, frames.frame_count):
+        if found > largest:
+            largest, at = found, index
+    return at
 
 
-def _latencies(line: bytes) -> list[LatencySecond]:
-    place = _LATENCIES.search(line)
-    if place is None:
-        return []
-    try:
-        rows, _ = _DECODER.raw_decode(line[place.end() :].decode("ascii", "replace"))
-        return [_SECOND.read(row) for row in rows]
-    except (ValueError, RecursionError, RecordingProblem):
-        # A damaged line is told of when its frame is read.
-        return []
-
-
-async def _lines(frames: Frames, first: int, end: int) -> AsyncIterator[tuple[int, bytes]]:
+async def _scores(frames: Frames, score: Score, first: int, end: int) -> AsyncIterator[tuple[int, float]]:
     begin = -1
-    for index, line in frames.lines(first):
+    for index, found in frames.scores(score, first):
         if index >= end:
             return
         if (block := frames.block_begin(index)) != begin:
             begin = block
             await asyncio.sleep(0)
-        yield index, line
+        yield index, found

@@ -23,6 +23,7 @@ from pgtop_tune.recording.format import (
     parse_line,
     read_header,
 )
+from pgtop_tune.recording.landmarks import Score, score_of_line
 
 _FRAME: Final = codec_for(Frame)
 _YEAR_9999_MS: Final = 253_000_000_000_000
@@ -200,12 +201,12 @@ class RecordingReader:
         if index < following - 1 and not broken:
             self._skipped(index + 1, "the compressed data are damaged")
 
-    def lines(self, first: int = 0) -> Iterator[tuple[int, bytes]]:
-        """See `Frames.lines`."""
+    def scores(self, score: Score, first: int = 0) -> Iterator[tuple[int, float]]:
+        """See `Frames.scores`."""
         for block in self._blocks[self._block_of(first) :]:
             for index, line in enumerate(self._store.lines(block), block.first):
                 if index >= first:
-                    yield index, line
+                    yield index, score_of_line(score, line)
 
     def block_begin(self, index: int) -> int:
         """See `Frames.block_begin`."""

@@ -11,6 +11,7 @@ import pytest
 
 from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.recording.replay import ReplaySource
+from pgtop_tune.session.frame_window import WHOLE_S
 from pgtop_tune.session.ports import Step
 from tests.recording.test_recording_roundtrip import realistic, write
 
@@ -63,7 +64,7 @@ async def test_a_jump_brings_the_moment_at_once_and_then_the_frames_before_it(re
         source.step(-1)
         step = await following(steps)
         assert step.back_to_s == 69.0
-        assert [frame.sequence for frame in step.frames] == list(range(54, 70))
+        assert [frame.sequence for frame in step.frames] == list(range(69 - int(WHOLE_S), 70))
         source.step(2)
         step = await following(steps)
         assert step.frames[-1].sequence == 71

@@ -22,11 +22,11 @@ from pgtop_tune.analysis.comparison import (
     compare,
 )
 from pgtop_tune.analysis.every_metric import PER_TRANSACTION, Number
-from pgtop_tune.analysis.figures import Figure
+from pgtop_tune.analysis.figures import FAILED, FIGURES, LATENCY, PERCENTILES, TPS, Figure
 from pgtop_tune.analysis.gathered import Sums, blocks, quotient
 from pgtop_tune.analysis.material import Material
 from pgtop_tune.analysis.window import Side
-from pgtop_tune.compare.blocks import block_length
+from pgtop_tune.compare.blocks import autocorrelation_time, block_length
 from pgtop_tune.compare.effect import Effect, Verdict, effect_of_whole, share_effect, verdict
 from pgtop_tune.compare.standardised import standardised
 
@@ -34,6 +34,7 @@ CERTAIN: Final = frozenset({Verdict.BETTER.value, Verdict.WORSE.value, MORE, LES
 """Verdicts that say that something differs."""
 BY_CHANCE: Final = 0.02
 """Share of numbers that are the same and are called different all the same: a verdict takes 98 %."""
+_OUTCOMES: Final = frozenset({TPS, LATENCY, FAILED, "server_tps", *(figure.id for figure in PERCENTILES)})
 _ROUNDING: Final = 1e-9
 _MOST_APART: Final = 1e6
 _WORDS: Final = {Verdict.BETTER: MORE, Verdict.WORSE: LESS}
@@ -61,7 +62,8 @@ class Differing:
         told: How the change reads.
         change: The change and its 95 % interval as `told` says; None without.
         size: The effect in standard deviations of blocks; None without an interval.
-        apart: How far the means are apart, in standard deviations of single seconds.
+        apart: How far the means are apart; larger is farther.
+        outcome: What a load is run for: throughput, latency, failures.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Differing:
     size: float | None
     apart: float
     verdict: str
+    outcome: bool = False
 
     @property
     def certain(self) -> bool:
@@ -98,6 +101,17 @@ class Brushed:
     rows: tuple[Differing, ...]
     alike: int
     notes: tuple[str, ...]
+
+    @property
+    def outcomes(self) -> tuple[Differing, ...]:
+        """Throughput, latency, failures, in the order of a comparison."""
+        order = {figure.title: place for place, figure in enumerate(FIGURES)}
+        return tuple(sorted((row for row in self.rows if row.outcome), key=lambda row: order[row.name]))
+
+    @property
+    def others(self) -> tuple[Differing, ...]:
+        """Everything else, in the order of `rows`."""
+        return tuple(row for row in self.rows if not row.outcome)
 
 
 def brushed(a: Side, b: Side, under_test: Sequence[str] = ()) -> Brushed:
@@ -148,10 +162,14 @@ def _place(row: Differing) -> tuple[bool, float, str]:
 
 
 def _apart(a: Sequence[float], b: Sequence[float]) -> float:
-    """The distance of means in standard deviations of single steps: no ground for a verdict, but for an order."""
+    """The distance of means in standard deviations of what varies: no ground for a verdict, but for an order.
+
+    What drifts is far apart in two windows whatever happens, so that steps that resemble each other count for fewer.
+    """
     if len(a) < 2 or len(b) < 2:
         return 0.0
-    distance, spread = abs(fmean(b) - fmean(a)), math.sqrt((variance(a) + variance(b)) / 2.0)
+    alike = max(autocorrelation_time(a), autocorrelation_time(b))
+    distance, spread = abs(fmean(b) - fmean(a)), math.sqrt(alike * (variance(a) + variance(b)) / 2.0)
     return distance / spread if spread > distance / _MOST_APART else _MOST_APART if distance else 0.0
 
 
@@ -170,6 +188,7 @@ def _of_figure(row: FigureRow, a: Side, b: Side) -> Differing:
         size=None if row.effect is None else standardised(row.effect, ratio=ratio),
         apart=_apart(_steps(a, figure), _steps(b, figure)),
         verdict=row.verdict,
+        outcome=figure.id in _OUTCOMES,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from pgtop_tune import units
@@ -12,7 +12,7 @@ from pgtop_tune.analysis.sheets import Sheet, event_sheet, figure_sheet, fingerp
 from pgtop_tune.experiment.tables import Table
 from pgtop_tune.safe_text import one_line
 
-HEADS: Final = ("largest effect first", "A", "B", "effect", "95 % interval", "size", "verdict")
+_HEADS: Final = ("A", "B", "effect", "95 % interval", "size", "verdict")
 _NAME: Final = 60
 _HUGE: Final = 99.95
 """Standard deviations that are told as more than a number says."""
@@ -73,7 +73,10 @@ def _sign(row: Differing) -> str:
 def window_sheets(found: Brushed) -> tuple[Sheet, ...]:
     """All of it, in the order in which it is read."""
     comparison = found.comparison
-    sheets = [fingerprint_sheet(comparison), differing_sheet(found)]
+    sheets = [fingerprint_sheet(comparison)]
+    if found.outcomes:
+        sheets.append(Sheet("what came of it", (), _table("", found.outcomes)))
+    sheets.append(differing_sheet(found))
     sheets += [wait_sheet(phase) for phase in comparison.phases if phase.waits]
     for name, side in (("A", comparison.a), ("B", comparison.b)):
         events = event_sheet(f"what happened in {name}", side)
@@ -83,11 +86,7 @@ def window_sheets(found: Brushed) -> tuple[Sheet, ...]:
 
 
 def differing_sheet(found: Brushed) -> Sheet:
-    """Every number that can be told of both windows."""
-    rows = tuple(
-        (titled(row), amount(row, row.a), amount(row, row.b), changed(row), between(row), sized(row), row.verdict)
-        for row in found.rows
-    )
+    """Every other number that can be told of both windows."""
     notes = [*found.notes]
     if found.alike:
         notes.append(f"{found.alike} numbers are one and the same in both all the time")
@@ -96,9 +95,17 @@ def differing_sheet(found: Brushed) -> Sheet:
     return Sheet(
         "what differs",
         ("what is certain by its size in standard deviations of blocks, then what is farthest apart",),
-        Table(HEADS, rows, frozenset({1, 2, 3, 4, 5})) if rows else None,
+        _table("largest effect first", found.others) if found.others else None,
         tuple(one_line(note, 300) for note in notes),
     )
+
+
+def _table(head: str, told: Sequence[Differing]) -> Table:
+    rows = tuple(
+        (titled(row), amount(row, row.a), amount(row, row.b), changed(row), between(row), sized(row), row.verdict)
+        for row in told
+    )
+    return Table((head, *_HEADS), rows, frozenset({1, 2, 3, 4, 5}))
 
 
 def differences_json(found: Brushed) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from pgtop_tune.analysis.figures import disks_by_role
 from pgtop_tune.metrics import (
+    ceilings,
     checkpoints,
     host,
     host_details,
@@ -35,6 +36,15 @@ PASSING: Final = frozenset(
     metric.id for metric in (*host.PROCESS_METRICS, host_details.PROCESS_RUN_DELAY, host_details.BUSIEST_THREAD)
 )
 """Of processes, which come and go."""
+OF_OTHER_TIMES: Final = frozenset(
+    metric.id
+    for metric in (
+        host.LOAD_1M, host.LOAD_5M, host.LOAD_15M, host_places.MINUTES_LEFT, io.SINCE_ARCHIVED, io.WAL_DISK_UNTIL_FULL,
+        ceilings.MOST_FLUSHES, ceilings.CEILING_AGE,
+        checkpoints.SINCE_CHECKPOINT, checkpoints.FULL_PAGES_SINCE, server.WAL_SINCE_REDO,
+    )
+)  # fmt: skip
+"""Means over minutes, times since something, forecasts, what was measured before: told of more than the window."""
 OF_FIGURED_DISKS: Final = frozenset({host.DISK_BUSY.id, host.DISK_READ_AWAIT.id, host.DISK_WRITE_AWAIT.id})
 """Told by a figure for the disks of the data and of WAL."""
 MOST_KEYS: Final = 64
@@ -44,9 +54,10 @@ SINGLE: Final[tuple[Metric | ProgressMetric, ...]] = tuple(
     metric
     for metric in (
         *server.METRICS, *waits.METRICS, *checkpoints.METRICS, *io.METRICS, io.WAL_FLUSHES, io.COMMITS_PER_FLUSH,
+        ceilings.FLUSHES_USED,
         *statements.METRICS, *host.METRICS, *host_details.METRICS, *host_limits.GROUP_METRICS, *own_cost.METRICS,
     )
-    if metric.id not in FIGURED
+    if metric.id not in FIGURED | OF_OTHER_TIMES
 )  # fmt: skip
 FAMILIES: Final[tuple[Keyed[Any], ...]] = tuple(
     family
@@ -54,7 +65,7 @@ FAMILIES: Final[tuple[Keyed[Any], ...]] = tuple(
         *host.CORE_METRICS, *host.DISK_METRICS, *host.HUGE_PAGE_METRICS, *host_details.KEYED,
         *host_limits.NODE_METRICS, *host_places.NETWORK_METRICS, *host_places.SPACE_METRICS, *pooler.METRICS,
     )
-    if family.id not in PASSING
+    if family.id not in PASSING | OF_OTHER_TIMES
 )  # fmt: skip
 
 

@@ -95,7 +95,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("mark-begin", ("[",), "app.mark", "a window begins at the moment shown", _WINDOWS, "", (Need.FRAMES,)),
     Action("mark-end", ("]",), "app.mark(True)", "the window ends here; after the second, what differs is shown",
         _WINDOWS, "", (Need.FRAMES,)),
-    Action("brush", ("B",), "app.brush", "all that differs between two windows, or between one and the time before it",
+    Action("brush", ("D",), "app.brush", "all that differs between two windows, or between one and the time before it",
         _WINDOWS, "", (Need.FRAMES,)),
     Action("details", ("enter",), "details", "everything known of the selected row", ROWS, "open"),
     Action("filter", ("/",), "filter", "show only rows with this text", ROWS, "filter"),

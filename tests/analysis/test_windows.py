@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.analysis.differing import Brushed, Differing, brushed
-from pgtop_tune.analysis.every_metric import FAMILIES, FIGURED, PASSING, SINGLE
+from pgtop_tune.analysis.every_metric import FAMILIES, FIGURED, OF_OTHER_TIMES, PASSING, SINGLE
 from pgtop_tune.analysis.window import Side, read_window
 from pgtop_tune.analysis.windowed import Named, named, read_windows
 from pgtop_tune.compare.effect import Verdict
@@ -118,15 +118,15 @@ def test_what_is_certain_comes_first_and_then_the_size_of_the_effect_counts() ->
         assert isinstance(sample, HostSample)
         busy = 3.0 + chance.gauss(0, 0.1) + (6.0 if each.sequence >= 100 else 0.0)
         memory = replace(sample.memory, dirty_bytes=int(1e6 * (1.0 + chance.random())))  # type: ignore[type-var]
-        cpu = replace(sample.cpu, load_1m=busy)  # type: ignore[type-var]
+        cpu = replace(sample.cpu, procs_running=int(10 * busy))  # type: ignore[type-var]
         found.append(replace(each, host=replace(sample, cpu=cpu, memory=memory)))
     rows = brushed(side(found, 0.0, 99.0), side(found, 100.0, 199.0)).rows
     certain = [each.certain for each in rows]
     assert certain == sorted(certain, reverse=True)
     sizes = [abs(each.size) for each in rows if each.certain and each.size is not None]
     assert sizes == sorted(sizes, reverse=True)
-    assert rows[0].name == "host.load_1m"
-    assert {each.name for each in rows if each.certain} >= {"host.load_1m", "tps", "latency mean"}
+    assert rows[0].name == "host.run_queue"
+    assert {each.name for each in rows if each.certain} >= {"host.run_queue", "tps", "latency mean"}
     assert not next(each for each in rows if each.name == "host.memory.dirty").certain
 
 
@@ -209,7 +209,7 @@ def test_every_number_of_the_catalogue_is_looked_at() -> None:
     from docs.generate import _modules, _rows_of
 
     every = {each.id for module in _modules() for each in _rows_of(module)}
-    assert every <= {each.id for each in (*SINGLE, *FAMILIES)} | FIGURED | PASSING
+    assert every <= {each.id for each in (*SINGLE, *FAMILIES)} | FIGURED | PASSING | OF_OTHER_TIMES
 
 
 @pytest.mark.parametrize(

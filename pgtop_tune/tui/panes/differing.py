@@ -25,6 +25,7 @@ _SHORT: Final = {
 _FIGURE, _EFFECT, _INTERVAL, _SIZE, _VERDICT = 7, 9, 19, 6, 14
 _LEAST_NAME: Final = 20
 _MOST_EVENTS: Final = 12
+_HEADS: Final = ("A", "B", "effect", "95 % interval", "size", "verdict")
 
 
 def differing_lines(found: Brushed, cells: int, glyphs: Glyphs) -> list[Line]:
@@ -35,10 +36,14 @@ def differing_lines(found: Brushed, cells: int, glyphs: Glyphs) -> list[Line]:
     for each in found.comparison.fingerprints.under_test:
         said = f"{one_line(each.name, 60)}  {one_line(each.a, 60)} {glyphs.arrow} {one_line(each.b, 60)}"
         lines += wrapped(said, cells, "event-parameter")
-    if lines:
-        lines.append(())
-    lines.append(_row(("largest effect first", "A", "B", "effect", "95 % interval", "size", "verdict"), "title", cells))
-    lines += [_number(row, cells, glyphs) for row in found.rows]
+    for note in found.notes:
+        lines += wrapped(one_line(note, 300), cells, "dim")
+    lines.append(())
+    if found.outcomes:
+        lines += [_row(("what came of it", *_HEADS), "title", cells)]
+        lines += [*(_number(row, cells, glyphs) for row in found.outcomes), ()]
+    lines.append(_row(("largest effect first", *_HEADS), "title", cells))
+    lines += [_number(row, cells, glyphs) for row in found.others]
     for phase in found.comparison.phases:
         if phase.waits:
             lines += [(), _row(("ms per transaction", "A", "B", "change", "% of A's latency", "", ""), "title", cells)]
@@ -46,7 +51,7 @@ def differing_lines(found: Brushed, cells: int, glyphs: Glyphs) -> list[Line]:
     lines += _events(found, cells)
     notes = [note for phase in found.comparison.phases for note in phase.notes]
     lines.append(())
-    for note in (*found.notes, *notes):
+    for note in notes:
         lines += wrapped(one_line(note, 300), cells, "dim")
     if found.alike:
         lines += wrapped(f"{found.alike} numbers are one and the same in both all the time", cells, "dim")

@@ -89,7 +89,7 @@ async def test_one_window_stands_against_as_long_a_time_before_it() -> None:
     found, source = changed(), ScriptedSource([Step((frames()[0],))])
     async with running_screen(transport=ScriptedTransport(), frames=Kept(found), source=source) as rig:
         await marked(rig, source, found, (85, "["), (150, "]"))
-        await rig.press("B")
+        await rig.press("D")
         await rig.sees("A  00:00:20–00:01:25 (1m05s)")
         await rig.sees("B  00:01:25–00:02:30 (1m05s)")
 
@@ -97,10 +97,10 @@ async def test_one_window_stands_against_as_long_a_time_before_it() -> None:
 @pytest.mark.parametrize(
     ("at", "says"),
     [
-        (((10, "B"),), "nothing is marked"),
+        (((10, "D"),), "nothing is marked"),
         (((10, "]"),), "set the begin first"),
         (((10, "["), (60, "]"), (40, "["), (80, "]")), "overlap"),
-        (((0, "["), (60, "]"), (60, "B")), "no time before"),
+        (((0, "["), (60, "]"), (60, "D")), "no time before"),
     ],
 )
 async def test_what_cannot_be_compared_is_said(at: tuple[tuple[int, str], ...], says: str) -> None:

@@ -389,12 +389,12 @@ async def _ghost(rig: Rig) -> None:
 
 async def _marks(rig: Rig) -> None:
     await rig.press("[")
-    await rig.sees("] ends it here")
+    await rig.sees("] ends it")
     rig.source.feed(frame(6))
     await rig.until(lambda: rig.app._live.now is not None and rig.app._live.now.sequence == 6)
     await rig.press("]")
     await rig.sees("what differs from the time before")
-    await rig.press("B")
+    await rig.press("D")
     await rig.sees("fewer than 2 frames of")
     await rig.press("escape")
 

@@ -120,8 +120,9 @@ def _right(
     found = []
     if offset_s is not None:
         found.append(Phrase(((ago(offset_s, glyphs), "warning"),)))
-    elif recording is not None and frame is not None:
-        found.append(Phrase(_recording(recording, frame, glyphs)))
+    if recording is not None and frame is not None:
+        now_s = frame.elapsed_s + abs(offset_s or 0.0)
+        found.append(Phrase(_recording(recording, now_s, glyphs)))
     cost = value_of(OWN_CPU, session)
     if cost is None:
         return [phrase for phrase in found if phrase.line]
@@ -135,14 +136,14 @@ def _right(
     return [phrase for phrase in found if phrase.line]
 
 
-def _recording(recording: RecordingState, frame: Frame, glyphs: Glyphs) -> Line:
+def _recording(recording: RecordingState, now_s: float, glyphs: Glyphs) -> Line:
     if recording.problem:
         stopped = "stopped" if recording.path is None else "waits"
         return ((f"{glyphs.cross} rec {stopped}: {one_line(recording.problem, _NAME)}", "critical"),)
     if recording.path is None:
         return ()
-    since_s = frame.elapsed_s if recording.since_s is None else recording.since_s
-    return ((f"{glyphs.bullet} rec ", "good"), (clock(frame.elapsed_s - since_s), PLAIN))
+    since_s = now_s if recording.since_s is None else recording.since_s
+    return ((f"{glyphs.bullet} rec ", "good"), (clock(max(now_s - since_s, 0.0)), PLAIN))
 
 
 def ago(seconds: float, glyphs: Glyphs) -> str:

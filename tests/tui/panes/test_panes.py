@@ -255,6 +255,13 @@ def test_clock_of_the_past(seconds: float, shown: str) -> None:
     assert shown in header(session_of(3), 80, Look(offset_s=seconds, recording=RecordingState("x")))
 
 
+def test_a_recording_that_goes_on_is_seen_from_the_past_too() -> None:
+    past = Look(offset_s=133.0, recording=RecordingState("run.jsonl", since_s=1.0))
+    assert "−2m 13s  ● rec 00:02:14" in header(session_of(3), 120, past)
+    stopped = Look(offset_s=133.0, recording=RecordingState(problem="disk full"))
+    assert "✗ rec stopped: disk full" in header(session_of(3), 120, stopped)
+
+
 def test_wal_says_when_and_why_the_next_checkpoint_comes() -> None:
     wide = text_of(wal_lines(session_of(30), 250, 1, UNICODE)[0])
     assert re.search(r"next checkpoint forced in .*\(max_wal_size\)", wide)

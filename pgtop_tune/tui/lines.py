@@ -56,6 +56,12 @@ def clip(text: str, cells: int) -> str:
     return text[:cells].ljust(cells)
 
 
+def shortened(text: str, cells: int, ellipsis: str) -> str:
+    """As `clip`, with a sign at the end where something was cut."""
+    shown = clip(text, cells)
+    return shown if shown.rstrip() == text.rstrip() else clip(text, cells - len(ellipsis)) + ellipsis
+
+
 def fit(line: Line, cells: int) -> Line:
     """The line cut to at most so many cells; spans keep their styles."""
     fitted: list[Span] = []

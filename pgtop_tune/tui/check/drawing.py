@@ -11,7 +11,7 @@ from pgtop_tune.health.report import Report, documentation
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.check.table import CheckRow, CheckTable
 from pgtop_tune.tui.glyphs import Glyphs
-from pgtop_tune.tui.lines import PLAIN, Line, clip
+from pgtop_tune.tui.lines import PLAIN, Line, clip, shortened
 from pgtop_tune.tui.wrapping import labelled, wrapped
 
 _STYLES: Final = {"critical": "critical", "high": "critical", "warning": "warning", "info": PLAIN, "unknown": "dim"}
@@ -47,13 +47,11 @@ def _row_line(row: CheckRow, at_cursor: bool, tagged: bool, cells: int, glyphs: 
         (f"{glyphs.bullet} " if tagged else "  ", "event-parameter"),
         (clip(row.kind, _KIND_CELLS), style),
         (clip(row.check.id, _ID_CELLS), "label"),
-        (_cut(_says(row), words, glyphs), "cursor" if at_cursor else "dim" if row.kind == "unknown" else PLAIN),
+        (
+            shortened(_says(row), words, glyphs.ellipsis),
+            "cursor" if at_cursor else "dim" if row.kind == "unknown" else PLAIN,
+        ),
     )
-
-
-def _cut(text: str, cells: int, glyphs: Glyphs) -> str:
-    shown = clip(text, cells)
-    return shown if shown.rstrip() == text.rstrip() else clip(text, cells - len(glyphs.ellipsis)) + glyphs.ellipsis
 
 
 def _says(row: CheckRow) -> str:

@@ -8,7 +8,7 @@ from pgtop_tune.model.system_setting import AfterReboot
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.session.trial_desk import Change, before
 from pgtop_tune.tui.glyphs import Glyphs
-from pgtop_tune.tui.lines import PLAIN, Line, clip, fit
+from pgtop_tune.tui.lines import PLAIN, Line, clip, fit, shortened
 from pgtop_tune.tui.panel.row import LIVE, PanelRow, range_of, source_of
 from pgtop_tune.tui.panel.table import PanelTable
 from pgtop_tune.tui.wrapping import labelled
@@ -83,7 +83,7 @@ def _row_line(table: PanelTable, row: PanelRow, cells: int, glyphs: Glyphs) -> L
             (_column("waits" if row.parameter.pending_restart else row.when, when), _when_style(row)),
             (_column(row.advised, advice), "label"),
             *new,
-            (clip(words, remark) if remark else "", style),
+            (shortened(words, remark, glyphs.ellipsis) if remark else "", style),
         ),
         cells,
     )

@@ -58,7 +58,8 @@ def fits(sql: Sequence[str], cells: int) -> bool:
 
 
 def _applied(sql: Sequence[str]) -> str:
-    return f"apply: {' '.join(sql)}"
+    *first, last = (each.rstrip().removesuffix(";") for each in sql)
+    return f"apply: {''.join(f'{each}; ' for each in first)}{last}{';' if sql[-1].endswith(';') else ''}"
 
 
 def trial_words(conditions: Conditions) -> str:

@@ -115,7 +115,7 @@ async def test_the_machine_and_the_server_are_one_set_that_is_undone_together() 
         await rig.press("p")
         await _stage(rig, "max_wal_size", "2GB")
         await _stage(rig, "vm.swappiness", "1")
-        await rig.sees("apply: sudo sysctl -w vm.swappiness=1 ALTER SYSTEM SET max_wal_size = '2GB'")
+        await rig.sees("apply: sudo sysctl -w vm.swappiness=1; ALTER SYSTEM SET max_wal_size = '2GB'")
         await rig.press("a")
         await rig.sees("vm.swappiness is now 1, read back from /proc/sys/vm.swappiness")
         assert machine.live["vm.swappiness"] == "1"

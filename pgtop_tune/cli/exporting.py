@@ -1,15 +1,19 @@
-"""Where an export goes: a file that is there whole or not at all, or stdout."""
+"""Where an export goes: a file that is there whole or not at all, or stdout; and how far it is."""
 
 from __future__ import annotations
 
 import gzip
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
+from pgtop_tune.cli.signals import terminating
 from pgtop_tune.errors import UsageProblem
+
+if TYPE_CHECKING:
+    from pgtop_tune.export.moments import Span
 
 
 @contextmanager
@@ -23,7 +27,8 @@ def new_file(output: Path, force: bool) -> Iterator[Path]:
         raise UsageProblem(f"{output} exists already", "--force replaces it")
     part = output.with_name(f"{output.name}.part")
     try:
-        yield part
+        with terminating():
+            yield part
         part.replace(output)
     except OSError as problem:
         if isinstance(problem, BrokenPipeError):
@@ -44,3 +49,23 @@ def text_to(output: Path | None, force: bool) -> Iterator[TextIO]:
         opened = gzip.open if output.suffix == ".gz" else open
         with opened(part, "wt", encoding="utf-8", newline="") as file:
             yield file
+
+
+@contextmanager
+def progress(span: Span, wanted: bool) -> Iterator[Callable[[float], None]]:
+    """Gives what takes the moment that has been reached, as elapsed seconds; a bar where stderr is a terminal.
+
+    Args:
+        span: All there is to do.
+        wanted: Without, nothing is shown.
+    """
+    if not wanted or not sys.stderr.isatty():
+        yield lambda elapsed_s: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("reading"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading", total=max(span.until_s - span.from_s, 0.001))
+        yield lambda elapsed_s: bar.update(task, completed=elapsed_s - span.from_s)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import gzip
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pyarrow.parquet
@@ -14,7 +17,7 @@ from pgtop_tune.cli.commands.export import ExportFormat, export
 from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.recording.format import FORMAT, Header
 from pgtop_tune.recording.writer import RecordingWriter
-from tests.cli.runs import run
+from tests.cli.runs import PROGRAM, ROOT, environment, run
 from tests.export.pages import families
 from tests.support import frames
 
@@ -122,6 +125,8 @@ def test_a_torn_recording_is_exported_up_to_there_and_says_so(
     export(torn, output=tmp_path / "a.csv", metrics=["up"])
     assert seconds_in(tmp_path / "a.csv")[:29] == list(range(29))
     assert "torn.jsonl: line 31:" in capsys.readouterr().err
+    export(torn, output=tmp_path / "wide.csv", metrics=["up"], wide=True)
+    assert capsys.readouterr().err.count("line 31:") == 1
     torn.write_bytes(lines[0])
     export(torn, output=tmp_path / "b.csv", metrics=["up"])
     assert seconds_in(tmp_path / "b.csv") == []
@@ -133,3 +138,17 @@ def test_without_a_file_the_table_is_on_stdout_alone(recording: Path, tmp_path: 
     assert [line.split(",")[1:5] for line in done.out.splitlines()[1:]] == [
         [f"{second}.0", "up", "", "1"] for second in (298, 299, 300)
     ]
+
+
+def test_an_export_that_is_ended_leaves_no_file(recording: Path, tmp_path: Path) -> None:
+    words = [*PROGRAM, "export", str(recording), "-o", str(tmp_path / "out" / "a.csv")]
+    (tmp_path / "out").mkdir()
+    started = subprocess.Popen(words, env=environment(tmp_path), cwd=ROOT, stderr=subprocess.PIPE)
+    deadline_s = time.monotonic() + 60
+    while not list((tmp_path / "out").iterdir()):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.005)
+    started.terminate()
+    started.communicate(timeout=60)
+    assert started.returncode == 128 + signal.SIGTERM
+    assert not list((tmp_path / "out").iterdir())

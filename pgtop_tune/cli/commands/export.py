@@ -101,7 +101,7 @@ def export(
     reader = RecordingReader(file)
     try:
         said = _write(kind, output, force, rows, reader, _span(reader, since, until, every), wide)
-        for problem in reader.problems:
+        for problem in dict.fromkeys(reader.problems):
             tell(f"{file}: {problem}")
         tell(said if output is None else f"{said} in {output}")
     finally:
@@ -143,25 +143,29 @@ def _write(
     wide: bool,
 ) -> str:
     """Writes it, and says what was written."""
-    from pgtop_tune.cli.exporting import new_file, text_to
+    from pgtop_tune.cli.exporting import new_file, progress, text_to
     from pgtop_tune.export.csv_file import write_tidy, write_wide
     from pgtop_tune.export.moments import PAST_S, moments
     from pgtop_tune.export.series_file import write_openmetrics
 
-    def found() -> Iterator[Watched]:
-        first = reader.index_at(max(span.from_s - PAST_S, 0.0))
-        return moments((frame for _, frame in reader.frames(first)), span)
+    with progress(span, output is not None) as reached:
 
-    if kind is ExportFormat.PARQUET and output is not None:
-        from pgtop_tune.export.parquet_file import pyarrow, write_parquet
+        def found() -> Iterator[Watched]:
+            first = reader.index_at(max(span.from_s - PAST_S, 0.0))
+            for interval in moments((frame for _, frame in reader.frames(first)), span):
+                reached(interval.newest.elapsed_s)
+                yield interval
 
-        pyarrow()
-        with new_file(output, force) as part:
-            return f"{write_parquet(part, rows, found()):,} rows"
-    with text_to(output, force) as file:
-        if kind is ExportFormat.CSV:
-            count = write_wide(file, rows, found) if wide else write_tidy(file, rows, found())
-            return f"{count:,} rows"
-        written, left_out = write_openmetrics(file, rows, found())
-        behind = f", {left_out:,} left out because the clock was set back" if left_out else ""
-        return f"{written:,} values{behind}"
+        if kind is ExportFormat.PARQUET and output is not None:
+            from pgtop_tune.export.parquet_file import pyarrow, write_parquet
+
+            pyarrow()
+            with new_file(output, force) as part:
+                return f"{write_parquet(part, rows, found()):,} rows"
+        with text_to(output, force) as file:
+            if kind is ExportFormat.CSV:
+                count = write_wide(file, rows, found) if wide else write_tidy(file, rows, found())
+                return f"{count:,} rows"
+            written, left_out = write_openmetrics(file, rows, found())
+            behind = f", {left_out:,} left out because the clock was set back" if left_out else ""
+            return f"{written:,} values{behind}"

@@ -21,6 +21,7 @@ from pgtop_tune.health.report import Outcome, Report, Result
 from pgtop_tune.model.ceilings import Ceiling
 from tests.support.health_facts import spoilt
 from tests.support.json_schema import mistakes
+from tests.support.report_formats import SARIF, junit_mistakes
 
 SCHEMA = json.loads(files("pgtop_tune.health").joinpath("report.schema.json").read_text(encoding="utf-8"))
 HOSTILE = "a]]>&<b>\x1b[31m|`*[x](http://evil)\u202e\x00\ud800\ufffe"
@@ -62,6 +63,11 @@ NASTY = report(
 )
 
 
+REPORTS = pytest.mark.parametrize(
+    "shown", [MIXED, NASTY, report(), judge(CHECKS, spoilt())], ids=["mixed", "nasty", "none", "all"]
+)
+
+
 def test_text_has_the_worst_first_and_counts_what_is_unknown() -> None:
     lines = text.lines(MIXED)
     assert [line.split()[0] for line in lines[1:4]] == ["critical", "warning", "info"]
@@ -76,9 +82,7 @@ def test_all_of_it_is_there_with_details() -> None:
         assert words in said
 
 
-@pytest.mark.parametrize(
-    "shown", [MIXED, NASTY, report(), judge(CHECKS, spoilt())], ids=["mixed", "nasty", "none", "all"]
-)
+@REPORTS
 def test_json_fits_the_schema_that_is_shipped(shown: Report) -> None:
     parsed = json.loads("\n".join(as_json.lines(replace(shown))))
     assert mistakes(parsed, SCHEMA) == []
@@ -143,6 +147,26 @@ def test_sarif_has_what_its_standard_requires() -> None:
     assert all(re.fullmatch("[0-9a-f]{64}", each) for each in prints)
     kinds = {result["ruleId"]: result["kind"] for result in run["results"]}
     assert (kinds["AAA-02"], kinds["AAA-03"]) == ("open", "pass")
+
+
+@REPORTS
+def test_sarif_says_nothing_that_its_schema_does_not_know(shown: Report) -> None:
+    assert mistakes(json.loads("\n".join(sarif.lines(shown))), SARIF) == []
+
+
+@REPORTS
+@pytest.mark.parametrize("limit", [None, Severity.INFO, Severity.CRITICAL])
+def test_junit_says_nothing_that_jenkins_does_not_know(shown: Report, limit: Severity | None) -> None:
+    assert junit_mistakes(ElementTree.fromstring("\n".join(junit.lines(shown, limit)[1:]))) == []
+
+
+def test_the_grammars_refuse_what_the_formats_do_not_have() -> None:
+    log = sarif.document(MIXED)
+    (run,) = log["runs"]
+    for wrong in ({**run, "more": 1}, {**run, "results": [{**run["results"][0], "kind": "bad"}]}, {"results": []}):
+        assert mistakes({**log, "runs": [wrong]}, SARIF)
+    for wrong_xml in ('<testsuite name="a"/>', "<testsuites><case/></testsuites>", '<testcase name="a" line="1"/>'):
+        assert junit_mistakes(ElementTree.fromstring(wrong_xml))
 
 
 def test_markdown_keeps_foreign_text_from_being_markup() -> None:

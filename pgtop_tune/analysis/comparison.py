@@ -130,6 +130,8 @@ def _titles(phases: Mapping[LoadKey, Sequence[Run]]) -> str:
 
 def _phase(key: LoadKey, a: tuple[Run, ...], b: tuple[Run, ...], comparable: bool) -> Phase:
     period_s = aligned_period(a, b)
+    if period_s is not None:
+        a, b = _whole_cycles(a), _whole_cycles(b)
     rows = tuple(row for figure in FIGURES if (row := _row(figure, a, b, period_s, comparable)) is not None)
     latency = (figure_of(BY_ID[LATENCY], a), figure_of(BY_ID[LATENCY], b))
     waits = wait_rows(a, b, latency, comparable)
@@ -242,6 +244,17 @@ def aligned_period(a: Sequence[Run], b: Sequence[Run]) -> int | None:
     return round(max(median(each) for each in cycles))
 
 
+def _whole_cycles(runs: Sequence[Run]) -> tuple[Run, ...]:
+    """The runs with so much left out at the begin that whole cycles remain: else one may have a checkpoint more."""
+    cycle_s = median(_cycles(runs))
+    found = []
+    for run in runs:
+        rest_s = (run.seconds - run.warm_up_s) % cycle_s
+        fits = run.seconds - run.warm_up_s >= cycle_s
+        found.append(replace(run, warm_up_s=run.warm_up_s + rest_s) if fits else run)
+    return tuple(found)
+
+
 def _cycles(runs: Sequence[Run]) -> list[float]:
     found: list[float] = []
     for run in runs:
@@ -261,7 +274,9 @@ def _notes(a: Sequence[Run], b: Sequence[Run], period_s: int | None) -> list[str
 
 def _checkpoint_words(counts: Sequence[int], a: Sequence[Run], b: Sequence[Run], period_s: int | None) -> str:
     if period_s is not None:
-        return f"checkpoints: A {counts[0]}, B {counts[1]}; blocks are whole cycles of {period_s} s"
+        return (
+            f"checkpoints: A {counts[0]}, B {counts[1]}; whole cycles are compared, in blocks of {period_s} s or more"
+        )
     if counts == [0, 0]:
         return "checkpoints: none on either side, so that their cost is in neither figure"
     per_s = [count / max(sum(run.seconds for run in side), 1.0) for count, side in zip(counts, (a, b), strict=True)]

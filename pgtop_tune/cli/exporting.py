@@ -42,8 +42,13 @@ def new_file(output: Path, force: bool) -> Iterator[Path]:
 def text_to(output: Path | None, force: bool) -> Iterator[TextIO]:
     """Text for programs: into a file, compressed when its name ends in .gz, or to stdout."""
     if output is None:
-        yield sys.stdout
-        sys.stdout.flush()
+        try:
+            yield sys.stdout
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as problem:
+            raise UsageProblem(f"stdout cannot be written: {problem.strerror}", "-o FILE writes elsewhere") from None
         return
     with new_file(output, force) as part:
         opened = gzip.open if output.suffix == ".gz" else open

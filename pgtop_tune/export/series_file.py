@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Final, TextIO
 
 from pgtop_tune.export.exported import Exported, Point, Watched, read_all
@@ -15,10 +16,14 @@ _POINTS: Final = 256
 
 
 class SeriesFile:
-    """An unnamed file of blocks of points, each of one series. Closed with the last reference to it."""
+    """An unnamed file of blocks of points, each of one series. Closed with the last reference to it.
 
-    def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115
+    Args:
+        directory: Where it lies; None is where temporary files do.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self._file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115
         self._waiting: list[array[float]] = []
         self._blocks: list[list[int]] = []
         self._newest_ms: list[int] = []
@@ -56,13 +61,21 @@ def _pairs(numbers: array[float]) -> Iterator[tuple[int, float]]:
         yield int(numbers[place]), numbers[place + 1]
 
 
-def write_openmetrics(file: TextIO, rows: Sequence[Exported], moments: Iterable[Watched]) -> tuple[int, int]:
+def write_openmetrics(
+    file: TextIO, rows: Sequence[Exported], moments: Iterable[Watched], directory: Path | None = None
+) -> tuple[int, int]:
     """OpenMetrics with timestamps, series by series as its specification wants.
+
+    Args:
+        file: Where to.
+        rows: What is wanted.
+        moments: Read once.
+        directory: Has room for 16 bytes a point meanwhile; None is where temporary files lie.
 
     Returns:
         Points written, and points left out because the clock of the recording was set back.
     """
-    store = SeriesFile()
+    store = SeriesFile(directory)
     numbers: dict[str, dict[tuple[str, ...], int]] = {row.id: {} for row in rows}
     written = left_out = 0
     for interval in moments:

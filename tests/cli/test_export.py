@@ -152,3 +152,16 @@ def test_an_export_that_is_ended_leaves_no_file(recording: Path, tmp_path: Path)
     started.communicate(timeout=60)
     assert started.returncode == 128 + signal.SIGTERM
     assert not list((tmp_path / "out").iterdir())
+
+
+def test_a_stdout_that_is_full_is_told_in_one_sentence(recording: Path, tmp_path: Path) -> None:
+    words = [*PROGRAM, "export", str(recording), "--metrics", "up"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            words, env=environment(tmp_path), cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "pgtop-tune: stdout cannot be written: No space left on device",
+        "hint: -o FILE writes elsewhere",
+    ]

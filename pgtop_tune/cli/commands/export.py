@@ -166,6 +166,6 @@ def _write(
             if kind is ExportFormat.CSV:
                 count = write_wide(file, rows, found) if wide else write_tidy(file, rows, found())
                 return f"{count:,} rows"
-            written, left_out = write_openmetrics(file, rows, found())
+            written, left_out = write_openmetrics(file, rows, found(), output and output.absolute().parent)
             behind = f", {left_out:,} left out because the clock was set back" if left_out else ""
             return f"{written:,} values{behind}"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.health.check import Check, Limits
+from pgtop_tune.health.check import Check, Limits, Threshold
 from pgtop_tune.health.checks import (
     archiving,
     buffers,
@@ -118,7 +119,7 @@ def thresholds(assignments: Sequence[str]) -> Mapping[str, Limits]:
         if value is None:
             raise UsageProblem(
                 f"--threshold {assignment}: {_wants(threshold.unit)} is missing",
-                f"as {check.id}.{threshold.name}={threshold.default:g}",
+                f"as {check.id}.{threshold.name}={_default(threshold)}",
             )
         found.setdefault(check.id, {})[threshold.name] = value
     return found
@@ -135,6 +136,29 @@ def _number(word: str, unit: str) -> float | None:
         return None
     factor = {"": 1.0, **_UNITS.get(unit.partition("/")[0], {})}.get(written[2])
     return None if factor is None else float(written[1]) * factor
+
+
+def catalogue(checks: Sequence[Check]) -> list[str]:
+    """A line for each check: id, the worst it finds, title and group, then its thresholds as they are given."""
+    width = max((len(f"{check.title} ({check.group})") for check in checks), default=0)
+    return [
+        f"{check.id:<9} {check.severity.value:<8} {f'{check.title} ({check.group})':<{width}}  "
+        + ", ".join(f"{threshold.name}={_default(threshold)}" for threshold in check.thresholds)
+        for check in checks
+    ]
+
+
+def _default(threshold: Threshold) -> str:
+    """With the largest unit in which it is whole, as it may be typed."""
+    known = _UNITS.get(threshold.unit.partition("/")[0], {})
+    whole = [(factor, unit) for unit, factor in known.items() if _is_whole(threshold.default / factor)]
+    base = next(((factor, unit) for unit, factor in known.items() if factor == 1.0), (1.0, ""))
+    factor, unit = max(whole, default=base)
+    return f"{threshold.default / factor:g}{unit}"
+
+
+def _is_whole(value: float) -> bool:
+    return value >= 1 and math.isclose(value, round(value))
 
 
 def _wants(unit: str) -> str:
@@ -165,4 +189,4 @@ def _no_check(word: str) -> UsageProblem:
     known = [each for check in CHECKS for each in (check.id, check.group)]
     near = difflib.get_close_matches(word.upper(), known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}? " if near else ""
-    return UsageProblem(f"there is no check {word!r}", f"{hint}docs/reference/checks.md has them all")
+    return UsageProblem(f"there is no check {word!r}", f"{hint}`check --list` has them all")

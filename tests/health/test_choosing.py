@@ -8,7 +8,7 @@ import pytest
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.health.project_file import ProjectWishes, project_wishes
-from pgtop_tune.health.registry import CHECKS, chosen, thresholds
+from pgtop_tune.health.registry import CHECKS, catalogue, chosen, thresholds
 
 
 def test_checks_are_chosen_by_id_by_beginning_and_by_group() -> None:
@@ -95,3 +95,18 @@ def test_a_file_that_is_wrong_is_refused_with_its_name(text: str, tmp_path: Path
     file.write_text(text)
     with pytest.raises(UsageProblem, match=r"pgtop-tune\.toml"):
         project_wishes(file)
+
+
+def test_the_list_shows_limits_as_they_may_be_typed() -> None:
+    lines = {line.split()[0]: line for line in catalogue(CHECKS)}
+    assert set(lines) == {check.id for check in CHECKS}
+    assert "warning=90%, high=100%, critical=150%" in lines["MEM-01"]
+    assert "bytes=1GB, high=5GB" in lines["SLOT-01"]
+    assert "seconds=5min, high=1h" in lines["TXN-02"]
+    assert "seconds=100ms" in lines["LOG-02"]
+    for check in CHECKS:
+        for threshold in check.thresholds:
+            typed = next(
+                part for part in lines[check.id].replace(",", " ").split() if part.startswith(f"{threshold.name}=")
+            )
+            assert thresholds([f"{check.id}.{typed}"]) == {check.id: {threshold.name: threshold.default}}

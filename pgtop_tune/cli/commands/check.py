@@ -108,6 +108,10 @@ def check(
         ReportFormat, typer.Option("--format", help="How it is written; script: what mends it, as a shell script.")
     ] = ReportFormat.TEXT,
     pooler: options.Poolers = None,
+    list_: Annotated[
+        bool,
+        typer.Option("--list", rich_help_panel=_CHOICE, help="List the checks and their limits; looks at nothing."),
+    ] = False,
     verbose: Annotated[
         bool, typer.Option("-v", "--verbose", help="Why, evidence, fix, undo; what is unknown and what passed.")
     ] = False,
@@ -125,7 +129,7 @@ def check(
 
     Examples: pgtop-tune check -d bench  ·  pgtop-tune check -v --select MEM -d bench  ·
     pgtop-tune check --format sarif --fail-on high -d bench  ·  pgtop-tune check --against yesterday.json -d bench  ·
-    pgtop-tune check --measure -d bench
+    pgtop-tune check --measure -d bench  ·  pgtop-tune check --list --select MEM
     """
     from pgtop_tune.cli.output import complain, say
     from pgtop_tune.errors import PgtopError
@@ -142,6 +146,9 @@ def check(
             (fail_on or project.fail_on or FailOn.WARNING),
             (*project.thresholds, *(threshold or ())),
         )
+        if list_:
+            _list(wishes)
+            return
         report = _checked(words, wishes, against, pooler, measure, yes)
     except PgtopError as problem:
         complain(problem)
@@ -151,6 +158,19 @@ def check(
         say(line)
     if limit is not None and report.at_least(limit):
         raise typer.Exit(FOUND)
+
+
+def _list(wishes: ProjectWishes) -> None:
+    """The checks that would be made, with the limits that are theirs.
+
+    Raises:
+        UsageProblem: The choice of checks is wrong.
+    """
+    from pgtop_tune.cli.output import say
+    from pgtop_tune.health.registry import catalogue, chosen
+
+    for line in catalogue(chosen(wishes.select, wishes.ignore)):
+        say(line.rstrip())
 
 
 def _width() -> int | None:

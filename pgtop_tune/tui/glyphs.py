@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 
@@ -37,6 +38,7 @@ class Glyphs:
         speck: Nothing, where it must not look like unknown: a cell of a heat map.
         times: Multiplication, sizes.
         minus: Before a time gone by.
+        instead: What is drawn for signs in words of ours that this set has not; nothing where it has all.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Glyphs:
     speck: str
     times: str
     minus: str
+    instead: Mapping[int, str] = field(default_factory=dict, compare=False)
 
 
 UNICODE: Final = Glyphs(
@@ -122,4 +125,6 @@ ASCII: Final = Glyphs(
     speck="_",
     times="x",
     minus="-",
+    instead=str.maketrans(dict(zip("Δ−·…×→÷Σ≥±↑↓←–", "d-.~x>/S>+^v<-", strict=True)))
+    | dict.fromkeys([*range(0x2400, 0x2427), ord("⏎"), 0xFFFD], "?"),
 )

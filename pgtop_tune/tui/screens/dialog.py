@@ -70,7 +70,7 @@ class Dialog(ModalScreen[T]):
     def compose(self) -> ComposeResult:
         """The box and its one canvas."""
         with Container():
-            yield LineCanvas()
+            yield LineCanvas(self.glyphs)
 
     def on_mount(self) -> None:
         """First picture."""

@@ -110,7 +110,7 @@ class SceneScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """A canvas per name, from top to bottom."""
         for name in self.STACK:
-            yield LineCanvas(id=name)
+            yield LineCanvas(self._glyphs, id=name)
 
     def on_mount(self) -> None:
         """First layout."""

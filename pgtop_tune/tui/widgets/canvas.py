@@ -12,6 +12,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from pgtop_tune.safe_text import printable
+from pgtop_tune.tui.glyphs import UNICODE, Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line
 from pgtop_tune.tui.palette import PaletteTheme
 
@@ -25,8 +26,9 @@ class LineCanvas(Widget):
 
     ALLOW_SELECT = False
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+    def __init__(self, glyphs: Glyphs = UNICODE, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
+        self._instead = glyphs.instead
         self._lines: tuple[Line, ...] = ()
         self._strips: list[Strip | None] = []
         self._painted_width = 0
@@ -77,6 +79,8 @@ class LineCanvas(Widget):
         for text, style in line:
             if not text.isprintable():
                 text = printable(text)
+            if self._instead and not text.isascii():
+                text = text.translate(self._instead)
             cells = cell_len(text)
             if cells > left:
                 text, cells = set_cell_size(text, left), left

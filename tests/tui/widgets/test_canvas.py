@@ -12,6 +12,7 @@ from textual.app import App, ComposeResult
 from textual.geometry import Region
 from textual.pilot import Pilot
 
+from pgtop_tune.tui.glyphs import ASCII
 from pgtop_tune.tui.lines import Line
 from pgtop_tune.tui.palette import shipped_themes
 from pgtop_tune.tui.widgets.canvas import LineCanvas
@@ -139,6 +140,11 @@ def test_every_strip_is_exactly_as_wide_as_the_widget(line: list[tuple[str, str]
     strip = LineCanvas()._strip(tuple(line), cells)
     assert strip.cell_length == sum(segment.cell_length for segment in strip) == cells
     assert not any(char < " " or "\x7f" <= char <= "\x9f" for char in strip.text)
+
+
+def test_with_ascii_only_signs_in_our_words_have_stand_ins() -> None:
+    strip = LineCanvas(ASCII)._strip((("1GB→2GB ×8 − Δ/Δt … \x1b", "dim"),), 24)
+    assert strip.text.rstrip() == "1GB>2GB x8 - d/dt ~ ?"
 
 
 @pytest.mark.parametrize("region", [Region(0, 0, WIDTH, 2), Region(3, 1, 5, 2)])

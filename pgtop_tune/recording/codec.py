@@ -22,9 +22,10 @@ from __future__ import annotations
 
 import dataclasses
 import types
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import compress
+from itertools import compress, repeat
 from operator import attrgetter, ne
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
@@ -145,6 +146,7 @@ class _Dataclass(Codec):
         self._values: Callable[[Any], tuple[Any, ...]] = (
             attrgetter(*names) if len(names) > 1 else lambda value: (getattr(value, names[0]),)
         )
+        self._slots = [getattr(kind, name).__set__ for name in names]
         self._required = {
             field.name
             for field in fields
@@ -196,9 +198,16 @@ class _Dataclass(Codec):
         values: dict[str, list[Any]] = {}
         for name, codec in sorted(known, key=lambda item: depends(columns[item[0]])):
             values[name] = unpacked(codec, columns[name], count, None, values)
-        if len(values) == len(self._names):
-            return tuple(map(self._kind, *(values[name] for name in self._names)))
+        if values.keys() == self._codecs.keys():
+            return tuple(self._rows([values[name] for name in self._names]))
         return tuple(self._kind(**dict(zip(values, row, strict=True))) for row in zip(*values.values(), strict=True))
+
+    def _rows(self, columns: Sequence[Sequence[Any]]) -> Sequence[Any]:
+        """Rows of columns of all fields; slot by slot, in half the time of a call for each row."""
+        rows: list[Any] = [object.__new__(kind) for kind in repeat(self._kind, len(columns[0]))]
+        for fill, column in zip(self._slots, columns, strict=True):
+            deque(map(fill, rows, column), maxlen=0)
+        return rows
 
     def values(self, rows: Sequence[Any]) -> list[tuple[Any, ...]]:
         """The fields of each row."""
@@ -240,7 +249,7 @@ class _Dataclass(Codec):
         if len(change) != 2:
             raise refuse("distances and columns", change)
         at = places(change[0], len(rows))
-        before = list(zip(*(self._values(rows[place]) for place in at), strict=True)) or [()] * len(self._items)
+        before = list(zip(*map(self._values, [rows[place] for place in at]), strict=True)) or [()] * len(self._items)
         columns = as_object(change[1])
         values: dict[str, Sequence[Any]] = {
             name: before[index] for index, name in enumerate(self._names) if name not in columns
@@ -249,8 +258,7 @@ class _Dataclass(Codec):
         for index, name, codec in sorted(changed, key=lambda item: depends(columns[item[1]])):
             values[name] = unpacked(codec, columns[name], len(at), before[index], values)
         found = list(rows)
-        rows_now = map(self._kind, *(values[name] for name in self._names))
-        for place, row in zip(at, rows_now, strict=True):
+        for place, row in zip(at, self._rows([values[name] for name in self._names]), strict=True):
             found[place] = row
         return found
 

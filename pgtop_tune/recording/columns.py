@@ -37,6 +37,7 @@ ALSO: Final = "also"
 AT: Final = "at"
 VALUES: Final = "values"
 _INTEGERS_OR_NULL: Final = frozenset((int, type(None)))
+_LESS: Final = frozenset((int, type(None), str))
 
 
 _OFTEN: Final = 3
@@ -253,8 +254,13 @@ def _added(codec: Codec, form: dict[str, Json], rows: int, old: Sequence[Any] | 
     if type(step) is not int or not _integers_or_null(changes):
         raise refuse("numbers to add", form)
     was = _before(old)
+    if codec.counts and _all_integers(was) and _all_integers(changes):
+        return list(map(add, was, changes if step == 1 else [step * change for change in changes]))
     if type(codec) is Optional and codec.counts and _integers_or_null(was):
-        return [_sum(one, None if change is None else step * change) for one, change in zip(was, changes, strict=True)]
+        return [
+            None if change is None else step * change if one is None else one + step * change
+            for one, change in zip(was, changes, strict=True)
+        ]
     return [
         codec.apply(one, None if change is None else step * change) for one, change in zip(was, changes, strict=True)
     ]
@@ -274,8 +280,14 @@ def _subtracted(
     values, found = _as_many(lengthened(form[LESS]), rows), []
     if codec.counts and _all_integers(values) and _all_integers(tops):
         return [top - step * less for less, top in zip(values, tops, strict=True)]
-    if type(codec) is Optional and codec.counts and _integers_or_null(values) and _all_integers(tops):
-        return [None if less is None else top - step * less for less, top in zip(values, tops, strict=True)]
+    if type(codec) is Optional and codec.counts and _LESS.issuperset(map(type, values)):
+        try:
+            return [
+                was if less == BEFORE else None if less is None else top - step * less
+                for less, top, was in zip(values, tops, old or repeat(None, rows), strict=True)
+            ]
+        except TypeError:
+            raise refuse("numbers to subtract", form) from None
     for place, (less, top) in enumerate(zip(values, tops, strict=True)):
         if less == BEFORE:
             found.append(_before(old)[place])

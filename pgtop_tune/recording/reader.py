@@ -198,6 +198,8 @@ class RecordingReader:
                     self._skipped(index, problem.message)
             if before is not None:
                 yield index, before
+            elif index - block.first > _MOST_MOMENTS:
+                return
         if index < following - 1 and not broken:
             self._skipped(index + 1, "the compressed data are damaged")
 

@@ -169,10 +169,10 @@ def test_numbers_that_grow_from_line_to_line_do_not_grow_without_end(tmp_path: P
 
 
 BOMBS = {
-    "lines": b"\n" * 80_000_000,
-    "one-line": b" " * 80_000_000,
-    "keys": b'{"key":\n' * 3_000_000,
-    "deltas": b'{"delta":{}}\n' * 2_000_000,
+    "lines": b"\n" * 10_000_000,
+    "one-line": b" " * 300_000_000,
+    "keys": b'{"key":\n' * 1_000_000,
+    "deltas": b'{"delta":{}}\n' * 1_000_000,
     "objects": b'{"key":[' + b"{}," * 5_000_000 + b"{}]}\n",
     "nesting": b'{"key":' + b"[" * 15_000_000 + b"\n",
 }

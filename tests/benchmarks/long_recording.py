@@ -61,17 +61,19 @@ def look(path: Path) -> dict[str, float]:
     reader = RecordingReader(path)
     length_s = reader.length_s
     opened = time.perf_counter()
-    spans = []
+    spans, worked = [], []
     for jump in range(_JUMPS):
-        started = time.perf_counter()
+        started, begun = time.perf_counter(), time.process_time()
         next(reader.frames(reader.index_at(length_s * (jump * 7 % _JUMPS + 0.5) / _JUMPS)))
         spans.append(time.perf_counter() - started)
+        worked.append(time.process_time() - begun)
     reader.close()
     return {
         "frames": reader.frame_count,
         "open_s": round(opened - began, 3),
         "jump_median_s": round(sorted(spans)[_JUMPS // 2], 4),
         "jump_worst_s": round(max(spans), 4),
+        "jump_cpu_median_s": round(sorted(worked)[_JUMPS // 2], 4),
         "memory_mb": round(_peak_mb(), 1),
         "memory_before_mb": round(empty_mb, 1),
     }

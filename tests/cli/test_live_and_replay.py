@@ -14,7 +14,9 @@ from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of
 from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.postgres.conninfo import resolve
+from pgtop_tune.recording.hour import KeptHour
 from pgtop_tune.recording.reader import RecordingReader
+from pgtop_tune.recording.replay import ReplaySource
 from pgtop_tune.session.ports import Step
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.glyphs import UNICODE
@@ -28,17 +30,39 @@ class Picture:
     """A sink that keeps what the screen would show after every frame."""
 
     def __init__(self) -> None:
-        self._session = Session(CHARTED)
+        self.session = Session(CHARTED)
         self.seen: list[str] = []
 
     def accept(self, step: Step) -> None:
         for frame in step.frames:
-            self._session.apply(Step((frame,)))
-            panes = dashboard_lines(self._session, dashboard_layout(160, 48), 160, UNICODE, Look())
-            self.seen.append("\n".join(text_of(line) for lines in panes.values() for line in lines))
+            self.session.apply(Step((frame,)))
+            self.seen.append(drawn(self.session))
 
     def close(self) -> None:
         pass
+
+
+def drawn(session: Session) -> str:
+    """The dashboard as text."""
+    panes = dashboard_lines(session, dashboard_layout(160, 48), 160, UNICODE, Look())
+    return "\n".join(text_of(line) for lines in panes.values() for line in lines)
+
+
+async def looked_back(hour: KeptHour, live: Session, frames: int) -> tuple[list[str], list[str]]:
+    """What the screen shows frame by frame on the way back to the first one, and on the way to the newest again."""
+    past = live.copy()
+    source = ReplaySource(hour, shown=past.frames)
+    steps, back, forth = source.steps(), [drawn(past)], list[str]()
+    for by, seen in ((-1, back), (1, forth)):
+        for _ in range(frames - 1):
+            assert past.now is not None
+            wanted_s = hour.elapsed_s(hour.index_at(past.now.elapsed_s) + by)
+            source.step(by)
+            async with asyncio.timeout(60):
+                while past.now is None or past.now.elapsed_s != wanted_s:
+                    past.apply(await anext(steps))
+            seen.append(drawn(past))
+    return back, forth
 
 
 def checkpoint(database: str) -> None:
@@ -51,8 +75,9 @@ async def test_a_replayed_session_shows_what_the_live_one_showed(database: str, 
     await initialise(endpoint_of(conninfo), 1, find_pgbench())
     session = LiveSession(conninfo, LiveOptions(interval_s=0.5))
     session.recorder.start(str(tmp_path / "a.jsonl.gz"))
-    live, replayed = Picture(), Picture()
+    live, replayed, hour = Picture(), Picture(), KeptHour()
     session.engine.attach(live)
+    session.engine.attach(hour)
 
     async def start() -> None:
         await session.load.start(LoadSpec(clients=2))
@@ -68,5 +93,8 @@ async def test_a_replayed_session_shows_what_the_live_one_showed(database: str, 
     reader.close()
     assert len(live.seen) >= 8
     assert replayed.seen == live.seen
+    back, forth = await looked_back(hour, live.session, len(live.seen))
+    assert back == live.seen[::-1]
+    assert forth == live.seen[1:]
     assert "tpcb-like, 2 clients" in live.seen[-1]
     assert any("▲tpcb-like" in picture for picture in live.seen)

@@ -13,7 +13,7 @@ from pgtop_tune.model.events import Event
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording import landmarks
 from pgtop_tune.recording.frames import Frames
-from pgtop_tune.session.frame_window import KEEP_FRAMES, WHOLE_S
+from pgtop_tune.session.frame_window import KEEP_FRAMES, WHOLE_S, FrameWindow
 from pgtop_tune.session.ports import Landmark, Step, TransportState
 
 SLOWEST: Final = 0.25
@@ -26,8 +26,8 @@ _LOOK_S: Final = 0.5
 """At the end of a file that grows, so often it is looked at."""
 _ENOUGH: Final = KEEP_FRAMES // 2
 """Frames a session needs behind the newest one; with fewer, those before them are read again."""
-_WHOLE: Final = 60
-"""Whole frames that are held for steps back, of which a session keeps fewer."""
+_HELD_S: Final = 2 * WHOLE_S
+"""How long whole frames are held for steps back; a session keeps them for half of it."""
 
 
 class ReplaySource:
@@ -47,12 +47,9 @@ class ReplaySource:
         self._paused = bool(shown)
         self._context_s: Final = None if shown else CONTEXT_S
         self._known: deque[tuple[int, Frame]] = deque(
-            (
-                (frames.index_at(frame.elapsed_s), frame)
-                for frame in shown
-                if frame.elapsed_s > shown[-1].elapsed_s - WHOLE_S
-            ),
-            _WHOLE,
+            (frames.index_at(frame.elapsed_s), frame)
+            for frame in shown
+            if frame.elapsed_s > shown[-1].elapsed_s - WHOLE_S
         )
         self._behind = len(shown)
         self._index = self._known[-1][0] if self._known else frames.first
@@ -139,7 +136,7 @@ class ReplaySource:
                 anew = True
                 continue
             self._index, anew = following[0], False
-            self._known.append(following)
+            _hold(self._known, *following)
             self._behind = min(self._behind + 1, KEEP_FRAMES)
             found.append(following[1])
         return tuple(found)
@@ -187,7 +184,7 @@ class ReplaySource:
         if begin[1].elapsed_s <= newest.elapsed_s - WHOLE_S or begin[0] <= self._frames.first:
             return False
         earlier: list[tuple[int, Frame]] = []
-        for index, frame in self._frames.frames(max(self._index - _WHOLE + 1, self._frames.first)):
+        for index, frame in self._frames.frames(self._frames.index_at(newest.elapsed_s - _HELD_S)):
             if index >= begin[0] or self._wanted is not None:
                 break
             earlier.append((index, frame))
@@ -199,7 +196,7 @@ class ReplaySource:
         self._known.clear()
         self._ahead = self._frames.frames(max(first, self._frames.first))
         for index, frame in self._ahead:
-            self._known.append((index, frame))
+            _hold(self._known, index, frame)
             self._index = index
             if index >= wanted:
                 break
@@ -216,17 +213,18 @@ class ReplaySource:
         first = self._begin_of_past(last)
         if first >= last - 1:
             return None
-        past: list[tuple[int, Frame]] = []
+        # Where only what a session keeps is read, the older frames are thinned as they come: they are large.
+        past: FrameWindow | list[Frame] = FrameWindow() if self._context_s is None else []
+        known: deque[tuple[int, Frame]] = deque()
         for index, frame in self._frames.frames(first):
             if index > last or self._wanted is not None:
                 break
-            past.append((index, frame))
+            past.append(frame)
+            _hold(known, index, frame)
         if self._wanted is not None:
             return None
-        self._known.clear()
-        self._known.extend(past)
-        self._behind = min(len(past), KEEP_FRAMES)
-        return tuple(frame for _, frame in past)
+        self._known, self._behind = known, min(len(past), KEEP_FRAMES)
+        return tuple(past)
 
     def _arrived_s(self) -> float:
         self._length_s = self._frames.length_s
@@ -280,6 +278,13 @@ class ReplaySource:
     def _poke(self) -> None:
         if self._loop is not None and self._wake is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake.set)
+
+
+def _hold(known: deque[tuple[int, Frame]], index: int, frame: Frame) -> None:
+    """Adds the newest frame, and lets go of those that are not needed for steps back any more."""
+    known.append((index, frame))
+    while known[0][1].elapsed_s < frame.elapsed_s - _HELD_S:
+        known.popleft()
 
 
 class _Clock:

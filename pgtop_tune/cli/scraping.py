@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from pgtop_tune.errors import UsageProblem
+
 if TYPE_CHECKING:
     from pgtop_tune.export.scrape import Exposition
 
@@ -23,8 +25,10 @@ def scraping(words: str, statements: int, interval_s: float) -> Iterator[Exposit
         A sink for the engine; None without an address.
 
     Raises:
-        UsageProblem: The address cannot be had.
+        UsageProblem: The address cannot be had, or is missing.
     """
+    if statements and not words:
+        raise UsageProblem("--statements needs --openmetrics", "--openmetrics 127.0.0.1:9187 is where they are told")
     if not words:
         yield None
         return

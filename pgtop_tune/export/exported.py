@@ -112,18 +112,24 @@ class Watched(Interval):
 
     def now(self, section: Callable[[Frame], S | Unavailable]) -> S | None:
         """See `Interval.now`."""
-        self._note(section)
-        return super().now(section)
+        found = super().now(section)
+        if found is None:
+            self._note(section)
+        return found
 
     def pair(self, section: Callable[[Frame], S | Unavailable]) -> tuple[S, S] | None:
         """See `Interval.pair`."""
-        self._note(section)
-        return super().pair(section)
+        found = super().pair(section)
+        if found is None:
+            self._note(section)
+        return found
 
     def recent(self, section: Callable[[Frame], S | Unavailable], window_s: float) -> list[S]:
         """See `Interval.recent`."""
-        self._note(section)
-        return super().recent(section, window_s)
+        found = super().recent(section, window_s)
+        if not found:
+            self._note(section)
+        return found
 
     def _note(self, section: Callable[[Frame], S | Unavailable]) -> None:
         found = section(self.newest)

@@ -10,9 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
+import pytest
 from psycopg.sql import SQL, Identifier
 
+from pgtop_tune.cli.scraping import scraping
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.errors import UsageProblem
 from pgtop_tune.export.openmetrics import Syntax
 from tests.cli.runs import PROGRAM, ROOT, environment, run
 from tests.export.pages import values
@@ -107,6 +110,11 @@ def test_words_that_are_no_address_are_refused_in_one_sentence(tmp_path: Path) -
     done = run("record", "--openmetrics", "127.0.0.1", home=tmp_path)
     assert done.status == 2
     assert done.err.startswith("pgtop-tune: 127.0.0.1 is no address to listen on\nhint: say 127.0.0.1:9187")
+
+
+def test_statements_without_an_address_are_refused() -> None:
+    with pytest.raises(UsageProblem, match="--statements needs --openmetrics"), scraping("", 5, 1.0):
+        pass
 
 
 def test_without_file_and_address_there_is_nothing_to_record_into(tmp_path: Path) -> None:

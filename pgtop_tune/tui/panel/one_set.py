@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +19,8 @@ from pgtop_tune.tuning.ordering import in_order
 from pgtop_tune.tuning.scoping import Choice, Reach, narrowest, of_reach
 
 KEEP_WITHIN_S: Final = 60.0
+_NAMES_AT_MOST: Final = 8
+"""Roles or databases to choose from; the command line takes any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +29,14 @@ class Conditions:
 
     Attributes:
         reach: For whom, as narrow as each parameter allows; None is the narrowest that shows the effect.
+        whose: The role or the database of such a reach; "" for that of our own connection. Foreign text.
         keep_within_s: Taken back after so many seconds unless kept; None keeps it at once.
         wires: Trip wires as typed, separated by blanks or commas.
         reason: For the journal.
     """
 
     reach: Reach | None = None
+    whose: str = ""
     keep_within_s: float | None = KEEP_WITHIN_S
     wires: str = ""
     reason: str = ""
@@ -52,13 +57,16 @@ class Circumstances:
     Attributes:
         connected: Sessions of others, or of a load of ours, are connected.
         can_load: A load can be started from here.
-        role, database: Of the sessions that the narrower reaches are about; "" where not known.
+        role, database: Of our own connection; "" where not known.
+        roles, databases: Of the sessions that are connected, those of most sessions first.
     """
 
     connected: bool = True
     can_load: bool = False
     role: str = ""
     database: str = ""
+    roles: tuple[str, ...] = ()
+    databases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +94,15 @@ def circumstances(frame: Frame | None, *, can_load: bool) -> Circumstances:
     if frame is None or server is None or isinstance(server, Unavailable):
         return Circumstances(can_load=can_load)
     activity = sections.activity(frame)
-    connected = isinstance(activity, Unavailable) or bool(client_backends(activity))
-    return Circumstances(connected, can_load, server.user, server.database)
+    if isinstance(activity, Unavailable):
+        return Circumstances(True, can_load, server.user, server.database)
+    sessions = client_backends(activity)
+    roles, databases = _commonest(each.usename for each in sessions), _commonest(each.datname for each in sessions)
+    return Circumstances(bool(sessions), can_load, server.user, server.database, roles, databases)
+
+
+def _commonest(names: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple(name for name, _ in Counter(filter(None, names)).most_common(_NAMES_AT_MOST))
 
 
 def one_set(staged: Sequence[PanelRow], conditions: Conditions, around: Circumstances) -> OneSet:
@@ -111,7 +126,7 @@ def one_set(staged: Sequence[PanelRow], conditions: Conditions, around: Circumst
         if choice.reach is Reach.LOAD:
             next_load.append((row.name, row.staged.value))
         else:
-            live.append(Wanted(row.name, row.staged.value, _scope(choice.reach, around)))
+            live.append(Wanted(row.name, row.staged.value, _scope(choice.reach, conditions, around)))
     return OneSet(
         live=in_order(live, {row.name.lower(): row.parameter for row in staged}),
         next_load=tuple(next_load),
@@ -143,14 +158,18 @@ def check_reach(conditions: Conditions, around: Circumstances) -> None:
     Raises:
         UsageProblem: It is not known whose sessions it would be.
     """
-    names = {Reach.ROLE: around.role, Reach.DATABASE: around.database, Reach.LOAD: around.can_load}
+    names = {
+        Reach.ROLE: conditions.whose or around.role,
+        Reach.DATABASE: conditions.whose or around.database,
+        Reach.LOAD: around.can_load,
+    }
     if conditions.reach is not None and not names.get(conditions.reach, True):
         raise UsageProblem(f"{conditions.reach}: it is not known which", "wait until the server has answered")
 
 
-def _scope(reach: Reach, around: Circumstances) -> Scope:
+def _scope(reach: Reach, conditions: Conditions, around: Circumstances) -> Scope:
     if reach is Reach.ROLE:
-        return Scope(ScopeKind.ROLE, role=around.role)
+        return Scope(ScopeKind.ROLE, role=conditions.whose or around.role)
     if reach is Reach.DATABASE:
-        return Scope(ScopeKind.DATABASE, database=around.database)
+        return Scope(ScopeKind.DATABASE, database=conditions.whose or around.database)
     return SYSTEM

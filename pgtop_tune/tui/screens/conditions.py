@@ -44,8 +44,11 @@ class ConditionsDialog(Dialog[Conditions]):
         super().__init__("terms of a change", glyphs, keys="Enter ok  arrows, Tab choose  Esc back", low=True)
         self._around = around
         self._session = session
-        self._reach = ChoiceField("for", _reaches(around))
-        self._reach.choose(_NARROWEST if before.reach is None else before.reach.value)
+        self._reaches = _reaches(before, around)
+        self._reach = ChoiceField("for", tuple((reach or _NARROWEST, words) for reach, _, words in self._reaches))
+        chosen = [(reach, whose) for reach, whose, _ in self._reaches]
+        wanted = (before.reach, before.whose)
+        self._reach.index = chosen.index(wanted) if wanted in chosen else 0
         self._seconds = NumberField("keep within", "s, or it is taken back", empty="kept at once")
         self._seconds.fill(before.keep_within_s)
         self._kind = ChoiceField("trip wires", _WIRES)
@@ -92,9 +95,10 @@ class ConditionsDialog(Dialog[Conditions]):
 
     def _done(self) -> None:
         try:
-            reach = None if self._reach.value == _NARROWEST else Reach(self._reach.value)
+            reach, whose, _ = self._reaches[self._reach.index]
             seconds = self._seconds.number(1)
-            conditions = Conditions(reach, seconds, self._wires.text.text.strip(), self._reason.text.text.strip())
+            wires, reason = self._wires.text.text.strip(), self._reason.text.text.strip()
+            conditions = Conditions(reach, whose, seconds, wires, reason)
             conditions.trip_wires()
             check_reach(conditions, self._around)
         except PgtopError as problem:
@@ -103,11 +107,16 @@ class ConditionsDialog(Dialog[Conditions]):
             self.dismiss(conditions)
 
 
-def _reaches(around: Circumstances) -> tuple[tuple[str, str], ...]:
-    found = [(_NARROWEST, "that shows the effect")]
+def _reaches(before: Conditions, around: Circumstances) -> list[tuple[Reach | None, str, str]]:
+    """Reach, whose, and both in words: narrowest first; roles and databases are those of connected sessions."""
+    found: list[tuple[Reach | None, str, str]] = [(None, "", "that shows the effect")]
     if around.can_load:
-        found.append((Reach.LOAD.value, "sessions of the next load; nothing changes on the server"))
-    found.append((Reach.ROLE.value, f"new sessions of {around.role or 'the role'}"))
-    found.append((Reach.DATABASE.value, f"new sessions in {around.database or 'the database'}"))
-    found.append((Reach.SYSTEM.value, "all sessions of the server"))
-    return tuple(found)
+        found.append((Reach.LOAD, "", "sessions of the next load; nothing changes on the server"))
+    for reach, own, seen, words in (
+        (Reach.ROLE, around.role or "the role", around.roles, "new sessions of"),
+        (Reach.DATABASE, around.database or "the database", around.databases, "new sessions in"),
+    ):
+        found.append((reach, "", f"{words} {own}"))
+        others = dict.fromkeys((*([before.whose] if before.reach is reach else []), *seen))
+        found += [(reach, name, f"{words} {name}") for name in others if name not in ("", own)]
+    return [*found, (Reach.SYSTEM, "", "all sessions of the server")]

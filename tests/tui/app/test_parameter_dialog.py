@@ -200,6 +200,20 @@ def _without_sessions(sample: PostgresSample) -> PostgresSample:
     return replace(sample, activity=replace(sample.activity, backends=()))
 
 
+async def test_a_role_that_is_connected_can_be_chosen() -> None:
+    control = ScriptedParameters()
+    async with running_screen(parameters=control, knobs=KNOBS) as rig:
+        await _opened(rig)
+        await _at(rig, "work_mem")
+        await rig.press("plus", "o", "right", "right")
+        await rig.sees("new sessions of app")
+        await rig.press("enter")
+        await rig.sees("apply: ALTER ROLE app SET work_mem")
+        await rig.press("o")
+        await rig.sees("new sessions of app")
+        await rig.press("escape")
+
+
 async def test_the_terms_are_chosen_in_a_form_and_end_up_in_the_change() -> None:
     control = ScriptedParameters()
     async with running_screen(parameters=control, knobs=KNOBS) as rig:

@@ -7,13 +7,16 @@ from dataclasses import replace
 import pytest
 
 from pgtop_tune.errors import UsageProblem
+from pgtop_tune.metrics import sections
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.change import SYSTEM, Scope, ScopeKind
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.tui.panel.one_set import Circumstances, Conditions, check_reach, one_set
+from pgtop_tune.tui.panel.one_set import Circumstances, Conditions, check_reach, circumstances, one_set
 from pgtop_tune.tui.panel.row import PanelRow, Staged
 from pgtop_tune.tui.panel.table import PanelTable
 from pgtop_tune.tuning.knobs.catalogue import BY_NAME
 from pgtop_tune.tuning.scoping import Reach
+from tests.support.frames import frame
 from tests.support.screens import parameter
 
 AROUND = Circumstances(connected=False, can_load=True, role="bench", database="app")
@@ -46,6 +49,29 @@ def test_a_parameter_of_sessions_is_changed_for_whom_one_wants(
     assert [each.scope for each in found.live] == ([] if scope is None else [scope])
     assert found.next_load == ((("work_mem", "8MB"),) if scope is None else ())
     assert len(found.connected) == 1
+
+
+def test_a_role_or_a_database_of_others_is_taken_by_its_name() -> None:
+    for reach, scope in (
+        (Reach.ROLE, Scope(ScopeKind.ROLE, role="shop")),
+        (Reach.DATABASE, Scope(ScopeKind.DATABASE, database="shop")),
+    ):
+        found = one_set([row(WORK_MEM, "8MB")], Conditions(reach, "shop"), AROUND)
+        assert [each.scope for each in found.live] == [scope]
+        check_reach(Conditions(reach, "shop"), Circumstances())
+
+
+def test_roles_and_databases_of_connected_sessions_are_known_those_of_most_first() -> None:
+    busy = frame(1)
+    activity = sections.activity(busy)
+    assert not isinstance(activity, Unavailable)
+    client = next(each for each in activity.backends if each.backend_type == "client backend")
+    names = [("app", "shop"), ("app", "shop"), ("report", "shop"), (None, None)]
+    backends = tuple(replace(client, usename=usename, datname=datname) for usename, datname in names)
+    around = circumstances(
+        replace(busy, postgres=replace(busy.postgres, activity=replace(activity, backends=backends))), can_load=False
+    )
+    assert (around.roles, around.databases) == (("app", "report"), ("shop",))
 
 
 def test_what_is_one_value_for_the_whole_server_stays_that_whatever_is_chosen() -> None:

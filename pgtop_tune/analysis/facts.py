@@ -257,8 +257,9 @@ def load_facts(runs: Iterable[BenchRun]) -> Iterator[Fact]:
     runs = tuple(runs)
     for name, digest in sorted({pair for run in runs for pair in zip(run.scripts, run.script_hashes, strict=False)}):
         yield Fact(LOAD, f"script {name}", digest[:16], Kind.CONDITION)
-    if seeds := sorted({run.seed for run in runs if run.seed is not None}):
-        yield Fact(LOAD, "seed", ", ".join(map(str, seeds)), Kind.IDENTITY)
+    if runs:
+        seeds = sorted({run.seed for run in runs if run.seed is not None})
+        yield Fact(LOAD, "seed", ", ".join(map(str, seeds)) or "a new one each time", Kind.IDENTITY)
     versions = sorted({run.pgbench_version for run in runs})
     machines = sorted({run.machine or "beside pgtop-tune" for run in runs})
     threads = sorted({run.threads for run in runs})

@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from pgtop_tune.analysis.facts import DATA, LOAD, MACHINE, SERVER, in_order, parameter_fact
+from pgtop_tune.analysis.facts import (
+    DATA,
+    LOAD,
+    MACHINE,
+    SERVER,
+    cgroup_facts,
+    in_order,
+    parameter_fact,
+    setup_facts,
+)
 from pgtop_tune.analysis.figures import FAILED, LATENCY, PERCENTILES, TPS
 from pgtop_tune.analysis.gathered import Gathered
 from pgtop_tune.analysis.material import DatasetMade, Fact, Kind, LoadKey, Material, Run, Summary
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
+from pgtop_tune.model.cgroup import CgroupSample
 from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.model.run_result import FORMAT, INIT_FORMAT, Doubt, Verdict
+from pgtop_tune.model.setup import MachineSetup
+from pgtop_tune.recording.codec import codec_for
 from pgtop_tune.units import size
 
 SERIES: Final = "pgtop-tune-series/1"
 MOST_BYTES: Final = 256 * 1024 * 1024
+_SETUP: Final = codec_for(MachineSetup)
+_CGROUP: Final = codec_for(CgroupSample)
+_CLIENT: Final = re.compile(r"could not create connection for client (\d+)")
 _MOST_FILES: Final = 2_000
 _MOST_SECONDS: Final = 1_000_000
 _LONGEST_NUMBER: Final = 15
@@ -230,9 +246,16 @@ def _summary(record: Mapping[str, Any]) -> Summary:
         connect_ms=_number(record.get("connection_ms")),
         transactions=_number(record.get("processed")),
         failed=_number(record.get("failed")),
-        message=_text(record.get("message")),
+        message=_message(record),
         statements=tuple(_statements(report)),
     )
+
+
+def _message(record: Mapping[str, Any]) -> str:
+    """Why it failed, the first line with the client it was said to."""
+    first, line_end, rest = _text(record.get("message")).partition("\n")
+    client = _CLIENT.search(_text(record.get("stderr")))
+    return f"{first}{f' (client {client[1]})' if first and client else ''}{line_end}{rest}"
 
 
 def _statements(report: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
@@ -273,9 +296,24 @@ def _facts(record: Mapping[str, Any]) -> Iterator[Fact]:
     for script in map(_object, _list(record.get("scripts"))):
         if digest := _text(script.get("sha256")):
             yield Fact(LOAD, f"script {_text(script.get('name'))}", digest[:16], Kind.CONDITION)
-    settings = _object(server.get("settings"))
+    yield from _setup(host)
+    if build := _text(server.get("build")):
+        extensions = ", ".join(_text(each) for each in _list(server.get("extensions")))
+        yield Fact(SERVER, "build", build, Kind.IDENTITY)
+        yield Fact(SERVER, "extensions", extensions or "none", Kind.SETTING)
+    settings, set_by = _object(server.get("settings")), _object(server.get("set_by"))
     for name, value in settings.items():
-        yield from parameter_fact(name, _text(value))
+        yield from parameter_fact(name, _text(value), _text(set_by.get(name)))
+
+
+def _setup(host: Mapping[str, Any]) -> Iterator[Fact]:
+    """How the machine was set up; nothing in records of older versions."""
+    for name, codec, facts in (("setup", _SETUP, setup_facts), ("cgroup", _CGROUP, cgroup_facts)):
+        try:
+            if name in host:
+                yield from facts(codec.read(host[name]))
+        except RecordingProblem:
+            continue
 
 
 def _threads(record: Mapping[str, Any]) -> str:

@@ -14,6 +14,8 @@ _LOUD: Final = {
     "better": "good", "worse": "bad", "undecided": "open", "not comparable": "open", "too little to say": "open",
 }  # fmt: skip
 """Words of verdicts that get a colour; the word itself says the same."""
+_REASON: Final = "failed: "
+"""Begin of a sentence in a column of numbers."""
 _STYLE: Final = """
 :root{--ground:#fff;--ink:#1b1f24;--dim:#59636e;--rule:#d1d9e0;--shade:#f6f8fa;--good:#1a7f37;--bad:#b3261e;
 --s0:#0060a8;--s1:#c04a00;--s2:#00785a;--s3:#9a4f88}
@@ -27,7 +29,8 @@ overflow-wrap:anywhere}h3{font-size:1rem;margin:1.2rem 0 .3rem;overflow-wrap:any
 p{margin:.2rem 0;overflow-wrap:anywhere}p.note{color:var(--dim);font-size:.9rem}
 div.wide{overflow-x:auto}table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums}
 th,td{padding:.15rem .6rem;border-bottom:1px solid var(--rule);text-align:left;vertical-align:top}
-th{background:var(--shade);font-weight:600}td.n,th.n{text-align:right;white-space:nowrap}
+th{background:var(--shade);font-weight:600}td.n,th.n{text-align:right}td.n{white-space:nowrap}
+td.why{text-align:left;min-width:11rem}
 .good{color:var(--good);font-weight:600}.bad{color:var(--bad);font-weight:600}.open{color:var(--dim)}
 svg{width:100%;height:auto;display:block}.grid{stroke:var(--rule)}.axis{fill:var(--dim);font-size:11px}
 .line{fill:none;stroke-width:1.6}.band{opacity:.18;stroke:none}.hover{fill:transparent}
@@ -85,6 +88,8 @@ def _table(table: Table) -> str:
 def _cell(table: Table, index: int, words: str) -> str:
     if words in _LOUD:
         return f'<td class="{_LOUD[words]}">{words}</td>'
+    if words.startswith(_REASON):
+        return f'<td class="why">{text(words)}</td>'
     indent = "&emsp;" if words.startswith("  ") else ""
     return f"<td{_number(table, index)}>{indent}{text(words.strip())}</td>"
 

@@ -90,7 +90,7 @@ def _down(sides: Sequence[Material]) -> Sheet | None:
     rows = tuple(
         (*(one_line(name.text(side, run), 50) for name in named), *_figures(run.summary)) for side, run in cells
     )
-    return Sheet("runs", (), Table(heads, rows, frozenset(range(len(named), len(heads)))))
+    return Sheet("runs", (), Table(heads, rows, frozenset(range(len(named) - 1, len(heads)))))
 
 
 @dataclass(frozen=True, slots=True)

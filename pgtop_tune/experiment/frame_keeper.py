@@ -116,7 +116,7 @@ def _thin_host(host: HostSample | Unavailable) -> HostSample | Unavailable:
         processes = replace(processes, processes=())
     return HostSample(
         facts=host.facts, cpu=host.cpu, memory=host.memory, pressure=host.pressure, disks=host.disks,
-        processes=processes,
+        processes=processes, setup=host.setup, cgroup=host.cgroup,
     )  # fmt: skip
 
 

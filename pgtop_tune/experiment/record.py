@@ -163,7 +163,15 @@ def _server_version(frames: Sequence[Frame]) -> str:
 def _host(frames: Sequence[Frame]) -> Mapping[str, Any]:
     hosts = [frame.host for frame in frames if not isinstance(frame.host, Unavailable)]
     facts = [host.facts for host in hosts if not isinstance(host.facts, Unavailable)]
-    return asdict(facts[-1]) if facts else {}
+    if not facts:
+        return {}
+    setups = [host.setup for host in hosts if not isinstance(host.setup, Unavailable)]
+    groups = [host.cgroup for host in hosts if not isinstance(host.cgroup, Unavailable)]
+    return {
+        **asdict(facts[-1]),
+        **({"setup": asdict(setups[-1])} if setups else {}),
+        **({"cgroup": asdict(groups[-1])} if groups else {}),
+    }
 
 
 def _server(evidence: Evidence) -> Mapping[str, Any]:
@@ -181,5 +189,8 @@ def _server(evidence: Evidence) -> Mapping[str, Any]:
         "started_ms": facts.started_ms,
         "system_identifier": facts.system_identifier,
         "local": facts.local,
+        "build": facts.build,
+        "extensions": list(facts.extensions),
         "settings": {row.name: row.shown for row in rows if row.source not in _AS_SHIPPED},
+        "set_by": {row.name: row.sourcefile or row.source for row in rows if row.source not in _AS_SHIPPED},
     }

@@ -22,8 +22,10 @@ from pgtop_tune.cli.commands.bench import step_table
 from pgtop_tune.cli.commands.bench.formats import TableFormat
 from pgtop_tune.experiment.tables import Table
 from pgtop_tune.model.bench_report import BenchReport, StatementReport
+from pgtop_tune.model.cgroup import CgroupSample
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.run_result import RunResult, as_json
+from pgtop_tune.model.setup import DiskSetup, MachineSetup, MountSetup, SetValue
 from tests.support.frames import EPOCH_MS
 from tests.support.results import asked, failed, result
 from tests.support.sides import frames, side, with_parameter
@@ -63,14 +65,18 @@ LOADS = ("tpcb-like", "select-only", "simple-update")
 def test_endpoints_stand_below_each_other_and_a_failed_one_has_its_reason() -> None:
     runs = (
         result(asked(endpoint="PostgreSQL", clients=500), tps=3630.26),
-        failed(asked(endpoint="PostgreSQL", clients=600), "FATAL:  remaining connection slots are reserved"),
+        failed(
+            asked(endpoint="PostgreSQL", clients=600),
+            "FATAL:  remaining connection slots are reserved",
+            "pgbench: error: could not create connection for client 297\n",
+        ),
         result(asked(endpoint="PgBouncer", clients=500), tps=2571.16),
     )
     found = table(run_sheets([records("endpoints", *runs)]), "runs")
     assert found.heads[:2] == ("endpoint", "clients")
     rows = {(row[0], row[1]): row[-1] for row in found.rows}
     assert rows["PostgreSQL", "500"] == "3630.26"
-    assert rows["PostgreSQL", "600"].startswith("failed: remaining connection slots are reserved")
+    assert rows["PostgreSQL", "600"] == "failed: remaining connection slots are reserved (client 297)"
     assert rows["PgBouncer", "500"] == "2571.16"
 
 
@@ -139,6 +145,30 @@ def test_seconds_of_making_data_sets_stand_side_by_side(tmp_path: Path) -> None:
     assert found.heads == ("init step, s", "default: scale 1000", "tuned: scale 1000")
     assert found.rows[0] == ("server-side generate", "381.29", "480.64")
     assert found.rows[-1] == ("total", "383.29", "482.64")
+
+
+SETUP = MachineSetup(
+    1.0, "EPYC", 2, "KVM", "tsc", (SetValue("vm.swappiness", "5"),),
+    (DiskSetup("vda", ("data",), "", 256 << 30, False, "write back", "none", 128, 256),),
+    (MountSetup("data", "xfs", ("noatime", "rw")),),
+)  # fmt: skip
+LIMITS = CgroupSample(
+    1.0, "/db", 2, 8 << 30, None, None, None, None, 2.0, None, None, None, None, None, None, None, None
+)
+
+
+def test_a_record_tells_of_its_surroundings_what_a_recording_does() -> None:
+    made = result(host=lambda second: {"setup": SETUP, "cgroup": LIMITS})
+    kept = json.loads(json.dumps(as_json(made)))
+    facts = {fact.name: fact.value for fact in material_of_records([kept], "a").facts}
+    assert facts["CPU model"] == "EPYC"
+    assert facts["clock source"] == "tsc"
+    assert facts["vm.swappiness"] == "5"
+    assert facts["scheduler of the disk below data"] == "none"
+    assert facts["mount options of data"] == "noatime,rw"
+    assert facts["CPU limit"] == "2 CPUs"
+    kept["host"]["setup"] = {"at_s": "soon"}
+    assert "clock source" not in {fact.name for fact in material_of_records([kept], "a").facts}
 
 
 def hostile() -> Material:

@@ -19,7 +19,7 @@ from pgtop_tune.model.replication import Receiver, ReplicationSample
 from tests.support.frames import GIB, MIB
 from tests.support.health_facts import details, found, spoilt
 from tests.support.relation_frames import slot
-from tests.support.server_facts import LSN, NOW_MS, SECOND, checkpoints, limits, row_of, slots, spoiled
+from tests.support.server_facts import LSN, NOW_MS, SECOND, checkpoints, limits, row_of, session, slots, spoiled
 from tests.support.statement_frames import io_row
 
 BY_ID = {check.id: check for check in CHECKS}
@@ -105,6 +105,20 @@ def test_max_connections_of_a_standby_is_not_lowered_below_its_primarys() -> Non
     many = {"max_connections": "1000"}
     assert fix("CON-02", spoiled(many)).parameter == ("max_connections", "100")
     assert fix("CON-02", spoiled(many, server={"in_recovery": True})).parameter is None
+
+
+def test_max_connections_is_not_lowered_below_the_sessions_there_are() -> None:
+    def with_sessions(number: int) -> Facts:
+        return spoiled({"max_connections": "1000"}, activity=[session(pid) for pid in range(number)])
+
+    assert fix("CON-02", with_sessions(80)).parameter == ("max_connections", "100")
+    assert fix("CON-02", with_sessions(81)).language is Language.WORDS
+
+
+def test_waiting_for_no_standby_is_ended_with_a_warning() -> None:
+    alone = fix("REP-02", spoiled({"synchronous_standby_names": "standby1"}))
+    assert alone.parameter == ("synchronous_standby_names", "")
+    assert "this server alone" in alone.remark
 
 
 def test_a_table_is_frozen_only_where_it_is_what_holds_the_database_back() -> None:

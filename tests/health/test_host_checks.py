@@ -139,9 +139,9 @@ CASES: tuple[tuple[str, dict[str, Any], Severity, dict[str, Any]], ...] = (
     ),
     (
         "OS-09",
-        {"machine": details(postmaster=Postmaster(-1000, 0, 1057, 4096))},
+        {"machine": details(postmaster=Postmaster(-1000, 0, 1023, 4096))},
         Severity.WARNING,
-        {"machine": details(postmaster=Postmaster(-1000, 0, 1058, 4096))},
+        {"machine": details(postmaster=Postmaster(-1000, 0, 1024, 4096))},
     ),
     ("OS-10", {"machine": details(clock_source="hpet")}, Severity.WARNING, {"machine": details(clock_source="tsc")}),
     ("OS-11", {"host": {"cgroup": replace(GROUP, oom_kills=1)}}, Severity.HIGH, {"host": {"cgroup": GROUP}}),

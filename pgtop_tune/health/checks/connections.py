@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.rules import advice_facts, hidden, on_standby, setting
@@ -18,6 +18,7 @@ from pgtop_tune.model.pooler import PGBOUNCER
 _GROUP: Final = "connections"
 _RESERVED: Final = ("superuser_reserved_connections", "reserved_connections")
 _FEW: Final = 100
+_ROOM: Final = 1.25
 
 
 def _open_to_all(known: needs.Parameters) -> int:
@@ -59,10 +60,23 @@ def _many(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
             f"max_connections {most} on {advised.cores} processors: so many sessions working at once slow each other "
             "down",
             (setting(facts, "max_connections"), Evidence(f"{advised.cores} processors", "/proc/stat, cpu.max")),
-            words(f"Set max_connections to {sensible} on the primary first: a standby with fewer does not start.")
-            if on_standby(facts)
-            else set_parameter(known.row("max_connections"), str(sensible)),
+            _fewer(facts, known, sensible),
         )
+
+
+def _fewer(facts: Facts, known: needs.Parameters, sensible: int) -> Action:
+    """As few as sensible, where that leaves room for the sessions there are."""
+    activity = needs.ACTIVITY.of(facts)
+    used = 0 if isinstance(activity, Unavailable) else len(client_backends(activity))
+    row = known.row("max_connections")
+    if on_standby(facts):
+        return words(f"Set max_connections to {sensible} on the primary first: a standby with fewer does not start.")
+    if used * _ROOM > sensible:
+        return words(
+            f"Put a pooler between clients and server first: {used} sessions are there now, and {sensible} connections "
+            "would turn some away."
+        )
+    return set_parameter(row, str(sensible))
 
 
 def _pools(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:

@@ -20,8 +20,6 @@ _OVERCOMMIT: Final = "kernel-resources.html#LINUX-MEMORY-OVERCOMMIT"
 _UNIT: Final = "/etc/systemd/system/postgresql.service.d"
 _CLOCK: Final = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 _SLOW_CLOCKS: Final = frozenset({"hpet", "acpi_pm", "pit", "jiffies", "refined-jiffies", "xen"})
-_RESERVED_FILES: Final = 58
-"""NUM_RESERVED_FDS and FD_MINFREE of src/backend/storage/file/fd.c."""
 _PROTECTED: Final = -900
 _CHILDREN: Final = (
     "Environment=PG_OOM_ADJUST_FILE=/proc/self/oom_score_adj",
@@ -71,7 +69,8 @@ def _files(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     if isinstance(process, Unavailable):
         yield Unknown(f"the postmaster's process: {process}")
         return
-    wanted = needs.parameters(facts).whole("max_files_per_process") + _RESERVED_FILES
+    # A process counts what it may open up to max_files_per_process, the files it keeps in reserve among them.
+    wanted = needs.parameters(facts).whole("max_files_per_process")
     soft = process.open_files_soft
     if soft is None or soft >= max(wanted, limits["least"]):
         return
@@ -80,7 +79,7 @@ def _files(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         f"a process of the server may open {soft} files, it is meant to open {wanted}: it closes some to open others",
         (
             Evidence(f"Max open files {soft}, hard limit {process.open_files_hard}", "/proc/PID/limits"),
-            Evidence(f"max_files_per_process {wanted - _RESERVED_FILES} and {_RESERVED_FILES} reserved", "pg_settings"),
+            Evidence(f"max_files_per_process {wanted}", "pg_settings"),
         ),
         _drop_in("files", "LimitNOFILE=65536"),
     )

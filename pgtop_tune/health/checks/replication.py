@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from psycopg import sql
@@ -65,7 +66,10 @@ def _synchronous(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
                 setting(facts, "synchronous_standby_names", "synchronous_commit"),
                 Evidence(f"{len(sample.senders)} senders, none sync or quorum", f"{_VIEW}.sync_state"),
             ),
-            set_parameter(known.row("synchronous_standby_names"), ""),
+            replace(
+                set_parameter(known.row("synchronous_standby_names"), ""),
+                remark="commits are on this server alone then; better bring a standby of that name back",
+            ),
         )
 
 

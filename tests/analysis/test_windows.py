@@ -62,14 +62,15 @@ def test_only_what_lies_in_the_window_is_read() -> None:
 
 
 def test_the_line_that_tells_of_the_time_before_the_window_is_left_out() -> None:
-    # One progress line in ten seconds: the first one in the window is mostly of what was before it.
-    found = load([100.0] * 61 + [500.0] * 60)
+    # One progress line in ten seconds: the first one in the window is half of what was before it.
+    tps = [100.0] * 66 + [500.0] * 60
+    means = [sum(tps[max(second - 9, 0) : second + 1]) / 10 for second in range(len(tps))]
     seldom = [
         each if each.sequence % 10 == 0 else replace(each, bench=replace(each.bench, progress=()))  # type: ignore[type-var]
-        for each in found
+        for each in load(means)
     ]
-    tps = row(brushed(side(seldom, 0.0, 40.0), side(seldom, 65.0, 120.0)), "tps")
-    assert tps.b == pytest.approx(500.0)
+    found = row(brushed(side(seldom, 15.0, 60.0), side(seldom, 65.0, 120.0)), "tps")
+    assert found.b == pytest.approx(500.0)
 
 
 def test_transactions_that_arrive_late_count_where_they_were() -> None:

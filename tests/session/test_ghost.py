@@ -59,6 +59,9 @@ def test_the_start_of_the_ghost_lies_under_the_start_of_the_load() -> None:
     overlay = overlay_of(Ghost("g", (ghost_run(16, 100.0, 200.0, 300.0),)), found[35])
     points = [(point.at_s, point.value) for point in overlay.points("tps", 0.0, 60.0) if point.value is not None]
     assert points == [(31.0, 100.0), (32.0, 200.0), (33.0, 300.0)]
+    placed = overlay.now(found[35])
+    assert placed is not None
+    assert placed.start_s == 30.0
 
 
 def test_each_step_has_the_ghost_of_as_many_clients_under_it() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 _KEYS: Final = "y copy  Esc back"
 _LOOK_S: Final = 0.5
+_BREATH: Final = 20
+"""Frames after which the screen gets the processor."""
+_BREATH_S: Final = 0.002
 _MISSING_S: Final = 5.0
 """Frames may be some seconds apart; what is missing beyond that is said."""
 
@@ -94,7 +98,10 @@ class BrushDialog(Dialog[None]):
 
     def _counted(self, window: Window) -> Iterator[Frame]:
         for frame in self._frames(window.since_s):
-            self._read += window.since_s <= frame.elapsed_s <= window.until_s
+            if window.since_s <= frame.elapsed_s <= window.until_s:
+                self._read += 1
+                if self._read % _BREATH == 0:
+                    time.sleep(_BREATH_S)
             yield frame
 
     def content(self, cells: int) -> list[Line]:

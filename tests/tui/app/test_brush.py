@@ -6,10 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from textual.app import App
 
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.session.ports import Step
 from pgtop_tune.session.window import Marks, Window
+from pgtop_tune.tui.brush_hand import BrushHand
+from pgtop_tune.tui.glyphs import UNICODE
 from pgtop_tune.tui.screens.brush import BrushDialog
 from pgtop_tune.tui.screens.dashboard import Dashboard
 from tests.support.pictures import assert_picture
@@ -103,12 +106,20 @@ async def test_one_window_stands_against_as_long_a_time_before_it() -> None:
         (((0, "["), (60, "]"), (60, "D")), "no time before"),
     ],
 )
-async def test_what_cannot_be_compared_is_said(at: tuple[tuple[int, str], ...], says: str) -> None:
-    found, source = changed(), ScriptedSource([Step((frames()[0],))])
-    async with running_screen(transport=ScriptedTransport(), frames=Kept(found), source=source) as rig:
-        await marked(rig, source, found, *at)
-        await rig.sees(says)
-        assert isinstance(rig.app.screen, Dashboard)
+def test_what_cannot_be_compared_is_said(at: tuple[tuple[int, str], ...], says: str) -> None:
+    told: list[str] = []
+
+    class Told(App[None]):
+        def notify(self, message: str, **how: object) -> None:
+            told.append(message)
+
+    hand = BrushHand(Told(), Kept(changed()), UNICODE)
+    for second, key in at:
+        if key == "D":
+            hand.show()
+        else:
+            hand.mark(changed()[second], end=key == "]")
+    assert says in told[-1]
 
 
 async def test_a_window_of_which_nothing_was_kept_is_said_in_the_table() -> None:

@@ -36,7 +36,7 @@ def count(value: float | None) -> str:
 
 
 def number(value: float, digits: int = 6) -> str:
-    """A number for a sentence or a field, so many significant digits and never an exponent: 0.5, 16, 1000000."""
+    """A number for a sentence or a field, at least so many significant digits, never an exponent: 0.5, 16, 1000000."""
     text = f"{value:.{digits}g}"
     return text if "e" not in text else f"{value:.0f}" if abs(value) >= 1 else f"{value:.10f}".rstrip("0").rstrip(".")
 

@@ -145,7 +145,7 @@ def _axes(scale: _Scale, chart: Chart) -> list[str]:
         )
     for part in range(5):
         at = scale.first + (scale.last - scale.first) * part / 4
-        words = units.clock(at) if chart.across == "time" else f"{at:g}"
+        words = units.clock(at) if chart.across == "time" else units.number(at)
         anchor = {0: "start", 4: "end"}.get(part, "middle")
         parts.append(f'<text class="axis" x="{scale.x(at):.1f}" y="{HEIGHT - 6}" text-anchor="{anchor}">{words}</text>')
     return parts
@@ -186,7 +186,7 @@ def _columns(chart: Chart, drawn: Sequence[Sequence[_Point]], scale: _Scale) -> 
     for index, at in enumerate(moments):
         left = scale.x(at if index == 0 else (moments[index - 1] + at) / 2)
         right = scale.x(at if index == len(moments) - 1 else (at + moments[index + 1]) / 2)
-        said = units.clock(at) if chart.across == "time" else f"{at:g} {chart.across}"
+        said = units.clock(at) if chart.across == "time" else f"{units.number(at)} {chart.across}"
         lines = [
             f"{line.name}: {chart.words(values[at])}"
             for line, values in zip(chart.lines, by_moment, strict=True)

@@ -152,7 +152,7 @@ class FactsSeen:
             for role, name in roles.items():
                 disk = by_name[name]
                 caps = [
-                    *([f"{disk.cap_iops:g} IOPS"] if disk.cap_iops else []),
+                    *([f"{units.number(disk.cap_iops)} IOPS"] if disk.cap_iops else []),
                     *([f"{units.size(disk.cap_bytes_per_s)}B/s"] if disk.cap_bytes_per_s else []),
                 ]
                 yield Fact(MACHINE, f"disk of {role}", name, Kind.IDENTITY)
@@ -242,7 +242,7 @@ def data_facts(relations: RelationSample, server: ServerFacts | None) -> Iterato
     accounts = [table.tuples for table in tables if table.name.rpartition(".")[2] == "pgbench_accounts"]
     if accounts and max(accounts) > 0:
         # Two digits, because the number of rows is an estimate of the last vacuum.
-        yield Fact(DATA, "pgbench scale", f"{float(f'{max(accounts) / _ROWS_A_SCALE:.2g}'):g}", Kind.CONDITION)
+        yield Fact(DATA, "pgbench scale", units.number(float(f"{max(accounts) / _ROWS_A_SCALE:.2g}")), Kind.CONDITION)
 
 
 def _warmth(runs: Sequence[Run]) -> Iterator[Fact]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from pgtop_tune import units
 from pgtop_tune.analysis.gathered import Gathered
 from pgtop_tune.model.events import Event
 from pgtop_tune.model.load import LoadSpec
@@ -68,7 +69,7 @@ class LoadKey:
         """In words: "tpcb-like ×16"."""
         if not self.name:
             return "everything, no load of ours"
-        rate = "" if self.rate_per_s is None else f" at {self.rate_per_s:g}/s"
+        rate = "" if self.rate_per_s is None else f" at {units.number(self.rate_per_s)}/s"
         connect = ", a connection each" if self.connect_per_transaction else ""
         endpoint = f", {self.endpoint}" if self.endpoint else ""
         return f"{self.name} ×{self.clients}{rate}{connect}{endpoint}"

@@ -28,6 +28,7 @@ from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.own_sessions import OwnSessions
 from pgtop_tune.sampling.ceiling_shelf import remember
 from pgtop_tune.tuning.advice.facts import about
+from pgtop_tune.units import number
 
 LIMIT_S: Final = 20.0
 """All of it together; what is not done by then is told as missing."""
@@ -149,7 +150,8 @@ async def _flushes(asked: _Asked) -> tuple[Ceiling, ...] | Unavailable:
     return (
         Ceiling("wal-flushes", f"the WAL device flushes {per_s:.0f} times a second", per_s, "1/s", how),
         Ceiling(
-            "wal-flush-p99", f"a flush takes {seen.median_ms:.3g} ms, one in a hundred {seen.p99_ms:.3g} ms or more",
+            "wal-flush-p99",
+            f"a flush takes {number(seen.median_ms, 3)} ms, one in a hundred {number(seen.p99_ms, 3)} ms or more",
             seen.p99_ms, "ms", source,
         ),
         *(
@@ -183,7 +185,7 @@ async def _commits(asked: _Asked) -> tuple[Ceiling, ...] | Unavailable:
             Ceiling(
                 f"commits-{sessions}",
                 f"{sessions} session{plural} commit{'' if plural else 's'} {seen.per_s:.0f} times a second, "
-                f"{seen.median_ms:.3g} ms each",
+                f"{number(seen.median_ms, 3)} ms each",
                 seen.per_s,
                 "1/s",
                 f"pg_logical_emit_message(), {seen.count} commits in {seen.seconds:.1f} s, {settings}",
@@ -194,7 +196,7 @@ async def _commits(asked: _Asked) -> tuple[Ceiling, ...] | Unavailable:
 
 async def _round_trips(asked: _Asked) -> tuple[Ceiling, ...] | Unavailable:
     seen = await measure_round_trips(asked.conninfo, asked.own, asked.pace.round_trips_s)
-    says = f"a statement that does nothing takes {seen.median_ms:.3g} ms there and back"
+    says = f"a statement that does nothing takes {number(seen.median_ms, 3)} ms there and back"
     return (Ceiling("round-trip", says, seen.median_ms, "ms", f"SELECT 1, {seen.count} times, seen from here"),)
 
 
@@ -207,7 +209,8 @@ async def _timer(asked: _Asked) -> tuple[Ceiling, ...] | Unavailable:
     spent_ns = await asyncio.to_thread(timer_overhead_ns, program)
     if isinstance(spent_ns, Unavailable):
         return spent_ns
-    says = f"reading the clock takes {spent_ns:.3g} ns; EXPLAIN ANALYZE and track_io_timing do it twice for each event"
+    takes = f"reading the clock takes {number(spent_ns, 3)} ns"
+    says = f"{takes}; EXPLAIN ANALYZE and track_io_timing do it twice for each event"
     return (Ceiling("timer", says, spent_ns, "ns", "pg_test_timing, loop included"),)
 
 

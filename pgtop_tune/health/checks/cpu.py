@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pgtop_tune import units
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
@@ -45,7 +46,7 @@ def _steal(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         Severity.HIGH if percent > limits["high"] else Severity.WARNING,
         f"the hypervisor takes {share(percent)} of the CPU time away",
         (
-            Evidence(f"steal {share(percent)} in {newest.at_s - oldest.at_s:.3g} s", "/proc/stat"),
+            Evidence(f"steal {share(percent)} in {units.duration(newest.at_s - oldest.at_s)}", "/proc/stat"),
             Evidence(f"steal {share(since_boot)} since boot", "/proc/stat"),
         ),
         words("a machine whose CPUs are not shared, or has fewer neighbours; a benchmark means little here"),

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from pgtop_tune import units
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
@@ -158,9 +159,9 @@ def _swapping(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         return
     yield Finding(
         Severity.HIGH,
-        f"the machine swaps: {read} pages in, {written} out within {seconds:.3g} s",
+        f"the machine swaps: {read} pages in, {written} out within {units.duration(seconds)}",
         (
-            Evidence(f"pswpin +{read}, pswpout +{written} in {seconds:.3g} s", "/proc/vmstat"),
+            Evidence(f"pswpin +{read}, pswpout +{written} in {units.duration(seconds)}", "/proc/vmstat"),
             Evidence(
                 f"{about(newest.swap_total_bytes - newest.swap_free_bytes)} of {about(newest.swap_total_bytes)} in use",
                 "SwapTotal, SwapFree of /proc/meminfo",

@@ -24,7 +24,8 @@ _NAME: Final = b"PT"
 _CHECK: Final = struct.Struct("<2sII")
 _LAST_BLOCK: Final = b"\x01\0\0"
 """An empty raw block, the last of its frame (RFC 8878, 3.1.1.2), where the frame before it was flushed."""
-_LEVEL: Final = 3
+_LEVEL: Final = 6
+"""Less CPU than gzip at its level 5, and a tenth fewer bytes."""
 _CHUNK: Final = 1 << 16
 
 

@@ -21,8 +21,8 @@ from pgtop_tune.postgres.own_sessions import OwnSessions
 from pgtop_tune.postgres.reader import PostgresReader
 from tests.hostile.watched import as_user
 from tests.postgres.conftest import Superuser, place
+from tests.postgres.reading import eventually, reading
 from tests.postgres.test_backend_control import key_of
-from tests.postgres.test_reader import eventually, reading
 from tests.sampling.test_live_source import answered, watching
 from tests.support.crowd import Crowd
 from tests.support.servers import conninfo

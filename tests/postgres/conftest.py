@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from itertools import count
 
@@ -13,6 +14,7 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.postgres.conninfo import ConnInfo, resolve
 from tests.support.servers import conninfo
 
+_DEADLINE_S = 60.0
 _numbers = count(1)
 
 Superuser = psycopg.Connection[tuple[object, ...]]
@@ -48,3 +50,32 @@ def role(superuser: Superuser) -> Iterator[Callable[..., str]]:
     for name in made:
         superuser.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(name)))
         superuser.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def busy() -> object:
+    """Starts statements that do not come back by themselves, in threads; cancelled after the test."""
+    running: list[tuple[psycopg.Connection[tuple[object, ...]], threading.Thread]] = []
+
+    def start(where: str, text: str, *, before: str = "") -> int:
+        connection = psycopg.connect(where, autocommit=True)
+        if before:
+            connection.execute(before.encode())
+
+        def run() -> None:
+            try:
+                connection.execute(text.encode())
+            except psycopg.Error:
+                pass
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        running.append((connection, thread))
+        return connection.info.backend_pid
+
+    yield start
+    for connection, _ in reversed(running):
+        connection.cancel_safe()
+    for connection, thread in running:
+        thread.join(_DEADLINE_S)
+        connection.close()

@@ -15,7 +15,7 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.postgres import PostgresSample
 from pgtop_tune.model.waits import PROFILE_SOURCE, WaitLook, WaitSample
 from tests.postgres.conftest import Superuser, place
-from tests.postgres.test_reader import Clock, reading
+from tests.postgres.reading import Clock, reading
 from tests.sampling.test_live_source import answered, watching
 
 SCHEMA = 'Odd "ws"'

@@ -14,7 +14,7 @@ from pgtop_tune.model.locks import LockSample
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.postgres.reader import PostgresReader
 from tests.postgres.conftest import place
-from tests.postgres.test_reader import eventually, reading
+from tests.postgres.reading import eventually, reading
 from tests.support.crowd import Crowd
 from tests.support.servers import conninfo
 

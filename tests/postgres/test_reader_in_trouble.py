@@ -1,0 +1,243 @@
+"""The sampler's connection against real servers: what it may not see, what is refused, what it survives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.postgres import (
+    Activity,
+    CheckpointCounters,
+    ParameterSample,
+    StatementTotals,
+)
+from pgtop_tune.model.statements import OWN_MARK
+from pgtop_tune.postgres import connection as connection_module
+from tests.postgres.conftest import Superuser, place
+from tests.postgres.reading import DEADLINE_S, Clock, backends, reading
+from tests.support.servers import conninfo
+
+
+async def test_the_session_cannot_write_and_does_not_wait(server: Throwaway, superuser: Superuser) -> None:
+    async with reading(place(server)) as reader:
+        assert reader._connection is not None
+        values = await reader._connection.fetch(
+            "SELECT current_setting('transaction_read_only'), current_setting('lock_timeout'),"
+            " current_setting('statement_timeout'), current_setting('jit'), current_setting('application_name')"
+        )
+        assert tuple(values[0]) == ("on", "50ms", "1s", "off", "pgtop-tune")
+
+
+async def test_a_role_without_pg_monitor_is_told_what_it_misses(
+    server: Throwaway, role: Callable[..., str], busy: Callable[..., int]
+) -> None:
+    name = role()
+    pid = busy(conninfo(server), "SELECT pg_sleep(60)")
+    async with reading(place(server, user=name)) as reader:
+        facts = await reader.facts()
+        assert not isinstance(facts, Unavailable)
+        assert (facts.superuser, facts.monitor_role, facts.data_directory) == (False, False, "")
+        hidden = (await backends(reader))[pid]
+        assert hidden.query == "<insufficient privilege>"
+        assert (hidden.backend_type, hidden.state) == ("client backend", None)
+        for read in (reader.database, reader.wal, reader.checkpoints, reader.statements, reader.waits):
+            assert not isinstance(await read(), Unavailable)
+        sample = await reader.parameters()
+        assert isinstance(sample, ParameterSample)
+        assert {parameter.in_auto_conf for parameter in sample.parameters} == {None}
+        capabilities = reader.capabilities
+        assert not isinstance(capabilities, Unavailable)
+        assert any(f"GRANT pg_monitor TO {name}" in sentence for sentence in capabilities.limits(facts))
+
+
+async def test_pg_monitor_is_enough(server: Throwaway, role: Callable[..., str], busy: Callable[..., int]) -> None:
+    pid = busy(conninfo(server), "SELECT pg_sleep(60)")
+    async with reading(place(server, user=role("pg_monitor"))) as reader:
+        facts, capabilities = await reader.facts(), reader.capabilities
+        assert not isinstance(facts, Unavailable)
+        assert not isinstance(capabilities, Unavailable)
+        assert facts.data_directory
+        assert capabilities.limits(facts) == ()
+        assert "pg_sleep" in ((await backends(reader))[pid].query or "")
+
+
+async def test_without_the_extension_the_section_says_how_to_get_it(
+    server: Throwaway, superuser: Superuser, database: str
+) -> None:
+    name = database.rsplit("dbname=", 1)[1]
+    with psycopg.connect(database, autocommit=True) as inside:
+        inside.execute("DROP EXTENSION IF EXISTS pg_stat_statements")
+        async with reading(place(server, name)) as reader:
+            missing = await reader.statements()
+            assert isinstance(missing, Unavailable)
+            assert missing.reason is Reason.NO_EXTENSION
+            assert "CREATE EXTENSION pg_stat_statements" in missing.detail
+            inside.execute('CREATE SCHEMA "Odd ""schema"')
+            inside.execute('CREATE EXTENSION pg_stat_statements SCHEMA "Odd ""schema"')
+            await reader.parameters()
+            assert isinstance(await reader.statements(), StatementTotals)
+
+
+async def test_all_that_a_session_of_ours_executes_is_marked_in_pg_stat_statements(
+    server: Throwaway, superuser: Superuser, role: Callable[..., str]
+) -> None:
+    name = role("pg_monitor")
+    superuser.execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
+    async with reading(place(server, user=name)) as reader:
+        await reader.parameters()
+        await reader.activity()
+        await reader.database()
+        assert isinstance(await reader.waits(), list)
+    texts = superuser.execute(
+        "SELECT query FROM pg_stat_statements WHERE userid = (SELECT oid FROM pg_roles WHERE rolname = %s)", [name]
+    ).fetchall()
+    assert len(texts) > 4
+    assert [text for (text,) in texts if OWN_MARK not in text] == []
+
+
+async def test_without_the_library_the_section_says_so(make_server: Callable[..., Throwaway]) -> None:
+    async with reading(place(make_server(shared_preload_libraries=""))) as reader:
+        missing = await reader.statements()
+        assert isinstance(missing, Unavailable)
+        assert "shared_preload_libraries" in missing.detail
+
+
+async def test_a_refused_query_is_left_alone_for_a_while_and_then_tried_again(
+    database: str, server: Throwaway, superuser: Superuser, role: Callable[..., str]
+) -> None:
+    clock, name = Clock(), role()
+    with psycopg.connect(database, autocommit=True) as inside:
+        inside.execute("REVOKE EXECUTE ON FUNCTION pg_control_checkpoint() FROM PUBLIC")
+        async with reading(place(server, database.rsplit("dbname=", 1)[1], name), clock) as reader:
+            refused = await reader.checkpoints()
+            assert isinstance(refused, Unavailable)
+            assert refused.reason is Reason.NO_PERMISSION
+            assert "permission denied for function pg_control_checkpoint" in refused.detail
+            sent = reader.own.statements
+            assert await reader.checkpoints() == refused
+            assert reader.own.statements == sent, "nothing is sent while it is switched off"
+            inside.execute("GRANT EXECUTE ON FUNCTION pg_control_checkpoint() TO PUBLIC")
+            clock.now_s += 3
+            assert isinstance(await reader.checkpoints(), Unavailable)
+            clock.now_s += 3
+            assert isinstance(await reader.checkpoints(), CheckpointCounters)
+
+
+async def test_the_pause_grows_while_the_server_keeps_refusing(
+    database: str, server: Throwaway, role: Callable[..., str]
+) -> None:
+    clock, name = Clock(), role()
+    with psycopg.connect(database, autocommit=True) as inside:
+        inside.execute("REVOKE EXECUTE ON FUNCTION pg_control_checkpoint() FROM PUBLIC")
+    async with reading(place(server, database.rsplit("dbname=", 1)[1], name), clock) as reader:
+        asked = []
+        for _ in range(600):
+            before = reader.own.statements
+            await reader.checkpoints()
+            if reader.own.statements != before:
+                asked.append(clock.now_s - 1000)
+            clock.now_s += 1
+        assert asked == [0, 5, 15, 35, 75, 155, 315]
+
+
+async def test_the_server_plans_each_query_once(server: Throwaway) -> None:
+    async with reading(place(server)) as reader:
+        for _ in range(7):
+            for read in (reader.waits, reader.activity, reader.wal, reader.database, reader.checkpoints):
+                assert not isinstance(await read(), Unavailable)
+        assert reader._connection is not None
+        plans = await reader._connection.fetch(
+            "SELECT statement, generic_plans + custom_plans FROM pg_prepared_statements"
+        )
+        used = [uses for text, uses in plans if "FROM pg_stat_" in text and "pg_extension" not in text]
+        assert used == [7] * 5
+
+
+async def test_a_prepared_statement_survives_a_change_of_what_it_reads(server: Throwaway, superuser: Superuser) -> None:
+    superuser.execute("CREATE TABLE shape (n int)")
+    superuser.execute("INSERT INTO shape VALUES (1)")
+    async with reading(place(server)) as reader:
+        assert reader._connection is not None
+        assert len((await reader._connection.fetch("SELECT * FROM shape"))[0]) == 1
+        superuser.execute("ALTER TABLE shape ADD COLUMN m text DEFAULT 'x'")
+        assert len((await reader._connection.fetch("SELECT * FROM shape"))[0]) == 2
+        superuser.execute("DROP TABLE shape")
+
+
+async def test_a_terminated_session_is_a_problem_and_connecting_again_goes_on(
+    server: Throwaway, superuser: Superuser
+) -> None:
+    async with reading(place(server)) as reader:
+        superuser.execute("SELECT pg_terminate_backend(%s, 5000)", (reader.backend_pid,))
+        with pytest.raises(ConnectionProblem):
+            await reader.waits()
+        assert not reader.connected
+        with pytest.raises(ConnectionProblem, match="not connected"):
+            await reader.activity()
+        await reader.connect()
+        assert isinstance(await reader.activity(), Activity)
+
+
+async def test_a_server_restart_is_survived(fresh_server: Throwaway) -> None:
+    async with reading(place(fresh_server)) as reader:
+        before = await reader.facts()
+        await asyncio.to_thread(fresh_server.restart)
+        with pytest.raises(ConnectionProblem):
+            await reader.database()
+        after = await reader.connect()
+        assert not isinstance(before, Unavailable)
+        assert after.started_ms > before.started_ms
+
+
+async def test_a_server_that_does_not_answer_is_given_up(
+    fresh_server: Throwaway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+    import signal
+
+    monkeypatch.setattr(connection_module, "ANSWER_TIMEOUT_S", 0.3)
+    async with reading(place(fresh_server)) as reader:
+        pid = reader.backend_pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(ConnectionProblem, match="no answer in time"):
+                await asyncio.wait_for(reader.waits(), DEADLINE_S)
+            assert not reader.connected
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        await reader.connect()
+        assert isinstance(await reader.waits(), list)
+
+
+async def test_a_slow_query_is_cut_off_by_the_server_and_switched_off(server: Throwaway, superuser: Superuser) -> None:
+    async with reading(place(server)) as reader:
+
+        async def slow(connection: object) -> object:
+            return await connection.fetch("SELECT pg_sleep(30)")  # type: ignore[attr-defined]
+
+        refused = await reader._guarded("slow", slow)
+        assert isinstance(refused, Unavailable)
+        assert refused.reason is Reason.TOO_SLOW
+        assert reader.connected
+
+
+async def test_calls_may_overlap(server: Throwaway) -> None:
+    async with reading(place(server)) as reader:
+        answers = await asyncio.gather(
+            *(read() for read in (reader.waits, reader.activity, reader.wal) for _ in range(5))
+        )
+        assert not any(isinstance(answer, Unavailable) for answer in answers)
+
+
+async def test_track_activities_off_is_said(make_server: Callable[..., Throwaway]) -> None:
+    async with reading(place(make_server(track_activities="off"))) as reader:
+        missing = await reader.activity()
+        assert isinstance(missing, Unavailable)
+        assert missing.reason is Reason.SWITCHED_OFF

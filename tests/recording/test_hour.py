@@ -14,7 +14,7 @@ from tests.recording.strategies import FRAMES
 from tests.support.frames import frame
 
 
-@settings(deadline=None, max_examples=8, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=4, suppress_health_check=list(HealthCheck))
 @given(frames=st.lists(FRAMES, min_size=1, max_size=4))
 def test_any_frames_are_read_back_exactly(frames: list[Frame]) -> None:
     form = MemoryForm()

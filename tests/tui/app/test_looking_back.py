@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 
 import pytest
 
@@ -46,12 +47,23 @@ def picture(session: Session) -> list[str]:
     return [text_of(line) for lines in panes.values() for line in lines][1:]
 
 
+MOMENTS = (0, 1, 18, 89, 149, 150, 156, 157, 204, 269, 270, 299)
+
+
+@cache
+def watched() -> tuple[Session, dict[int, list[str]]]:
+    """A session that has seen every frame, and what the screen drew when the newest was each of `MOMENTS`."""
+    session, drawn = Session(CHARTED), {}
+    for one in FRAMES:
+        session.apply(Step((one,)))
+        if one.sequence in MOMENTS:
+            drawn[one.sequence] = picture(session)
+    return session, drawn
+
+
 def drawn_live(count: int) -> list[str]:
     """What the screen drew when the newest frame was the last of so many."""
-    session = Session(CHARTED)
-    for one in FRAMES[:count]:
-        session.apply(Step((one,)))
-    return picture(session)
+    return watched()[1][count - 1]
 
 
 @asynccontextmanager
@@ -203,9 +215,7 @@ def test_what_came_late_is_not_known_before_it_came() -> None:
 @pytest.mark.parametrize("back_to", [299, 270, 269, 150, 1, 0])
 def test_any_moment_looks_as_it_did(back_to: int) -> None:
     """Without a screen: what a restart and a step back make of a session is what it was."""
-    session = Session(CHARTED)
-    for one in FRAMES:
-        session.apply(Step((one,)))
+    session, _ = watched()
     hour = KeptHour()
     hour.accept(Step(tuple(FRAMES)))
     past = session.copy()

@@ -72,6 +72,20 @@ async def test_a_jump_brings_the_moment_at_once_and_then_the_frames_before_it(re
         assert source.state().position_s == 71
 
 
+async def test_after_many_steps_back_a_session_still_gets_whole_frames_as_far_as_it_keeps_them(recording: Path) -> None:
+    async with playing(recording) as (source, steps):
+        await following(steps)
+        source.pause(True)
+        source.jump(80.0)
+        while not (step := await following(steps)).restart or len(step.frames) < 81:
+            pass
+        for wanted in range(79, 49, -1):
+            source.step(-1)
+            while (step := await following(steps)).back_to_s != wanted or step.frames[0].sequence > wanted - WHOLE_S:
+                pass
+            assert [frame.sequence for frame in step.frames] == list(range(wanted - int(WHOLE_S), wanted + 1))
+
+
 async def test_the_past_of_a_moment_is_left_out_when_another_is_wanted_by_then(recording: Path) -> None:
     async with playing(recording) as (source, steps):
         await following(steps)

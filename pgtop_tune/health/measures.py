@@ -25,11 +25,14 @@ class Memory:
         limit_bytes: Memory of the machine, or the limit of its control group where that is less.
         says: "15.6 GB of memory".
         source: Where it is from.
+        of_group: Whether it is the limit of a control group, which does not count huge pages (cgroup-v2.rst,
+            memory_hugetlb_accounting).
     """
 
     limit_bytes: int
     says: str
     source: str
+    of_group: bool = False
 
     @property
     def evidence(self) -> Evidence:
@@ -47,7 +50,9 @@ def memory(facts: Facts) -> Memory:
     limit = None if isinstance(group, Unavailable) else group.memory_max_bytes
     if limit is not None and limit < host.memory_bytes:
         of = about(host.memory_bytes)
-        return Memory(limit, f"{about(limit)} is the limit of its control group, of {of}", "memory.max of the cgroup")
+        return Memory(
+            limit, f"{about(limit)} is the limit of its control group, of {of}", "memory.max of the cgroup", True
+        )
     return Memory(host.memory_bytes, f"{about(host.memory_bytes)} of memory", "MemTotal of /proc/meminfo")
 
 

@@ -12,6 +12,7 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.io import DatabaseRow, DatabaseSample
 from tests.support import frames
 from tests.support.health_facts import GIB, MIB, found, result, spoilt, unknown
+from tests.support.host_frames import cgroup
 from tests.support.statement_frames import database as database_row
 
 HOUR_MS = 3_600_000
@@ -65,8 +66,6 @@ def test_a_well_set_server_passes_every_memory_check() -> None:
 
 
 def test_the_limit_of_a_control_group_counts_instead_of_the_memory() -> None:
-    from tests.support.host_frames import cgroup
-
     facts = spoilt(memory_bytes=64 * GIB, host={"cgroup": cgroup(100)}, parameters={"max_connections": "2000"})
     (finding,) = found(check("MEM-01"), facts)
     assert any("control group" in evidence.says for evidence in finding.evidence)
@@ -95,6 +94,22 @@ def test_a_threshold_that_is_given_counts_instead_of_ours() -> None:
     facts = spoilt({"work_mem": "128MB"})
     assert found(check("MEM-04"), facts)
     assert not found(check("MEM-04"), facts, warning=128 * MIB)
+
+
+def test_memory_in_huge_pages_is_not_counted_against_a_control_group() -> None:
+    group = replace(cgroup(100), memory_max_bytes=8 * GIB)
+    large = {"shared_buffers": "7GB", "shared_memory_size": "7400MB"}
+    said = {}
+    for status in ("on", "off"):
+        pages = {**large, "huge_pages": status, "huge_pages_status": status}
+        said[status] = found(check("MEM-01"), spoilt(pages, memory_bytes=64 * GIB, host={"cgroup": group}))
+    assert said["on"] == ()
+    (finding,) = said["off"]
+    assert "7 GB" in finding.evidence[0].says
+    more = {**large, "huge_pages": "on", "huge_pages_status": "on", "max_connections": "2000"}
+    (finding,) = found(check("MEM-01"), spoilt(more, memory_bytes=64 * GIB, host={"cgroup": group}))
+    assert "shared_buffers" not in finding.evidence[0].says
+    assert any("does not count memory in huge pages" in each.says for each in finding.evidence)
 
 
 def test_page_tables_count_only_without_huge_pages() -> None:

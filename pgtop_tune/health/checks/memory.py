@@ -26,6 +26,7 @@ _SYSTEM_BYTES: Final = 2 * GB
 _SYSTEM_SHARE: Final = 8
 _SMALLEST_WORK: Final = 4 * MB
 _HOUR_S: Final = 3600.0
+_SHARED: Final = "shared memory"
 _SHOWN: Final = 3
 
 
@@ -67,7 +68,7 @@ def parts(server: Parameters, limit_bytes: int, pages: HugePageUse) -> tuple[Par
     hashed = f"work_mem {about(work)} × hash_mem_multiplier {times:g}"
     found = [
         Part("system", system, f"the system {about(system)}"),
-        Part("shared memory", total, f"shared_buffers and what belongs to them {about(total)}"),
+        Part(_SHARED, total, f"shared_buffers and what belongs to them {about(total)}"),
         Part(
             "sessions",
             connections * (work * times + temp),
@@ -98,6 +99,10 @@ def _rule(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     server, there = needs.parameters(facts), memory(facts)
     pages = huge_pages_used(facts)
     terms = parts(server, there.limit_bytes, pages)
+    beside: tuple[Evidence, ...] = ()
+    if there.of_group and pages.used:
+        terms = tuple(term for term in terms if term.what != _SHARED)
+        beside = (Evidence("the limit of a control group does not count memory in huge pages", "cgroup-v2.rst"),)
     total = sum(term.size_bytes for term in terms)
     percent = 100 * total / there.limit_bytes
     severity = _by(percent, limits)
@@ -107,7 +112,7 @@ def _rule(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     yield Finding(
         severity,
         f"{about(total)} may be asked for, {share_of(percent, 'what there is')}; most of it for {terms[0].what}",
-        (Evidence(f"{arithmetic} = {about(total)}", "pg_settings"), there.evidence, _pages_evidence(pages)),
+        (Evidence(f"{arithmetic} = {about(total)}", "pg_settings"), there.evidence, _pages_evidence(pages), *beside),
         _less(server, there.limit_bytes, terms),
     )
 

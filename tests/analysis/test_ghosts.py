@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from pgtop_tune.analysis.ghosts import Shelf
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.run_result import FORMAT
+from pgtop_tune.model.run_result import as_json
 from pgtop_tune.session.ghost import Ghost
+from tests.support.results import result
 from tests.support.sides import frames, recorded
 
 
@@ -27,8 +29,6 @@ def whole(path: Path) -> Ghost:
 
 
 def without_load(found: list[Frame]) -> list[Frame]:
-    from dataclasses import replace
-
     return [replace(frame, bench=Unavailable(Reason.NO_LOAD)) for frame in found]
 
 
@@ -57,21 +57,14 @@ def test_a_ghost_grows_while_it_is_read(tmp_path: Path) -> None:
 
 
 def test_a_record_of_a_run_is_a_ghost(tmp_path: Path) -> None:
-    record = {
-        "format": FORMAT,
-        "profile": "tpcb-like",
-        "spec": {"clients": 16},
-        "progress": [{"elapsed_s": float(s), "tps": 900.0, "latency_ms": 8.0, "failed": 0} for s in range(1, 40)],
-        "by_second": {str(s): {"logged": 900, "p99_ms": 31.0} for s in range(1, 40)},
-        "tps": 900.0,
-    }
     path = tmp_path / "run-7.json"
-    path.write_text(json.dumps(record), encoding="utf-8")
+    path.write_text(json.dumps(as_json(result(tps=900.0))), encoding="utf-8")
     (run,) = whole(path).runs
     assert (run.profile, run.clients) == ("tpcb-like", 16)
-    assert [value for _, value in run.tps.between(0.0, 3.5)] == [900.0] * 3
-    assert next(value for _, value in run.p99_ms.between(0.0, 10.0)) == 31.0
-    assert shelf(tmp_path).entry(path).tps == 900.0
+    assert len(run.tps) == 70
+    assert len(run.p99_ms) == 70
+    entry = shelf(tmp_path).entry(path)
+    assert (entry.tps, entry.target) == (900.0, "tpcb-like ×16")
 
 
 def test_the_list_has_the_newest_first_without_the_one_that_is_shown(tmp_path: Path) -> None:

@@ -8,13 +8,18 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.health import needs
 from pgtop_tune.health.check import Severity
+from pgtop_tune.health.desk import CheckDesk
+from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.gather import gather
 from pgtop_tune.health.measure import Pace, busy, measure
 from pgtop_tune.health.registry import CHECKS, chosen
+from pgtop_tune.health.report import Report
 from pgtop_tune.host.fsync_program import LEAST_S
 from pgtop_tune.model.ceilings import Ceiling, Measured
-from pgtop_tune.postgres.conninfo import resolve
+from pgtop_tune.postgres.conninfo import ConnInfo, resolve
+from pgtop_tune.sampling.ceiling_shelf import remembered
 from tests.support.health_facts import found, spoilt, unknown
 from tests.support.servers import conninfo
 
@@ -73,6 +78,32 @@ async def test_the_servers_own_program_has_the_first_word_on_flushes(
     (flushes,) = (each for each in ours.ceilings if each.id == "wal-flushes")
     assert "unnamed file in pg_wal" in flushes.source
     assert "pg_test_fsync" not in flushes.source
+
+
+async def test_the_check_on_the_screen_measures_and_keeps_what_it_found(
+    server: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def shortly(where: ConnInfo, facts: Facts) -> Measured:
+        return await measure(where, facts, SHORT)
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pgtop-tune.toml").write_text('[check]\nselect = ["DUR"]\n')
+    monkeypatch.setattr("pgtop_tune.health.looking.measure", shortly)
+    monkeypatch.setattr("pgtop_tune.health.looking.busy", lambda facts: ("3 active sessions",))
+    where = resolve(conninfo(server))
+    desk = CheckDesk(where)
+    assert await desk.measure(anyway=False) == ("3 active sessions",)
+    assert not (tmp_path / "pgtop-tune" / "ceilings").exists()
+
+    said = await desk.measure(anyway=True)
+    assert isinstance(said, Report)
+    assert {result.check.group for result in said.results} == {"durability"}
+    facts = await gather(where, chosen(["DUR-01"], []))
+    kept = remembered(facts.have(needs.SERVER))
+    assert isinstance(kept, Measured)
+    assert kept.ceilings == said.ceilings
+    assert kept.at_ms >= facts.have(needs.SERVER).started_ms
 
 
 async def test_a_standby_commits_nothing(server: Throwaway) -> None:

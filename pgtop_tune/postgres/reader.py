@@ -99,11 +99,6 @@ class PostgresReader:
         return self._connection.backend_pid if self._connection else None
 
     @property
-    def over_socket(self) -> bool:
-        """Whether the connection is over a Unix socket."""
-        return self._connection is not None and self._connection.endpoint.is_socket
-
-    @property
     def capabilities(self) -> Capabilities | Unavailable:
         """Probed when connecting, and anew with each look at the parameters."""
         return self._capabilities or NOT_YET

@@ -211,7 +211,6 @@ async def test_over_tcp_with_options_and_attributes(guarded_server: Throwaway) -
         )
         reader, control = PostgresReader(resolve(target), time.monotonic), PostgresControl(resolve(target))
         assert (await reader.connect()).endpoint == f"127.0.0.1:{port}"
-        assert not reader.over_socket
         sample = await reader.parameters()
         assert not isinstance(sample, Unavailable)
         assert [each.shown for each in sample.parameters if each.name == "work_mem"] == ["9MB"]

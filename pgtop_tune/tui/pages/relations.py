@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.growth import Grown
 from pgtop_tune.metrics.progress import Progress, progress_rows
 from pgtop_tune.metrics.relations import dead_percent, hot_percent, index_rates, table_rates
 from pgtop_tune.metrics.vacuum import TableVacuum, database_ages, table_vacuums
@@ -28,8 +27,6 @@ _BAR: Final = 12
 _FULL: Final = 100.0
 _OVERDUE: Final = 200.0
 """Twice the threshold: autovacuum should have come and has not."""
-
-TableRow = Grown[TableCounters]
 
 
 def _rate(*names: str) -> Callable[[Any], float | None]:

@@ -278,9 +278,3 @@ def next_sort(view: SessionsView, by: int) -> SessionsView:
     """The view sorted by the next (or previous) of `SORTS`, from the top."""
     names = list(SORTS)
     return replace(view, sort=names[(names.index(view.sort) + by) % len(names)], top=0)
-
-
-def selected_backend(rows: Sequence[SessionRow], view: SessionsView) -> Backend | None:
-    """The backend behind the selection, if it is still there."""
-    cursor = cursor_of(rows, view)
-    return None if cursor is None else rows[cursor].backend

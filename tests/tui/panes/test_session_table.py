@@ -22,7 +22,6 @@ from pgtop_tune.tui.panes.session_rows import (
     moved,
     next_sort,
     scrolled,
-    selected_backend,
     session_rows,
 )
 from pgtop_tune.tui.panes.sessions import sessions_lines
@@ -136,7 +135,6 @@ def test_selection_never_passes_to_a_later_session_with_the_same_pid() -> None:
     view = moved(SessionsView(), session_rows(session_with(backend(6, NOW_MS))), 1, 10)
     later = session_rows(session_with(backend(6, NOW_MS, backend_start_ms=NOW_MS)))
     assert cursor_of(later, view) is None
-    assert selected_backend(later, view) is None
     assert not [
         line for line in sessions_lines(session_with(*CROWD[:2]), 80, 9, UNICODE, view=view) if line[0][1] == "cursor"
     ]

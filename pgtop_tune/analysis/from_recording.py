@@ -162,6 +162,7 @@ class _RunReading:
         if folded:
             self._gathered.widen(seconds)
             self._folded = True
+            self._judged = []
         if self._began_s is None:
             self._began_s, self._began_ms = frame.elapsed_s, self._began_ms or frame.taken_at_ms
         else:
@@ -172,7 +173,7 @@ class _RunReading:
         self._ended_s = frame.elapsed_s
         if isinstance(frame.bench, BenchSample) and self._last is not None:
             self._take_load(frame.bench)
-            if len(self._judged) <= _JUDGED:
+            if not self._folded and len(self._judged) <= _JUDGED:
                 self._judged.append(thin(frame))
         if self._due(frame.elapsed_s - self._began_s):
             self._take_budget(interval, 1.1 * seconds if folded else BUDGET_S, folded)

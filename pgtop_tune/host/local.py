@@ -137,6 +137,7 @@ class LocalHost:
         io_pids: Collection[int] = (),
         thread_pids: Collection[int] = (),
         resting: Collection[int] = (),
+        seen: ProcessSample | Unavailable | None = None,
     ) -> HostSample:
         """One look at the machine.
 
@@ -146,14 +147,17 @@ class LocalHost:
             thread_pids: Those whose threads are wanted one by one.
             resting: Those that have done nothing since the last look, as far as the server knows: what was seen of
                 them then is good for some looks more.
+            seen: Of processes, from a look that is good for this one too; None looks at them.
         """
+        if seen is None:
+            seen = or_why(lambda: self._processes(pids, io_pids, thread_pids, resting), NO_PROC)
         return HostSample(
             facts=self.facts(),
             cpu=or_why(lambda: cpu_section(self._clock(), self._read), NO_PROC),
             memory=or_why(self._memory, NO_PROC),
             pressure=or_why(lambda: pressure_section(self._clock(), self._read), NO_PSI),
             disks=or_why(self._disks, NO_DISKSTATS),
-            processes=or_why(lambda: self._processes(pids, io_pids, thread_pids, resting), NO_PROC),
+            processes=seen,
             network=or_why(lambda: network_section(self._clock(), self._read), NO_NETWORK),
             file_systems=self._file_systems.sample(),
             numa=self._numa_nodes(),

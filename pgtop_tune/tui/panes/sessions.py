@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.blocking import blocking
-from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.catalogue import Interval, Section
 from pgtop_tune.metrics.server import states
 from pgtop_tune.model.absence import NOT_YET, Unavailable
+from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.locks import PREPARED_TRANSACTION
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.session.session import Session
@@ -97,7 +98,7 @@ def _head(
     chosen = [
         Phrase(((f"/{one_line(view.filter, _FILTER)}", "key"),) if view.filter else (), 0),
         Phrase((("idle hidden", "key"),) if view.hide_idle else (), 3),
-        _processes(sections.processes(frame)),
+        _processes(session.interval, sections.processes(frame)),
         Phrase(((f"by {view.sort}", "label"),), 4),
         Phrase(((_range(view.top, visible, len(rows)), "label"),) if len(rows) > visible else (), 2),
     ]
@@ -106,12 +107,18 @@ def _head(
 
 def _seldom(interval: Interval | None) -> Phrase:
     """How often the sessions are looked at, where that is less often than frames are made: many are dear."""
-    looks = None if interval is None else interval.pair(sections.activity)
+    apart_s = _apart_s(interval, sections.activity)
+    return Phrase(() if apart_s is None else ((f"looked at every {apart_s:.1f} s", "warning"),), 1)
+
+
+def _apart_s(interval: Interval | None, section: Callable[[Frame], Section | Unavailable]) -> float | None:
+    """Seconds between two looks at a section, where that is clearly more than between two frames."""
+    looks = None if interval is None else interval.pair(section)
     frames = None if interval is None else interval.pair(sections.footprint)
     if looks is None or frames is None:
-        return Phrase(())
-    apart_s, frame_s = looks[1].at_s - looks[0].at_s, frames[1].at_s - frames[0].at_s
-    return Phrase(((f"looked at every {apart_s:.1f} s", "warning"),) if apart_s > _SELDOM * frame_s else (), 1)
+        return None
+    apart_s = looks[1].at_s - looks[0].at_s
+    return apart_s if apart_s > _SELDOM * (frames[1].at_s - frames[0].at_s) else None
 
 
 def _range(top: int, visible: int, found: int) -> str:
@@ -123,7 +130,8 @@ def _blocked(blocked: int, root: int | None) -> Phrase:
     return Phrase((("blocked ", "label"), (str(blocked), "wait-lock" if blocked else PLAIN), (who, "wait-lock")), 2)
 
 
-def _processes(processes: object) -> Phrase:
-    if not isinstance(processes, Unavailable):
-        return Phrase(())
-    return Phrase((("CPU, R/s, W/s: ", "label"), *absence(processes)), 6)
+def _processes(interval: Interval | None, processes: object) -> Phrase:
+    if isinstance(processes, Unavailable):
+        return Phrase((("CPU, R/s, W/s: ", "label"), *absence(processes)), 6)
+    apart_s = _apart_s(interval, sections.processes)
+    return Phrase(() if apart_s is None else (("CPU, R/s, W/s ", "label"), (f"every {apart_s:.0f} s", PLAIN)), 6)

@@ -250,7 +250,10 @@ class PgtopApp(OperatorApp):
         for step in steps:
             self._live.apply(step)
         moved = self._past is not None and self._past.take()
-        if self._past is not None and self._past.caught_up:
+        if self._past is not None and self._past.failure is not None:
+            self.tell(f"the past cannot be read: {self._past.failure}", "error")
+            self.action_live()
+        elif self._past is not None and self._past.caught_up:
             self.action_live()
         if steps or moved:
             self._repaint()

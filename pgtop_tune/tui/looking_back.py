@@ -50,7 +50,7 @@ class LookingBack:
         self.session = live.copy()
         self.held = True
         self._kept = None if past is None or self.session.now is None else past(self.session.frames)
-        self._sink = ScreenSink(poke, lambda: None)
+        self._sink = ScreenSink(poke, poke)
 
     def moving(self) -> Transport | None:
         """What moves from here on; None where nothing was kept."""
@@ -73,6 +73,11 @@ class LookingBack:
         for step in steps:
             self.session.apply(step)
         return bool(steps)
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What it could not go on from; None when all is well."""
+        return None if self._kept is None else self._kept.engine.failure
 
     @property
     def caught_up(self) -> bool:

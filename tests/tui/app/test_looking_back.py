@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 
@@ -199,6 +199,17 @@ async def test_nobody_is_cancelled_for_what_he_did_in_the_past_but_a_frozen_scre
         await rig.press("z", "space", "home", "K")
         await rig.sees("pg_terminate_backend")
         assert not backends.signalled
+
+
+async def test_a_past_that_cannot_be_read_says_so_and_leaves_the_present(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(hour: KeptHour, first: int = 0) -> Iterator[tuple[int, Frame]]:
+        raise ValueError("no such block")
+
+    async with watching(60) as rig:
+        monkeypatch.setattr(KeptHour, "frames", broken)
+        await _jump(rig, "40s ago")
+        await rig.until(lambda: any("cannot be read: no such block" in each.message for each in rig.app._notifications))
+        assert (rig.app._past, _shown(rig)) == (None, 59)
 
 
 def test_what_came_late_is_not_known_before_it_came() -> None:

@@ -49,6 +49,7 @@ _ROWS_FIRST: Final = 12
 _TALL: Final = 34
 """From so many rows on a third of the dashboard stays in view."""
 _ROOMY_ROWS: Final = 24
+_ASKING: Final = "asking the server"
 _ADVICE_EVERY: Final = 10
 """Frames between two looks at what advice is derived from."""
 
@@ -77,7 +78,7 @@ class ParameterDialog(Dialog[None]):
         self._set = OneSet()
         self._sql: tuple[OneSet, tuple[str, ...]] = (OneSet(), ())
         self._said: tuple[str, str] = ("", PLAIN)
-        self._busy = "asking the server"
+        self._busy = _ASKING
 
     def on_mount(self) -> None:
         """Asks for the present values."""
@@ -111,7 +112,8 @@ class ParameterDialog(Dialog[None]):
             rows = parameter_rows(self._scope.knobs, parameters, facts, in_force, self._scope.next_load)
             rows += [] if isinstance(machine, Unavailable) else machine_rows(machine, facts, in_force)
             self._table.load(rows)
-        self._busy = ""
+        if self._busy == _ASKING:
+            self._busy = ""
         self._staged_anew()
 
     def content(self, cells: int) -> list[Line]:
@@ -164,7 +166,7 @@ class ParameterDialog(Dialog[None]):
         self._frames += 1
         if self._seen() is not self._sample and not self._busy:
             self._sample = self._seen()
-            self.run_worker(self._refresh_values(), group="values", exclusive=True)
+            self._refresh()
         elif self._frames % _ADVICE_EVERY == 0:
             self._advise()
         self.repaint()
@@ -359,7 +361,7 @@ class ParameterDialog(Dialog[None]):
         came = await work
         self._said = (came.words, came.style)
         self._table.forget(came.done)
-        await self._refresh_values()
+        self._over()
 
     def _act(self, doing: str, work: Coroutine[Any, Any, tuple[str, bool]]) -> None:
         if self._busy:
@@ -371,4 +373,13 @@ class ParameterDialog(Dialog[None]):
     async def _acted(self, work: Coroutine[Any, Any, tuple[str, bool]]) -> None:
         words, well = await work
         self._said = (words, "good" if well else "critical")
-        await self._refresh_values()
+        self._over()
+
+    def _over(self) -> None:
+        """An act has ended: the next may begin before the list is fresh."""
+        self._busy = ""
+        self._refresh()
+        self.repaint()
+
+    def _refresh(self) -> None:
+        self.run_worker(self._refresh_values(), group="values", exclusive=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+
+import pytest
 
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.model.change import Terms, Wanted
@@ -198,6 +201,23 @@ async def test_a_parameter_of_sessions_goes_to_the_next_load_where_nobody_is_con
 def _without_sessions(sample: PostgresSample) -> PostgresSample:
     assert isinstance(sample.activity, Activity)
     return replace(sample, activity=replace(sample.activity, backends=()))
+
+
+async def test_a_change_can_be_kept_before_the_list_is_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(names: Sequence[str]) -> tuple[Parameter, ...]:
+        await asyncio.Event().wait()
+        return ()
+
+    control = ScriptedParameters()
+    async with running_screen(parameters=control, knobs=KNOBS) as rig:
+        await _opened(rig)
+        await rig.press("plus")
+        await rig.sees("= '2GB'")
+        monkeypatch.setattr(control, "list", never)
+        await rig.press("a")
+        await rig.sees("is now 2GB")
+        await rig.press("Y")
+        await rig.sees("kept: ")
 
 
 async def test_a_role_that_is_connected_can_be_chosen() -> None:

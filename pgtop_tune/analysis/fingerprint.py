@@ -114,11 +114,3 @@ def check_names(under_test: Sequence[str], materials: Sequence[Material]) -> Non
             raise UsageProblem(
                 f"nothing is called {name!r} in these fingerprints", f"{hint}groups: all, {', '.join(GROUPS)}"
             )
-
-
-def facts_by_group(facts: Sequence[Fact]) -> dict[str, list[Fact]]:
-    """Facts of each group, in order."""
-    found: dict[str, list[Fact]] = {}
-    for fact in facts:
-        found.setdefault(fact.group, []).append(fact)
-    return found

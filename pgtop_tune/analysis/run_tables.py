@@ -103,7 +103,7 @@ _NAMES: Final = (
     _Name("side", lambda side, run: side.name),
     _Name("endpoint", lambda side, run: run.key.endpoint),
     _Name("load", lambda side, run: run.key.name),
-    _Name("rate", lambda side, run: "" if run.key.rate_per_s is None else f"{run.key.rate_per_s:g}"),
+    _Name("rate", lambda side, run: "" if run.key.rate_per_s is None else units.number(run.key.rate_per_s)),
     _Name("clients", lambda side, run: str(run.key.clients)),
 )
 

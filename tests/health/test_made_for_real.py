@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from pgtop_tune.health.registry import CHECKS
+from tests.health import test_listening as listening
 from tests.health import test_machine_conditions as conditions
 from tests.health import test_machine_tree as tree
 from tests.health import test_measure as measuring
@@ -20,6 +21,7 @@ MADE: Mapping[Callable[..., Any], Collection[str]] = {
     conditions.test_wal_and_data_on_one_disk: {"DISK-07"},
     tree.test_a_spoilt_machine_is_found_out_from_its_files: tree.FOUND,
     measuring.test_a_real_server_is_measured: {"DISK-08"},
+    listening.test_a_server_that_listens_to_everybody: listening.FOUND,
     memory.test_a_server_that_asks_for_more_memory_than_there_is: memory.FOUND,
     memory.test_a_server_that_has_worked_with_too_little_for_an_hour: memory.FOUND_AFTER_AN_HOUR,
     memory.test_a_release_without_fixes: {"CFG-04", "CFG-05"},
@@ -37,8 +39,6 @@ MADE: Mapping[Callable[..., Any], Collection[str]] = {
 
 NOT_MADE: Mapping[str, str] = {
     "OBS-03": "takes a server that was compiled with assertions",
-    "SEC-04": "takes sessions from another machine, and test servers listen on loopback only",
-    "SEC-06": "test servers listen on loopback only",
 }
 """Those whose facts are made up in test_server_checks, and why."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pgtop_tune.analysis.facts import GROUPS, PARAMETERS
-from pgtop_tune.analysis.material import Fact, Kind, Material
+from pgtop_tune.analysis.material import Kind, Material
 from pgtop_tune.errors import UsageProblem
 
 AS_SHIPPED: Final = "as shipped"

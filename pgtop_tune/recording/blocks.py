@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Final, Protocol
 
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.recording.format import MAX_BLOCK_BYTES, MAX_LINE_BYTES, read_header
+from pgtop_tune.recording.index import WORTH_BYTES, Place, keep_places, known_places
 from pgtop_tune.recording.packing import MOST_MARKS, Packing, find_marks, packing_of
 
 _KEY_START: Final = b'{"key":'
@@ -86,11 +88,16 @@ def open_blocks(path: Path) -> Blocks:
     file = path.open("rb")
     try:
         packing = packing_of(file.read(_MAGIC_BYTES))
+        known = known_places(path, file)
         if packing is None:
-            return PlainBlocks(file)
-        marks = list(find_marks(file, packing))
+            plain = PlainBlocks(file, known=known)
+            _keep_index(path, file, known, plain.blocks)
+            return plain
+        marks = [*known[:-1], *find_marks(file, packing, known[-1][0] if known else 0)]
         if marks:
-            return PackedBlocks(file, packing, marks)
+            packed = PackedBlocks(file, packing, marks)
+            _keep_index(path, file, known, packed.blocks)
+            return packed
         whole = tempfile.TemporaryFile()  # noqa: SIM115
         torn = not packing.unpack(file, whole)
         file.close()
@@ -98,6 +105,13 @@ def open_blocks(path: Path) -> Blocks:
     except BaseException:
         file.close()
         raise
+
+
+def _keep_index(path: Path, file: IO[bytes], known: Sequence[Place], blocks: Sequence[Block]) -> None:
+    """Keeps what took long to find."""
+    read_from = known[-1][0] if known else 0
+    if blocks and blocks[-1].offset - read_from >= WORTH_BYTES:
+        keep_places(path, file, [(block.offset, block.first, block.elapsed_s) for block in blocks])
 
 
 def is_recording(path: Path) -> bool:
@@ -117,16 +131,23 @@ _TOO_MANY: Final = f"more than {MOST_MARKS} key frames, which no recording has; 
 
 
 class PlainBlocks:
-    """Lines of a file. See `Blocks`."""
+    """Lines of a file. See `Blocks`.
 
-    def __init__(self, file: IO[bytes], problem: str = "") -> None:
+    Args:
+        file: Open; closed by `close`.
+        problem: What is known to be wrong with it.
+        known: Key frames from the first on, see `index`.
+    """
+
+    def __init__(self, file: IO[bytes], problem: str = "", known: Sequence[Place] = ()) -> None:
         self._file = file
         self.problem = problem
         file.seek(0)
         self.header = file.readline(MAX_LINE_BYTES)
         self._size = 0
-        self.blocks: list[Block] = []
-        self._scan(file.tell(), 0, 0.0)
+        begin = known[-1] if known else (file.tell(), 0, 0.0)
+        self.blocks = [Block(at, after, first, elapsed_s) for (at, first, elapsed_s), (after, *_) in pairwise(known)]
+        self._scan(*begin)
 
     def _scan(self, begin: int, frames: int, elapsed_s: float) -> None:
         """Appends the blocks from an offset on, which so many frames stand before."""

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from pgtop_tune import paths
 from pgtop_tune.recording.blocks import is_recording
+from pgtop_tune.recording.index import index_path
 from pgtop_tune.recording.locks import NameLock, is_locked
 from pgtop_tune.recording.packing import PACKINGS
 from pgtop_tune.recording.rotation import Rotation
@@ -121,6 +122,7 @@ class RotatedFiles:
                 return
             if is_recording(file.path) and not is_locked(file.path):
                 file.path.unlink(missing_ok=True)
+                index_path(file.path).unlink(missing_ok=True)
             files, room = files - 1, room - file.size_bytes
 
     def _older_than(self, current: Path) -> list[_Older]:

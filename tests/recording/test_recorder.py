@@ -16,6 +16,7 @@ import pytest
 from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.recording.index import index_path
 from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.recording.recorder import Recorder
 from pgtop_tune.recording.rotation import Rotation, parse_rotation
@@ -234,10 +235,12 @@ def test_files_of_long_ago_are_removed_by_their_age(tmp_path: Path) -> None:
     recorder.start(str(tmp_path / "a.jsonl"))
     record(recorder, 0, 11)
     first = in_order(tmp_path)[0]
+    index_path(first).write_text("{}")
     os.utime(first, (0, frame(0).taken_at_ms / 1000 - 4000))
     record(recorder, 11, 21)
     recorder.close()
     assert not first.exists()
+    assert not index_path(first).exists()
     assert len(in_order(tmp_path)) == 2
 
 

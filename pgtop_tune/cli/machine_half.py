@@ -52,8 +52,8 @@ async def machine_of(
 
 async def _directories(conninfo: ConnInfo) -> tuple[str, ...] | Unavailable:
     """Where the server keeps data and WAL; why not, where its backend is no process of this machine."""
-    found = await whereabouts(conninfo)
-    postmaster = local_postmaster(found.backend_pid, found.backend_start_ms)
+    async with whereabouts(conninfo) as found:
+        postmaster = local_postmaster(found.backend_pid, found.backend_start_ms)
     if isinstance(postmaster, Unavailable):
         return postmaster
     directory = found.data_directory or working_directory(postmaster)

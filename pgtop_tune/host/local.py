@@ -149,15 +149,13 @@ class LocalHost:
                 them then is good for some looks more.
             seen: Of processes, from a look that is good for this one too; None looks at them.
         """
-        if seen is None:
-            seen = or_why(lambda: self._processes(pids, io_pids, thread_pids, resting), NO_PROC)
         return HostSample(
             facts=self.facts(),
             cpu=or_why(lambda: cpu_section(self._clock(), self._read), NO_PROC),
             memory=or_why(self._memory, NO_PROC),
             pressure=or_why(lambda: pressure_section(self._clock(), self._read), NO_PSI),
             disks=or_why(self._disks, NO_DISKSTATS),
-            processes=seen,
+            processes=seen or or_why(lambda: self._processes(pids, io_pids, thread_pids, resting), NO_PROC),
             network=or_why(lambda: network_section(self._clock(), self._read), NO_NETWORK),
             file_systems=self._file_systems.sample(),
             numa=self._numa_nodes(),

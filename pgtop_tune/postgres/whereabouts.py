@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -30,8 +32,9 @@ class Whereabouts:
     data_directory: str
 
 
-async def whereabouts(conninfo: ConnInfo) -> Whereabouts:
-    """Asks in a session of its own.
+@asynccontextmanager
+async def whereabouts(conninfo: ConnInfo) -> AsyncIterator[Whereabouts]:
+    """Asks in a session of its own, which lasts as long as the block: its process can be looked at in there.
 
     Raises:
         ConnectionProblem: The server is not there or does not let us in.
@@ -39,6 +42,6 @@ async def whereabouts(conninfo: ConnInfo) -> Whereabouts:
     hand = await open_hand(conninfo)
     try:
         ((pid, start_ms, directory),) = await hand.rows(_ASKED)
+        yield Whereabouts(cast("int", pid), cast("int", start_ms), str(directory))
     finally:
         await hand.aclose()
-    return Whereabouts(cast("int", pid), cast("int", start_ms), str(directory))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.support.crowd import Crowd
-from tests.support.live_screen import WIDE
+from tests.support.live_screen import DEADLINE_S, WIDE
 from tests.support.servers import conninfo
 from tests.support.standby import standby_of
 from tests.tui.live.conftest import Watch
@@ -48,6 +49,10 @@ def cascade(
         source.execute("CREATE PUBLICATION sold FOR TABLE orders")
         source.execute("SELECT pg_create_physical_replication_slot('forgotten', true)")
         target.execute(f"CREATE SUBSCRIPTION bought CONNECTION '{found.primary}' PUBLICATION sold".encode())
+        until = time.monotonic() + DEADLINE_S
+        # Before it has replayed the end of a transaction there is no telling how old what it shows is.
+        while paused.execute("SELECT pg_last_xact_replay_timestamp() IS NULL").fetchone() == (True,):
+            assert time.monotonic() < until, "the standby has replayed no transaction"
         paused.execute("SELECT pg_wal_replay_pause()")
         source.execute("INSERT INTO orders SELECT i, repeat('x', 200) FROM generate_series(1, 20000) i")
         yield found

@@ -155,7 +155,9 @@ class LocalHost:
             memory=or_why(self._memory, NO_PROC),
             pressure=or_why(lambda: pressure_section(self._clock(), self._read), NO_PSI),
             disks=or_why(self._disks, NO_DISKSTATS),
-            processes=seen or or_why(lambda: self._processes(pids, io_pids, thread_pids, resting), NO_PROC),
+            processes=(
+                or_why(lambda: self._processes(pids, io_pids, thread_pids, resting), NO_PROC) if seen is None else seen
+            ),
             network=or_why(lambda: network_section(self._clock(), self._read), NO_NETWORK),
             file_systems=self._file_systems.sample(),
             numa=self._numa_nodes(),

@@ -70,14 +70,9 @@ def parse_line(line: bytes) -> Any:
         RecordingProblem: Not JSON, or JSON no recorder writes (NaN, endless numbers, endless nesting).
     """
     # Python objects for every number take twice the time: only lines with a number of many digits have them.
-    large = _LARGE.search(line) is not None
+    decoder = _CAREFUL if _LARGE.search(line) else _PLAIN
     try:
-        return json.loads(
-            line,
-            parse_constant=_refuse_constant,
-            parse_int=_counter if large else None,
-            parse_float=_finite if large else None,
-        )
+        return decoder.decode(line.decode(json.detect_encoding(line), "surrogatepass"))
     except RecordingProblem:
         raise
     except RecursionError:
@@ -101,6 +96,10 @@ def _finite(text: str) -> float:
 
 def _refuse_constant(word: str) -> None:
     raise RecordingProblem(f"{word} is no number of a recording")
+
+
+_PLAIN: Final = json.JSONDecoder(parse_constant=_refuse_constant)
+_CAREFUL: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=_counter, parse_float=_finite)
 
 
 def read_header(line: bytes) -> Header:

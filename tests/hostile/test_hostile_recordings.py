@@ -11,11 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.recording.format import FORMAT, Header, header_line
+from pgtop_tune.recording.format import FORMAT, Header, header_line, parse_line
 from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.recording.writer import RecordingWriter
 from tests.support.frames import frame
@@ -211,3 +213,23 @@ def test_files_made_to_fill_the_memory_do_not(tmp_path: Path, bomb: str, packed:
     assert ran.returncode == 0, ran.stderr
     assert int(ran.stdout.split()[-1]) * 1024 < 700e6
     assert ran.stdout.count("\n") > 1
+
+
+@given(
+    number=st.one_of(
+        st.integers(10**25, 10**60).map(str),
+        st.builds(
+            "{}{}{}{}{}".format,
+            st.integers(1, 99),
+            st.sampled_from(("", ".0", ".5", ".000")),
+            st.sampled_from("eE"),
+            st.sampled_from(("", "+")),
+            st.integers(310, 4000),
+        ),
+    ),
+    sign=st.sampled_from(("", "-")),
+    place=st.sampled_from(('{{"a":{}}}', '{{"a": {}}}', "[1,{}]", '{{"a":[{}]}}', '{{"e000":"1e999","a":{}}}')),
+)
+def test_a_number_that_nothing_counts_to_is_refused_wherever_it_stands(number: str, sign: str, place: str) -> None:
+    with pytest.raises(RecordingProblem):
+        parse_line(place.format(sign + number).encode())

@@ -113,7 +113,7 @@ def _between(older_s: float, older: DiskCounters, newer_s: float, newer: DiskCou
 def _learned(history: Sequence[_Second], value: Callable[[_Second], float]) -> float | None:
     """The height at which the device stood for `STANDS_S`, of the newest such time; None when there was none."""
     end = len(history)
-    while end:
+    while end >= _FEWEST:
         low = high = value(history[end - 1])
         stood_s, start = 0.0, end
         while start and stood_s < STANDS_S:

@@ -73,9 +73,12 @@ def parse_line(line: bytes) -> Any:
         RecordingProblem: Not JSON, or JSON no recorder writes (NaN, endless numbers, endless nesting).
     """
     # Python objects for every number take twice the time: only lines with a number of many digits have them.
+    decoder = _PLAIN
     zeros = line.translate(_ZEROS)
-    large = any(part in zeros for part in _PARTS_OF_LARGE) and _LARGE.search(line)
-    decoder = _CAREFUL if large else _PLAIN
+    for part in _PARTS_OF_LARGE:
+        if part in zeros:
+            decoder = _CAREFUL if _LARGE.search(line) else _PLAIN
+            break
     try:
         return decoder.decode(line.decode(json.detect_encoding(line), "surrogatepass"))
     except RecordingProblem:

@@ -36,7 +36,7 @@ PICTURE: Final = Path(__file__).resolve().parent / "images" / "dashboard.svg"
 TITLE: Final = "pgtop-tune: the dashboard on a server under load, a parameter just changed"
 _DEADLINE_S: Final = 300.0
 _GROUND, _PLAIN = "#14181d", "#d5d9de"
-_CLOCK: Final = re.compile(r"clients, (\d\d):(\d\d):(\d\d)")
+_CLOCK: Final = re.compile(r"rec (\d\d):(\d\d):(\d\d)")
 _NAMED: Final = {
     "black": "#2b3036", "red": "#e06c75", "green": "#87d787", "brown": "#ffd75f", "blue": "#5fafff",
     "magenta": "#ff87ff", "cyan": "#5fd7ff", "white": "#d5d9de", "brightblack": "#8a8f98",
@@ -106,8 +106,8 @@ def _colour(name: str, default: str) -> str:
     return _NAMED.get(name) or (f"#{name}" if re.fullmatch(r"[0-9a-f]{6}", name) else default or _PLAIN)
 
 
-def _load_s(screen: str) -> int:
-    """Seconds the load has run, as the screen says; 0 while it does not."""
+def _recorded_s(screen: str) -> int:
+    """Seconds the session has been recorded, as the head says; 0 while it does not."""
     found = _CLOCK.search(screen)
     return int(found[1]) * 3600 + int(found[2]) * 60 + int(found[3]) if found else 0
 
@@ -159,7 +159,7 @@ def take(seconds: int) -> str:
         seconds: How long the load shall have run.
     """
     with demo() as terminal:
-        terminal.until("a load that has run a while", lambda text: _load_s(text) >= seconds // 3)
+        terminal.until("a load that has run a while", lambda text: _recorded_s(text) >= seconds // 3)
         terminal.press("p")
         terminal.until("the parameters", lambda text: "max_wal_size  " in text and "remark" in text)
         terminal.press("+")
@@ -170,11 +170,11 @@ def take(seconds: int) -> str:
         terminal.until("the change kept", lambda text: "kept: " in text)
         terminal.press("\x1b")
         terminal.until("the dashboard", lambda text: "remark" not in text)
-        terminal.until("some time after the change", lambda text: _load_s(text) >= seconds * 2 // 3)
+        terminal.until("some time after the change", lambda text: _recorded_s(text) >= seconds * 2 // 3)
         terminal.press("m")
         terminal.until("a place for a note", lambda text: "Enter ok" in text)
         terminal.press("twice the WAL\r")
-        terminal.until("a minute of load", lambda text: "Enter ok" not in text and _load_s(text) >= seconds)
+        terminal.until("a minute of load", lambda text: "Enter ok" not in text and _recorded_s(text) >= seconds)
         return svg(terminal.cells(), _GROUND, TITLE)
 
 

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
-from pgtop_tune.errors import PgtopError
+from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.safe_text import printable_lines
 
 PROGRAM = "pgtop-tune"
 
 
 def say(text: str = "") -> None:
-    """A line of result on stdout, seen at once also through a pipe."""
-    print("\n".join(printable_lines(text)) if text else "", flush=True)
+    """A line of result on stdout, seen at once also through a pipe.
+
+    Raises:
+        UsageProblem: stdout takes no more: its disk is full.
+    """
+    try:
+        print("\n".join(printable_lines(text)) if text else "", flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as problem:
+        # What is left in the buffer must not be tried again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise UsageProblem(f"stdout cannot be written: {problem.strerror}", "send it to where there is room") from None
 
 
 def tell(text: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pgtop_tune.cli.lines import LinePrinter
 from pgtop_tune.session.ports import Step
+from tests.cli.runs import PROGRAM, ROOT, environment
 from tests.recording.test_recording_roundtrip import realistic, write
 from tests.terminal.screen import Terminal
 
@@ -47,3 +48,14 @@ def test_on_a_terminal_the_keys_come_from_the_terminal(tmp_path: Path) -> None:
         screen.until("00:00:39 / 00:00:39")
         screen.press("q")
         assert screen.wait() == 0
+
+
+def test_a_full_stdout_ends_the_lines_with_one_sentence(tmp_path: Path) -> None:
+    words = [*PROGRAM, "replay", "--lines", "tests/recording/goldens/columns.jsonl.gz"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            words, env=environment(tmp_path), cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[0] == "pgtop-tune: stdout cannot be written: No space left on device"
+    assert "Traceback" not in done.stderr

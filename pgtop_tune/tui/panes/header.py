@@ -20,6 +20,7 @@ from pgtop_tune.tui.panes.phrase import Phrase, absence, alarm, dot, fitting, la
 from pgtop_tune.units import clock, percent, size
 
 _NARROW: Final = 100
+_APART: Final = ("  ", PLAIN)
 _NAME: Final = 40
 """Characters of a host or user name that are shown."""
 
@@ -50,10 +51,11 @@ def header_lines(
     frame = session.now
     right = _right(session, frame, glyphs, recording, offset_s, narrow=columns < _NARROW)
     left = [*_left(frame, target, narrow=columns < _NARROW), *_going_on(load)]
-    clock_cells = width(right[0].line) if right else 0
+    # The moment shown and the recording come before whatever is to the left.
+    clock_cells = width(fitting([phrase for phrase in right if phrase.rank == 0], columns, _APART))
     most = max(columns - 3 - clock_cells, 1)
     said = fitting(left, most, dot(glyphs))
-    beside = fitting(right, max(columns - 3 - width(said), clock_cells), ("  ", PLAIN)) if right else ()
+    beside = fitting(right, max(columns - 3 - width(said), clock_cells), _APART) if right else ()
     middle = columns - 2 - width(said) - width(beside)
     return [fit(((" ", PLAIN), *said, (" " * max(middle, 1), PLAIN), *beside, (" ", PLAIN)), columns)][:rows]
 

@@ -257,7 +257,8 @@ def test_clock_of_the_past(seconds: float, shown: str) -> None:
 
 def test_a_recording_that_goes_on_is_seen_from_the_past_too() -> None:
     past = Look(offset_s=133.0, recording=RecordingState("run.jsonl", since_s=1.0))
-    assert "−2m 13s  ● rec 00:02:14" in header(session_of(3), 120, past)
+    for columns in (80, 120):
+        assert "−2m 13s  ● rec 00:02:14" in header(session_of(3), columns, past)
     stopped = Look(offset_s=133.0, recording=RecordingState(problem="disk full"))
     assert "✗ rec stopped: disk full" in header(session_of(3), 120, stopped)
 

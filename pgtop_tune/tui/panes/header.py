@@ -52,7 +52,8 @@ def header_lines(
     right = _right(session, frame, glyphs, recording, offset_s, narrow=columns < _NARROW)
     left = [*_left(frame, target, narrow=columns < _NARROW), *_going_on(load)]
     # The moment shown and the recording come before whatever is to the left.
-    clock_cells = width(fitting([phrase for phrase in right if phrase.rank == 0], columns, _APART))
+    first = [phrase for phrase in right if phrase.rank == 0] or right[:1]
+    clock_cells = width(fitting(first, columns, _APART))
     most = max(columns - 3 - clock_cells, 1)
     said = fitting(left, most, dot(glyphs))
     beside = fitting(right, max(columns - 3 - width(said), clock_cells), _APART) if right else ()

@@ -41,7 +41,7 @@ _KEYS: Final = (
     "Enter why  Space tag  a apply  A restart  o terms  w script  Y keep  u undo  M measure  r again  Esc back"
 )
 _READ_ONLY: Final = "Enter why  Space tag  w script  M measure  r again  Esc back"
-_SHORT: Final = "Enter why  Space tag  a apply  A restart  o terms  w script  M measure  Esc"
+_SHORT: Final = "Enter why  Space tag  a apply A restart o terms w script M measure  Esc"
 _WHAT_IT_DOES: Final = (
     "A measurement writes into an unnamed file on the WAL device and commits as fast as it can, for up to 20 s: "
     "sessions wait for it, and it for them."

@@ -6,8 +6,10 @@ Source: XDG Base Directory Specification 0.8.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 APPLICATION: Final = "pgtop-tune"
 
@@ -52,3 +54,24 @@ def private(directory: Path) -> Path:
     """Make the directory (mode 0700) where it is missing and return it."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     return directory
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A new file, readable by its user only, that takes the name when the block ends; until then the old one has it.
+
+    Not on the disk by then: `os.fsync` in the block is for what must outlive a power cut.
+
+    Raises:
+        OSError: It cannot be made or written; the old one is there, and nothing else.
+    """
+    from tempfile import mkstemp
+
+    descriptor, beside = mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with open(descriptor, "wb") as file:
+            yield file
+        os.replace(beside, path)
+    except BaseException:
+        Path(beside).unlink(missing_ok=True)
+        raise

@@ -9,7 +9,6 @@ whole runs only.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -18,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from pgtop_tune import paths
 from pgtop_tune.analysis.comparison import figure_of
@@ -27,6 +26,7 @@ from pgtop_tune.analysis.from_records import SERIES, records_in
 from pgtop_tune.analysis.material import Material
 from pgtop_tune.analysis.opening import is_records, open_material
 from pgtop_tune.errors import RecordingProblem, UsageProblem
+from pgtop_tune.paths import replacing
 
 FORMAT: Final = "pgtop-tune-baseline/1"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -142,31 +142,21 @@ def _copy(source: Path, path: Path) -> None:
         records, _ = records_in(source)
         _write(path, {"format": SERIES, "runs": records})
         return
-    with _made(path) as descriptor, source.open("rb") as file, os.fdopen(descriptor, "wb", closefd=False) as copy:
+    with replacing(path) as copy, source.open("rb") as file:
         shutil.copyfileobj(file, copy)
+        _settle(copy)
 
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:
-    with _made(path) as descriptor:
-        data = json.dumps(content).encode("ascii")
-        with os.fdopen(descriptor, "wb", closefd=False) as file:
-            file.write(data)
+    with replacing(path) as file:
+        file.write(json.dumps(content).encode("ascii"))
+        _settle(file)
 
 
-@contextlib.contextmanager
-def _made(path: Path) -> Any:
-    """A new file that gets its name when it is whole and on the disk."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        yield descriptor
-        os.fsync(descriptor)
-        beside.rename(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-    finally:
-        os.close(descriptor)
+def _settle(file: IO[bytes]) -> None:
+    """A file has its name only when it is on the disk."""
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _figures(material: Material) -> dict[str, dict[str, float]]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from pgtop_tune.errors import ClusterProblem
+from pgtop_tune.paths import replacing
 
 FILE_NAME: Final = "postgresql.auto.conf"
 _MOST_BYTES: Final = 16 * 2**20
@@ -91,20 +92,13 @@ def replace_file(target: Path, content: bytes, mode: int = 0o600, owner: tuple[i
     Raises:
         OSError: It cannot be made; the old one is there.
     """
-    beside = target.with_name(f"{target.name}.{os.getpid()}.tmp")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            if owner is not None and os.geteuid() == 0:
-                os.fchown(file.fileno(), *owner)
-            os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-        beside.rename(target)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+    with replacing(target) as file:
+        file.write(content)
+        file.flush()
+        if owner is not None and os.geteuid() == 0:
+            os.fchown(file.fileno(), *owner)
+        os.fchmod(file.fileno(), mode)
+        os.fsync(file.fileno())
     directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(directory)

@@ -9,14 +9,13 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
-import tempfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
 from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.paths import replacing
 from pgtop_tune.recording.format import parse_line
 from pgtop_tune.recording.packing import MOST_MARKS
 
@@ -55,15 +54,8 @@ def known_places(recording: Path, file: IO[bytes]) -> list[Place]:
 def keep_places(recording: Path, file: IO[bytes], places: Sequence[Place]) -> None:
     """Writes the index, for its user only; where that cannot be done, the recording is read through next time."""
     text = json.dumps({"format": FORMAT, "edges": _edges(file, places[-1][0]), "places": places})
-    with contextlib.suppress(OSError):
-        handle, name = tempfile.mkstemp(dir=recording.parent, prefix=f".{recording.name}.")
-        try:
-            with os.fdopen(handle, "w") as made:
-                made.write(text + "\n")
-            os.replace(name, index_path(recording))
-        except OSError:
-            os.unlink(name)
-            raise
+    with contextlib.suppress(OSError), replacing(index_path(recording)) as made:
+        made.write(f"{text}\n".encode())
 
 
 def _places(parsed: Any) -> list[Place]:

@@ -7,9 +7,7 @@ has one of its own.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
@@ -18,7 +16,7 @@ from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.ceilings import Ceiling, Measured
 from pgtop_tune.model.postgres import PostgresSample, ServerFacts
-from pgtop_tune.paths import private, state_dir
+from pgtop_tune.paths import private, replacing, state_dir
 
 NOT_MEASURED: Final = Unavailable(Reason.SWITCHED_OFF, "not measured, `pgtop-tune check --measure` does it")
 _DIRECTORY: Final = "ceilings"
@@ -39,15 +37,11 @@ def remember(server: ServerFacts, measured: Measured) -> bool:
     if path is None or not measured.ceilings:
         return False
     text = json.dumps({"at_ms": measured.at_ms, "ceilings": [asdict(each) for each in measured.ceilings]}, indent=1)
-    scratch = path.with_suffix(f".{os.getpid()}")
     try:
         private(path.parent)
-        with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
-        scratch.replace(path)
+        with replacing(path) as file:
+            file.write(text.encode())
     except OSError as problem:
-        with suppress(OSError):
-            scratch.unlink()
         raise UsageProblem(
             f"{path.parent}: what was measured is not kept: {problem.strerror or problem}",
             "XDG_STATE_HOME names another place",

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from pgtop_tune.paths import private, state_dir
+from pgtop_tune.paths import private, replacing, state_dir
 from pgtop_tune.tui.pages.page import PageTable
 
 _FILE: Final = "columns.json"
@@ -43,7 +41,9 @@ class ColumnChoice:
         # Another session may have chosen meanwhile, for another table.
         self._tables = _read(path) | {table.id: deviations}
         try:
-            _write(path, self._tables)
+            private(path.parent)
+            with replacing(path) as file:
+                file.write(json.dumps({"version": 1, "tables": self._tables}, indent=1).encode())
         except OSError as problem:
             return f"the choice of columns is not remembered: {problem.strerror or problem}"
         return ""
@@ -63,15 +63,3 @@ def _read(path: Path) -> dict[str, dict[str, bool]]:
         for table, columns in tables.items()
         if isinstance(columns, dict)
     }
-
-
-def _write(path: Path, tables: dict[str, dict[str, bool]]) -> None:
-    """All or nothing: a file beside it takes its place."""
-    handle, name = tempfile.mkstemp(prefix=_FILE, dir=private(path.parent))
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump({"version": 1, "tables": tables}, file, indent=1)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise

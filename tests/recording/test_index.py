@@ -159,11 +159,11 @@ def test_an_index_that_lies_costs_frames_and_says_so_but_breaks_nothing(
 def test_where_no_index_can_be_written_the_recording_opens_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuses(**options: object) -> None:
+    def refuses(path: Path) -> None:
         raise PermissionError(13, "Permission denied")
 
     path = tmp_path / "run.jsonl"
     write(path).close()
-    monkeypatch.setattr("pgtop_tune.recording.index.tempfile.mkstemp", refuses)
+    monkeypatch.setattr("pgtop_tune.recording.index.replacing", refuses)
     assert sequences(path) == list(range(FRAMES))
     assert not index_path(path).exists()

@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import cast
 
 from pgtop_tune.postgres.conninfo import ConnInfo
+from pgtop_tune.postgres.queries import OLDEST_MAJOR, sql
 from pgtop_tune.postgres.sql_hand import open_hand
-
-_ASKED: Final = """
-SELECT pid, (date_part('epoch', backend_start) * 1000)::bigint,
-       coalesce((SELECT setting FROM pg_settings WHERE name = 'data_directory'), '')
-  FROM pg_stat_activity WHERE pid = pg_backend_pid()
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +36,7 @@ async def whereabouts(conninfo: ConnInfo) -> AsyncIterator[Whereabouts]:
     """
     hand = await open_hand(conninfo)
     try:
-        ((pid, start_ms, directory),) = await hand.rows(_ASKED)
+        ((pid, start_ms, directory),) = await hand.rows(sql("own_backend", OLDEST_MAJOR))
         yield Whereabouts(cast("int", pid), cast("int", start_ms), str(directory))
     finally:
         await hand.aclose()

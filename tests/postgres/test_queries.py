@@ -62,6 +62,7 @@ COLUMNS: dict[str, list[str]] = {
     "checkpoints": names(CheckpointCounters, "at_s"),
     "database": names(DatabaseCounters, "at_s", "own_transactions"),
     "facts": names(ServerFacts, "endpoint", "local", "postmaster_pid", "pooled"),
+    "own_backend": ["pid", "backend_start_ms", "data_directory"],
     "parameters": names(Parameter, "in_auto_conf"),
     "statements": names(StatementTotals, "at_s", "own_calls"),
     "locks": names(LockWait),

@@ -16,18 +16,15 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.change import ScopeKind
 from pgtop_tune.model.server_place import ServerPlace
 from pgtop_tune.postgres.operator_session import OperatorSession
+from pgtop_tune.postgres.queries import OLDEST_MAJOR, sql
 
-_OURS: Final = """
-SELECT pid, (date_part('epoch', backend_start) * 1000)::bigint AS backend_start_ms
-  FROM pg_stat_activity WHERE pid = pg_backend_pid()
-"""
 _FILES: Final = ("data_directory", "config_file", "logging_collector", "log_directory")
 _COPY: Final = ".auto.conf"
 
 
 def postmaster_pid(session: OperatorSession) -> int | Unavailable:
     """The postmaster behind a session, where it is a process of this machine."""
-    row = session.rows(_OURS)[0]
+    row = session.rows(sql("own_backend", OLDEST_MAJOR))[0]
     return local_postmaster(row["pid"], row["backend_start_ms"])
 
 

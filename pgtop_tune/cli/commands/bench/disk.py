@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pgtop_tune.bench.ports import SqlHand
 
-_BACKEND = (
-    "SELECT pid, (date_part('epoch', backend_start) * 1000)::bigint FROM pg_stat_activity WHERE pid = pg_backend_pid()"
-)
-
 
 async def free_bytes_for(hand: SqlHand) -> Callable[[str], int | str]:
     """What says the bytes available at a directory of the server's machine, or why they cannot be known."""
     from pgtop_tune.host.locality import local_postmaster
     from pgtop_tune.model.absence import Unavailable
+    from pgtop_tune.postgres.queries import OLDEST_MAJOR, sql
 
-    [(pid, started_ms)] = await hand.rows(_BACKEND)
+    [(pid, started_ms, _)] = await hand.rows(sql("own_backend", OLDEST_MAJOR))
     postmaster = local_postmaster(int(str(pid)), int(str(started_ms)))
 
     def free_bytes(directory: str) -> int | str:

@@ -19,7 +19,7 @@ from pgtop_tune.tui.brush_hand import BrushHand
 from pgtop_tune.tui.changes import Changes
 from pgtop_tune.tui.ghost_hand import GhostHand
 from pgtop_tune.tui.moving_app import MovingApp
-from pgtop_tune.tui.screens.scene import SceneScreen
+from pgtop_tune.tui.screens.scene import MarksUnwanted, SceneScreen
 from pgtop_tune.tui.terminal import ScreenDriver
 
 if TYPE_CHECKING:
@@ -229,6 +229,12 @@ class OperatorApp(MovingApp):
         """Begins or ends a window at the moment shown."""
         if self.brush is not None:
             self.brush.mark(self._shown.now, end=end)
+            self._repaint()
+
+    def on_marks_unwanted(self, message: MarksUnwanted) -> None:
+        """Forgets the windows."""
+        if self.brush is not None and self.brush.marks:
+            self.brush.clear()
             self._repaint()
 
     def action_brush(self) -> None:

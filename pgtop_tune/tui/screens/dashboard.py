@@ -20,7 +20,7 @@ from pgtop_tune.tui.panes.session_details import details_lines, query_of
 from pgtop_tune.tui.panes.session_rows import SessionRow, SessionsView, moved, next_sort, scrolled, session_rows
 from pgtop_tune.tui.panes.sessions import HEAD_ROWS
 from pgtop_tune.tui.screens.details import DetailsDialog
-from pgtop_tune.tui.screens.scene import ABOVE, BELOW, Scene, SceneScreen
+from pgtop_tune.tui.screens.scene import ABOVE, BELOW, MarksUnwanted, Scene, SceneScreen
 
 if TYPE_CHECKING:
     from pgtop_tune.model.backend_action import BackendKey
@@ -123,7 +123,7 @@ class Dashboard(SceneScreen):
     def action_unselect(self) -> None:
         """No selection, no filter; where there is neither, no marks."""
         if self._view.selected is None and not self._view.filter:
-            self.clear_marks()
+            self.post_message(MarksUnwanted())
         self._choose(replace(self._view, selected=None, filter="", top=0))
 
     def action_sort(self, by: int) -> None:

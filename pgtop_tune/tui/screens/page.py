@@ -26,7 +26,7 @@ from pgtop_tune.tui.panes.header import header_lines
 from pgtop_tune.tui.panes.phrase import head
 from pgtop_tune.tui.screens.columns import ColumnsDialog
 from pgtop_tune.tui.screens.details import DetailsDialog
-from pgtop_tune.tui.screens.scene import ABOVE, BELOW, Scene, SceneScreen
+from pgtop_tune.tui.screens.scene import ABOVE, BELOW, MarksUnwanted, Scene, SceneScreen
 
 _NEXT_TABLE: Final = "next-table"
 _LEAST_TABLE: Final = 6
@@ -247,7 +247,7 @@ class PageScreen(SceneScreen):
     def action_unselect(self) -> None:
         """No selection, no tags, no filter; where there is none, no marks."""
         if self._view.selected is None and not self._view.tagged and not self._view.filter:
-            self.clear_marks()
+            self.post_message(MarksUnwanted())
         self._choose(replace(self._view, selected=None, tagged=frozenset(), filter="", top=0))
 
     def action_sort(self, by: int) -> None:

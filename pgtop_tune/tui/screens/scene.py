@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.message import Message
 from textual.screen import Screen
 
 from pgtop_tune.session.window import Marks
@@ -69,6 +70,10 @@ class Scene:
     trial: OnTrial | None = None
     marks: Marks = Marks()  # noqa: RUF009 (frozen)
     ghost: GhostWatch | None = None
+
+
+class MarksUnwanted(Message):
+    """Let go of what is marked; the marks are the application's."""
 
 
 class SceneScreen(Screen[None]):
@@ -209,13 +214,6 @@ class SceneScreen(Screen[None]):
                 call = _WITH_ONE[action.id].format(*backend)
                 found.append(RowKey(keys, key_name(keys[0]), action.id, call))
         return tuple(found)
-
-    def clear_marks(self) -> None:
-        """Forgets what is marked."""
-        brush = getattr(self.app, "brush", None)
-        if brush is not None and brush.marks:
-            brush.clear()
-            self.show(replace(self._scene, marks=brush.marks))
 
     @property
     def moving(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Final
 
@@ -111,16 +110,3 @@ class PoolerConsole:
             return await connection.rows(command)
         except ServerProblem:
             return []
-
-
-async def look_once(address: PoolerAddress, application_name: str) -> ConsoleSample:
-    """One look, for a check before a run.
-
-    Raises:
-        ConnectionProblem, ServerProblem: As `PoolerConsole.look`.
-    """
-    console = PoolerConsole(address, asyncio.get_running_loop().time, application_name)
-    try:
-        return await console.look()
-    finally:
-        console.close()

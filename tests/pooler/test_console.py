@@ -14,10 +14,10 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded, ServerProblem
 from pgtop_tune.model.pooler import ConsoleSample, Pool
 from pgtop_tune.pooler.address import PoolerAddress
-from pgtop_tune.pooler.console import PoolerConsole, look_once
+from pgtop_tune.pooler.console import PoolerConsole
 from pgtop_tune.postgres.conninfo import resolve
 from pgtop_tune.secret import Secret
-from tests.support.poolers import PgBouncer
+from tests.support.poolers import PgBouncer, look_once
 from tests.support.servers import conninfo
 
 
@@ -34,7 +34,7 @@ def bouncer(server: Throwaway) -> Iterator[PgBouncer]:
 
 
 async def looked(bouncer: PgBouncer) -> ConsoleSample:
-    return await look_once(address_of(bouncer.console()), "pgtop-tune")
+    return await look_once(address_of(bouncer.console()))
 
 
 def pool_of(sample: ConsoleSample, database: str) -> Pool:
@@ -137,11 +137,11 @@ async def test_a_password_is_asked_for_taken_and_refused(server: Throwaway) -> N
     with PgBouncer(server, password="s3cret") as bouncer:
         uri = bouncer.console()
         with pytest.raises(PasswordNeeded):
-            await look_once(address_of(uri), "pgtop-tune")
+            await look_once(address_of(uri))
         with pytest.raises(NotLetIn) as wrong:
-            await look_once(address_of(uri, "wr0ng-one"), "pgtop-tune")
+            await look_once(address_of(uri, "wr0ng-one"))
         assert "wr0ng-one" not in str(wrong.value)
-        assert (await look_once(address_of(uri, "s3cret"), "pgtop-tune")).kind == "PgBouncer"
+        assert (await look_once(address_of(uri, "s3cret"))).kind == "PgBouncer"
         console = address_of(uri, "s3cret")
         assert "s3cret" not in repr(console)
 
@@ -149,13 +149,13 @@ async def test_a_password_is_asked_for_taken_and_refused(server: Throwaway) -> N
 async def test_a_user_who_may_not_look_is_told_which_setting_decides(server: Throwaway) -> None:
     with PgBouncer(server, password="s3cret", stats_users="somebody_else") as bouncer:
         with pytest.raises(NotLetIn, match="not allowed") as refused:
-            await look_once(address_of(bouncer.console(), "s3cret"), "pgtop-tune")
+            await look_once(address_of(bouncer.console(), "s3cret"))
         assert "stats_users" in refused.value.hint
 
 
 async def test_a_server_in_place_of_a_console_is_said_to_be_none(server: Throwaway) -> None:
     with pytest.raises(ServerProblem, match="pools") as refused:
-        await look_once(address_of(conninfo(server)), "pgtop-tune")
+        await look_once(address_of(conninfo(server)))
     assert "console" in refused.value.hint
 
 
@@ -174,8 +174,8 @@ async def test_nobody_there_and_somebody_who_says_nothing_are_told_apart(monkeyp
         port = silent.getsockname()[1]
         uri = f"postgresql://stats@127.0.0.1:{port}/pgbouncer?sslmode=disable"
         with pytest.raises(ConnectionProblem) as refused:
-            await look_once(address_of(uri), "pgtop-tune")
+            await look_once(address_of(uri))
         assert refused.value.message == f"stats@127.0.0.1:{port}/pgbouncer: Connection refused"
         silent.listen()
         with pytest.raises(ConnectionProblem, match="no answer"):
-            await look_once(address_of(uri), "pgtop-tune")
+            await look_once(address_of(uri))

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 from pgtop_tune.experiment.limits import PathFacts, limits
 from pgtop_tune.pooler.address import PoolerAddress
-from pgtop_tune.pooler.console import look_once
+from tests.support.poolers import look_once
 
 TEXT, INT4, NUMERIC = 25, 23, 1700
 ANSWERS: dict[str, tuple[str, list[tuple[object, ...]]]] = {
@@ -90,7 +90,7 @@ async def stand_in() -> AsyncIterator[PoolerAddress]:
 
 async def test_numbers_of_any_declared_type_are_read_and_what_is_kept_prepared_is_seen() -> None:
     async with stand_in() as address:
-        sample = await look_once(address, "pgtop-tune")
+        sample = await look_once(address)
     assert (sample.kind, sample.version, sample.clients, sample.servers) == ("PgCat", "1.2.0", 7, 3)
     (pool,) = sample.pools
     assert (pool.cl_idle, pool.cl_waiting, pool.sv_active, pool.maxwait_us) == (480, 7, 20, 2_250_000)
@@ -114,7 +114,7 @@ async def test_a_command_it_does_not_know_leaves_out_what_it_would_have_said() -
     async with stand_in() as address:
         known = ANSWERS.pop("SHOW LISTS")
         try:
-            sample = await look_once(address, "pgtop-tune")
+            sample = await look_once(address)
         finally:
             ANSWERS["SHOW LISTS"] = known
     assert sample.clients is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import signal
 import socket
@@ -17,6 +18,9 @@ import pytest
 
 from pgtop_tune.cluster.account import server_account
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.model.pooler import ConsoleSample
+from pgtop_tune.pooler.address import PoolerAddress
+from pgtop_tune.pooler.console import PoolerConsole
 from tests.support.processes import eventually
 
 DEADLINE_S: Final = 60.0
@@ -177,3 +181,12 @@ class HaProxy(_Running):
             f"listen pooled\n  bind {LOOPBACK}:{port}\n  server one {address}\n"
         )
         super().__init__({"cfg": configuration}, lambda directory: [found, "-db", "-f", str(directory / "cfg")], port)
+
+
+async def look_once(address: PoolerAddress) -> ConsoleSample:
+    """One look at a console, over a connection of its own."""
+    console = PoolerConsole(address, asyncio.get_running_loop().time, "pgtop-tune")
+    try:
+        return await console.look()
+    finally:
+        console.close()

@@ -159,12 +159,3 @@ class _Making:
 
 def _noted(step: str) -> str:
     return f"UPDATE bus.dataset SET done = done || '{step}'::text;"
-
-
-async def drop_bus(hand: SqlHand) -> None:
-    """Drops the tables of the bus data set, and the schema when nothing else is in it.
-
-    Raises:
-        ServerProblem: Something of somebody's hangs on them.
-    """
-    await hand.execute(statements("drop", BusPlan()))

@@ -15,7 +15,11 @@ from pgtop_tune.tui.lines import PLAIN, STYLES
 from pgtop_tune.tui.palette import DEFAULT, PaletteTheme, load_themes, shipped_themes
 
 SHIPPED = shipped_themes()
-BLACK, WHITE = (0, 0, 0), (255, 255, 255)
+GROUNDS = {
+    True: ["#000000", "#121212", "#1e1e1e", "#300a24", "#002b36", "#282a36", "#282c34"],
+    False: ["#ffffff", "#fafafa", "#f5f5f5", "#fdf6e3", "#eff1f5"],
+}
+"""Where a theme may stand, by whether it is dark: what terminals and their best known schemes have behind the text."""
 MINIMAL = 'name = "mine"\nextends = "dark"\n'
 
 
@@ -56,15 +60,15 @@ def test_a_shipped_theme_knows_every_style(theme: PaletteTheme) -> None:
 
 
 @pytest.mark.parametrize("theme", SHIPPED.values(), ids=list(SHIPPED))
-def test_fixed_colours_are_readable(theme: PaletteTheme) -> None:
-    ground = BLACK if theme.dark else WHITE
-    for name, style in theme.spans.items():
-        if style is None:
-            continue
-        ink = fixed_rgb(style.color)
-        paper = fixed_rgb(style.bgcolor) or ground
-        if ink is not None:
-            assert contrast(ink, paper) >= 4.5, f"{name}: {contrast(ink, paper):.1f}"
+def test_fixed_colours_are_readable_on_every_ground_they_may_stand_on(theme: PaletteTheme) -> None:
+    pale = [
+        f"{name} on {ground}: {found:.2f}"
+        for ground in GROUNDS[theme.dark]
+        for name, style in theme.spans.items()
+        if style is not None and (ink := fixed_rgb(style.color)) is not None
+        if (found := contrast(ink, fixed_rgb(style.bgcolor) or tuple(Color.parse(ground).get_truecolor()))) < 4.5
+    ]
+    assert not pale
 
 
 @pytest.mark.parametrize("name", ["dark", "light", "ansi-dark", "ansi-light", "mono"])

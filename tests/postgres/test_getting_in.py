@@ -157,10 +157,11 @@ async def test_a_host_nobody_knows(host: str, words: str) -> None:
 
 
 async def test_a_port_nobody_listens_on() -> None:
+    # Bound and not listening: nobody else takes the port meanwhile.
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
-    reader_s, control_s = await refused(resolve("postgres", host="127.0.0.1", port=port, user="u"))
+        reader_s, control_s = await refused(resolve("postgres", host="127.0.0.1", port=port, user="u"))
     assert "nothing listens there" in reader_s.message
     assert "is the server running" in reader_s.hint
     assert "refused" in control_s.message

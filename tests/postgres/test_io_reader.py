@@ -159,7 +159,7 @@ async def test_checkpoints_and_who_syncs(all_servers: Throwaway) -> None:
 
             await eventually(counted, lambda: connection.execute("SELECT pg_sleep(0.1)"))
             connection.execute("DROP TABLE touched")
-        assert after.backend_fsyncs == 0
+        assert after.backend_fsyncs == before.backend_fsyncs
         if all_servers.binaries.major >= 18:
             assert (after.done or 0) >= (before.done or 0) + 1
             assert after.slru_written is not None

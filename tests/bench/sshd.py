@@ -13,6 +13,7 @@ from getpass import getuser
 from pathlib import Path
 
 from pgtop_tune.bench.places.ssh_address import SshAddress
+from tests.support.poolers import number_of, reserved_port
 from tests.support.processes import eventually
 
 
@@ -42,9 +43,8 @@ def sshd(directory: Path) -> Iterator[Sshd]:
     for name in ("host", "user"):
         words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(directory / name)]
         subprocess.run(words, check=True, stdin=subprocess.DEVNULL)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    reserved = reserved_port()
+    port = number_of(reserved)
     (directory / "sshd_config").write_text(
         f"ListenAddress 127.0.0.1:{port}\nHostKey {directory}/host\nAuthorizedKeysFile {directory}/user.pub\n"
         f"PidFile none\nUsePAM no\nStrictModes no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\n"
@@ -73,4 +73,5 @@ def sshd(directory: Path) -> Iterator[Sshd]:
     finally:
         server.terminate()
         server.wait()
+        reserved.close()
         log.close()

@@ -11,7 +11,7 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.postgres.conninfo import Endpoint, resolve
 from pgtop_tune.postgres.sql_hand import open_hand
 from pgtop_tune.postgres.straight_way import answers_there, leads_straight
-from tests.support.poolers import LOOPBACK, HaProxy, PgBouncer, free_port
+from tests.support.poolers import LOOPBACK, HaProxy, PgBouncer, number_of, reserved_port
 from tests.support.servers import conninfo
 
 
@@ -43,7 +43,8 @@ def test_what_stands_in_front_of_it_or_is_not_there_is_not(server: Throwaway) ->
     with PgBouncer(server, user="postgres") as bouncer, HaProxy(socket_file) as front:
         assert not straight(server, bouncer.conninfo())
         assert not straight(server, f"host={LOOPBACK} port={front.port} dbname=postgres")
-    assert not straight(server, f"host={LOOPBACK} port={free_port()} dbname=postgres")
+    with reserved_port() as nobody:
+        assert not straight(server, f"host={LOOPBACK} port={number_of(nobody)} dbname=postgres")
 
 
 def test_another_server_is_not(server: Throwaway, fresh_server: Throwaway) -> None:

@@ -36,12 +36,19 @@ def program(name: str) -> str:
     return found
 
 
-def free_port() -> int:
-    """A port of loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port
+def reserved_port() -> socket.socket:
+    """A port of loopback given to nobody else before this is closed; a program told its number may listen there."""
+    reserved = socket.socket()
+    # Both sides have to say so; the kernel still gives the number to nobody who asks for any port.
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind((LOOPBACK, 0))
+    return reserved
+
+
+def number_of(port: socket.socket) -> int:
+    """Its number."""
+    number: int = port.getsockname()[1]
+    return number
 
 
 class _Running:
@@ -52,9 +59,10 @@ class _Running:
         directory: Its files.
     """
 
-    def __init__(self, files: Mapping[str, str], command: Callable[[Path], Sequence[str]], port: int) -> None:
+    def __init__(self, files: Mapping[str, str], command: Callable[[Path], Sequence[str]], port: socket.socket) -> None:
         account = server_account()
-        self.port = port
+        self._reserved = port
+        self.port = number_of(port)
         self.directory = Path(tempfile.mkdtemp(prefix="pooler-"))
         for name, text in files.items():
             (self.directory / name).write_text(text)
@@ -91,7 +99,7 @@ class _Running:
         self._process.wait()
 
     def __enter__(self) -> Self:
-        if not eventually(self._listens, DEADLINE_S):
+        if not eventually(self._listens_or_has_ended, DEADLINE_S) or self._process.poll() is not None:
             words = (self.directory / "output").read_text(errors="replace")
             self.__exit__(None, None, None)
             raise AssertionError(f"nothing listens on port {self.port}: {words}")
@@ -102,9 +110,10 @@ class _Running:
     ) -> None:
         self.stop()
         self._output.close()
+        self._reserved.close()
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def _listens(self) -> bool:
+    def _listens_or_has_ended(self) -> bool:
         if self._process.poll() is not None:
             return True
         with socket.socket() as probe:
@@ -133,7 +142,7 @@ class PgBouncer(_Running):
         nofile: int | None = None,
         **settings: object,
     ) -> None:
-        found, port = program("pgbouncer"), free_port()
+        found, port = program("pgbouncer"), reserved_port()
         place = f"host={server.socket_dir} port={server.port} user={server.user}"
         self.user = user
 
@@ -144,7 +153,7 @@ class PgBouncer(_Running):
             return [*limited, found, str(ini)]
 
         values: dict[str, object] = {
-            "listen_addr": LOOPBACK, "listen_port": port, "unix_socket_dir": "", "pidfile": "",
+            "listen_addr": LOOPBACK, "listen_port": number_of(port), "unix_socket_dir": "", "pidfile": "",
             "auth_type": "md5" if password else "any", "auth_file": "DIRECTORY/users" if password else "",
             "pool_mode": "transaction", "default_pool_size": 5, "max_client_conn": 200, "stats_users": user,
             "ignore_startup_parameters": "extra_float_digits", **settings,
@@ -173,12 +182,12 @@ class HaProxy(_Running):
     """A HAProxy in TCP mode in front of another port of loopback, or of an address in its own words."""
 
     def __init__(self, behind: int | str) -> None:
-        found, port = program("haproxy"), free_port()
+        found, port = program("haproxy"), reserved_port()
         address = behind if isinstance(behind, str) else f"{LOOPBACK}:{behind}"
         configuration = (
             "global\n  maxconn 500\n"
             "defaults\n  mode tcp\n  timeout connect 10s\n  timeout client 10m\n  timeout server 10m\n"
-            f"listen pooled\n  bind {LOOPBACK}:{port}\n  server one {address}\n"
+            f"listen pooled\n  bind {LOOPBACK}:{number_of(port)}\n  server one {address}\n"
         )
         super().__init__({"cfg": configuration}, lambda directory: [found, "-db", "-f", str(directory / "cfg")], port)
 

@@ -46,6 +46,7 @@ _WHAT_IT_DOES: Final = (
     "A measurement writes into an unnamed file on the WAL device and commits as fast as it can, for up to 20 s: "
     "sessions wait for it, and it for them."
 )
+_LOOKING: Final = "asking the server and its machine"
 _LIMIT_S: Final = 20
 _ROOMY: Final = 110
 _TALL: Final = 30
@@ -86,7 +87,9 @@ class CheckDialog(Dialog[None]):
         self._terms: Conditions | None = None
         self._staged: tuple[PanelRow, ...] = ()
         self._sql: tuple[str, ...] | None = ()
+        self._composed = asyncio.Event()
         self._said: tuple[str, str] = ("", PLAIN)
+        self._looking = False
         self._busy = ""
         self._page = 1
 
@@ -96,7 +99,7 @@ class CheckDialog(Dialog[None]):
         self._look()
 
     def _look(self) -> None:
-        self._busy, self._said = "asking the server and its machine", ("", PLAIN)
+        self._looking, self._said = True, ("", PLAIN)
         self.run_worker(self._report(), group="check", exclusive=True)
         self.repaint()
 
@@ -105,11 +108,13 @@ class CheckDialog(Dialog[None]):
             self._table.load(await self._hands.ask(self._control.check()))
         except PgtopError as problem:
             self._said = (str(problem), "critical")
-        self._busy = ""
-        await self._stage()
+        self._looking = False
+        self._staged_anew()
 
     async def _measure(self) -> Came:
-        """What the server can do at most, after a question where it is busy."""
+        """What the server can do at most, after a question where it is busy; it looks as well."""
+        self.workers.cancel_group(self, "check")
+        self._looking = False
         try:
             said = await self._hands.ask(self._control.measure(anyway=False))
             if isinstance(said, tuple):
@@ -173,6 +178,7 @@ class CheckDialog(Dialog[None]):
                 self._sql = (*_commands(changes, wanted), *sql)
             except PgtopError as problem:
                 self._said = (str(problem), "critical")
+        self._composed.set()
         self.repaint()
 
     def content(self, cells: int) -> list[Line]:
@@ -184,8 +190,9 @@ class CheckDialog(Dialog[None]):
         total = self.app.size.height - _FRAME_ROWS
         total = total if total < _TALL else total * 3 // 4
         below = [*self._tagged_lines(cells), *self._changed_lines(cells)]
-        if self._busy:
-            below.append(((f"{self._busy} {self.glyphs.ellipsis}", "dim"),))
+        for doing in (_LOOKING if self._looking else "", self._busy):
+            if doing:
+                below.append(((f"{doing} {self.glyphs.ellipsis}", "dim"),))
         if report is not None:
             below += wrapped(summary_line(report, self.glyphs), cells, "label")
         row = self._table.selected
@@ -233,7 +240,7 @@ class CheckDialog(Dialog[None]):
             "enter": self._details, "question_mark": self._details,
             "space": self._tag, "x": self._tag,
             "w": lambda: self._begin("writing", self._script()),
-            "r": lambda: None if self._busy else self._look(),
+            "r": lambda: None if self._busy or self._looking else self._look(),
             "M": lambda: self._begin(f"measuring, up to {_LIMIT_S} s", self._measure()),
         }  # fmt: skip
         if self._changes is not None:
@@ -256,6 +263,7 @@ class CheckDialog(Dialog[None]):
 
     def _staged_anew(self) -> None:
         self._sql = None
+        self._composed.clear()
         self.run_worker(self._stage(), group="stage", exclusive=True)
 
     def _details(self) -> None:
@@ -281,18 +289,20 @@ class CheckDialog(Dialog[None]):
         self._said = (came.words, came.style)
         self._table.untag(frozenset(came.done))
         self._busy = ""
-        await self._stage()
+        self._staged_anew()
+        self.repaint()
 
     def _applying(self, changes: Changes) -> Applying:
         return Applying(self.app, changes, self._own_scope, self.glyphs)
 
     async def _apply(self, changes: Changes | None) -> Came:
-        """The live part of what is tagged, but only once its SQL has been shown."""
-        wanted, sql = self._set, self._sql
+        """The live part of what is tagged, after a question with its SQL."""
         if changes is None or not self._table.tagged:
             return Came("nothing is tagged: Space tags a finding that a parameter mends", "warning")
+        await self._composed.wait()
+        wanted, sql = self._set, self._sql
         if sql is None:
-            return Came("the statements were not composed yet: press a again", "warning")
+            return Came(*self._said)
         if wanted.live or wanted.machine:
             return await self._applying(changes).apply(self._staged, wanted, sql, shown=False)
         if wanted.restart:
@@ -300,6 +310,8 @@ class CheckDialog(Dialog[None]):
         return Came("what is tagged is in force already, or to be done by hand: w writes a script", "warning")
 
     async def _restart(self, changes: Changes | None) -> Came:
+        if self._table.tagged:
+            await self._composed.wait()
         if changes is None or not self._set.restart:
             return Came("nothing that is tagged waits for a restart", "warning")
         return await self._applying(changes).restart(self._staged, self._set)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import stat
+import threading
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ import pytest
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.report import Result
+from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.tui.screens.check import CheckDialog
 from pgtop_tune.tui.screens.dashboard import Dashboard
 from pgtop_tune.tui.screens.details import DetailsDialog
@@ -210,3 +214,62 @@ async def test_a_busy_server_is_measured_only_after_a_question() -> None:
         await rig.press("m")
         await rig.sees("flushes 1940 times a second")
         assert control.measured == [False, False, True]
+
+
+async def test_keys_are_taken_while_it_looks_again() -> None:
+    checks, control = ScriptedCheck(typical()), ScriptedParameters()
+    async with running_screen(checks=checks, parameters=control, knobs=KNOBS) as rig:
+        await _opened(rig)
+        await rig.press("space")
+        await rig.sees("SET max_wal_size = '4GB'")
+        checks.waits = True
+        await rig.press("r")
+        await rig.sees("asking the server and its machine")
+        await rig.press("a")
+        await rig.sees("apply it")
+        await rig.press("y")
+        await rig.sees("max_wal_size is now 4GB")
+        await rig.press("Y")
+        await rig.sees("kept: ")
+        checks.waits = False
+
+
+@pytest.mark.parametrize(
+    ("keys", "asks"), [(("space", "a"), "apply it"), (("down", "space", "A"), "fine: needs 300 MB")]
+)
+async def test_a_key_right_after_a_tag_waits_for_the_statements(
+    keys: tuple[str, ...], asks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control, may_go = ScriptedParameters(), threading.Event()
+    checks = ScriptedCheck(typical())
+    async with running_screen(checks=checks, parameters=control, restart=ScriptedRestart(), knobs=KNOBS) as rig:
+        await _opened(rig)
+        monkeypatch.setattr(control, "list", _held(control.list, may_go))
+        await rig.press(*keys)
+        await rig.sees("1 tagged")
+        may_go.set()
+        await rig.sees(asks)
+
+
+async def test_what_was_measured_is_not_covered_by_a_look_that_began_before() -> None:
+    checks = ScriptedCheck(typical())
+    async with running_screen(checks=checks, size=(160, 40)) as rig:
+        await _opened(rig)
+        checks.waits = True
+        await rig.press("r", "M")
+        await rig.sees("flushes 1940 times a second")
+        assert "asking the server" not in rig.text()
+        checks.waits = False
+
+
+def _held(
+    asked: Callable[[tuple[str, ...]], Awaitable[tuple[Parameter, ...]]], may_go: threading.Event
+) -> Callable[[Sequence[str]], Awaitable[tuple[Parameter, ...]]]:
+    """The same answer, once it may be given; controls are asked in another thread."""
+
+    async def answer(names: Sequence[str]) -> tuple[Parameter, ...]:
+        while not may_go.is_set():
+            await asyncio.sleep(0.01)
+        return await asked(tuple(names))
+
+    return answer

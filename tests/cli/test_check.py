@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-from importlib.resources import files
 from pathlib import Path
 
 import psycopg
@@ -14,10 +13,8 @@ from typer.testing import CliRunner, Result
 
 from pgtop_tune.cli.app import program
 from pgtop_tune.cluster.throwaway import Throwaway
-from tests.support.json_schema import mistakes
+from tests.support.report_formats import report_mistakes
 from tests.support.servers import conninfo
-
-SCHEMA = json.loads(files("pgtop_tune.health").joinpath("report.schema.json").read_text(encoding="utf-8"))
 
 
 def run(*arguments: str) -> Result:
@@ -31,7 +28,7 @@ def test_a_real_server_is_checked_and_compared_with_itself(
     found = run(conninfo(server), "--format", "json", "--select", "MEM", "--threshold", "MEM-02.low=99")
     assert found.exit_code == 1, found.output
     report = json.loads(found.stdout)
-    assert mistakes(report, SCHEMA) == []
+    assert report_mistakes(report) == []
     assert "MEM-02" in [each["check"] for each in report["findings"]]
     former = tmp_path / "former.json"
     former.write_text(found.stdout)
@@ -77,7 +74,7 @@ def test_a_role_without_rights_and_a_closed_database_are_unknown_not_passed(serv
             connection.execute("DROP ROLE check_nobody")
     assert found.exit_code == 0, found.output
     report = json.loads(found.stdout)
-    assert mistakes(report, SCHEMA) == []
+    assert report_mistakes(report) == []
     assert report["summary"]["unknown"] > 0
     assert not {each["check"] for each in report["unknown"]} & set(report["passed"])
 

@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 from dataclasses import replace
-from importlib.resources import files
 from typing import Any
 from xml.etree import ElementTree
 
@@ -20,10 +19,8 @@ from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.health.report import Outcome, Report, Result
 from pgtop_tune.model.ceilings import Ceiling
 from tests.support.health_facts import spoilt
-from tests.support.json_schema import mistakes
-from tests.support.report_formats import SARIF, junit_mistakes
+from tests.support.report_formats import junit_mistakes, report_mistakes, sarif_mistakes
 
-SCHEMA = json.loads(files("pgtop_tune.health").joinpath("report.schema.json").read_text(encoding="utf-8"))
 HOSTILE = "a]]>&<b>\x1b[31m|`*[x](http://evil)\u202e\x00\ud800\ufffe"
 
 
@@ -85,15 +82,15 @@ def test_all_of_it_is_there_with_details() -> None:
 @REPORTS
 def test_json_fits_the_schema_that_is_shipped(shown: Report) -> None:
     parsed = json.loads("\n".join(as_json.lines(replace(shown))))
-    assert mistakes(parsed, SCHEMA) == []
+    assert report_mistakes(parsed) == []
 
 
 def test_the_schema_refuses_what_is_no_report() -> None:
     parsed = as_json.document(MIXED)
-    assert mistakes({**parsed, "more": 1}, SCHEMA)
-    assert mistakes({**parsed, "format": "other"}, SCHEMA)
-    assert mistakes({**parsed, "findings": [{**parsed["findings"][0], "severity": "bad"}]}, SCHEMA)
-    assert mistakes({**parsed, "findings": [{**parsed["findings"][0], "evidence": []}]}, SCHEMA)
+    assert report_mistakes({**parsed, "more": 1})
+    assert report_mistakes({**parsed, "format": "other"})
+    assert report_mistakes({**parsed, "findings": [{**parsed["findings"][0], "severity": "bad"}]})
+    assert report_mistakes({**parsed, "findings": [{**parsed["findings"][0], "evidence": []}]})
 
 
 def test_every_finding_and_every_unknown_is_in_the_json() -> None:
@@ -150,23 +147,23 @@ def test_sarif_has_what_its_standard_requires() -> None:
 
 
 @REPORTS
-def test_sarif_says_nothing_that_its_schema_does_not_know(shown: Report) -> None:
-    assert mistakes(json.loads("\n".join(sarif.lines(shown))), SARIF) == []
+def test_sarif_fits_the_schema_of_its_standard(shown: Report) -> None:
+    assert sarif_mistakes(json.loads("\n".join(sarif.lines(shown)))) == []
 
 
 @REPORTS
 @pytest.mark.parametrize("limit", [None, Severity.INFO, Severity.CRITICAL])
-def test_junit_says_nothing_that_jenkins_does_not_know(shown: Report, limit: Severity | None) -> None:
-    assert junit_mistakes(ElementTree.fromstring("\n".join(junit.lines(shown, limit)[1:]))) == []
+def test_junit_fits_the_schema_that_jenkins_reads_by(shown: Report, limit: Severity | None) -> None:
+    assert junit_mistakes("\n".join(junit.lines(shown, limit))) == []
 
 
-def test_the_grammars_refuse_what_the_formats_do_not_have() -> None:
+def test_the_schemas_refuse_what_the_formats_do_not_have() -> None:
     log = sarif.document(MIXED)
     (run,) = log["runs"]
     for wrong in ({**run, "more": 1}, {**run, "results": [{**run["results"][0], "kind": "bad"}]}, {"results": []}):
-        assert mistakes({**log, "runs": [wrong]}, SARIF)
+        assert sarif_mistakes({**log, "runs": [wrong]})
     for wrong_xml in ('<testsuite name="a"/>', "<testsuites><case/></testsuites>", '<testcase name="a" line="1"/>'):
-        assert junit_mistakes(ElementTree.fromstring(wrong_xml))
+        assert junit_mistakes(wrong_xml)
 
 
 def test_markdown_keeps_foreign_text_from_being_markup() -> None:

@@ -83,7 +83,9 @@ class Dialog(ModalScreen[T]):
         if self not in stack[1:]:
             return super().render_lines(crop)
         below = stack[stack.index(self) - 1]._compositor.render_strips()
-        rows = [below[y] if y < len(below) else Strip.blank(self.size.width) for y in crop.line_range]
+        # While the terminal changes its size, what lies below has still the old one: Textual ends on too short a row.
+        width = self.size.width
+        rows = [below[y].adjust_cell_length(width) if y < len(below) else Strip.blank(width) for y in crop.line_range]
         return [row.crop(*crop.column_span) for row in rows]
 
     def _caption(self) -> None:
@@ -148,7 +150,14 @@ class Dialog(ModalScreen[T]):
         return True
 
     def on_resize(self, event: events.Resize) -> None:
-        """Another terminal size."""
+        """Another terminal size: also for the dialogs below, which are laid out now and told nothing."""
+        for screen in self.app.screen_stack:
+            if isinstance(screen, Dialog):
+                screen.repaint()
+        self.call_after_refresh(self.repaint)
+
+    def on_screen_resume(self) -> None:
+        """On top again, perhaps of a terminal that has another size by now."""
         self.call_after_refresh(self.repaint)
 
     def frames_arrived(self, session: Session) -> None:

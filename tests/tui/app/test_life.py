@@ -24,6 +24,7 @@ from pgtop_tune.tui.screens.dashboard import Dashboard
 from pgtop_tune.tui.screens.password import PasswordDialog
 from pgtop_tune.tui.screens.too_small import TooSmall
 from tests.support.frames import frame, postgres_sample
+from tests.support.reports import ScriptedCheck, typical
 from tests.support.screens import DEADLINE_S, ScriptedLoad, ScriptedSource, frames, running_screen
 
 HOSTILE = "\x1b]52;c;aGk=\x07 [/bold] [b \x9b31m \u202e txet 漢字 '"
@@ -73,6 +74,24 @@ async def test_too_small_with_an_open_dialog_comes_back_to_the_dialog() -> None:
         await rig.until(lambda: isinstance(rig.app.screen, TooSmall))
         await rig.pilot.resize_terminal(120, 40)
         await rig.until(lambda: rig.app.screen is dialog)
+
+
+async def test_a_terminal_that_grows_under_two_dialogs_widens_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Else Textual does not make the bytes, and what it would die of is not seen.
+    monkeypatch.setattr(PgtopApp, "is_headless", False)
+    async with running_screen(size=(80, 24), checks=ScriptedCheck(typical())) as rig:
+        await rig.press("C")
+        await rig.sees("found: ")
+        await rig.press("down", "enter")
+        await rig.sees("Why MEM-02 matters.")
+        await rig.pilot.resize_terminal(120, 40)
+        # Below the details the lower edge of the check's own box is in sight.
+        await rig.until(lambda: _is_edge(rig.text().splitlines()[-1], 120))
+
+
+def _is_edge(line: str, columns: int) -> bool:
+    """Whether it is the lower edge of a box across the whole terminal."""
+    return len(line) == columns and line[0] == "╰" and line[-1] == "╯"
 
 
 async def test_a_question_over_too_small_does_not_strand_the_screen() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import getpass
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.secret import Secret
 
 if TYPE_CHECKING:
     from pgtop_tune.postgres.conninfo import ConnInfo
+    from pgtop_tune.postgres.resolving import Resolving
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,14 @@ class ConnectionWords:
     ask_password: bool = False
 
 
+class _Meant(TypedDict):
+    target: str
+    host: str
+    port: str
+    user: str
+    password: Secret | None
+
+
 def resolve_words(words: ConnectionWords) -> ConnInfo:
     """The connection meant by the words.
 
@@ -35,12 +44,32 @@ def resolve_words(words: ConnectionWords) -> ConnInfo:
     """
     from pgtop_tune.postgres.conninfo import resolve
 
+    return resolve(**_meant(words))
+
+
+def begin_resolving(words: ConnectionWords) -> Resolving:
+    """The same for sessions that only watch: found out beside us, while we get ready. Before threads are started.
+
+    Raises:
+        UsageProblem: Words that contradict each other; what libpq refuses is raised by the answer.
+    """
+    from pgtop_tune.postgres.resolving import Resolving
+
+    return Resolving(**_meant(words))
+
+
+def _meant(words: ConnectionWords) -> _Meant:
     if words.target and words.database:
         raise UsageProblem(f"two databases: {words.database} and {words.target}", "give one, with or without -d")
     if words.no_password and words.ask_password:
         raise UsageProblem("-w and -W contradict each other", "give one of them")
-    password = ask_password(words.user) if words.ask_password else None
-    return resolve(words.target or words.database, host=words.host, port=words.port, user=words.user, password=password)
+    return {
+        "target": words.target or words.database,
+        "host": words.host,
+        "port": words.port,
+        "user": words.user,
+        "password": ask_password(words.user) if words.ask_password else None,
+    }
 
 
 def can_ask() -> bool:

@@ -82,6 +82,12 @@ class LiveWords:
     ceilings: Path | None = None
 
 
+def import_screen() -> None:
+    """Imports Textual and what is drawn with it, for whoever waits for something else."""
+    os.environ.setdefault("TEXTUAL_FPS", _PAINTS_PER_S)
+    import pgtop_tune.tui.run  # noqa: F401
+
+
 def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
     """The screen on a server.
 

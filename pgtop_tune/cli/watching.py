@@ -8,7 +8,6 @@ from pgtop_tune.host.local import LocalHost
 from pgtop_tune.host.own_cost import OwnCostMeter
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Footprint
-from pgtop_tune.pooler.console import PoolerConsole
 from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo
 from pgtop_tune.postgres.own_sessions import OwnSessions
 from pgtop_tune.postgres.reader import PostgresReader
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from pgtop_tune.cli.live_options import LiveOptions
     from pgtop_tune.model.bench import BenchSample
     from pgtop_tune.model.events import Event
+    from pgtop_tune.pooler.console import PoolerConsole
 
 
 class LoadToCome:
@@ -80,8 +80,7 @@ class Watching:
         def server(note: Callable[[Event], None]) -> PostgresSampler:
             return PostgresSampler(reader, clock, note, host.localise, options.waits_for_password)
 
-        consoles = [PoolerConsole(address, clock, APPLICATION_NAME) for address in options.poolers]
-        poolers = PoolerSampler(consoles, clock)
+        poolers = PoolerSampler(_consoles(options, clock), clock)
         self.host = host
         self.load = LoadToCome()
         ceilings = CeilingShelf(clock, options.ceilings)
@@ -105,3 +104,12 @@ class Watching:
         self._reader.conninfo = conninfo
         if self.source.server is not None:
             self.source.server.retry_now()
+
+
+def _consoles(options: LiveOptions, clock: Callable[[], float]) -> list[PoolerConsole]:
+    if not options.poolers:
+        # They take psycopg, which nothing else here does.
+        return []
+    from pgtop_tune.pooler.console import PoolerConsole
+
+    return [PoolerConsole(address, clock, APPLICATION_NAME) for address in options.poolers]

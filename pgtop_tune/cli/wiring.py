@@ -6,6 +6,7 @@ Imported by commands when they run, never by `--help`: it brings the drivers.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pgtop_tune.bench.endpoint import Endpoint
 from pgtop_tune.bench.places.ssh import SshPlace
@@ -22,8 +23,8 @@ from pgtop_tune.host.control import HostControl
 from pgtop_tune.postgres.backend_control import PostgresBackends
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.control import PostgresControl, Rules
+from pgtop_tune.postgres.opening import sql_hand
 from pgtop_tune.postgres.revert_guard import guard_set
-from pgtop_tune.postgres.sql_hand import PsycopgHand, open_hand
 from pgtop_tune.recording.recorder import Recorder
 from pgtop_tune.session.engine import Engine
 from pgtop_tune.tuning.fence import check_load, loss_of
@@ -31,6 +32,9 @@ from pgtop_tune.tuning.ordering import in_order
 from pgtop_tune.tuning.restart.desk import RestartDesk
 from pgtop_tune.tuning.restart.place import note_place
 from pgtop_tune.watchman import Watchman
+
+if TYPE_CHECKING:
+    from pgtop_tune.postgres.sql_hand import PsycopgHand
 
 
 class LiveParts:
@@ -97,7 +101,7 @@ class LiveParts:
         Raises:
             ConnectionProblem: Not there, or it does not let us in.
         """
-        return await open_hand(self._conninfo, self._own)
+        return await sql_hand(self._conninfo, self._own)
 
     def connect_as(self, conninfo: ConnInfo) -> None:
         """Goes on with a password that was typed. In the engine's loop."""

@@ -1,49 +1,21 @@
 """The door to the server's sessions (session.ports.BackendControl): cancel, terminate, EXPLAIN.
 
-Each act opens a connection of its own and closes it: acts are rare, and none may wait for another.
+What goes through it is in `backend_acts`, which is imported by the first act: it takes psycopg.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import psycopg
-from psycopg import sql
-from psycopg.rows import dict_row
+from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, QueryPlan
+from pgtop_tune.postgres.backend_statement import signal_statement
+from pgtop_tune.postgres.conninfo import ConnInfo
+from pgtop_tune.postgres.own_sessions import OwnSessions
 
-from pgtop_tune.errors import ConnectionProblem, ServerProblem
-from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, Outcome, QueryPlan
-from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo
-from pgtop_tune.postgres.explain import explained, whole_statement
-from pgtop_tune.postgres.failures import libpq_problem, server_words, sqlstate_of
-from pgtop_tune.postgres.own_sessions import OwnSessions, marked
-
-_CONNECT_TIMEOUT_S: Final = 5
-_DEADLINE_S: Final = 15.0
-_INSUFFICIENT_PRIVILEGE: Final = "42501"
-_BEGIN: Final = "BEGIN READ ONLY; " + marked(
-    "SELECT set_config('statement_timeout', '5s', true), set_config('lock_timeout', '200ms', true),"
-    " set_config('idle_in_transaction_session_timeout', '10s', true)"
-)
-"""For one transaction: a pooler knows no startup options, and lends the session to others after it."""
-_CONNECTION_CLASSES: Final = ("08", "28", "53", "57P", "3D")
-"""Beginnings of SQLSTATEs that speak of the connection, not of a statement."""
-_FUNCTIONS: Final = {BackendAct.CANCEL: "pg_cancel_backend", BackendAct.TERMINATE: "pg_terminate_backend"}
-
-Connection = psycopg.AsyncConnection[dict[str, Any]]
-
-
-def signal_statement(act: BackendAct, backend: BackendKey) -> sql.Composed:
-    """The one statement that finds the session by pid and start and signals it; no row when it is another by now."""
-    pid, started_ms = backend
-    return sql.SQL(
-        "SELECT {}(pid) AS sent FROM pg_stat_activity"
-        " WHERE pid = {} AND (date_part('epoch', backend_start) * 1000)::bigint = {}"
-    ).format(sql.SQL(_FUNCTIONS[act]), sql.Literal(pid), sql.Literal(started_ms))
+if TYPE_CHECKING:
+    from pgtop_tune.postgres.backend_acts import BackendActs
 
 
 class PostgresBackends:
@@ -63,7 +35,7 @@ class PostgresBackends:
 
     def statement(self, act: BackendAct, backend: BackendKey) -> str:
         """The exact SQL `signal` would run, for the screen."""
-        return f"{signal_statement(act, backend).as_string(None)};"
+        return f"{signal_statement(act, backend)};"
 
     async def signal(self, act: BackendAct, backends: Sequence[BackendKey]) -> tuple[BackendResult, ...]:
         """Signals sessions, one after the other.
@@ -74,8 +46,7 @@ class PostgresBackends:
         Raises:
             ConnectionProblem: The server is not there, or went away in between.
         """
-        async with self._connected(self.conninfo) as connection:
-            return tuple([await self._signalled(connection, act, backend) for backend in backends])
+        return await (await self._acts()).signal(act, backends)
 
     async def explain(self, backend: BackendKey, seen: str) -> QueryPlan:
         """The plan of a session's statement; nothing of it is executed.
@@ -89,73 +60,15 @@ class PostgresBackends:
             ServerProblem: The server refuses it.
             ConnectionProblem: The server, or the session's database, does not let us in.
         """
-        async with self._connected(self.conninfo) as connection:
-            async with _bounded(connection):
-                found = await whole_statement(connection, backend, seen)
-            if found.datname == self.conninfo.dbname:
-                async with _bounded(connection):
-                    return await explained(connection, found)
-        async with self._connected(replace(self.conninfo, dbname=found.datname)) as connection, _bounded(connection):
-            return await explained(connection, found)
+        return await (await self._acts()).explain(backend, seen)
 
-    async def _signalled(self, connection: Connection, act: BackendAct, backend: BackendKey) -> BackendResult:
-        pid, started_ms = backend
-        if pid in self._own.pids:
-            return BackendResult(backend, Outcome.REFUSED, "one of our own sessions")
-        if started_ms is None:
-            return BackendResult(backend, Outcome.NOT_PERMITTED, f"this role may not see who that is; {self._grant()}")
-        try:
-            async with _bounded(connection):
-                words = marked(signal_statement(act, backend).as_string(connection))
-                row = await (await connection.execute(words.encode())).fetchone()
-        except psycopg.errors.InsufficientPrivilege as error:
-            return BackendResult(backend, Outcome.NOT_PERMITTED, f"{server_words(error)}; {self._grant()}")
-        if row is None:
-            return BackendResult(backend, Outcome.GONE)
-        if not row["sent"]:
-            return BackendResult(backend, Outcome.REFUSED, "an auxiliary process of the server takes no such signal")
-        return BackendResult(backend, Outcome.DONE)
-
-    def _grant(self) -> str:
-        user = sql.Identifier(self.conninfo.user).as_string(None)
-        return f"GRANT pg_signal_backend, pg_monitor TO {user}"
-
-    @contextlib.asynccontextmanager
-    async def _connected(self, conninfo: ConnInfo) -> AsyncIterator[Connection]:
-        """A connection for one act, within a deadline; psycopg's words become ours on the way out."""
-        arguments: dict[str, Any] = {"connect_timeout": _CONNECT_TIMEOUT_S, **conninfo.as_psycopg()}
-        arguments["application_name"] = f"{APPLICATION_NAME} control"
-        try:
-            async with asyncio.timeout(_DEADLINE_S):
-                connection = await Connection.connect(
-                    autocommit=True, row_factory=dict_row, prepare_threshold=None, **arguments
-                )
-                pid = connection.info.backend_pid
-                self._own.pids.add(pid)
-                try:
-                    yield connection
-                finally:
-                    self._own.pids.discard(pid)
-                    await connection.close()
-        except TimeoutError:
-            raise ConnectionProblem(f"{conninfo.describe()}: no answer within {_DEADLINE_S:.0f} s") from None
-        except psycopg.Error as error:
-            if sqlstate_of(error) and not sqlstate_of(error).startswith(_CONNECTION_CLASSES):
-                raise ServerProblem(server_words(error), sqlstate=sqlstate_of(error)) from None
-            if isinstance(error, psycopg.OperationalError) and not sqlstate_of(error):
-                raise libpq_problem(error, conninfo) from None
-            raise ConnectionProblem(f"{conninfo.describe()}: {server_words(error)}") from None
+    async def _acts(self) -> BackendActs:
+        # Frames are sampled in this loop.
+        kind = await asyncio.to_thread(_kind)
+        return kind(self.conninfo, self._own)
 
 
-@contextlib.asynccontextmanager
-async def _bounded(connection: Connection) -> AsyncIterator[None]:
-    """A transaction that cannot write, within time limits; rolled back in the end."""
-    await connection.execute(_BEGIN.encode())
-    try:
-        yield
-    except Exception:
-        # Not after a cancellation: a server that hangs would hang this, too.
-        if not connection.closed:
-            await connection.execute("ROLLBACK")
-        raise
-    await connection.execute("ROLLBACK")
+def _kind() -> type[BackendActs]:
+    from pgtop_tune.postgres.backend_acts import BackendActs
+
+    return BackendActs

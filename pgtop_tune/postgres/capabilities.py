@@ -8,11 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from psycopg import sql
-
 from pgtop_tune.model.absence import Reason, Unavailable, grant
 from pgtop_tune.model.postgres import ServerFacts
-from pgtop_tune.postgres.queries import OLDEST_MAJOR
+from pgtop_tune.postgres.queries import OLDEST_MAJOR, quoted
 
 _STATEMENTS_SINCE: Final = (1, 9)
 """First pg_stat_statements with `toplevel` and pg_stat_statements_info."""
@@ -77,10 +75,9 @@ class Capabilities:
                 f"CREATE EXTENSION pg_stat_statements in {facts.database}",
             )
         if not self.statements_permitted:
-            schema = sql.Identifier(self.statements_schema).as_string(None)
             return Unavailable(
                 Reason.NO_PERMISSION,
-                f"{grant(f'USAGE ON SCHEMA {schema}', facts.user)} opens pg_stat_statements",
+                f"{grant(f'USAGE ON SCHEMA {quoted(self.statements_schema)}', facts.user)} opens pg_stat_statements",
             )
         if tuple(int(part) for part in self.statements_version.split(".")[:2]) < _STATEMENTS_SINCE:
             return Unavailable(

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.errors import ConnectionProblem, JournalProblem, PgtopError, ServerProblem
 from pgtop_tune.journal import Journal
 from pgtop_tune.model.change import ChangeState, ParameterChange, ScopeKind, Terms, Wanted
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.changes import Seen, check_unchanged, intended, objection, put_back
-from pgtop_tune.postgres.operator_session import OperatorSession
 from pgtop_tune.postgres.scopes import same
+
+if TYPE_CHECKING:
+    from pgtop_tune.postgres.operator_session import OperatorSession
 
 _UNKNOWN: Final = (
     "the connection was lost between change and read-back: whether it is in force is not known. The journal has it; "

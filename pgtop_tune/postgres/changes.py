@@ -9,15 +9,17 @@ import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.errors import ChangedMeanwhile, ServerProblem, UsageProblem
 from pgtop_tune.journal import Journal
 from pgtop_tune.model.change import ChangeState, ParameterChange, ScopeKind, Terms, Wanted
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.postgres.operator_session import OperatorSession
 from pgtop_tune.postgres.scopes import out_of_order, said, same
 from pgtop_tune.secret import without_passwords
+
+if TYPE_CHECKING:
+    from pgtop_tune.postgres.operator_session import OperatorSession
 
 _AUTO_CONF: Final = "postgresql.auto.conf"
 _FILE: Final = "configuration file"

@@ -78,6 +78,7 @@ class ConnInfo:
         endpoints: Tried in this order.
         keywords: All further libpq keywords that have a value, none of them secret: sslmode, options, passfile …
         secrets: Secret keywords as given (the password also when it comes from PGPASSWORD, not from .pgpass).
+        variables: Keyword → environment variable, of those that libpq has one for and that are not secret.
     """
 
     endpoints: tuple[Endpoint, ...]
@@ -85,6 +86,7 @@ class ConnInfo:
     dbname: str
     keywords: Mapping[str, str]
     secrets: Mapping[str, Secret]
+    variables: Mapping[str, str]
 
     @property
     def host(self) -> str:
@@ -136,7 +138,7 @@ class ConnInfo:
 
         .pgpass is found through PGPASSFILE; a password from elsewhere is in `password` and needs a private file.
         """
-        variables = _environment_names()
+        variables = self.variables
         values = {**self.keywords, **self._places(), "user": self.user, "dbname": self.dbname}
         return {variables[keyword]: value for keyword, value in values.items() if keyword in variables and value}
 
@@ -216,6 +218,7 @@ def resolve(
         dbname=values.get("dbname", ""),
         keywords={k: v for k, v in values.items() if v and k not in _SECRET_KEYWORDS | _OWN_KEYWORDS},
         secrets={k: Secret(v) for k, v in values.items() if v and k in _SECRET_KEYWORDS},
+        variables=_variables(),
     )
 
 
@@ -298,8 +301,8 @@ def _asked(wanted: dict[str, str]) -> _Found:
 
 
 @cache
-def _environment_names() -> dict[str, str]:
-    """libpq keyword → environment variable, for keywords that are not secret."""
+def _variables() -> dict[str, str]:
+    """See `ConnInfo.variables`."""
     from psycopg import pq
 
     return {

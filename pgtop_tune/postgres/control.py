@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pgtop_tune.errors import ConnectionProblem, JournalProblem, PgtopError, ServerProblem, UnsafeChange
 from pgtop_tune.journal import Journal, JournalText, path_for, read
@@ -18,13 +18,16 @@ from pgtop_tune.postgres import change_set
 from pgtop_tune.postgres.changes import Seen, now_ms, who
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.failures import PlainWords
-from pgtop_tune.postgres.operator_session import OperatorSession
+from pgtop_tune.postgres.opening import operator_session
 from pgtop_tune.postgres.own_sessions import OwnSessions
 from pgtop_tune.postgres.proof import prove
 from pgtop_tune.postgres.revert_guard import guard_set
 from pgtop_tune.postgres.reverting import Choice, everything, last, of_set, overdue
 from pgtop_tune.postgres.scopes import statement
 from pgtop_tune.watchman import Watchman
+
+if TYPE_CHECKING:
+    from pgtop_tune.postgres.operator_session import OperatorSession
 
 _ANSWER_DEADLINE_S: Final = 15.0
 _AGAIN_S: Final = 2.0
@@ -341,7 +344,7 @@ class PostgresControl:
             self._let_go()
         with PlainWords(self.conninfo):
             if self._session is None:
-                self._session = OperatorSession(self.conninfo, self._own)
+                self._session = operator_session(self.conninfo, self._own)
                 self._try_to_settle(self._session)
             if given_up.is_set():
                 # Whoever asked was told that it did not happen.
@@ -356,7 +359,7 @@ class PostgresControl:
         except PgtopError:
             if not session.answers():
                 self._let_go()
-                self._session = OperatorSession(self.conninfo, self._own)
+                self._session = operator_session(self.conninfo, self._own)
 
     def _settle(self, session: OperatorSession) -> None:
         """What we had begun when the connection was lost is found out."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Mapping
-from typing import Final
-
-import psycopg
+from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded, ServerProblem
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.postgres.conninfo import ConnInfo
+
+if TYPE_CHECKING:
+    import psycopg
 
 _PASSWORD_FAILED: Final = "28P01"
 
@@ -135,9 +136,14 @@ class PlainWords:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        state = sqlstate_of(error) if error is not None else ""
+        if error is None:
+            return
+        # The sampler has these words, too, and does without psycopg.
+        import psycopg
+
+        state = sqlstate_of(error)
         lost = isinstance(error, psycopg.OperationalError) and not state.startswith(("22", "42", "55"))
-        if error is not None and (lost or state in _ENDED):
+        if lost or state in _ENDED:
             raise ConnectionProblem(f"{self._conninfo.describe()}: {server_words(error)}") from None
         if isinstance(error, psycopg.Error):
-            raise ServerProblem(server_words(error), sqlstate=sqlstate_of(error)) from None
+            raise ServerProblem(server_words(error), sqlstate=state) from None

@@ -8,7 +8,7 @@ Source: pg_settings, pg_file_settings, pg_db_role_setting, pg_conf_load_time(); 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.model.change import ParameterChange, Scope, ScopeKind
@@ -16,9 +16,12 @@ from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.model.proof import Proof
 from pgtop_tune.postgres.changes import AT_START
 from pgtop_tune.postgres.conninfo import ConnInfo
-from pgtop_tune.postgres.operator_session import OperatorSession
+from pgtop_tune.postgres.opening import operator_session
 from pgtop_tune.postgres.own_sessions import OwnSessions
 from pgtop_tune.postgres.scopes import STORED, said, same
+
+if TYPE_CHECKING:
+    from pgtop_tune.postgres.operator_session import OperatorSession
 
 _BEHIND: Final = """
 SELECT count(*) AS behind
@@ -66,7 +69,7 @@ def prove(
         ConnectionProblem: No new session can be had.
         ServerProblem: The server refuses what is asked.
     """
-    fresh = OperatorSession(conninfo, own)
+    fresh = operator_session(conninfo, own)
     try:
         return tuple(_proof(session, fresh, change) for change in changes)
     finally:

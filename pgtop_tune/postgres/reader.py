@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import asyncpg
-from psycopg import sql as compose
 
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.model.absence import NOT_YET, Unavailable
@@ -37,7 +36,7 @@ from pgtop_tune.postgres.connection import ReadConnection
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.failures import absence
 from pgtop_tune.postgres.own_sessions import OwnSessions
-from pgtop_tune.postgres.queries import sql
+from pgtop_tune.postgres.queries import quoted, sql
 from pgtop_tune.postgres.readers import io, machine, relations, replication
 from pgtop_tune.postgres.readers.locks import LockReader
 from pgtop_tune.postgres.readers.parameters import read_parameters
@@ -376,7 +375,7 @@ class PostgresReader:
         capabilities = self._capabilities
         assert capabilities is not None
         own_calls = self.own.calls if capabilities.own_statements_counted else 0
-        schema = compose.Identifier(capabilities.statements_schema or "").as_string(None)
+        schema = quoted(capabilities.statements_schema or "")
         row = (await connection.fetch(sql("statements", self._major).format(schema=schema)))[0]
         return StatementTotals(at_s=self._clock(), **row, own_calls=own_calls)
 

@@ -12,7 +12,7 @@ from pgtop_tune.model.change import ParameterChange
 from pgtop_tune.postgres.change_set import take_back
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.failures import PlainWords
-from pgtop_tune.postgres.operator_session import OperatorSession
+from pgtop_tune.postgres.opening import operator_session
 from pgtop_tune.postgres.own_sessions import OwnSessions
 
 Choice = Callable[[Sequence[ParameterChange]], Sequence[ParameterChange]]
@@ -101,7 +101,7 @@ def revert(
         ServerProblem: It refused; what came after is reverted.
         JournalProblem: The journal cannot be read or written, or another process is writing it.
     """
-    session = OperatorSession(conninfo, OwnSessions())
+    session = operator_session(conninfo, OwnSessions())
     try:
         with PlainWords(conninfo):
             if not choice(read(path_for(session.server.key, directory)).in_force):

@@ -8,12 +8,13 @@ Source: SQL commands ALTER SYSTEM, ALTER ROLE, ALTER DATABASE; pg_db_role_settin
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Final
-
-from psycopg import sql
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, LiteralString
 
 from pgtop_tune.model.change import SYSTEM, Scope, ScopeKind
+
+if TYPE_CHECKING:
+    from psycopg import sql
 
 QUOTED_LISTS: Final = frozenset(
     {
@@ -37,11 +38,11 @@ SELECT substr(entry, strpos(entry, '=') + 1) AS value
 """What a role, a database or a role in a database has set: one row or none. Arguments: database, role, name."""
 
 _ELEMENT: Final = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([^",]*))\s*(?:,|$)')
-_TARGETS: Final = {
-    ScopeKind.SYSTEM: sql.SQL("ALTER SYSTEM"),
-    ScopeKind.ROLE: sql.SQL("ALTER ROLE {role}"),
-    ScopeKind.DATABASE: sql.SQL("ALTER DATABASE {database}"),
-    ScopeKind.ROLE_IN_DATABASE: sql.SQL("ALTER ROLE {role} IN DATABASE {database}"),
+_TARGETS: Final[Mapping[ScopeKind, LiteralString]] = {
+    ScopeKind.SYSTEM: "ALTER SYSTEM",
+    ScopeKind.ROLE: "ALTER ROLE {role}",
+    ScopeKind.DATABASE: "ALTER DATABASE {database}",
+    ScopeKind.ROLE_IN_DATABASE: "ALTER ROLE {role} IN DATABASE {database}",
 }
 _SAID: Final = {
     ScopeKind.SYSTEM: "all sessions",
@@ -53,7 +54,12 @@ _SAID: Final = {
 
 def statement(name: str, value: str | None, scope: Scope = SYSTEM) -> sql.Composed:
     """The statement that sets a parameter, or RESETs it when there is no value."""
-    target = _TARGETS[scope.kind].format(role=sql.Identifier(scope.role), database=sql.Identifier(scope.database))
+    # Who only compares values needs no psycopg.
+    from psycopg import sql
+
+    target = sql.SQL(_TARGETS[scope.kind]).format(
+        role=sql.Identifier(scope.role), database=sql.Identifier(scope.database)
+    )
     identifier = sql.Identifier(*name.split("."))
     if value is None:
         return sql.SQL("{} RESET {}").format(target, identifier)

@@ -15,6 +15,7 @@ from pgtop_tune.errors import UsageProblem
 
 if TYPE_CHECKING:
     from pgtop_tune.cli.live_options import LiveOptions
+    from pgtop_tune.postgres.resolving import Resolving
     from pgtop_tune.session.ports import FrameSink
 
 
@@ -80,6 +81,7 @@ def record(
     if output is None and (rotate or keep):
         raise UsageProblem("--rotate and --keep need a file to record into", "-o run.jsonl.gz names one")
     from pgtop_tune.cli.allocator import one_heap
+    from pgtop_tune.cli.connecting import begin_resolving
     from pgtop_tune.cli.disk_caps import disk_caps
     from pgtop_tune.cli.live_options import LiveOptions
     from pgtop_tune.cli.poolers import pooler_addresses
@@ -87,6 +89,7 @@ def record(
     from pgtop_tune.recording.rotation import parse_rotation
 
     words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
+    resolving = begin_resolving(words)
     session = LiveOptions(
         interval_s=interval,
         disk_caps=disk_caps(disk_cap),
@@ -96,18 +99,19 @@ def record(
     )
     one_heap()
     with scraping(openmetrics, statements, interval) as numbers:
-        sys.exit(asyncio.run(_record(words, output, seconds, session, quiet, numbers)))
+        sys.exit(asyncio.run(_record(resolving, not no_password, output, seconds, session, quiet, numbers)))
 
 
 async def _record(
-    words: ConnectionWords,
+    resolving: Resolving,
+    may_ask: bool,
     output: Path | None,
     seconds: float | None,
     session_options: LiveOptions,
     quiet: bool,
     numbers: FrameSink | None,
 ) -> int:
-    from pgtop_tune.cli.connecting import ask_password, can_ask, resolve_words
+    from pgtop_tune.cli.connecting import ask_password, can_ask
     from pgtop_tune.cli.headless import run_engine
     from pgtop_tune.cli.lines import LinePrinter
     from pgtop_tune.cli.output import say, tell
@@ -115,7 +119,7 @@ async def _record(
     from pgtop_tune.cli.wiring import LiveSession
     from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded, RecordingProblem
 
-    conninfo = resolve_words(words)
+    conninfo = resolving.answer()
     while True:
         session = LiveSession(conninfo, session_options)
         if output is not None:
@@ -131,7 +135,7 @@ async def _record(
             break
         except NotLetIn as problem:
             _discard(session.recorder.last_path)
-            if not isinstance(problem, PasswordNeeded) or words.no_password or not can_ask():
+            if not isinstance(problem, PasswordNeeded) or not may_ask or not can_ask():
                 raise
             conninfo = conninfo.with_password(ask_password(conninfo.user))
     recorder = session.recorder

@@ -47,11 +47,12 @@ def top(
             "without one: pgtop-tune record --seconds 60 -o FILE; over ssh: ssh -t HOST pgtop-tune",
         )
     from pgtop_tune.bench.places.ssh_address import parse_address
-    from pgtop_tune.cli.connecting import resolve_words
+    from pgtop_tune.cli.connecting import begin_resolving
     from pgtop_tune.cli.disk_caps import disk_caps
     from pgtop_tune.cli.poolers import pooler_addresses
-    from pgtop_tune.cli.screen import LiveWords, ScreenWords, show_live
+    from pgtop_tune.cli.screen import LiveWords, ScreenWords, import_screen, show_live
 
+    resolving = begin_resolving(words)
     screen = ScreenWords(theme, plain, ascii_only, mouse, ghost)
     live = LiveWords(
         interval,
@@ -65,4 +66,5 @@ def top(
         query_text=not no_query_text,
         ceilings=ceilings,
     )
-    sys.exit(show_live(resolve_words(words), live, screen))
+    import_screen()
+    sys.exit(show_live(resolving.answer(), live, screen))

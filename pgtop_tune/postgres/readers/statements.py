@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from heapq import nlargest
 from typing import Any, Final
 
-from psycopg import sql as compose
-
 from pgtop_tune.model.statements import (
     OWN_MARK,
     StatementCounters,
@@ -23,7 +21,7 @@ from pgtop_tune.model.statements import (
 )
 from pgtop_tune.postgres.capabilities import Capabilities
 from pgtop_tune.postgres.connection import ReadConnection
-from pgtop_tune.postgres.queries import sql
+from pgtop_tune.postgres.queries import quoted, sql
 
 PRIMED_AT_MOST: Final = 6_000
 """Entries read in full at the first look, so that the first call of an old statement has something to differ from."""
@@ -256,5 +254,5 @@ def _id(key: _Key) -> str:
 
 
 def _query(name: str, capabilities: Capabilities) -> str:
-    schema = compose.Identifier(capabilities.statements_schema or "").as_string(None)
+    schema = quoted(capabilities.statements_schema or "")
     return sql(name, variant(capabilities.statements_version or "")).format(schema=schema)

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from psycopg import sql as compose
-
 from pgtop_tune.model.waits import WaitCount, WaitLook
 from pgtop_tune.postgres.capabilities import Capabilities
 from pgtop_tune.postgres.connection import ReadConnection
-from pgtop_tune.postgres.queries import sql
+from pgtop_tune.postgres.queries import quoted, sql
 
 _KINDS_SHARED: Final = 10_000
 """Distinct rows kept for sharing; beyond it they are forgotten and collected anew."""
@@ -46,7 +44,7 @@ class WaitReader:
 
     async def exact(self, connection: ReadConnection, major: int, at_s: float, capabilities: Capabilities) -> WaitLook:
         """Growth of pg_wait_sampling_profile since the last call; the first has none. Raises as `fetch` does."""
-        schema = compose.Identifier(capabilities.wait_sampling_schema or "").as_string(None)
+        schema = quoted(capabilities.wait_sampling_schema or "")
         now: dict[tuple[Any, ...], int] = {}
         for pid, *wait, observations, query_id, database, role, of_load in await connection.fetch(
             sql("wait_profile", major).format(schema=schema)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.cluster.service import Ran, run
 from pgtop_tune.cluster.start_log import StartLog
@@ -16,7 +16,6 @@ from pgtop_tune.model.change import ParameterChange, Terms, Wanted
 from pgtop_tune.model.restart import PendingParameter, RestartOutcome, RestartPlan, RestartState, Verdict
 from pgtop_tune.model.server_place import ServerPlace
 from pgtop_tune.postgres.control import PostgresControl
-from pgtop_tune.postgres.operator_session import OperatorSession
 from pgtop_tune.session.restart_control import silent
 from pgtop_tune.tuning.restart.checks import checks
 from pgtop_tune.tuning.restart.gather import Standing, pending, restart_facts, standing
@@ -24,6 +23,9 @@ from pgtop_tune.tuning.restart.offline import restore
 from pgtop_tune.tuning.restart.place import note_place
 from pgtop_tune.tuning.restart.returning import Return, until_restarted, wait_for
 from pgtop_tune.tuning.restart.words import explaining, values
+
+if TYPE_CHECKING:
+    from pgtop_tune.postgres.operator_session import OperatorSession
 
 _RELOAD: Final = " SELECT pg_reload_conf();"
 _BACKSTOP_S: Final = 900.0

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.cluster import auto_conf
 from pgtop_tune.cluster.dry_start import DryStart, dry_start
@@ -24,10 +24,12 @@ from pgtop_tune.model.host import HugePages
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.model.restart import PendingParameter
 from pgtop_tune.model.server_place import ServerPlace
-from pgtop_tune.postgres.operator_session import OperatorSession
 from pgtop_tune.tuning.restart.checks import AS_ON_PRIMARY, NEEDED, RestartFacts
 from pgtop_tune.tuning.restart.place import find_place, postmaster_pid
 from pgtop_tune.tuning.restart.values import values_after
+
+if TYPE_CHECKING:
+    from pgtop_tune.postgres.operator_session import OperatorSession
 
 _PENDING: Final = """
 SELECT s.name, current_setting(s.name, true) AS running,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.cluster import auto_conf
 from pgtop_tune.cluster.managing import here, managed
@@ -15,8 +15,10 @@ from pgtop_tune.journal import Journal
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.change import ScopeKind
 from pgtop_tune.model.server_place import ServerPlace
-from pgtop_tune.postgres.operator_session import OperatorSession
 from pgtop_tune.postgres.queries import OLDEST_MAJOR, sql
+
+if TYPE_CHECKING:
+    from pgtop_tune.postgres.operator_session import OperatorSession
 
 _FILES: Final = ("data_directory", "config_file", "logging_collector", "log_directory")
 _COPY: Final = ".auto.conf"

@@ -1,0 +1,126 @@
+"""What is done to the server's sessions, with psycopg: signals and EXPLAIN.
+
+Each act opens a connection of its own and closes it: acts are rare, and none may wait for another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import psycopg
+from psycopg.rows import dict_row
+
+from pgtop_tune.errors import ConnectionProblem, ServerProblem
+from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, Outcome, QueryPlan
+from pgtop_tune.postgres.backend_statement import signal_statement
+from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo
+from pgtop_tune.postgres.explain import explained, whole_statement
+from pgtop_tune.postgres.failures import libpq_problem, server_words, sqlstate_of
+from pgtop_tune.postgres.own_sessions import OwnSessions, marked
+from pgtop_tune.postgres.queries import quoted
+
+_CONNECT_TIMEOUT_S: Final = 5
+_DEADLINE_S: Final = 15.0
+_BEGIN: Final = "BEGIN READ ONLY; " + marked(
+    "SELECT set_config('statement_timeout', '5s', true), set_config('lock_timeout', '200ms', true),"
+    " set_config('idle_in_transaction_session_timeout', '10s', true)"
+)
+"""For one transaction: a pooler knows no startup options, and lends the session to others after it."""
+_CONNECTION_CLASSES: Final = ("08", "28", "53", "57P", "3D")
+"""Beginnings of SQLSTATEs that speak of the connection, not of a statement."""
+
+Connection = psycopg.AsyncConnection[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class BackendActs:
+    """See `PostgresBackends`, whose methods these are.
+
+    Attributes:
+        conninfo: The server.
+        own: Our sessions.
+    """
+
+    conninfo: ConnInfo
+    own: OwnSessions
+
+    async def signal(self, act: BackendAct, backends: Sequence[BackendKey]) -> tuple[BackendResult, ...]:
+        """See `PostgresBackends.signal`."""
+        async with self._connected(self.conninfo) as connection:
+            return tuple([await self._signalled(connection, act, backend) for backend in backends])
+
+    async def explain(self, backend: BackendKey, seen: str) -> QueryPlan:
+        """See `PostgresBackends.explain`."""
+        async with self._connected(self.conninfo) as connection:
+            async with _bounded(connection):
+                found = await whole_statement(connection, backend, seen)
+            if found.datname == self.conninfo.dbname:
+                async with _bounded(connection):
+                    return await explained(connection, found)
+        async with self._connected(replace(self.conninfo, dbname=found.datname)) as connection, _bounded(connection):
+            return await explained(connection, found)
+
+    async def _signalled(self, connection: Connection, act: BackendAct, backend: BackendKey) -> BackendResult:
+        pid, started_ms = backend
+        if pid in self.own.pids:
+            return BackendResult(backend, Outcome.REFUSED, "one of our own sessions")
+        if started_ms is None:
+            return BackendResult(backend, Outcome.NOT_PERMITTED, f"this role may not see who that is; {self._grant()}")
+        try:
+            async with _bounded(connection):
+                words = marked(signal_statement(act, backend))
+                row = await (await connection.execute(words.encode())).fetchone()
+        except psycopg.errors.InsufficientPrivilege as error:
+            return BackendResult(backend, Outcome.NOT_PERMITTED, f"{server_words(error)}; {self._grant()}")
+        if row is None:
+            return BackendResult(backend, Outcome.GONE)
+        if not row["sent"]:
+            return BackendResult(backend, Outcome.REFUSED, "an auxiliary process of the server takes no such signal")
+        return BackendResult(backend, Outcome.DONE)
+
+    def _grant(self) -> str:
+        return f"GRANT pg_signal_backend, pg_monitor TO {quoted(self.conninfo.user)}"
+
+    @contextlib.asynccontextmanager
+    async def _connected(self, conninfo: ConnInfo) -> AsyncIterator[Connection]:
+        """A connection for one act, within a deadline; psycopg's words become ours on the way out."""
+        arguments: dict[str, Any] = {"connect_timeout": _CONNECT_TIMEOUT_S, **conninfo.as_psycopg()}
+        arguments["application_name"] = f"{APPLICATION_NAME} control"
+        try:
+            async with asyncio.timeout(_DEADLINE_S):
+                connection = await Connection.connect(
+                    autocommit=True, row_factory=dict_row, prepare_threshold=None, **arguments
+                )
+                pid = connection.info.backend_pid
+                self.own.pids.add(pid)
+                try:
+                    yield connection
+                finally:
+                    self.own.pids.discard(pid)
+                    await connection.close()
+        except TimeoutError:
+            raise ConnectionProblem(f"{conninfo.describe()}: no answer within {_DEADLINE_S:.0f} s") from None
+        except psycopg.Error as error:
+            if sqlstate_of(error) and not sqlstate_of(error).startswith(_CONNECTION_CLASSES):
+                raise ServerProblem(server_words(error), sqlstate=sqlstate_of(error)) from None
+            if isinstance(error, psycopg.OperationalError) and not sqlstate_of(error):
+                raise libpq_problem(error, conninfo) from None
+            raise ConnectionProblem(f"{conninfo.describe()}: {server_words(error)}") from None
+
+
+@contextlib.asynccontextmanager
+async def _bounded(connection: Connection) -> AsyncIterator[None]:
+    """A transaction that cannot write, within time limits; rolled back in the end."""
+    await connection.execute(_BEGIN.encode())
+    try:
+        yield
+    except Exception:
+        # Not after a cancellation: a server that hangs would hang this, too.
+        if not connection.closed:
+            await connection.execute("ROLLBACK")
+        raise
+    await connection.execute("ROLLBACK")

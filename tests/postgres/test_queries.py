@@ -7,6 +7,9 @@ from dataclasses import fields
 
 import psycopg
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from psycopg import sql as compose
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.questions import QUESTIONS
@@ -45,7 +48,7 @@ from pgtop_tune.model.replication import (
 from pgtop_tune.model.statements import StatementCounters, StatementText
 from pgtop_tune.model.waits import WaitCount
 from pgtop_tune.postgres.capabilities import Capabilities
-from pgtop_tune.postgres.queries import inventory, sql
+from pgtop_tune.postgres.queries import inventory, quoted, sql
 from tests.support.servers import conninfo
 
 
@@ -173,3 +176,13 @@ def test_no_comment_reaches_the_server() -> None:
 def test_a_server_older_than_all_variants_is_told_so() -> None:
     with pytest.raises(LookupError, match="needs PostgreSQL 14"):
         sql("wal", 13)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")))
+def test_names_are_quoted_as_libpq_quotes_them(name: str) -> None:
+    assert quoted(name) == compose.Identifier(name).as_string(None)
+
+
+def test_a_name_with_a_nul_is_refused() -> None:
+    with pytest.raises(ValueError, match="NUL"):
+        quoted("a\0b")

@@ -1,0 +1,128 @@
+"""Where to connect, found out by a child: the same answer as in this process, whatever becomes of the child."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.runs import ROOT, environment
+
+_ASKED = """
+import json, os, signal, sys
+from pgtop_tune.errors import PgtopError
+from pgtop_tune.postgres import resolving
+from pgtop_tune.secret import Secret
+
+def told(asked):
+    try:
+        return repr(asked()), ""
+    except PgtopError as problem:
+        return type(problem).__name__, str(problem)
+
+"""
+
+
+def told(script: str, home: Path, **variables: str) -> list[object]:
+    """What a process without other threads prints: a child is forked only from such a one."""
+    surroundings = environment(home, PGSYSCONFDIR=str(home), **variables)
+    done = subprocess.run(
+        [sys.executable, "-c", _ASKED + script], env=surroundings, cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert isinstance(found, list)
+    return found
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"target": "shop", "host": "db1,db2", "port": "6432", "user": "bench"},
+        {"target": "postgresql://u:secret%20word@h/d?sslmode=require&target_session_attrs=primary"},
+        {"target": "service=reports"},
+        {"target": "host=/no/such user='o''brien' dbname='née'"},
+        {"target": "service=unheard_of"},
+        {"target": "postgresql://%zz"},
+        {"port": "none", "host": "h"},
+    ],
+)
+def test_the_child_s_answer_is_our_own_and_loads_no_driver(words: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "services").write_text("[reports]\nhost=db3\nport=7\nuser=reader\ndbname=mart\n")
+    (tmp_path / "passwords").write_text("db1:*:*:*:of one\ndb2:*:*:*:of two\n")
+    (tmp_path / "passwords").chmod(0o600)
+    script = f"""
+Secret.__repr__ = Secret.reveal
+words = {words!r}
+from_child = told(resolving.Resolving(**words).answer)
+loaded = "psycopg" in sys.modules
+print(json.dumps([loaded, from_child, told(lambda: resolving.resolve(**words))]))
+"""
+    loaded, from_child, here = told(
+        script, tmp_path, PGSERVICEFILE=str(tmp_path / "services"), PGPASSFILE=str(tmp_path / "passwords")
+    )
+    assert not loaded
+    assert from_child == here
+
+
+def test_a_typed_password_gets_there_and_back(tmp_path: Path) -> None:
+    script = """
+found = resolving.Resolving("host=h user=u", password=Secret("typed")).answer()
+print(json.dumps([found.password.reveal(), found.secrets["password"].reveal(), "psycopg" in sys.modules]))
+"""
+    assert told(script, tmp_path) == ["typed", "typed", False]
+
+
+def test_a_child_that_was_killed_costs_nothing_but_memory(tmp_path: Path) -> None:
+    service = tmp_path / "services"
+    os.mkfifo(service)
+    script = f"""
+begun = resolving.Resolving("service=reports")
+pid = begun._child[0]
+os.kill(pid, signal.SIGKILL)
+os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+os.unlink({str(service)!r})
+with open({str(service)!r}, "w") as file:
+    file.write("[reports]\\nhost=db3\\nuser=reader\\n")
+print(json.dumps([begun.answer().host]))
+"""
+    assert told(script, tmp_path, PGSERVICEFILE=str(service)) == ["db3"]
+
+
+def test_a_service_file_that_never_comes_ends_with_words(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "services")
+    script = """
+resolving.DEADLINE_S = 1
+begun = resolving.Resolving("service=reports")
+pid = begun._child[0]
+words = told(begun.answer)
+try:
+    os.waitpid(pid, 0)
+except ChildProcessError:
+    words += ("gone",)
+print(json.dumps(words))
+"""
+    kind, words, child = told(script, tmp_path, PGSERVICEFILE=str(tmp_path / "services"))
+    assert kind == "ConnectionProblem"
+    assert "within 1 s where to connect" in str(words)
+    assert "PGSERVICEFILE" in str(words)
+    assert child == "gone"
+
+
+def test_beside_other_threads_nothing_is_forked(tmp_path: Path) -> None:
+    script = """
+import threading
+stop = threading.Event()
+thread = threading.Thread(target=stop.wait)
+thread.start()
+begun = resolving.Resolving("host=h user=u")
+forked = begun._child is not None
+found = begun.answer().host
+stop.set()
+print(json.dumps([forked, found]))
+"""
+    assert told(script, tmp_path) == [False, "h"]

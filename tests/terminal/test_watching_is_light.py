@@ -1,0 +1,52 @@
+"""Who only watches or records does not pay for the operator's driver: libpq and psycopg are 11 MB."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from tests.cli.runs import ROOT
+from tests.support.servers import conninfo
+from tests.terminal.screen import Terminal, environment
+
+_SCRIPT = """
+import pathlib, sys
+from pgtop_tune.cli.app import main
+kept, *sys.argv[1:] = sys.argv[1:]
+try:
+    main()
+finally:
+    pathlib.Path(kept).write_text("\\n".join(sys.modules))
+"""
+
+
+def test_the_screen_watches_without_the_operators_driver(server: Throwaway, tmp_path: Path) -> None:
+    kept = tmp_path / "modules"
+    command = (sys.executable, "-c", _SCRIPT, str(kept), "top", conninfo(server))
+    with Terminal(command, {**environment(tmp_path), "PYTHONPATH": str(ROOT)}) as terminal:
+        terminal.until("PostgreSQL 18")
+        terminal.until("sessions")
+        terminal.press("q")
+        assert terminal.wait() == 0
+    loaded = kept.read_text().splitlines()
+    assert "pgtop_tune.cli.wiring" in loaded
+    assert "psycopg" not in loaded
+
+
+def test_a_recording_is_made_without_it(server: Throwaway, tmp_path: Path) -> None:
+    kept = tmp_path / "modules"
+    words = ("record", "--seconds", "2", "-o", str(tmp_path / "run.jsonl"), conninfo(server))
+    done = subprocess.run(
+        [sys.executable, "-c", _SCRIPT, str(kept), *words],
+        env=environment(tmp_path),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+    assert done.returncode == 0, done.stderr
+    loaded = kept.read_text().splitlines()
+    assert "asyncpg" in loaded
+    assert "psycopg" not in loaded

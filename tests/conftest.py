@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,6 +18,9 @@ _SERVERS = pytest.StashKey[Servers]()
 _SUMMARIES = pytest.StashKey[set[str]]()
 _numbers = itertools.count(1)
 
+
+OF_THE_USER = ("PG", "XDG_", "SSH_", "TEXTUAL", "NO_COLOR", "COLUMNS", "LINES")
+"""What the variables begin with that libpq, Textual and we ourselves follow."""
 
 # These machines are noisy: how long an example takes says nothing. What CI sets otherwise stays.
 settings.register_profile("unhurried", settings(), deadline=None)
@@ -43,6 +47,19 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     for line in sorted({config.stash[_SERVERS].summary(), *config.stash[_SUMMARIES]} - {""}):
         terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nobody_in_particular(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Neither files nor variables of whoever runs the tests change what they see."""
+    home = tmp_path_factory.mktemp("nobody")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in os.environ:
+            if name.startswith(OF_THE_USER):
+                patch.delenv(name)
+        for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"):
+            patch.setenv(name, str(home / name))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ The title travels the same way as the picture, so that whoever reads the termina
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from typing import Final
 
@@ -42,7 +43,7 @@ PICTURES: Final[dict[str, tuple[Line, ...]]] = {
 class Probe(App[None]):
     """Shows pictures on keys; "m" lays a label over the canvas or takes it away, "r" repaints all.
 
-    After "s" a resize does not end the sleep of the main thread.
+    SIGUSR1 ends it. After "s" a resize does not end the sleep of the main thread.
     """
 
     CSS = """
@@ -59,6 +60,7 @@ class Probe(App[None]):
         for theme in shipped_themes().values():
             self.register_theme(theme)
         self.theme = "dark"
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self.exit)
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "m":
@@ -71,7 +73,7 @@ class Probe(App[None]):
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGWINCH})
         if event.key in PICTURES:
             self.query_one(LineCanvas).show(PICTURES[event.key])
-        self._tell_when_painted(event.key)
+        self._tell_when_painted(event.character if event.is_printable and event.character else event.key)
 
     def on_resize(self, event: events.Resize) -> None:
         self._tell_when_painted(f"{event.size.width}x{event.size.height}")

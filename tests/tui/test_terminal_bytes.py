@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -64,17 +66,36 @@ class Probe:
 
     def press(self, key: str) -> bytes:
         """Presses a key; everything written because of it."""
-        os.write(self._master, key.encode())
+        return self.type(key, key)
+
+    def type(self, text: str, key: str) -> bytes:
+        """Sends what a terminal sends for this key; everything written because of it."""
+        os.write(self._master, text.encode())
         return self.until_shown(key)
 
+    def ask_to_end(self) -> None:
+        """Without a key: by a signal."""
+        self._process.send_signal(signal.SIGUSR1)
+
+    def until_ended(self) -> int:
+        """The exit status."""
+        deadline = time.monotonic() + DEADLINE_S
+        while self._process.poll() is None:
+            assert time.monotonic() < deadline
+            if select.select([self._master], [], [], 0.1)[0]:
+                with contextlib.suppress(OSError):  # nobody has the other end any more
+                    os.read(self._master, 65536)
+        return self._process.returncode
+
     def until_asleep(self) -> None:
-        """Waits until the program's main thread waits for events and has not woken for a while."""
-        status = Path(f"/proc/{self._process.pid}/status")
+        """Waits until every thread of the program waits for events and none has woken for a while."""
+        threads = Path(f"/proc/{self._process.pid}/task")
         deadline = time.monotonic() + DEADLINE_S
         looks: list[str] = []
         while len(looks) < 20:
             assert time.monotonic() < deadline, looks
-            now = status.read_text().partition("voluntary_ctxt_switches")[2]
+            statuses = [(thread / "status").read_text() for thread in sorted(threads.iterdir())]
+            now = "".join(status.partition("voluntary_ctxt_switches")[2] for status in statuses)
             looks = [*looks, now] if looks and looks[-1] == now else [now]
             time.sleep(0.02)
 
@@ -162,3 +183,21 @@ def test_a_resize_wakes_a_program_that_sleeps(probe: Probe) -> None:
     probe.until_asleep()
     probe.resize(30, 5)
     probe.until_rows([f"row {y} steady 12.5" for y in range(5)])
+
+
+def test_no_thread_wakes_while_no_key_comes_and_each_key_is_taken_after_it(probe: Probe) -> None:
+    for key in ("a", "b"):
+        probe.until_asleep()
+        probe.press(key)
+    probe.until_asleep()
+    # Escape is told from the begin of a longer sequence by the pause behind it.
+    probe.type("\x1b", "escape")
+    probe.type("\x1b[A", "up")
+    probe.type("漢", "漢")
+
+
+def test_the_program_ends_while_it_waits_for_a_key(probe: Probe) -> None:
+    probe.press("a")
+    probe.until_asleep()
+    probe.ask_to_end()
+    assert probe.until_ended() == 0

@@ -37,14 +37,15 @@ def endpoint_of(server: Throwaway, dbname: str = "postgres") -> Endpoint:
     return Endpoint(str(server.socket_dir), server.port, server.user, dbname)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def tables(server: Throwaway) -> Iterator[Endpoint]:
     """A database with pgbench's tables at scale 1, and a name that would like to be an option."""
     name = "-c bench=1"
     with psycopg.connect(conninfo(server), autocommit=True) as connection:
         connection.execute(psycopg.sql.SQL("CREATE DATABASE {}").format(psycopg.sql.Identifier(name)))
-        asyncio.run(initialise(endpoint_of(server, name), 1, find_pgbench()))
-        yield endpoint_of(server, name)
+    asyncio.run(initialise(endpoint_of(server, name), 1, find_pgbench()))
+    yield endpoint_of(server, name)
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
         connection.execute(psycopg.sql.SQL("DROP DATABASE {} WITH (FORCE)").format(psycopg.sql.Identifier(name)))
 
 

@@ -152,12 +152,14 @@ def test_a_role_without_rights_records_what_it_may_see(server: Throwaway, tmp_pa
 
     import psycopg
 
-    with psycopg.connect(conninfo(server), autocommit=True) as connection:
-        connection.execute("DROP ROLE IF EXISTS nobody_special")
-        connection.execute("CREATE ROLE nobody_special LOGIN")
     output = tmp_path / "a.jsonl"
     target = conninfo(server).replace("user=postgres", "user=nobody_special")
-    ran = run("record", "-o", str(output), "--seconds", "3", target, home=tmp_path)
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        connection.execute("CREATE ROLE nobody_special LOGIN")
+        try:
+            ran = run("record", "-o", str(output), "--seconds", "3", target, home=tmp_path)
+        finally:
+            connection.execute("DROP ROLE nobody_special")
     assert ran.status == 0, ran.err
     assert "Traceback" not in ran.err
     lines = [json.loads(line) for line in output.read_text().splitlines()]

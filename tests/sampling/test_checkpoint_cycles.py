@@ -65,13 +65,24 @@ async def test_a_real_server_tells_what_a_checkpoint_costs_in_full_pages(fresh_s
         )
         pages = connection.execute("SELECT pg_relation_size('t') / 8192").fetchone()
         assert pages is not None
+        connection.execute("CHECKPOINT")
         async with watching(target, 0.25) as watcher:
             await watcher.until(answered)
             for _ in range(3):
                 before = await watcher.more(2)
-                counters = before.now(sections.checkpoints)
+                counters, wal = before.now(sections.checkpoints), before.now(sections.wal)
                 assert counters is not None
+                assert wal is not None
                 await asyncio.to_thread(connection.execute, "UPDATE t SET filler = upper(filler) WHERE n % 20 = 0")
+                await asyncio.to_thread(connection.execute, "SELECT pg_stat_force_next_flush()")
+                wanted = wal.wal_fpi + pages[0]
+
+                def is_counted(frame: Frame, wanted: int = wanted) -> bool:
+                    now = sections.wal(frame)
+                    return not isinstance(now, Unavailable) and now.wal_fpi >= wanted
+
+                # What a session wrote is counted a second later or so, by then perhaps in the next cycle.
+                await watcher.until(is_counted)
                 await asyncio.to_thread(connection.execute, "CHECKPOINT")
                 begun = counters.timed + counters.requested
 

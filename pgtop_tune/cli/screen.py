@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pgtop_tune.pooler.address import PoolerAddress
     from pgtop_tune.postgres.conninfo import ConnInfo
     from pgtop_tune.recording.hour import KeptHour
+    from pgtop_tune.recording.put_away import Drawer
     from pgtop_tune.recording.reader import RecordingReader
     from pgtop_tune.session.ghost import GhostShelf
     from pgtop_tune.tui.controls import Controls, ScreenOptions, ScreenOutcome
@@ -124,7 +125,7 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
         own_restart=words.own_restart,
         ceilings=None if words.ceilings is None else _ceilings(words.ceilings),
     )
-    keeper, hour = FrameKeeper(most=_FRAMES_JUDGED), KeptHour()
+    keeper, hour = FrameKeeper(most=_FRAMES_JUDGED), KeptHour(drawer=_drawer(words))
     session = StartingSession(conninfo, options, keeper)
     rotation = parse_rotation(config.rotate, config.keep)
     recorder = Recorder(conninfo.describe(), interval_s, query_text=words.query_text, rotation=rotation)
@@ -185,6 +186,14 @@ def show_replay(reader: RecordingReader, speed: float, start_s: float, screen: S
     for problem in reader.problems:
         say(f"{reader.name}: {problem}")
     return outcome.exit_status
+
+
+def _drawer(words: LiveWords) -> Drawer | None:
+    """Where the past is put away: nowhere on a disk when texts of statements may not be recorded."""
+    from pgtop_tune import paths
+    from pgtop_tune.recording.put_away import Drawer
+
+    return Drawer(paths.state_dir) if words.query_text else None
 
 
 def _shelf(wanted: Path | None, shown: Callable[[], Path | None]) -> GhostShelf:

@@ -12,7 +12,7 @@ import gc
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.model.change import SYSTEM, ParameterChange, Scope, Terms, Wanted
 from pgtop_tune.session.load_control import DatasetFound, LoadControl, LoadState, MakingPlan, MakingPreview
@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from pgtop_tune.postgres.conninfo import ConnInfo
     from pgtop_tune.secret import Secret
     from pgtop_tune.session.ports import Step
+
+_WATCHING: Final = (5_000, 5, 5)
+"""How often garbage is looked for from then on. What is drawn leaves cycles: at the pace that suits the start, three
+megabytes of them lie about before they are found."""
 
 
 class StartingSession:
@@ -104,11 +108,14 @@ class StartingSession:
         return Watching(self._conninfo, self._options)
 
     def _make(self, watching: Watching) -> LiveParts:
+        from pgtop_tune.cli.allocator import give_back
         from pgtop_tune.cli.wiring import LiveParts
 
         parts = LiveParts(self._conninfo, self._options, watching)
         # All that is heavy has been imported by now; see `cli.screen`.
         gc.freeze()
+        gc.set_threshold(*_WATCHING)
+        give_back()
         return parts
 
     async def _take_in_hand(self, watching: Watching) -> None:

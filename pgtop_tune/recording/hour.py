@@ -1,25 +1,32 @@
-"""The last hour of a live session in memory: of each frame what is not the same as before, packed block by block."""
+"""The last hour of a live session: of each frame what is not the same as before, packed block by block.
+
+Three hundred sessions make 10 MB of it. Beside a server that is too much to hold for what is seldom looked at, so where
+there is a drawer, blocks go there once they are packed; what it does not take stays in memory. A thread puts them away:
+the disk may be the one that the server is busy with, and frames are made in the caller's loop.
+"""
 
 from __future__ import annotations
 
 import marshal
 import threading
 import zlib
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.landmarks import Score, score_of_frame
 from pgtop_tune.recording.memory_form import MemoryForm
+from pgtop_tune.recording.put_away import Drawer, PutAway
 
 if TYPE_CHECKING:
     from pgtop_tune.session.ports import Step
 
 LONGEST_S: Final = 3600.0
 MOST_BYTES: Final = 16 << 20
-"""Packed: an hour of 300 sessions that work now and then is less. Where it is not, the past is shorter."""
+"""Packed, put away or not: an hour of 300 sessions that work now and then is less. Else the past is shorter."""
 _BLOCK_FRAMES: Final = 30
 """Frames from one whole frame to the next: what one step back may have to read."""
 _LEVEL: Final = 5
@@ -34,18 +41,24 @@ class _Block:
         moments: Elapsed seconds of each.
         scores: What each is worth to whoever searches.
         forms: As long as frames are added.
-        packed: Afterwards.
+        packed: Afterwards, or where it is.
+        packed_bytes: Its length.
     """
 
     first: int
-    moments: list[float] = field(default_factory=list)
-    scores: dict[Score, list[float]] = field(default_factory=lambda: {score: [] for score in Score})
+    moments: array[float] = field(default_factory=lambda: array("d"))
+    scores: dict[Score, array[float]] = field(default_factory=lambda: {score: array("d") for score in Score})
     forms: list[bytes] = field(default_factory=list)
-    packed: bytes = b""
+    packed: bytes | PutAway = b""
+    packed_bytes: int = 0
 
     def unpacked(self) -> list[bytes]:
-        """Its forms."""
-        return marshal.loads(zlib.decompress(self.packed)) if self.packed else list(self.forms)
+        """Its forms. Raises as `PutAway.read` does."""
+        if not self.packed_bytes:
+            return list(self.forms)
+        packed = self.packed if isinstance(self.packed, bytes) else self.packed.read()
+        found: list[bytes] = marshal.loads(zlib.decompress(packed))
+        return found
 
 
 class KeptHour:
@@ -56,13 +69,18 @@ class KeptHour:
     Args:
         longest_s: Seconds that are kept.
         most_bytes: Bytes that are kept at most, packed.
+        drawer: Where packed blocks are put away; None keeps them in memory.
     """
 
     growing: Final = True
 
-    def __init__(self, longest_s: float = LONGEST_S, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(
+        self, longest_s: float = LONGEST_S, most_bytes: int = MOST_BYTES, drawer: Drawer | None = None
+    ) -> None:
         self._longest_s = longest_s
         self._most_bytes = most_bytes
+        self._drawer = drawer
+        self._putting: threading.Thread | None = None
         self._lock = threading.Lock()
         self._form = MemoryForm()
         self._blocks: list[_Block] = []
@@ -81,7 +99,7 @@ class KeptHour:
         packed = zlib.compress(marshal.dumps(block.forms), _LEVEL) if block is not None and filled else b""
         with self._lock:
             if block is not None and filled:
-                block.packed, block.forms = packed, []
+                block.packed, block.packed_bytes, block.forms = packed, len(packed), []
                 self._bytes += len(packed)
             if block is None or filled:
                 block = _Block(self._count)
@@ -92,16 +110,35 @@ class KeptHour:
                 values.append(score_of_frame(score, frame))
             self._count += 1
             self._forget(frame.elapsed_s)
+        if packed:
+            self._begin_to_put_away()
 
     def _forget(self, now_s: float) -> None:
         while len(self._blocks) > 1 and (
             self._bytes > self._most_bytes or self._blocks[0].moments[-1] < now_s - self._longest_s
         ):
-            self._bytes -= len(self._blocks.pop(0).packed)
+            self._bytes -= self._blocks.pop(0).packed_bytes
+
+    def _begin_to_put_away(self) -> None:
+        # A disk that hangs keeps one thread, and the blocks wait in memory.
+        if self._drawer is not None and (self._putting is None or not self._putting.is_alive()):
+            self._putting = threading.Thread(target=self._put_away, args=(self._drawer,), name="put away", daemon=True)
+            self._putting.start()
+
+    def _put_away(self, drawer: Drawer) -> None:
+        with self._lock:
+            waiting = [(block, block.packed) for block in self._blocks if isinstance(block.packed, bytes)]
+        for block, packed in waiting:
+            if packed:
+                piece = drawer.put(packed)
+                if piece is None:
+                    return
+                with self._lock:
+                    block.packed = piece
 
     @property
     def packed_bytes(self) -> int:
-        """Bytes that are held, without the newest block."""
+        """Bytes that are kept, put away or not, without the newest block."""
         return self._bytes
 
     @property
@@ -163,7 +200,7 @@ class KeptHour:
             if not self._blocks or index >= self._count:
                 return None
             found = self._blocks[self._place(index)]
-            return _Block(found.first, found.moments, found.scores, list(found.forms), found.packed)
+            return replace(found, forms=list(found.forms))
 
     def block_begin(self, index: int) -> int:
         """See `Frames.block_begin`."""

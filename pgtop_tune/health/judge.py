@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -14,7 +15,7 @@ from pgtop_tune.health.report import Report, Result
 from pgtop_tune.model.absence import Unavailable
 
 _YOUNG_S: Final = 86_400.0
-_SHOWN_REFUSALS: Final = 3
+_SHOWN_REASONS: Final = 3
 _OWN: Final = "check_"
 """How queries of checks are called."""
 _LOWER: Final[Mapping[Confidence, Confidence]] = MappingProxyType(
@@ -103,7 +104,18 @@ def _refusals(check: Check, facts: Facts) -> list[Unknown]:
     }
     if not refused:
         return []
-    shown = "; ".join(f"{database}: {why}" for database, why in list(refused.items())[:_SHOWN_REFUSALS])
-    more = "" if len(refused) <= _SHOWN_REFUSALS else f"; and {len(refused) - _SHOWN_REFUSALS} more"
+    alike: dict[str, list[str]] = {}
+    for database, why in refused.items():
+        # The server's words may hold the database's name.
+        alike.setdefault(re.sub(rf"(?<!\w){re.escape(database)}(?!\w)", "", why), []).append(database)
+    reasons = sorted(alike.values(), key=len, reverse=True)
+    shown = [f"{_several(names)}: {refused[names[0]]}" for names in reasons[:_SHOWN_REASONS]]
+    rest = sum(map(len, reasons[_SHOWN_REASONS:]))
+    more = f"; {rest} for other reasons" if rest else ""
     plural = "databases were" if len(refused) > 1 else "database was"
-    return [Unknown(f"{len(refused)} {plural} not seen: {shown}{more}")]
+    return [Unknown(f"{len(refused)} {plural} not seen: {'; '.join(shown)}{more}")]
+
+
+def _several(names: Sequence[str]) -> str:
+    """The first of them by name, and how many the others are."""
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"

@@ -82,6 +82,7 @@ async def test_of_many_databases_those_that_refuse_are_told_and_the_others_seen(
             refused = {each.database: each.why for each in answer.refused}
             assert {*names[:2]} <= set(refused)
             assert "datallowconn" in refused[names[0]]
+            assert refused[names[1]].startswith("permission denied for database")
             monkeypatch.setattr(gathering, "DATABASES_S", 0.0)
             (late,) = (await gather(where, checks)).answers.values()
             assert not isinstance(late, Unavailable)

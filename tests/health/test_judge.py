@@ -46,9 +46,20 @@ def test_rows_become_findings_and_databases_that_refuse_are_unknown_beside_them(
     said = result(CHECK, _facts(Answer((("shop", Row("t")),), ("shop",), refused)))
     assert [finding.subject for finding in said.findings] == ["shop"]
     (reason,) = [each.reason for each in said.unknowns]
-    assert reason.startswith("5 databases were not seen: db0: no entry")
-    assert "and 2 more" in reason
+    assert reason == "5 databases were not seen: db0 and 4 more: no entry in pg_hba.conf"
     assert said.outcome is Outcome.FOUND
+
+
+def test_databases_that_refuse_are_counted_by_reason_those_of_most_first() -> None:
+    refused = (
+        Refused("a", "no"), Refused("b", 'permission denied for database "b"'), Refused("c", "asleep"),
+        Refused("d", 'permission denied for database "d"'), Refused("e", "away"), Refused("f", "gone"),
+    )  # fmt: skip
+    (reason,) = [each.reason for each in result(CHECK, _facts(Answer((), ("shop",), refused))).unknowns]
+    assert reason == (
+        '6 databases were not seen: b and 1 more: permission denied for database "b"; a: no; c: asleep; '
+        "2 for other reasons"
+    )
 
 
 def test_a_question_without_an_answer_is_unknown() -> None:

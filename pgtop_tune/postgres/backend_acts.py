@@ -19,9 +19,10 @@ from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResul
 from pgtop_tune.postgres.backend_statement import signal_statement
 from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo
 from pgtop_tune.postgres.explain import explained, whole_statement
-from pgtop_tune.postgres.failures import libpq_problem, server_words, sqlstate_of
+from pgtop_tune.postgres.failures import libpq_problem, refused_in_other_words, server_words, sqlstate_of
 from pgtop_tune.postgres.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.queries import quoted
+from pgtop_tune.postgres.refusal import refusal
 
 _CONNECT_TIMEOUT_S: Final = 5
 _DEADLINE_S: Final = 15.0
@@ -108,7 +109,8 @@ class BackendActs:
             if sqlstate_of(error) and not sqlstate_of(error).startswith(_CONNECTION_CLASSES):
                 raise ServerProblem(server_words(error), sqlstate=sqlstate_of(error)) from None
             if isinstance(error, psycopg.OperationalError) and not sqlstate_of(error):
-                raise libpq_problem(error, conninfo) from None
+                state = await refusal(conninfo) if refused_in_other_words(error) else ""
+                raise libpq_problem(error, conninfo, state) from None
             raise ConnectionProblem(f"{conninfo.describe()}: {server_words(error)}") from None
 
 

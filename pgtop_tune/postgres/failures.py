@@ -80,16 +80,26 @@ def connection_problem(error: BaseException, conninfo: ConnInfo) -> ConnectionPr
     return ConnectionProblem(f"{where}: {server_words(error) or type(error).__name__}")
 
 
-def libpq_problem(error: psycopg.OperationalError, conninfo: ConnInfo) -> ConnectionProblem:
+def refused_in_other_words(error: psycopg.OperationalError) -> bool:
+    """Whether a server has said something that is not understood here: it may speak another language."""
+    words = str(error)
+    return _ANSWERED.search(words) is not None and not any(pattern.search(words) for pattern, _ in _REFUSALS)
+
+
+def libpq_problem(error: psycopg.OperationalError, conninfo: ConnInfo, state: str = "") -> ConnectionProblem:
     """Why libpq has no connection: as `connection_problem`, in libpq's words.
 
-    libpq tells no sqlstate of a connection that failed; the server's own words do, where they are English.
+    Args:
+        error: What it raised.
+        conninfo: Where to.
+        state: The sqlstate, if it is known: libpq tells none of a connection that failed. The server's own words do,
+            where they are English.
     """
     words = " ".join(str(error).removeprefix("connection failed: ").removeprefix("connection is bad: ").split())
     message = f"{conninfo.describe()}: {words}"
     if error.pgconn is not None and error.pgconn.needs_password:
         return PasswordNeeded(message, _CONNECT_HINTS[_PASSWORD_FAILED])
-    state = next((state for pattern, state in _REFUSALS if pattern.search(words)), "")
+    state = state or next((state for pattern, state in _REFUSALS if pattern.search(words)), "")
     kind = NotLetIn if state.startswith("28") or state in _FINAL else ConnectionProblem
     return kind(message, _CONNECT_HINTS.get(state, ""))
 
@@ -106,6 +116,9 @@ _REFUSALS: Final = (
     (re.compile(r"FATAL: .*the database system is "), "57P03"),
 )
 """What the server's sources say when they let nobody in, and the sqlstate that goes with it."""
+
+_ANSWERED: Final = re.compile(r": \S+:  ")
+"""How libpq writes what a server has said, severity first, in the server's language."""
 
 _NETWORK: Final[tuple[tuple[type[BaseException], str, str], ...]] = (
     (socket.gaierror, "the host name is not known", "check -h / PGHOST and the name service"),

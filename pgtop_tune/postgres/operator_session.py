@@ -22,7 +22,14 @@ from pgtop_tune.model.change import SYSTEM, Scope, ScopeKind
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres import queries, time_limits
 from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo
-from pgtop_tune.postgres.failures import PlainWords, connection_problem, libpq_problem, server_words, sqlstate_of
+from pgtop_tune.postgres.failures import (
+    PlainWords,
+    connection_problem,
+    libpq_problem,
+    refused_in_other_words,
+    server_words,
+    sqlstate_of,
+)
 from pgtop_tune.postgres.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.scopes import STORED, statement
 
@@ -87,7 +94,7 @@ class OperatorSession:
                 },
             )
         except psycopg.OperationalError as error:
-            raise libpq_problem(error, self._conninfo) from None
+            raise libpq_problem(error, self._conninfo, _state_of(error, self._conninfo)) from None
         except (OSError, UnicodeError) as error:
             # psycopg looks host names up by itself, before libpq has a say.
             raise connection_problem(error, self._conninfo) from None
@@ -349,3 +356,11 @@ def allowed(parameter: Parameter) -> str:
         unit = f" in units of {parameter.unit}" if parameter.unit else ""
         return f"from {parameter.min_val} to {parameter.max_val}{unit}, now {parameter.shown}"
     return f"now {parameter.shown}"
+
+
+def _state_of(error: psycopg.OperationalError, conninfo: ConnInfo) -> str:
+    if not refused_in_other_words(error):
+        return ""
+    from pgtop_tune.postgres.refusal import refused_with
+
+    return refused_with(conninfo)

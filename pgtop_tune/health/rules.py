@@ -22,6 +22,7 @@ from pgtop_tune.units import duration
 Look = Callable[[Facts, Limits], Iterable[Finding | Unknown]]
 
 SETTING: Final = "pg_settings.setting"
+_OFF: Final = frozenset({"off", "false", "no", "0"})
 NOTHING_TO_UNDO: Final = "-- nothing to take back"
 _SHORTEST_S: Final = 600.0
 """Younger counters tell of how the server was set up, not of its load."""
@@ -125,6 +126,11 @@ class Scoped:
     role: str | None
     name: str
     value: str
+
+    @property
+    def is_off(self) -> bool:
+        """Whether a switch is off, however that is written: the catalogue has it as it was typed."""
+        return self.value.lower() in _OFF
 
     @property
     def where(self) -> str:

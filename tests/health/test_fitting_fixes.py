@@ -8,15 +8,19 @@ from typing import Any
 import pytest
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Action, Check, Finding, Language
+from pgtop_tune.health.check import Action, Check, Finding, Language, Severity
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.questions import BareForeignKey, IndexState, TableState
+from pgtop_tune.health.questions import BareForeignKey, HbaRule, IndexState, ScopedSettings, TableState
 from pgtop_tune.health.registry import CHECKS
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.filesystems import FileSystemSample
+from pgtop_tune.model.host import HugePages
 from pgtop_tune.model.io import ArchiverStatus, IoSample
+from pgtop_tune.model.machine import Postmaster
 from pgtop_tune.model.postgres import Parameter, ParameterSample
-from pgtop_tune.model.replication import Receiver, ReplicationSample
-from tests.support.frames import GIB, MIB
+from pgtop_tune.model.replication import Receiver, ReplicationSample, SubscriptionSample, SubscriptionWorker
+from pgtop_tune.model.system_setting import AfterReboot, SystemSetting
+from tests.support.frames import GIB, MIB, host_sample
 from tests.support.health_facts import details, found, spoilt
 from tests.support.relation_frames import slot
 from tests.support.server_facts import LSN, NOW_MS, SECOND, checkpoints, limits, row_of, session, slots, spoiled
@@ -203,5 +207,110 @@ def test_ssl_is_not_switched_on_without_a_certificate() -> None:
 def test_the_commit_limit_goes_back_to_what_it_was_made_of(ratio: str, kilobytes: str, undo: str) -> None:
     kernel = {"vm.overcommit_ratio": ratio, "vm.overcommit_kbytes": kilobytes}
     assert f"sysctl -w {undo}\n" in fix("OS-01", spoilt(machine=details({**kernel, "vm.overcommit_memory": "0"}))).undo
-    strict = spoilt(machine=details({**kernel, "vm.overcommit_memory": "2"}))
+    half = _committed(limit_bytes=8 * GIB, committed_bytes=GIB)
+    strict = spoilt(machine=details({**kernel, "vm.overcommit_memory": "2"}), host=half)
     assert f"sysctl -w {undo}\n" in fix("OS-02", strict, headroom=101.0).undo
+
+
+@pytest.mark.parametrize("written", ["off", "false", "no", "0", "OFF"])
+def test_a_switch_of_a_role_is_off_however_it_was_typed(written: str) -> None:
+    row = ScopedSettings(None, "app", [f"synchronous_commit={written}"])
+    found_ = only("DUR-03", spoiled(answers={"check_scoped_settings": [row]}))
+    assert f"synchronous_commit is {written} for role app" in found_.says
+
+
+def test_logging_of_a_role_is_seen_however_it_was_typed() -> None:
+    row = ScopedSettings(None, "app", ["log_statement=ALL"])
+    assert only("LOG-01", spoiled(answers={"check_scoped_settings": [row]}))
+
+
+def test_autovacuum_is_never_given_more_memory_than_it_has() -> None:
+    small = spoilt({"maintenance_work_mem": "50MB", "autovacuum_work_mem": "-1"}, memory_bytes=GIB)
+    assert fix("MEM-06", small).parameter == ("autovacuum_work_mem", "42MB")
+
+
+def test_a_slot_in_use_is_not_dropped() -> None:
+    used = spoiled(postgres=slots(slot("standby", active_pid=4_100, restart_lsn_bytes=LSN - 6 * GIB)))
+    assert fix("SLOT-01", used).language is Language.WORDS
+    soon_lost = spoiled(postgres=slots(slot("standby", active_pid=4_100, wal_status="unreserved")))
+    assert fix("SLOT-02", soon_lost).language is Language.WORDS
+    forgotten = spoiled(postgres=slots(slot("s", active_pid=None, restart_lsn_bytes=LSN - 6 * GIB)))
+    assert fix("SLOT-01", forgotten).do == "SELECT pg_drop_replication_slot('s');"
+
+
+def test_a_logical_slot_is_made_again_in_its_database() -> None:
+    row = slot("s", slot_type="logical", plugin="pgoutput", database='odd"name', active_pid=None)
+    assert 'the undoing in database "odd""name"' in fix("SLOT-02", spoiled(postgres=slots(row))).remark
+
+
+def test_the_limit_for_slots_leaves_room_for_what_they_keep_already() -> None:
+    late = slots(slot("late", active_pid=None, restart_lsn_bytes=LSN - 60 * GIB))
+    kept = fix("SLOT-03", spoiled({"max_slot_wal_keep_size": "-1"}, postgres=late))
+    assert kept.parameter == ("max_slot_wal_keep_size", "88GB")
+
+
+def _pool(*pools: HugePages) -> dict[str, Any]:
+    memory = host_sample(100).memory
+    assert not isinstance(memory, Unavailable)
+    return {"memory": replace(memory, huge_pages=pools)}
+
+
+SMALL_PAGES = {"huge_pages": "off", "huge_pages_status": "off", "shared_memory_size": "4200MB"}
+
+
+def test_huge_pages_of_others_stay_theirs() -> None:
+    """2100 pages of 2 MB are needed."""
+    taken = spoilt(SMALL_PAGES, host=_pool(HugePages(2 * MIB, 5_000, 100, 0, 0)))
+    assert fix("HUGE-01", taken).parameter == ("vm.nr_hugepages", "7000")
+    room = spoilt(SMALL_PAGES, host=_pool(HugePages(2 * MIB, 5_000, 2_500, 0, 0)))
+    assert fix("HUGE-01", room).parameter == ("huge_pages", "try")
+    waits = spoilt({**SMALL_PAGES, "huge_pages": "try"}, host=_pool(HugePages(2 * MIB, 5_000, 2_500, 0, 0)))
+    assert "restart the server" in fix("HUGE-01", waits).do
+
+
+def test_huge_pages_there_are_now_stay_when_a_reboot_is_prepared_for() -> None:
+    row = SystemSetting("vm.nr_hugepages", "/x", "5000", after_reboot=AfterReboot(()))
+    facts = spoilt(machine=details(settings_rows=(row,)))
+    assert fix("HUGE-02", facts).parameter == ("vm.nr_hugepages", "5000")
+
+
+def test_idle_huge_pages_of_another_size_have_a_file_of_their_own() -> None:
+    facts = spoilt(host=_pool(HugePages(2 * MIB, 10, 0, 0, 0), HugePages(GIB, 10, 8, 0, 0)))
+    assert fix("HUGE-03", facts).do == "echo 2 > /sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages"
+
+
+def test_a_commit_limit_that_no_ratio_raises_wants_more_memory() -> None:
+    strict = spoilt(machine=details({"vm.overcommit_memory": "2", "vm.overcommit_ratio": "100"}),
+                    host=_committed(limit_bytes=17 * GIB, committed_bytes=16 * GIB))  # fmt: skip
+    assert fix("OS-02", strict).language is Language.WORDS
+
+
+def _committed(limit_bytes: int, committed_bytes: int) -> dict[str, Any]:
+    memory = host_sample(100).memory
+    assert not isinstance(memory, Unavailable)
+    other = {"commit_limit_bytes": limit_bytes, "committed_bytes": committed_bytes, "huge_pages": ()}
+    return {"memory": replace(memory, total_bytes=16 * GIB, swap_total_bytes=0, **other)}
+
+
+def test_more_open_files_than_are_meant_are_not_too_few_for_that() -> None:
+    few = details(postmaster=Postmaster(-1000, 0, 900, 900))
+    said = only("OS-09", spoilt({"max_files_per_process": "500"}, machine=few))
+    assert said.says == "a process of the server may open 900 files only"
+
+
+@pytest.mark.parametrize(("method", "says"), [("ldap", "hostssl"), ("trust", "by scram-sha-256")])
+def test_what_closes_a_line_of_pg_hba_fits_its_method(method: str, says: str) -> None:
+    rule = HbaRule(7, "host", ["all"], ["all"], "10.0.0.0", "255.0.0.0", method, None)
+    assert says in fix("SEC-01", spoiled({"listen_addresses": "*"}, answers={"check_hba": [rule]})).do
+
+
+def test_only_the_counters_of_the_subscription_that_failed_are_reset() -> None:
+    row = SubscriptionWorker("o'x:", "o'x", "apply", None, "", None, None, None, 3, 0)
+    failed = spoiled(postgres={"subscriptions": SubscriptionSample(float(SECOND), NOW_MS, (row,))})
+    assert fix("REP-04", failed).do.endswith("FROM pg_subscription WHERE subname = 'o''x';")
+
+
+@pytest.mark.parametrize(("share", "severity"), [(49, Severity.WARNING), (50, Severity.HIGH)])
+def test_a_high_share_of_requested_checkpoints_begins_at_its_limit(share: int, severity: Severity) -> None:
+    seen = checkpoints(timed=100 - share, requested=share)
+    assert only("WAL-01", spoiled(postgres={"checkpoints": seen})).severity is severity

@@ -91,7 +91,7 @@ def _queue(facts: Facts, limits: Limits) -> Iterator[Finding]:
         waits_s = (queue.now_ms - queue.oldest_ms) / 1000
         if waits_s > limits["seconds"]:
             yield Finding(
-                Severity.HIGH if waits_s > limits["high"] else Severity.WARNING,
+                Severity.HIGH if waits_s >= limits["high"] else Severity.WARNING,
                 f"{queue.waiting} segments wait for the archive, the oldest for {duration(waits_s)}",
                 (Evidence(f"{queue.waiting} files .ready, the oldest {waits_s:.0f} s old", _STATUS),),
                 words("Make archive_command faster (in parallel, or compressed less), or the way to the archive."),

@@ -75,7 +75,7 @@ def _by_backends(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     known = needs.parameters(facts)
     pages = known.whole("bgwriter_lru_maxpages")
     yield Finding(
-        Severity.HIGH if share > limits["high"] else Severity.WARNING,
+        Severity.HIGH if share >= limits["high"] else Severity.WARNING,
         f"backends wrote {share:.0f} % of {count(per_s * seconds)} dirty buffers themselves, the background writer "
         f"{100 * found.cleaned / per_s:.0f} %",
         (

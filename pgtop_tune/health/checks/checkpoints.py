@@ -39,7 +39,7 @@ def _requested(facts: Facts, limits: Limits) -> Iterator[Finding]:
     now_bytes = needs.parameters(facts).number("max_wal_size")
     better = max(2 * now_bytes, _needed(facts) or 0.0)
     yield Finding(
-        Severity.HIGH if share > limits["high"] else Severity.WARNING,
+        Severity.HIGH if share >= limits["high"] else Severity.WARNING,
         f"{share:.0f} % of {all_of_them} checkpoints were requested, most likely because max_wal_size was reached",
         (
             Evidence(f"{seen.requested} requested", _view(facts, "requested")),

@@ -37,7 +37,7 @@ def _synchronous_commit(facts: Facts, limits: Limits) -> Iterator[Finding]:
             set_parameter(row, "on"),
         )
     for found in scoped(facts, {"synchronous_commit"}):
-        if found.value == "off":
+        if found.is_off:
             yield scoped_finding(found, Severity.INFO, consequence)
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import kernel_file, sysctl
+from pgtop_tune.health.fixes import kernel_file, set_parameter, sysctl, words
 from pgtop_tune.health.measures import huge_pages_needed, huge_pages_used, page_tables_bytes
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import HugePages
@@ -26,9 +26,28 @@ _USUAL_BYTES: Final = 2 * 1024 * 1024
 
 
 def _pool(facts: Facts) -> HugePages | None:
-    """The pool of the default size: the only one the kernel tells of in /proc/meminfo, else the smallest."""
-    pools = facts.have(needs.MEMORY).huge_pages
-    return min(pools, key=lambda each: each.page_bytes, default=None)
+    """The pool of the default size, which vm.nr_hugepages is about; the smallest where that size is not known."""
+    pools, machine = facts.have(needs.MEMORY).huge_pages, needs.MACHINE.of(facts)
+    usual_bytes = None if isinstance(machine, Unavailable) else machine.huge_page_bytes
+    smallest = min(pools, key=lambda each: each.page_bytes, default=None)
+    return next((pool for pool in pools if pool.page_bytes == usual_bytes), smallest)
+
+
+def _idle_pages(pool: HugePages) -> int:
+    return max(pool.free - pool.reserved, 0)
+
+
+def _used_at_last(facts: Facts, pool: HugePages | None, needed: int) -> Action:
+    """Room in the pool beside what others have of it, then the server's own switch; it takes a restart in any case."""
+    there, idle = (0, 0) if pool is None else (pool.total, _idle_pages(pool))
+    switch = needs.parameters(facts).row("huge_pages")
+    if idle < needed:
+        return sysctl(
+            _COUNT, str(there + needed - idle), str(there), "and restart the server, with huge_pages=try or on"
+        )
+    if switch.setting == "off":
+        return set_parameter(switch, "try")
+    return words("There is room in the pool: restart the server, and it takes it (huge_pages is try or on).")
 
 
 def _wanted(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
@@ -55,8 +74,8 @@ def _wanted(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
             Evidence(f"{needed} pages of {about(page_bytes)} needed", "shared_memory_size"),
             Evidence(f"{there} there", "HugePages_Total of /proc/meminfo"),
         ),
-        sysctl(_COUNT, str(needed), str(there), "and restart the server, with huge_pages=try or on"),
-    )  # fmt: skip
+        _used_at_last(facts, pool, needed),
+    )
 
 
 def _at_boot(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
@@ -87,13 +106,14 @@ def _at_boot(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
             Evidence(f"{needed} pages of {about(page_bytes)} needed", "shared_memory_size"),
             Evidence(f"huge_pages={mode}", "pg_settings.setting"),
         ),
-        sysctl(_COUNT, str(needed), setting.live),
+        # Others may use the pool as well: what there is now stays.
+        sysctl(_COUNT, str(max(needed, int(setting.live) if setting.live.isdecimal() else 0)), setting.live),
     )
 
 
 def _idle(facts: Facts, limits: Limits) -> Iterator[Finding]:
     for pool in facts.have(needs.MEMORY).huge_pages:
-        idle = pool.free - pool.reserved
+        idle = _idle_pages(pool)
         size = idle * pool.page_bytes
         if pool.total == 0 or size <= limits["bytes"] or 100 * idle <= limits["percent"] * pool.total:
             continue
@@ -107,9 +127,18 @@ def _idle(facts: Facts, limits: Limits) -> Iterator[Finding]:
                     "HugePages_Total, HugePages_Free, HugePages_Rsvd of /proc/meminfo",
                 ),
             ),
-            sysctl(_COUNT, str(pool.total - idle), str(pool.total)),
+            _smaller(pool, pool.total - idle, usual=pool == _pool(facts)),
             subject=f"pages of {about(pool.page_bytes)}",
         )
+
+
+def _smaller(pool: HugePages, pages: int, *, usual: bool) -> Action:
+    """Pools of another than the default size have a file of their own."""
+    if usual:
+        return sysctl(_COUNT, str(pages), str(pool.total))
+    size = f"{pool.page_bytes // 1024}kB"
+    boot = f"hugepagesz={size.removesuffix('B')} hugepages={pages} on the kernel's command line"
+    return kernel_file(f"/sys/kernel/mm/hugepages/hugepages-{size}/nr_hugepages", str(pages), str(pool.total), boot)
 
 
 def _transparent(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:

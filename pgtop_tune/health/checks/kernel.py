@@ -85,6 +85,8 @@ def _commit_limit(facts: Facts, limits: Limits) -> Iterator[Finding]:
 def _raised_ratio(facts: Facts, usable_bytes: int) -> Action:
     seen, before = facts.have(needs.MEMORY), _limit_before(facts)
     ratio = max(min(int(100 * (0.95 * usable_bytes - seen.swap_total_bytes) / max(usable_bytes, 1)), 95), 50)
+    if usable_bytes * ratio / 100 + seen.swap_total_bytes <= seen.commit_limit_bytes:
+        return words("more memory or swap for the machine, or less for sessions (MEM-01 has the server's part)")
     fix = sysctl("vm.overcommit_ratio", str(ratio), setting(facts, "vm.overcommit_ratio"))
     _, file_goes = fix.undo.split("\n")
     return replace(fix, undo=f"sysctl -w {before}\n{file_goes}")

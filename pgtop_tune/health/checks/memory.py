@@ -217,7 +217,7 @@ def _autovacuum(facts: Facts, limits: Limits) -> Iterator[Finding]:
         ),
         set_parameter(
             server.row("autovacuum_work_mem"),
-            typed(max(there.limit_bytes * limits["warning"] / 100 / max(workers, 1), 64 * MB)),
+            typed(max(there.limit_bytes * limits["warning"] / 100 / max(workers, 1), MB)),
         ),
     )
 

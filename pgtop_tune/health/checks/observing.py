@@ -38,7 +38,7 @@ def _log_statement(facts: Facts, limits: Limits) -> Iterator[Finding]:
             set_parameter(row, "ddl"),
         )
     for found in scoped(facts, {"log_statement"}):
-        if found.value in _STATEMENTS:
+        if found.value.lower() in _STATEMENTS:
             yield scoped_finding(found, Severity.WARNING, _DISTORTS)
 
 

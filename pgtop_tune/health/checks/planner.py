@@ -68,7 +68,7 @@ def _enabled(facts: Facts, limits: Limits) -> Iterator[Finding]:
                 subject=row.name,
             )
     for found in scoped(facts, names):
-        if found.value in ("off", "false", "no", "0"):
+        if found.is_off:
             yield scoped_finding(found, Severity.WARNING, "all its queries do without it")
 
 

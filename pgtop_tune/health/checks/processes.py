@@ -74,9 +74,10 @@ def _files(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     soft = process.open_files_soft
     if soft is None or soft >= max(wanted, limits["least"]):
         return
+    meant = f", it is meant to open {wanted}: it closes some to open others" if soft < wanted else " only"
     yield Finding(
         Severity.WARNING,
-        f"a process of the server may open {soft} files, it is meant to open {wanted}: it closes some to open others",
+        f"a process of the server may open {soft} files{meant}",
         (
             Evidence(f"Max open files {soft}, hard limit {process.open_files_hard}", "/proc/PID/limits"),
             Evidence(f"max_files_per_process {wanted}", "pg_settings"),

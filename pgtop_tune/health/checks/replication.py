@@ -135,7 +135,10 @@ def _subscriptions(facts: Facts, limits: Limits) -> Iterator[Finding]:
                 f"subscription {worker.name} failed {errors} times; while it fails its publisher keeps WAL",
                 (Evidence(f"{errors} errors", "pg_stat_subscription_stats.apply_error_count, sync_error_count"),),
                 Action(
-                    "SELECT pg_stat_reset_subscription_stats(NULL);",
+                    composed(
+                        "SELECT pg_stat_reset_subscription_stats(oid) FROM pg_subscription WHERE subname = {name};",
+                        name=sql.Literal(worker.name),
+                    ),
                     NOTHING_TO_UNDO,
                     remark="after the cause, which the server's log has, is gone",
                 ),

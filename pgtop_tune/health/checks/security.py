@@ -64,13 +64,19 @@ def _rules(facts: Facts, limits: Limits) -> Iterator[Finding]:
                 Evidence(f"line {rule.line_number}: {_shown(rule)}", "pg_hba_file_rules.auth_method, address"),
                 setting(facts, "listen_addresses"),
             ),
-            words(
-                f"Replace {rule.method} in line {rule.line_number} of pg_hba.conf by scram-sha-256, then SELECT "
-                "pg_reload_conf();",
-                f"Put {rule.method} back, and SELECT pg_reload_conf();",
-            ),
+            _closed(rule),
             subject=f"line {rule.line_number}",
         )
+
+
+def _closed(rule: HbaRule) -> Action:
+    line, reload = f"line {rule.line_number} of pg_hba.conf", "SELECT pg_reload_conf();"
+    if rule.method in _IN_THE_CLEAR:
+        # Only "password" has an own password in the server that scram-sha-256 could go by.
+        return words(f"Make {line} hostssl, then {reload}", f"Make it {rule.type} again, and {reload}")
+    return words(
+        f"Replace {rule.method} in {line} by scram-sha-256, then {reload}", f"Put {rule.method} back, and {reload}"
+    )
 
 
 def _judged(rule: HbaRule, far: bool) -> tuple[Severity, str] | None:

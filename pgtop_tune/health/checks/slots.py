@@ -10,41 +10,56 @@ from psycopg import sql
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity, Threshold
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import composed, set_parameter
+from pgtop_tune.health.fixes import composed, identifier, set_parameter, words
 from pgtop_tune.health.rules import advice_facts, on_standby, setting
-from pgtop_tune.model.replication import Slot
+from pgtop_tune.model.replication import Slot, SlotSample
 from pgtop_tune.tuning.advice.facts import GB, about, memory
 
 _GROUP: Final = "replication slots"
 _VIEW: Final = "pg_replication_slots"
 _DEFAULT_KEEP: Final = 16 * GB
+_ROOM: Final = 1.5
 
 
 def _drop(slot: Slot) -> Action:
     make = "SELECT pg_create_physical_replication_slot({name});"
     if slot.slot_type == "logical":
         make = "SELECT pg_create_logical_replication_slot({name}, {plugin});"
+    undone_in = f"; the undoing in database {identifier(slot.database)}" if slot.database else ""
     return Action(
         composed("SELECT pg_drop_replication_slot({name});", name=sql.Literal(slot.slot_name)),
         composed(make, name=sql.Literal(slot.slot_name), plugin=sql.Literal(slot.plugin or "")),
         Language.SQL,
-        "only when nobody needs it any more: its consumer has to start anew",
+        f"only when nobody needs it any more: its consumer has to start anew{undone_in}",
     )
+
+
+def _catch_up(slot: Slot) -> Action:
+    """A slot in use is not dropped: the server refuses it, and its consumer may still come to the end."""
+    return words(
+        f"Find out why the consumer of {slot.slot_name} (process {slot.active_pid} here) falls behind; a larger "
+        "max_slot_wal_keep_size gives it time, if the WAL disk has room."
+    )
+
+
+def _kept_bytes(sample: SlotSample, slot: Slot) -> int | None:
+    """WAL from where the slot begins to the end; None where one of them is not known."""
+    if sample.lsn_bytes is None or slot.restart_lsn_bytes is None:
+        return None
+    return max(sample.lsn_bytes - slot.restart_lsn_bytes, 0)
 
 
 def _retained(facts: Facts, limits: Limits) -> Iterator[Finding]:
     sample = facts.have(needs.SLOTS)
     for slot in sample.slots:
-        if sample.lsn_bytes is None or slot.restart_lsn_bytes is None:
-            continue
-        kept = max(sample.lsn_bytes - slot.restart_lsn_bytes, 0)
-        if kept >= limits["bytes"]:
+        kept = _kept_bytes(sample, slot)
+        if kept is not None and kept >= limits["bytes"]:
             idle = "nobody uses it" if slot.active_pid is None else f"process {slot.active_pid} uses it"
             yield Finding(
                 Severity.HIGH if kept >= limits["high"] else Severity.WARNING,
                 f"slot {slot.slot_name} keeps {about(kept)} of WAL; {idle}",
                 (Evidence(f"{slot.slot_name}: {kept} bytes behind the end of WAL", f"{_VIEW}.restart_lsn"),),
-                _drop(slot),
+                _drop(slot) if slot.active_pid is None else _catch_up(slot),
                 subject=slot.slot_name,
             )
 
@@ -61,7 +76,7 @@ def _state(facts: Facts, limits: Limits) -> Iterator[Finding]:
                 Severity.HIGH,
                 f"slot {slot.slot_name} is {what}: its consumer cannot go on, or soon will not be able to",
                 (Evidence(f"{slot.slot_name}: wal_status {slot.wal_status}", f"{_VIEW}.wal_status"),),
-                _drop(slot),
+                _drop(slot) if slot.active_pid is None else _catch_up(slot),
                 subject=slot.slot_name,
             )
         elif slot.active_pid is None and not slot.temporary:
@@ -86,13 +101,17 @@ def _unlimited(facts: Facts, limits: Limits) -> Iterator[Finding]:
     slots = [slot for slot in facts.have(needs.SLOTS).slots if not slot.temporary]
     if not slots or known.number("max_slot_wal_keep_size") >= 0:
         return
-    advised = advice_facts(facts)
+    advised, sample = advice_facts(facts), facts.have(needs.SLOTS)
     disk = advised.wal_disk_bytes if advised is not None else None
+    # A limit below what a slot keeps already would invalidate it at the next checkpoint.
+    kept = max((_kept_bytes(sample, slot) or 0 for slot in slots), default=0)
     yield Finding(
         Severity.WARNING,
         f"max_slot_wal_keep_size is -1: any of {len(slots)} slots may fill the WAL disk and stop the server",
         (setting(facts, "max_slot_wal_keep_size"), Evidence(f"{len(slots)} slots", f"{_VIEW}.slot_name")),
-        set_parameter(known.row("max_slot_wal_keep_size"), memory(disk / 2 if disk else _DEFAULT_KEEP)),
+        set_parameter(
+            known.row("max_slot_wal_keep_size"), memory(max(disk / 2 if disk else _DEFAULT_KEEP, _ROOM * kept))
+        ),
     )
 
 
@@ -107,7 +126,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         needs=(needs.SLOTS,),
         look=_retained,
         thresholds=(
-            Threshold("bytes", 1 * GB, "bytes", "more is a warning"),
+            Threshold("bytes", 1 * GB, "bytes", "from here on a warning"),
             Threshold("high", 5 * GB, "bytes", "and from here on a high finding"),
         ),
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -51,8 +52,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture(scope="session", autouse=True)
 def nobody_in_particular(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Neither files nor variables of whoever runs the tests change what they see."""
+    """Neither files nor variables of whoever runs the tests, nor signals ignored under nohup, change what they see."""
     home = tmp_path_factory.mktemp("nobody")
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
     with pytest.MonkeyPatch.context() as patch:
         for name in os.environ:
             if name.startswith(OF_THE_USER):

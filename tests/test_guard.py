@@ -57,7 +57,7 @@ def test_child_and_directory_go_with_the_parent(ours: Path, ending: signal.Signa
     parent, child, _ = parent_of(ours, "sleep", "60")
     with parent:
         os.killpg(parent.pid, ending)
-        parent.wait(10)
+        parent.wait(60)
     assert eventually(lambda: not alive(child))
     assert eventually(lambda: not ours.exists())
 
@@ -82,14 +82,14 @@ def test_the_guard_does_not_mind_ctrl_c_and_a_lost_terminal() -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         os.kill(guarded.process.pid, number)
     guarded.send_signal("USR1")
-    assert guarded.wait(10) == 128 + signal.SIGUSR1
+    assert guarded.wait(60) == 128 + signal.SIGUSR1
     guarded.stop()
 
 
 def test_sigterm_to_the_guard_is_an_orderly_end(ours: Path) -> None:
     guarded = start_guarded(["sleep", "60"], remove=[ours])
     guarded.process.terminate()
-    assert guarded.wait(10) == 128 + signal.SIGINT
+    assert guarded.wait(60) == 128 + signal.SIGINT
     assert not ours.exists()
     guarded.stop()
 
@@ -111,14 +111,14 @@ def test_what_the_child_left_behind_ends_with_it() -> None:
 
 def test_the_guard_holds_when_the_child_is_gone_by_itself(ours: Path) -> None:
     guarded = start_guarded(["sh", "-c", "exit 3"], remove=[ours])
-    assert guarded.wait(10) == 3
+    assert guarded.wait(60) == 3
     guarded.stop()
     assert ours.exists()
 
 
 def test_directories_go_on_exit_when_asked_for(ours: Path) -> None:
     guarded = start_guarded(["true"], remove=[ours], remove_on_exit=True)
-    assert guarded.wait(10) == 0
+    assert guarded.wait(60) == 0
     guarded.stop()
     assert not ours.exists()
 

@@ -178,7 +178,7 @@ def test_a_disk_that_is_full_leaves_the_journal_as_it_was(tmp_path: Path) -> Non
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=60,
     )
     assert done.stdout.strip() == "nothing was changed True ['before']"
 

@@ -64,7 +64,7 @@ class Watch:
         self.latencies += sample.latencies
         return sample.run
 
-    async def until(self, condition: Callable[[BenchRun], object], timeout_s: float = 20.0) -> BenchRun:
+    async def until(self, condition: Callable[[BenchRun], object], timeout_s: float = 60.0) -> BenchRun:
         async with asyncio.timeout(timeout_s):
             while not condition(self.look()):
                 await asyncio.sleep(0.05)

@@ -188,8 +188,8 @@ class UnderWay:
     def end(self) -> tuple[int, str]:
         out, _ = self.process.communicate(timeout=90)
         self.errors.close()
-        assert eventually(lambda: not any(alive(pid) for pid in self.children), 30), self.children
-        assert eventually(lambda: not self.log.exists(), 30)
+        assert eventually(lambda: not any(alive(pid) for pid in self.children)), self.children
+        assert eventually(lambda: not self.log.exists())
         return self.process.returncode, out
 
 
@@ -223,7 +223,7 @@ def test_stopped_in_the_middle_what_was_measured_is_kept_and_marked(
     assert "RUN-PARTIAL" in ids(record)
     assert record["tps"] > 0
     assert len(record["progress"]) >= 2
-    assert eventually(lambda: not left_of(tables), 30)
+    assert eventually(lambda: not left_of(tables))
 
 
 @pytest.mark.long
@@ -231,7 +231,7 @@ def test_killed_it_leaves_nothing_running(tables: str, tmp_path: Path) -> None:
     under_way = UnderWay(tables, tmp_path)
     under_way.process.kill()
     under_way.end()
-    assert eventually(lambda: not left_of(tables), 30)
+    assert eventually(lambda: not left_of(tables))
 
 
 def test_a_server_that_goes_away_in_the_middle_is_a_result_with_pgbench_s_words(

@@ -170,7 +170,7 @@ def test_a_page_that_takes_long_does_not_hold_the_session(monkeypatch: pytest.Mo
     assert asked.wait(60)
     session = threading.Thread(target=exposition.accept, args=(Step((frames.frame(2),)),), daemon=True)
     session.start()
-    session.join(30)
+    session.join(60)
     assert not session.is_alive()
     assert asking.is_alive()
     go_on.set()

@@ -254,7 +254,7 @@ async def test_a_set_on_trial_is_taken_back_when_its_time_is_over(made: Machine)
     changes = await control.apply_set(ORDERED, Terms(keep_within_s=0.2, reason="a try"))
     assert waiting.sets == [changes[0].set_id] == [changes[1].set_id]
     assert [(each.kept, each.reason) for each in changes] == [(False, "a try")] * 2
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while await control.in_force():
             await asyncio.sleep(0.05)
     assert snapshot(made.root) == before

@@ -79,7 +79,7 @@ class Bouncer:
         return f"host={self.directory} port={PORT} user={self._server.user} dbname={database}"
 
     def __enter__(self) -> Bouncer:
-        if not eventually(self._answers, 30.0):
+        if not eventually(self._answers, 60.0):
             self.__exit__()
             raise AssertionError("PgBouncer does not answer")
         return self

@@ -101,7 +101,7 @@ async def test_sessions_in_an_old_statement_are_counted(server: Throwaway, tmp_p
         (proof,) = await control.prove((await control.apply("work_mem", "8MB"),))
         assert proof.behind >= 1
         busy.cancel()
-        thread.join(30)
+        thread.join(60)
     await control.undo_all()
     await control.aclose()
 

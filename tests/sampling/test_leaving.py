@@ -13,7 +13,7 @@ from pgtop_tune.sampling.clock import SessionClock
 from pgtop_tune.sampling.postgres_sampler import PostgresSampler
 from tests.support.frames import facts
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 
 
 class Silent:

@@ -22,7 +22,7 @@ CROSSED = (trip_wire("tps<1000000"),)
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.001)
 

@@ -253,7 +253,7 @@ async def test_cut_off_it_leaves_nothing_running_and_is_gone_on_with(
         await task
     others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     with psycopg.connect(database, autocommit=True) as connection:
-        assert eventually(lambda: connection.execute(others).fetchone() == (1,), 30.0), "only the hand of this test"
+        assert eventually(lambda: connection.execute(others).fetchone() == (1,)), "only the hand of this test"
     facts = await recognise_bus(hand)
     assert facts is not None
     assert 0 < facts.loaded < plan.tickets

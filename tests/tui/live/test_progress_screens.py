@@ -98,7 +98,7 @@ def commands(
         crowd.close()
         if backup is not None:
             backup.terminate()
-            backup.wait(30)
+            backup.wait(60)
         with psycopg.connect(conninfo(server), autocommit=True) as connection:
             connection.execute(f"DROP DATABASE {DATABASE} WITH (FORCE)".encode())
 

@@ -58,18 +58,18 @@ def disks_at_cap(interval: Interval) -> dict[str, CapReached]:
     A given cap counts from 97 % of it on. A learned one is looked for in the frames kept, so that it is remembered for
     some two minutes; it counts while the disk works at it, also when the load has become lighter in between.
     """
-    looks = interval.recent(sections.disks, _LOOK_BACK_S)
-    if len(looks) < 2:
+    pair = interval.pair(sections.disks)
+    if pair is None:
         return {}
     found: dict[str, CapReached] = {}
-    for disk in looks[0].disks:
-        history = _history(looks, disk.name)
-        if not history or history[-1].at_s != looks[0].at_s:
-            continue
-        now = history[-1]
+    looks: list[DiskSample] = []
+    for disk in pair[1].disks:
         given = disk.cap_iops is not None or disk.cap_bytes_per_s is not None
-        if not given and now.queue <= _QUEUE:
+        now = _latest(pair, disk.name)
+        if now is None or (not given and now.queue <= _QUEUE):
             continue
+        looks = looks or interval.recent(sections.disks, _LOOK_BACK_S)
+        history = _history(looks, disk.name)
         iops = disk.cap_iops if given else _learned(history, lambda second: second.iops)
         bytes_per_s = disk.cap_bytes_per_s if given else _learned(history, lambda second: second.bytes_per_s)
         reached = (_reached(now.iops, iops, now, given), _reached(now.bytes_per_s, bytes_per_s, now, given))
@@ -82,6 +82,11 @@ def _reached(value: float, cap: float | None, now: _Second, given: bool) -> floa
     if cap is None or value < cap * (1 - _SAME):
         return None
     return cap if given or now.queue > _QUEUE else None
+
+
+def _latest(looks: Sequence[DiskSample], name: str) -> _Second | None:
+    rows = [(look.at_s, row) for look in looks for row in look.disks if row.name == name]
+    return _between(*rows[0], *rows[1]) if len(rows) == 2 else None
 
 
 def _history(looks: Sequence[DiskSample], name: str) -> list[_Second]:

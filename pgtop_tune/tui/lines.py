@@ -38,9 +38,14 @@ STYLES: Final = {
 """Style names and what they are for; "" is plain text in the terminal's own colours."""
 
 
+def text_width(text: str) -> int:
+    """Cells a printable text takes on screen."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
 def width(line: Line) -> int:
     """Cells a line takes on screen."""
-    return sum(cell_len(text) for text, _ in line)
+    return sum([text_width(text) for text, _ in line])
 
 
 def text_of(line: Line) -> str:
@@ -67,7 +72,7 @@ def fit(line: Line, cells: int) -> Line:
     fitted: list[Span] = []
     left = cells
     for text, style in line:
-        taken = cell_len(text)
+        taken = text_width(text)
         if taken > left:
             fitted.append((set_cell_size(text, left), style))
             break

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Region
@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from pgtop_tune.safe_text import printable
 from pgtop_tune.tui.glyphs import UNICODE, Glyphs
-from pgtop_tune.tui.lines import PLAIN, Line
+from pgtop_tune.tui.lines import PLAIN, Line, text_width
 from pgtop_tune.tui.palette import PaletteTheme
 
 
@@ -81,7 +81,7 @@ class LineCanvas(Widget):
                 text = printable(text)
             if self._instead and not text.isascii():
                 text = text.translate(self._instead)
-            cells = cell_len(text)
+            cells = text_width(text)
             if cells > left:
                 text, cells = set_cell_size(text, left), left
             if cells:

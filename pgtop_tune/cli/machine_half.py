@@ -12,7 +12,7 @@ from pgtop_tune.host.block_devices import server_directories
 from pgtop_tune.host.block_queue import QUEUE_SETTINGS
 from pgtop_tune.host.control import HostControl
 from pgtop_tune.host.locality import local_postmaster, working_directory
-from pgtop_tune.host.trials import guard_machine_set
+from pgtop_tune.host.revert_guard import guard_machine_set
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.system_setting import HostChange, WantedSetting
 from pgtop_tune.postgres.conninfo import ConnInfo
@@ -42,7 +42,7 @@ async def machine_of(
     asked = bool(names) and (beside_server or of_disks or not surely_here)
     directories = await _directories(conninfo) if asked else ()
 
-    def guard(set_id: str, until_ms: int, directory: Path | None) -> Watchman:
+    def guard(set_id: str, until_ms: int | None, directory: Path | None) -> Watchman:
         if beside_server:
             return guard_set(conninfo, set_id, until_ms, directory, with_restart=with_restart)
         return guard_machine_set(set_id, until_ms, directory)

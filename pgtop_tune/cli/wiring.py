@@ -82,7 +82,7 @@ class LiveParts:
         )
         self.checks = CheckDesk(conninfo, options.poolers)
 
-    def _guard_machine_set(self, set_id: str, until_ms: int, directory: Path | None) -> Watchman:
+    def _guard_machine_set(self, set_id: str, until_ms: int | None, directory: Path | None) -> Watchman:
         """The same command as for parameters: of a set that has both, the server's part is taken back first."""
         return guard_set(self._conninfo, set_id, until_ms, directory)
 

@@ -19,14 +19,15 @@ from pgtop_tune.host.block_queue import Disk, disks
 from pgtop_tune.host.machine_facts import MachineFacts, machine_facts
 from pgtop_tune.host.paste import commands
 from pgtop_tune.host.proc_files import read_once
+from pgtop_tune.host.revert_guard import Guard, guard_machine_set
 from pgtop_tune.host.setting_change import Intent, take_back
 from pgtop_tune.host.setting_set import check_set, make_set
 from pgtop_tune.host.system_settings import names, settings
-from pgtop_tune.host.trials import Guard, Trials, guard_machine_set
 from pgtop_tune.journal import Journal, JournalText, ServerName, path_for, read
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.change import Terms
 from pgtop_tune.model.system_setting import HostChange, SystemSetting, WantedSetting
+from pgtop_tune.on_trial import Trials
 
 _MACHINE_ID: Final = "etc/machine-id"
 
@@ -72,7 +73,8 @@ class HostControl:
         self._root = root
         self._directory = directory
         self._machine = machine(root)
-        self._trials = Trials(self.revert_set, guard)
+        self._guard: Final = guard
+        self._trials = Trials(lambda set_id: self.revert_set(set_id, "nobody kept it in time"))
         self._one_at_a_time = asyncio.Lock()
 
     async def disks(self) -> tuple[Disk, ...]:
@@ -194,7 +196,7 @@ class HostControl:
 
     def _guarded(self, set_id: str, until_ms: int) -> None:
         try:
-            self._trials.guard(set_id, until_ms, self._directory)
+            self._trials.guard(set_id, until_ms, lambda at_ms: self._guard(set_id, at_ms, self._directory))
         except OSError as error:
             raise JournalProblem(
                 f"what takes the change back after a crash cannot be started: {error.strerror}", "nothing was changed"

@@ -14,6 +14,7 @@ from pgtop_tune.journal import Journal, JournalText, path_for, read
 from pgtop_tune.model.change import SYSTEM, ChangeState, ParameterChange, Scope, ScopeKind, Terms, Wanted
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.model.proof import Proof
+from pgtop_tune.on_trial import Trials
 from pgtop_tune.postgres import change_set
 from pgtop_tune.postgres.changes import Seen, now_ms, who
 from pgtop_tune.postgres.conninfo import ConnInfo
@@ -24,13 +25,11 @@ from pgtop_tune.postgres.proof import prove
 from pgtop_tune.postgres.revert_guard import guard_set
 from pgtop_tune.postgres.reverting import Choice, everything, last, of_set, overdue
 from pgtop_tune.postgres.scopes import statement
-from pgtop_tune.watchman import Watchman
 
 if TYPE_CHECKING:
     from pgtop_tune.postgres.operator_session import OperatorSession
 
 _ANSWER_DEADLINE_S: Final = 15.0
-_AGAIN_S: Final = 2.0
 _AT_RESTART: Final = "postmaster"
 _RELOAD: Final = "SELECT pg_reload_conf()"
 
@@ -81,8 +80,7 @@ class PostgresControl:
         self._session: OperatorSession | None = None
         self._seen: dict[str, Seen] = {}
         self._undone: list[tuple[Wanted, ...]] = []
-        self._deadlines: dict[str, asyncio.Task[None]] = {}
-        self._watchmen: dict[str, Watchman] = {}
+        self._trials = Trials(lambda set_id: self.revert_set(set_id, "nobody kept it in time"))
         self._one_at_a_time = asyncio.Lock()
 
     async def list(self, names: tuple[str, ...]) -> tuple[Parameter, ...]:
@@ -118,7 +116,11 @@ class PostgresControl:
         return made
 
     async def keep(self, set_id: str) -> tuple[ParameterChange, ...]:
-        """A set on trial stays; empty when it is not in force (any more)."""
+        """A set on trial stays; empty when it is not in force (any more). What can lose data still ends with us.
+
+        Raises:
+            JournalProblem: Nothing would take it back then; it goes when its time is over.
+        """
 
         def kept(session: OperatorSession) -> tuple[ParameterChange, ...]:
             with Journal(session.server, self.directory) as journal:
@@ -130,7 +132,15 @@ class PostgresControl:
 
         staying = await self._call(kept)
         if not any(change.loss for change in staying):
-            self._forget(set_id)
+            self._trials.end(set_id)
+            return staying
+        try:
+            self._trials.lift(set_id)
+        except OSError as error:
+            raise JournalProblem(
+                f"what takes the change back when we end cannot be started: {error.strerror}",
+                "it is taken back when its time is over",
+            ) from None
         return staying
 
     async def revert_set(self, set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
@@ -208,7 +218,7 @@ class PostgresControl:
 
     async def aclose(self) -> None:
         """Takes back what is on trial or can lose data, and closes the connection; other changes stay in force."""
-        for set_id in tuple(self._watchmen):
+        for set_id in self._trials.ids:
             try:
                 await self.revert_set(set_id, "the program ended before it was kept")
             except PgtopError:
@@ -221,8 +231,8 @@ class PostgresControl:
         made = await self._call(lambda session: self._made(session, wanted, terms))
         self._look_again(made)
         set_id = made[0].set_id or made[0].id
-        if set_id in self._watchmen and terms.keep_within_s is not None:
-            self._deadlines[set_id] = asyncio.create_task(self._expire(set_id, terms.keep_within_s))
+        if set_id in self._trials.ids and terms.keep_within_s is not None:
+            self._trials.begin(set_id, terms.keep_within_s)
         return made
 
     def _made(self, session: OperatorSession, wanted: Sequence[Wanted], terms: Terms) -> tuple[ParameterChange, ...]:
@@ -230,16 +240,19 @@ class PostgresControl:
         losses = self._fenced(wanted, terms, current)
         ordered = self._rules.in_order(wanted, current)
         with Journal(session.server, self.directory) as journal:
-            watchmen = self._watchmen
+            known = set(self._trials.ids)
 
             def watched(changes: Sequence[ParameterChange]) -> None:
                 set_id, until_ms = changes[0].set_id or changes[0].id, changes[0].until_ms
                 if until_ms is not None or losses:
-                    watchmen[set_id] = guard_set(
-                        self.conninfo, set_id, until_ms, self.directory, with_restart=terms.with_restart
+                    self._trials.guard(
+                        set_id,
+                        until_ms,
+                        lambda at_ms: guard_set(
+                            self.conninfo, set_id, at_ms, self.directory, with_restart=terms.with_restart
+                        ),
                     )
 
-            known = set(watchmen)
             if any(
                 current[each.name.lower()].context == _AT_RESTART for each in ordered if each.name.lower() in current
             ):
@@ -250,8 +263,8 @@ class PostgresControl:
                 )
             except (ServerProblem, JournalProblem):
                 # Nothing is changed. After a lost connection that is not known, and it stays.
-                for set_id in set(watchmen) - known:
-                    self._forget(set_id)
+                for set_id in set(self._trials.ids) - known:
+                    self._trials.end(set_id)
                 raise
 
     def _fenced(self, wanted: Sequence[Wanted], terms: Terms, current: Mapping[str, Parameter]) -> dict[str, str]:
@@ -288,27 +301,8 @@ class PostgresControl:
         undone = await self._call(back)
         self._look_again(undone)
         for set_id in {change.set_id or change.id for change in undone}:
-            self._forget(set_id)
+            self._trials.end(set_id)
         return undone
-
-    async def _expire(self, set_id: str, within_s: float) -> None:
-        """Time is over: taken back, also when the server is away for a while."""
-        await asyncio.sleep(within_s)
-        while set_id in self._watchmen:
-            try:
-                await self.revert_set(set_id, "nobody kept it in time")
-                return
-            except PgtopError:
-                await asyncio.sleep(_AGAIN_S)
-
-    def _forget(self, set_id: str) -> None:
-        """A set is no longer on trial."""
-        deadline = self._deadlines.pop(set_id, None)
-        if deadline is not None and deadline is not asyncio.current_task():
-            deadline.cancel()
-        watchman = self._watchmen.pop(set_id, None)
-        if watchman is not None:
-            watchman.dismiss()
 
     def _look_again(self, changes: Sequence[ParameterChange]) -> None:
         """What our operator is shown now is what our own change brought."""

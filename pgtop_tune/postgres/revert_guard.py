@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Final
 
+from pgtop_tune.on_trial import guard_moment_s
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.watchman import Watchman
-
-LATER_S: Final = 5.0
-"""After the deadline: while we live we take it back ourselves."""
 
 
 def guard_set(
@@ -32,5 +29,4 @@ def guard_set(
     env = {**os.environ, **conninfo.for_pgbench()}
     if conninfo.password is not None:
         env["PGPASSWORD"] = conninfo.password.reveal()
-    until_s = float("inf") if until_ms is None else until_ms / 1000 + LATER_S
-    return Watchman(argv, env, until_s)
+    return Watchman(argv, env, guard_moment_s(until_ms))

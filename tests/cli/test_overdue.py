@@ -16,6 +16,7 @@ from pgtop_tune.host.control import machine
 from pgtop_tune.host.setting_change import Intent, make
 from pgtop_tune.journal import Journal, journals, read
 from pgtop_tune.model.change import Terms, Wanted
+from pgtop_tune.on_trial import Trials
 from pgtop_tune.postgres.control import PostgresControl
 from tests.cli.runs import run
 from tests.cli.test_set import shown
@@ -27,12 +28,10 @@ from tests.support.servers import conninfo
 async def left_behind(server: Throwaway, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A trial whose time is over, and nobody who would end it."""
     with monkeypatch.context() as patch:
-        patch.setattr("pgtop_tune.postgres.control.guard_set", lambda *arguments, **terms: None)
+        for ends_it in ("guard", "begin"):
+            patch.setattr(Trials, ends_it, lambda *arguments: None)
         control = PostgresControl(place(server), directory=directory)
         await control.apply_set([Wanted("commit_delay", "123")], Terms(keep_within_s=-1.0))
-        for task in control._deadlines.values():
-            task.cancel()
-        control._watchmen.clear()
         await control.aclose()
 
 

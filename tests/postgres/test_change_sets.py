@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from pgtop_tune.errors import ConnectionProblem, JournalProblem, ServerProblem, 
 from pgtop_tune.journal import Journal, journals, read
 from pgtop_tune.model.change import ChangeState, ParameterChange, Terms, Wanted
 from pgtop_tune.model.system_setting import HostChange
+from pgtop_tune.postgres.changes import now_ms
 from pgtop_tune.postgres.control import PostgresControl, Rules
 from pgtop_tune.postgres.operator_session import OperatorSession
 from pgtop_tune.postgres.time_limits import LIMITS
@@ -121,6 +123,24 @@ async def test_what_can_lose_data_is_refused_until_it_is_unlocked_and_ends_with_
     assert (settings(server), auto_conf(server)) == (before, file_before)
     assert await control.in_force() == ()
     await control.aclose()
+
+
+async def test_what_can_lose_data_stays_when_it_is_kept_in_time_and_still_ends_with_us(
+    server: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgtop_tune.on_trial.LATER_S", 0.0)
+    before, file_before = settings(server), auto_conf(server)
+    control = fenced(server, tmp_path, UNLOCKABLE)
+    terms = Terms(keep_within_s=1.0, confirmed=frozenset({"fsync"}))
+    (change,) = await control.apply_set([Wanted("fsync", "off")], terms)
+    (kept,) = await control.keep(change.set_id)
+    assert (kept.kept, kept.until_ms) == (True, None)
+    assert change.until_ms is not None
+    while now_ms() < change.until_ms + 2000:
+        assert [each.name for each in await control.in_force()] == ["fsync"]
+        await asyncio.sleep(0.1)
+    await control.aclose()
+    assert (settings(server), auto_conf(server)) == (before, file_before)
 
 
 @pytest.mark.parametrize("written", [0, 1, 2, 3, 4])

@@ -17,6 +17,7 @@ import pytest
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.journal import journals, read
 from pgtop_tune.model.change import ChangeState, Terms, Wanted
+from pgtop_tune.on_trial import Trials
 from pgtop_tune.postgres.changes import now_ms
 from pgtop_tune.postgres.reverting import overdue, revert
 from tests.postgres.conftest import place
@@ -123,13 +124,11 @@ async def test_what_is_overdue_is_taken_back_by_whoever_looks(
     server: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ours: bool
 ) -> None:
     """After a power loss nobody waits any more: the journal does."""
-    monkeypatch.setattr("pgtop_tune.postgres.control.guard_set", lambda *arguments, **terms: None)
+    for ends_it in ("guard", "begin"):
+        monkeypatch.setattr(Trials, ends_it, lambda *arguments: None)
     file_before = auto_conf(server)
     control = control_of(server, tmp_path)
     await control.apply_set(TWO, Terms(keep_within_s=-1.0))
-    for task in control._deadlines.values():
-        task.cancel()
-    control._watchmen.clear()
     if ours:
         undone = await control.revert_overdue()
     else:

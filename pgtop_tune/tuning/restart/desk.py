@@ -15,6 +15,7 @@ from pgtop_tune.journal import Journal, ServerName
 from pgtop_tune.model.change import ParameterChange, Terms, Wanted
 from pgtop_tune.model.restart import PendingParameter, RestartOutcome, RestartPlan, RestartState, Verdict
 from pgtop_tune.model.server_place import ServerPlace
+from pgtop_tune.on_trial import Trials
 from pgtop_tune.postgres.control import PostgresControl
 from pgtop_tune.session.restart_control import silent
 from pgtop_tune.tuning.restart.checks import checks
@@ -32,7 +33,6 @@ _BACKSTOP_S: Final = 900.0
 """After our own deadline, which begins when the server is back: then the process that waits for our end acts."""
 _LATER_S: Final = 30.0
 """Whoever finds a trial in the journal leaves us so much time to end it ourselves."""
-_AGAIN_S: Final = 2.0
 _OURS: Final = "our own throwaway server"
 _BY_HAND: Final = "`pgtop-tune revert` puts the old values back and starts it"
 
@@ -65,7 +65,7 @@ class RestartDesk:
     def __init__(self, control: PostgresControl, own_restart: Callable[[], None] | None = None) -> None:
         self._control: Final = control
         self._own_restart: Final = own_restart
-        self._deadlines: dict[str, asyncio.Task[None]] = {}
+        self._trials = Trials(lambda set_id: self.revert_set(set_id, "nobody kept it in time"), ConnectionProblem)
         self._one_at_a_time = asyncio.Lock()
         self._given_up: Final = asyncio.Event()
 
@@ -121,18 +121,18 @@ class RestartDesk:
             if outcome.state is RestartState.CAME_UP and within_s is not None and made:
                 set_id = made[0].set_id or made[0].id
                 await self._control.overdue_after(set_id, within_s + _LATER_S)
-                self._deadlines[set_id] = asyncio.create_task(self._expire(set_id, within_s))
+                self._trials.begin(set_id, within_s)
             return outcome
 
     async def keep(self, set_id: str) -> None:
         """See `RestartControl.keep`."""
-        self._forget(set_id)
+        self._trials.end(set_id)
         await self._control.keep(set_id)
 
     async def revert_set(self, set_id: str, why: str = "", progress: Progress = silent) -> RestartOutcome:
         """See `RestartControl.revert_set`."""
         async with self._one_at_a_time:
-            self._forget(set_id)
+            self._trials.end(set_id)
             reverted = await self._control.revert_set(set_id, why)
             return await self.restart_for(reverted, progress)
 
@@ -173,7 +173,7 @@ class RestartDesk:
 
     async def aclose(self) -> None:
         """Takes back what is on trial, with a restart each; before the control is closed."""
-        for set_id in tuple(self._deadlines):
+        for set_id in self._trials.ids:
             try:
                 await self.revert_set(set_id, "the program ended before it was kept")
             except PgtopError:
@@ -285,17 +285,3 @@ class RestartDesk:
             ids = {change.id for change in changes}
             known = text.place if text.place is not None else place
             restore(replace(place, copy=known.copy), [each for each in text.in_force if each.id in ids])
-
-    async def _expire(self, set_id: str, within_s: float) -> None:
-        await asyncio.sleep(within_s)
-        while set_id in self._deadlines:
-            try:
-                await self.revert_set(set_id, "nobody kept it in time")
-                return
-            except ConnectionProblem:
-                await asyncio.sleep(_AGAIN_S)
-
-    def _forget(self, set_id: str) -> None:
-        deadline = self._deadlines.pop(set_id, None)
-        if deadline is not None and deadline is not asyncio.current_task():
-            deadline.cancel()

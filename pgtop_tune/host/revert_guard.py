@@ -1,0 +1,27 @@
+"""A set of this machine that is not kept is taken back also when we are killed, as `postgres/revert_guard` does it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from pgtop_tune.on_trial import guard_moment_s
+from pgtop_tune.watchman import Watchman
+
+Guard = Callable[[str, int | None, Path | None], Watchman]
+"""Starts the process that takes a set back when we are gone: id of the set, end of the trial in milliseconds since
+the epoch, directory of the journals. Raises OSError."""
+
+
+def guard_machine_set(set_id: str, until_ms: int | None, directory: Path | None) -> Watchman:
+    """Starts a process that reverts a set of this machine; no server is asked.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    argv = [sys.executable, "-P", "-m", "pgtop_tune", "revert", "--machine", "--set", set_id]
+    if directory is not None:
+        argv += ["--journal", str(directory.absolute())]
+    return Watchman(argv, os.environ, guard_moment_s(until_ms))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pgtop_tune.host.kernel_text import entries_of, text_of
 from pgtop_tune.host.mounts import NETWORK_KINDS, Mount, mount_of, parse_mountinfo
 from pgtop_tune.host.proc_files import read_once
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -130,7 +131,7 @@ def _names_below(device: Path) -> tuple[str, ...]:
     """The whole disk or volume of a directory of /sys/devices, then what that is made of; no name twice."""
     if (device / "partition").exists():
         device = device.parent
-    below = [name for slave in _entries(device / "slaves") for name in _names_below(slave.resolve())]
+    below = [name for slave in entries_of(device / "slaves") for name in _names_below(slave.resolve())]
     return tuple(dict.fromkeys((_kernel_name(device), *below)))
 
 
@@ -138,8 +139,8 @@ def _names_of_sources(mount: Mount, sys_root: Path) -> tuple[str, ...]:
     """For a file system without a device number of its own (btrfs, bcachefs): the devices it names as its source."""
     nodes = [_node(source, sys_root) for source in mount.source.split(":") if source.startswith("/dev/")]
     blocks = sys_root / "sys/class/block"
-    for members in _entries(sys_root / "sys/fs/btrfs"):
-        present = [entry.name for entry in _entries(members / "devices")]
+    for members in entries_of(sys_root / "sys/fs/btrfs"):
+        present = [entry.name for entry in entries_of(members / "devices")]
         if any(node in present for node in nodes):
             nodes.extend(present)
     names = [name for node in nodes if (blocks / node).exists() for name in _names_below((blocks / node).resolve())]
@@ -149,8 +150,8 @@ def _names_of_sources(mount: Mount, sys_root: Path) -> tuple[str, ...]:
 def _node(source: str, sys_root: Path) -> str:
     """Kernel name of a device file: /dev/sda1 → sda1, /dev/mapper/vg-data → dm-0."""
     name = source.rpartition("/")[2]
-    for volume in _entries(sys_root / "sys/class/block"):
-        if volume.name.startswith("dm-") and _text(volume / "dm/name") == name:
+    for volume in entries_of(sys_root / "sys/class/block"):
+        if volume.name.startswith("dm-") and text_of(volume / "dm/name") == name:
             return volume.name
     return name
 
@@ -170,27 +171,13 @@ class BlockDevices:
 
 def block_devices(sys_root: Path = ROOT) -> BlockDevices:
     """What /sys/block has now; empty where sysfs cannot be read."""
-    present = _entries(sys_root / "sys/block")
+    present = entries_of(sys_root / "sys/block")
     return BlockDevices(
         whole=frozenset(map(_kernel_name, present)),
-        stacked=frozenset(_kernel_name(device) for device in present if _entries(device / "slaves")),
+        stacked=frozenset(_kernel_name(device) for device in present if entries_of(device / "slaves")),
     )
 
 
 def _kernel_name(device: Path) -> str:
     """sysfs writes the slash of names like cciss/c0d0 as an exclamation mark."""
     return device.name.replace("!", "/")
-
-
-def _entries(directory: Path) -> list[Path]:
-    try:
-        return sorted(directory.iterdir())
-    except OSError:
-        return []
-
-
-def _text(path: Path) -> str:
-    try:
-        return read_once(path).decode("utf-8", "replace").strip()
-    except OSError:
-        return ""

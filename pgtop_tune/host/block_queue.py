@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pgtop_tune.host.proc_files import read_once
+from pgtop_tune.host.kernel_text import entries_of, text_of
 
 QUEUE_SETTINGS: Final = ("scheduler", "read_ahead_kb", "nr_requests")
 
@@ -51,25 +51,11 @@ def queue(name: str, root: Path) -> Path:
 
 
 def _disk(name: str, root: Path) -> Disk:
-    rotational = _text(queue(name, root) / "rotational")
+    rotational = text_of(queue(name, root) / "rotational")
     return Disk(
         name=name,
         rotational={"0": False, "1": True}.get(rotational),
         nvme=name.startswith("nvme"),
         virtual=name.startswith(("vd", "xvd")),
-        stacked=any(_entries(queue(name, root).parent / "slaves")),
+        stacked=any(entries_of(queue(name, root).parent / "slaves")),
     )
-
-
-def _entries(directory: Path) -> list[Path]:
-    try:
-        return list(directory.iterdir())
-    except OSError:
-        return []
-
-
-def _text(path: Path) -> str:
-    try:
-        return read_once(path).decode("utf-8", "replace").strip()
-    except OSError:
-        return ""

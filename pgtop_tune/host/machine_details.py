@@ -12,6 +12,7 @@ from typing import Final
 
 from pgtop_tune.host import block_queue
 from pgtop_tune.host.absences import or_why
+from pgtop_tune.host.kernel_text import bytes_of, text_of
 from pgtop_tune.host.machine_facts import machine_facts
 from pgtop_tune.host.mounts import Mount, mount_of, parse_mountinfo
 from pgtop_tune.host.open_files import parse_limit
@@ -37,7 +38,7 @@ def machine_details(
     """
     names = tuple(devices)
     facts = machine_facts(root)
-    mounts = parse_mountinfo(_bytes(root / "proc/self/mountinfo"))
+    mounts = parse_mountinfo(bytes_of(root / "proc/self/mountinfo"))
     return MachineDetails(
         settings=settings(root, names),
         queues=tuple(
@@ -46,11 +47,11 @@ def machine_details(
         ),
         mounts=_mounts(directories, mounts),
         postmaster=NO_POSTMASTER if postmaster_pid is None else postmaster(postmaster_pid, root),
-        clock_source=_text(root / _CLOCK / "current_clocksource"),
-        clock_sources=tuple(_text(root / _CLOCK / "available_clocksource").split()),
+        clock_source=text_of(root / _CLOCK / "current_clocksource"),
+        clock_sources=tuple(text_of(root / _CLOCK / "available_clocksource").split()),
         numa_nodes=facts.numa_nodes,
         huge_page_bytes=facts.huge_page_bytes,
-        virtual=_virtual(_text(root / "proc/cpuinfo")),
+        virtual=_virtual(text_of(root / "proc/cpuinfo")),
     )
 
 
@@ -67,8 +68,8 @@ def postmaster(pid: int, root: Path) -> Postmaster | Unavailable:
 def _postmaster(pid: int, root: Path) -> Postmaster:
     home = root / f"proc/{pid}"
     soft, hard = parse_limit(read_once(home / "limits").decode(errors="replace"))
-    children = _text(home / f"task/{pid}/children").split()
-    adjusted = [_text(root / f"proc/{child}/oom_score_adj") for child in children]
+    children = text_of(home / f"task/{pid}/children").split()
+    adjusted = [text_of(root / f"proc/{child}/oom_score_adj") for child in children]
     known = [int(value) for value in adjusted if value]
     return Postmaster(int(read_once(home / "oom_score_adj")), max(known, default=None), soft, hard)
 
@@ -88,14 +89,3 @@ def _mounts(directories: Mapping[str, str], mounts: tuple[Mount, ...]) -> tuple[
 def _virtual(cpuinfo: str) -> bool | None:
     flags = next((line for line in cpuinfo.splitlines() if line.startswith("flags")), None)
     return None if flags is None else " hypervisor" in flags
-
-
-def _text(path: Path) -> str:
-    return _bytes(path).decode("utf-8", "replace").strip()
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return read_once(path)
-    except OSError:
-        return b""

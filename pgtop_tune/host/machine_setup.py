@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from pgtop_tune.host.block_queue import queue
+from pgtop_tune.host.kernel_text import bytes_of, text_of
 from pgtop_tune.host.mounts import Mount, mount_of, parse_mountinfo
-from pgtop_tune.host.proc_files import read_once
 from pgtop_tune.host.system_settings import live_value, names, path_of
 from pgtop_tune.model.setup import DiskSetup, MachineSetup, MountSetup, SetValue
 
@@ -39,18 +39,18 @@ def read_setup(
         devices: Roles by name in /proc/diskstats.
         directories: The server's, by role.
     """
-    cpuinfo = _text(root / "proc/cpuinfo")
+    cpuinfo = text_of(root / "proc/cpuinfo")
     found = _WORD.findall(cpuinfo)
     models = [value for name, value in found if name in ("model name", "cpu model", "Model")]
     sockets = {value for name, value in found if name == "physical id"}
     below = any("hypervisor" in value.split() for name, value in found if name == "flags")
-    mounts = parse_mountinfo(_bytes(root / "proc/self/mountinfo"))
+    mounts = parse_mountinfo(bytes_of(root / "proc/self/mountinfo"))
     return MachineSetup(
         at_s=at_s,
         cpu_model=" ".join(models[0].split()) if models else "",
         sockets=len(sockets) or None,
         virtualisation=_virtualisation(root, below),
-        clock_source=_text(root / _CLOCK),
+        clock_source=text_of(root / _CLOCK),
         settings=tuple(_settings(root)),
         disks=tuple(_disk(name, roles, root) for name, roles in devices.items() if queue(name, root).is_dir()),
         mounts=tuple(_mounts(directories, mounts)),
@@ -59,9 +59,9 @@ def read_setup(
 
 def _virtualisation(root: Path, below: bool) -> str:
     words = []
-    if below or _text(root / "sys/hypervisor/type"):
-        named = " ".join(filter(None, (_text(root / "sys/class/dmi/id" / name) for name in _DMI)))
-        words.append(named or _text(root / "sys/hypervisor/type") or "hypervisor")
+    if below or text_of(root / "sys/hypervisor/type"):
+        named = " ".join(filter(None, (text_of(root / "sys/class/dmi/id" / name) for name in _DMI)))
+        words.append(named or text_of(root / "sys/hypervisor/type") or "hypervisor")
     if any((root / path).exists() for path in _CONTAINERS):
         words.append("container")
     return ", ".join(words)
@@ -78,16 +78,16 @@ def _settings(root: Path) -> Iterator[SetValue]:
 def _disk(name: str, roles: tuple[str, ...], root: Path) -> DiskSetup:
     files = queue(name, root)
     device = files.parent
-    model = " ".join(filter(None, (_text(device / "device" / word) for word in ("vendor", "model"))))
+    model = " ".join(filter(None, (text_of(device / "device" / word) for word in ("vendor", "model"))))
     sectors = _number(device / "size")
     return DiskSetup(
         name=name,
         roles=roles,
         model=model,
         size_bytes=None if sectors is None else sectors * 512,
-        rotational={"0": False, "1": True}.get(_text(files / "rotational")),
-        write_cache=_text(files / "write_cache"),
-        scheduler=_chosen(_text(files / "scheduler")),
+        rotational={"0": False, "1": True}.get(text_of(files / "rotational")),
+        write_cache=text_of(files / "write_cache"),
+        scheduler=_chosen(text_of(files / "scheduler")),
         read_ahead_kb=_number(files / "read_ahead_kb"),
         nr_requests=_number(files / "nr_requests"),
     )
@@ -108,17 +108,6 @@ def _chosen(text: str) -> str:
     return found[1] if found else text
 
 
-def _bytes(path: Path) -> bytes:
-    try:
-        return read_once(path)
-    except OSError:
-        return b""
-
-
-def _text(path: Path) -> str:
-    return _bytes(path).decode("utf-8", "replace").strip("\0\n\t ")
-
-
 def _number(path: Path) -> int | None:
-    text = _text(path)
+    text = text_of(path)
     return int(text) if text.isascii() and text.isdecimal() else None

@@ -15,6 +15,7 @@ from typing import Final
 from pgtop_tune.host import cmdline
 from pgtop_tune.host.absences import or_why
 from pgtop_tune.host.block_queue import QUEUE_SETTINGS, queue
+from pgtop_tune.host.kernel_text import entries_of, text_of
 from pgtop_tune.host.proc_files import read_once
 from pgtop_tune.host.sysctl_files import SysctlFiles
 from pgtop_tune.model.absence import Unavailable
@@ -81,7 +82,9 @@ def is_sysctl(name: str) -> bool:
 def names(root: Path, devices: Iterable[str] = ()) -> tuple[str, ...]:
     """The settings there are to look at: those of every kernel, pools of this one, queues of the named devices."""
     default = default_page_bytes(root)
-    sizes = sorted(int(match[1]) * 1024 for pool in _listed(root / _MM / "hugepages") if (match := _POOL.match(pool)))
+    sizes = sorted(
+        int(match[1]) * 1024 for pool in entries_of(root / _MM / "hugepages") if (match := _POOL.match(pool.name))
+    )
     pools = tuple(cmdline.pool_name(size, default) for size in sizes if size != default)
     queues = tuple(f"{device}/{setting}" for device in devices for setting in QUEUE_SETTINGS)
     return (*SYSCTLS[:1], *pools, *SYSCTLS[1:], *TRANSPARENT, *queues)
@@ -142,8 +145,8 @@ class BootSettings:
 
     def __init__(self, root: Path) -> None:
         self._files = SysctlFiles(root)
-        self._command_line = cmdline.settings_of(_text(root / "proc/cmdline"), default_page_bytes(root))
-        self._tuned = _text(root / _TUNED)
+        self._command_line = cmdline.settings_of(text_of(root / "proc/cmdline"), default_page_bytes(root))
+        self._tuned = text_of(root / _TUNED)
 
     def of(self, name: str) -> AfterReboot:
         """What a setting starts with."""
@@ -154,17 +157,3 @@ class BootSettings:
             others.append(f"tuned (profile {self._tuned})")
         pair = [other for other in ALONG.get(name, ()) if name in ALONG.get(other, ())]
         return AfterReboot((*fixed, *(self._files.of(name, pair) if is_sysctl(name) else ())), tuple(others))
-
-
-def _listed(directory: Path) -> list[str]:
-    try:
-        return os.listdir(directory)
-    except OSError:
-        return []
-
-
-def _text(path: Path) -> str:
-    try:
-        return read_once(path).decode("utf-8", "replace").strip()
-    except OSError:
-        return ""

@@ -22,14 +22,13 @@ from pgtop_tune.metrics.io import (
 )
 from pgtop_tune.metrics.server import FULL_PAGES, WAL_BYTES
 from pgtop_tune.metrics.settings import is_on, setting
-from pgtop_tune.model.absence import NOT_YET, Unavailable
-from pgtop_tune.model.frame import Frame
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line
 from pgtop_tune.tui.pages.numbers import number, word
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable
+from pgtop_tune.tui.pages.row_source import rows_of
 from pgtop_tune.tui.pages.wal_facts import ARCHIVER, WAL
 from pgtop_tune.tui.panes.device import device_phrases
 from pgtop_tune.tui.panes.phrase import Phrase, alarm, dot, fitting, labelled, lasting, spaced
@@ -37,19 +36,6 @@ from pgtop_tune.units import UNKNOWN, count, ms, percent, size
 
 _NAMED: Final = 3
 """Readers and writers named in the summary."""
-
-Rows = Callable[[Session], Sequence[Any] | Unavailable]
-
-
-def _rows_of(section: Callable[[Frame], Any], rates: Callable[[Interval], Sequence[Any]]) -> Rows:
-    def rows(session: Session) -> Sequence[Any] | Unavailable:
-        frame, interval = session.now, session.interval
-        if frame is None or interval is None:
-            return NOT_YET
-        found = section(frame)
-        return found if isinstance(found, Unavailable) else rates(interval)
-
-    return rows
 
 
 def _rate(*names: str) -> Callable[[Any], float | None]:
@@ -264,7 +250,7 @@ IO: Final = PageTable(
     id="io",
     title="pg_stat_io",
     columns=_IO_COLUMNS,
-    rows=_rows_of(sections.io, io_rates),
+    rows=rows_of(sections.io, io_rates),
     key_of=attrgetter("row.id"),
     sort="bytes",
     empty="nothing was read or written yet",
@@ -274,7 +260,7 @@ SLRU: Final = PageTable(
     id="slru",
     title="slru",
     columns=_SLRU_COLUMNS,
-    rows=_rows_of(sections.slru, slru_rates),
+    rows=rows_of(sections.slru, slru_rates),
     key_of=attrgetter("row.name"),
     sort="reads",
 )
@@ -282,7 +268,7 @@ DATABASES: Final = PageTable(
     id="databases",
     title="databases",
     columns=_DATABASE_COLUMNS,
-    rows=_rows_of(sections.databases, database_rates),
+    rows=rows_of(sections.databases, database_rates),
     key_of=attrgetter("row.datid"),
     sort="xacts",
 )

@@ -33,11 +33,11 @@ class Trials:
     """Those of one door of this process.
 
     Args:
-        revert: Takes a set back, because nobody kept it in time.
+        revert: Takes a set back; is told why.
         again: What goes wrong and may go better a little later.
     """
 
-    def __init__(self, revert: Callable[[str], Awaitable[object]], again: type[PgtopError] = PgtopError) -> None:
+    def __init__(self, revert: Callable[[str, str], Awaitable[object]], again: type[PgtopError] = PgtopError) -> None:
         self._revert: Final = revert
         self._again: Final = again
         self._watchmen: dict[str, Watchman] = {}
@@ -48,6 +48,14 @@ class Trials:
     def ids(self) -> tuple[str, ...]:
         """Sets that are taken back when we end."""
         return tuple(dict.fromkeys((*self._watchmen, *self._deadlines)))
+
+    async def aclose(self) -> None:
+        """Takes all of them back; what cannot be taken back now is left to the processes that wait for our end."""
+        for set_id in self.ids:
+            try:
+                await self._revert(set_id, "the program ended before it was kept")
+            except PgtopError:
+                continue
 
     def guard(self, set_id: str, until_ms: int | None, start: Start) -> None:
         """From now on the set is taken back when we are gone.
@@ -88,7 +96,7 @@ class Trials:
         await asyncio.sleep(within_s)
         while set_id in self._deadlines:
             try:
-                await self._revert(set_id)
+                await self._revert(set_id, "nobody kept it in time")
                 return
             except self._again:
                 await asyncio.sleep(_AGAIN_S)

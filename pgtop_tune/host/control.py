@@ -74,7 +74,7 @@ class HostControl:
         self._directory = directory
         self._machine = machine(root)
         self._guard: Final = guard
-        self._trials = Trials(lambda set_id: self.revert_set(set_id, "nobody kept it in time"))
+        self._trials = Trials(self.revert_set)
         self._one_at_a_time = asyncio.Lock()
 
     async def disks(self) -> tuple[Disk, ...]:
@@ -158,12 +158,7 @@ class HostControl:
 
     async def aclose(self) -> None:
         """Takes back what is on trial; other changes stay in force."""
-        for set_id in self._trials.ids:
-            try:
-                await self.revert_set(set_id, "the program ended before it was kept")
-            except PgtopError:
-                # Its process tries on when we are gone.
-                continue
+        await self._trials.aclose()
 
     def _check_here(self) -> None:
         elsewhere = self._elsewhere()

@@ -80,7 +80,7 @@ class PostgresControl:
         self._session: OperatorSession | None = None
         self._seen: dict[str, Seen] = {}
         self._undone: list[tuple[Wanted, ...]] = []
-        self._trials = Trials(lambda set_id: self.revert_set(set_id, "nobody kept it in time"))
+        self._trials = Trials(self.revert_set)
         self._one_at_a_time = asyncio.Lock()
 
     async def list(self, names: tuple[str, ...]) -> tuple[Parameter, ...]:
@@ -218,12 +218,7 @@ class PostgresControl:
 
     async def aclose(self) -> None:
         """Takes back what is on trial or can lose data, and closes the connection; other changes stay in force."""
-        for set_id in self._trials.ids:
-            try:
-                await self.revert_set(set_id, "the program ended before it was kept")
-            except PgtopError:
-                # Its watchman tries on when we are gone.
-                continue
+        await self._trials.aclose()
         async with self._one_at_a_time:
             self._let_go()
 

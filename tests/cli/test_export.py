@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet
@@ -15,11 +16,10 @@ import pytest
 
 from pgtop_tune.cli.commands.export import ExportFormat, export
 from pgtop_tune.errors import RecordingProblem, UsageProblem
-from pgtop_tune.recording.format import FORMAT, Header
-from pgtop_tune.recording.writer import RecordingWriter
 from tests.cli.runs import PROGRAM, ROOT, environment, run
 from tests.export.pages import families
 from tests.support import frames
+from tests.support.recordings import HEADER, write
 
 METRICS = ["server.tps", "up"]
 
@@ -28,11 +28,8 @@ METRICS = ["server.tps", "up"]
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Five minutes, a frame a second."""
     path = tmp_path_factory.mktemp("recorded") / "run.jsonl.gz"
-    writer = RecordingWriter(path, Header(FORMAT, "0", frames.EPOCH_MS, "+00:00", 1.0, "bench@db1/bench"))
-    for second in range(301):
-        writer.write(frames.frame(second, backends=2))
-    writer.close()
-    return path
+    header = replace(HEADER, created_ms=frames.EPOCH_MS)
+    return write(path, (frames.frame(second, backends=2) for second in range(301)), header)
 
 
 def seconds_in(path: Path) -> list[float]:

@@ -16,9 +16,9 @@ from docs.generate import PAGES, REFERENCE, page
 from pgtop_tune.cli.app import program, with_default_command
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.codec import codec_for
-from pgtop_tune.recording.format import FORMAT, KEY_EVERY, Header
-from pgtop_tune.recording.writer import RecordingWriter
+from pgtop_tune.recording.format import FORMAT, KEY_EVERY
 from tests.support.frames import frame
+from tests.support.recordings import write
 
 ROOT = Path(__file__).resolve().parents[2]
 WRITTEN = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
@@ -111,11 +111,7 @@ def test_the_python_of_the_format_page_rebuilds_what_was_recorded(tmp_path: Path
     codec = codec_for(Frame)
     made = [frame(second) for second in range(KEY_EVERY + 20)]
     for suffix in ("", ".gz"):
-        path = tmp_path / f"run.jsonl{suffix}"
-        writer = RecordingWriter(path, Header(FORMAT, "test", 0, "+00:00", 1.0, "somewhere"))
-        for each in made:
-            writer.write(each)
-        writer.close()
+        path = write(tmp_path / f"run.jsonl{suffix}", made)
         rebuilt = list(names["frames"](path))
         assert [codec.read(each) for each in rebuilt] == made
 

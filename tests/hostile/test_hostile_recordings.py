@@ -17,14 +17,13 @@ from hypothesis import strategies as st
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.recording.format import FORMAT, Header, header_line, parse_line
+from pgtop_tune.recording.format import header_line, parse_line
 from pgtop_tune.recording.reader import RecordingReader
-from pgtop_tune.recording.writer import RecordingWriter
 from tests.support.frames import frame
+from tests.support.recordings import HEADER, write
 
 NAMES = ("a.jsonl", "a.jsonl.gz", "a.jsonl.zst")
 PACKED = NAMES[1:]
-HEADER = Header(FORMAT, "0.1.0", 1_790_000_000_000, "+00:00", 1.0, "bench")
 AWAY = Unavailable(Reason.FAILED, "away")
 
 
@@ -36,14 +35,6 @@ def small(second: int) -> Frame:
 @pytest.fixture
 def keys_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pgtop_tune.recording.writer.KEY_EVERY", 3)
-
-
-def write(path: Path, frames: list[Frame]) -> Path:
-    writer = RecordingWriter(path, HEADER)
-    for one in frames:
-        writer.write(one)
-    writer.close()
-    return path
 
 
 def read(path: Path) -> tuple[list[Frame], list[str]]:

@@ -15,8 +15,9 @@ from pgtop_tune.recording.replay import ReplaySource
 from pgtop_tune.recording.spool import Spool
 from pgtop_tune.recording.writer import RecordingWriter
 from pgtop_tune.session.ports import Landmark
-from tests.recording.test_recording_roundtrip import HEADER, realistic, write
+from tests.recording.test_recording_roundtrip import realistic
 from tests.support.frames import frame
+from tests.support.recordings import HEADER, write
 
 FRAMES = [frame(second, backends=2) for second in range(130)]
 NAMES = ("a.jsonl", "a.jsonl.gz", "a.jsonl.zst")

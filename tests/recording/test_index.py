@@ -13,13 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pgtop_tune.recording import blocks
-from pgtop_tune.recording.format import FORMAT, KEY_EVERY, Header
+from pgtop_tune.recording.format import KEY_EVERY
 from pgtop_tune.recording.index import index_path, keep_places
 from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.recording.writer import RecordingWriter
 from tests.support.frames import frame
+from tests.support.recordings import HEADER
 
-HEADER = Header(FORMAT, "0", 0, "+00:00", 1.0, "bench")
 FRAMES = 3 * KEY_EVERY + 7
 NAMES = ("run.jsonl", "run.jsonl.gz", "run.jsonl.zst")
 

@@ -15,24 +15,15 @@ import pytest
 
 from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.model.events import EventKind
-from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.index import index_path
-from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.recording.recorder import Recorder
 from pgtop_tune.recording.rotation import Rotation, parse_rotation
 from pgtop_tune.session.ports import Step
 from tests.support.frames import frame
+from tests.support.recordings import read
 
 NAMES = ("a.jsonl", "a.jsonl.gz", "a.jsonl.zst")
 FEW = {"backends": 4}
-
-
-def read(path: Path) -> tuple[list[Frame], list[str]]:
-    reader = RecordingReader(path)
-    try:
-        return [one for _, one in reader.frames()], reader.problems
-    finally:
-        reader.close()
 
 
 def record(recorder: Recorder, first: int, last: int) -> None:

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.recording.format import FORMAT, KEY_EVERY, Header
+from pgtop_tune.recording.format import KEY_EVERY
 from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.recording.writer import RecordingWriter
 from tests.recording.strategies import FRAMES
 from tests.support.frames import frame
+from tests.support.recordings import HEADER, read, write
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -26,23 +27,6 @@ else:
     from backports import zstd
 
 PACKED = (".gz", ".zst")
-HEADER = Header(FORMAT, "0.1.0", 1_790_000_000_000, "+00:00", 1.0, "bench@/run/postgresql:5432/bench")
-
-
-def write(path: Path, frames: list[Frame]) -> Path:
-    writer = RecordingWriter(path, HEADER)
-    for one in frames:
-        writer.write(one)
-    writer.close()
-    return path
-
-
-def read(path: Path) -> tuple[list[Frame], list[str]]:
-    reader = RecordingReader(path)
-    try:
-        return [one for _, one in reader.frames()], reader.problems
-    finally:
-        reader.close()
 
 
 def unpacked(path: Path) -> bytes:

@@ -14,8 +14,7 @@ from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample
 from pgtop_tune.model.postgres import Parameter, ParameterSample, PostgresSample
-from pgtop_tune.recording.format import FORMAT, Header
-from pgtop_tune.recording.writer import RecordingWriter
+from tests.support.recordings import HEADER, write
 from tests.support.run_frames import run_frames
 
 SECONDS = 160
@@ -90,8 +89,4 @@ def _set(row: Parameter, shown: str) -> Parameter:
 
 def recorded(found: Sequence[Frame], path: Path) -> Path:
     """The frames as a recording."""
-    writer = RecordingWriter(path, Header(FORMAT, "test", found[0].taken_at_ms, "+00:00", 1.0, "bench"))
-    for frame in found:
-        writer.write(frame)
-    writer.close()
-    return path
+    return write(path, found, replace(HEADER, created_ms=found[0].taken_at_ms))

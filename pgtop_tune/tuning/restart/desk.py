@@ -65,7 +65,7 @@ class RestartDesk:
     def __init__(self, control: PostgresControl, own_restart: Callable[[], None] | None = None) -> None:
         self._control: Final = control
         self._own_restart: Final = own_restart
-        self._trials = Trials(lambda set_id: self.revert_set(set_id, "nobody kept it in time"), ConnectionProblem)
+        self._trials = Trials(self.revert_set, ConnectionProblem)
         self._one_at_a_time = asyncio.Lock()
         self._given_up: Final = asyncio.Event()
 
@@ -173,12 +173,7 @@ class RestartDesk:
 
     async def aclose(self) -> None:
         """Takes back what is on trial, with a restart each; before the control is closed."""
-        for set_id in self._trials.ids:
-            try:
-                await self.revert_set(set_id, "the program ended before it was kept")
-            except PgtopError:
-                # The process that waits for our end tries on.
-                continue
+        await self._trials.aclose()
 
     async def _standing(self, wanted: Sequence[Wanted]) -> Standing:
         in_force = await self._control.in_force()

@@ -23,8 +23,8 @@ from pgtop_tune.model.postgres import Parameter, ParameterSample, PostgresSample
 from pgtop_tune.model.system_setting import AfterReboot, Assignment, SystemSetting
 from pgtop_tune.tuning.stepping import parse
 from tests.support import frames
-from tests.support.frames import CORES, EPOCH_MS, GIB, MIB, TICKS
 from tests.support.host_frames import cgroup, full_host
+from tests.support.machine_frames import CORES, EPOCH_MS, GIB, MIB, TICKS
 from tests.support.statement_frames import database as database_row
 
 MEMORY_BYTES: Final = 16 * GIB

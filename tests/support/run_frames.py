@@ -14,7 +14,8 @@ from pgtop_tune.model.host import HostSample, ThreadCounters
 from pgtop_tune.model.postgres import DatabaseCounters, PostgresSample
 from pgtop_tune.model.run_result import RunFacts
 from pgtop_tune.model.waits import WaitCount, WaitSample
-from tests.support.frames import EPOCH_MS, bench_sample, frame, host_sample, postgres_sample, processes
+from tests.support.frames import EPOCH_MS, bench_sample, frame, host_sample, postgres_sample
+from tests.support.machine_frames import processes
 
 SECONDS: Final = 70
 TPS: Final = 1000

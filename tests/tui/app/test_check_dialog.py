@@ -21,7 +21,7 @@ from pgtop_tune.tui.screens.details import DetailsDialog
 from pgtop_tune.tuning.knobs.catalogue import KNOBS
 from tests.support.reports import ScriptedCheck, check_row, report, sets, typical
 from tests.support.screens import Rig, ScriptedParameters, running_screen
-from tests.tui.app.test_parameter_dialog import ScriptedRestart
+from tests.tui.app.test_restart_dialog import ScriptedRestart
 
 
 async def _opened(rig: Rig) -> None:

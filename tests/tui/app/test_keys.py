@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import math
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 from textual.command import CommandPalette
 
 from pgtop_tune.analysis.ghosts import Shelf
-from pgtop_tune.errors import UsageProblem
-from pgtop_tune.model.backend_action import BackendAct
 from pgtop_tune.model.change import Terms, Wanted
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.session.ports import Landmark, Step
-from pgtop_tune.tui.actions import ACTIONS, Need, available, check_keymap, footer_keys, keys_of
-from pgtop_tune.tui.app import PgtopApp
-from pgtop_tune.tui.controls import ScreenOptions
-from pgtop_tune.tui.pages.registry import all_pages
-from pgtop_tune.tui.screens.columns import ColumnsDialog
+from pgtop_tune.tui.actions import ACTIONS
 from pgtop_tune.tui.screens.dashboard import Dashboard
-from pgtop_tune.tui.screens.details import DetailsDialog
 from pgtop_tune.tui.screens.help import HelpDialog
 from pgtop_tune.tui.screens.load import LoadDialog
-from pgtop_tune.tui.screens.page import PageScreen
 from pgtop_tune.tui.screens.parameters import ParameterDialog
 from pgtop_tune.tui.screens.password import PasswordDialog
 from pgtop_tune.tuning.knobs.catalogue import KNOBS
@@ -42,10 +32,7 @@ from tests.support.screens import (
     frames,
     running_screen,
 )
-
-
-def _dashboard(rig: Rig) -> Dashboard:
-    return rig.app._dashboard
+from tests.tui.app.table_keys import TABLE_CHECKS, Check, dashboard_of
 
 
 async def _load(rig: Rig) -> None:
@@ -159,150 +146,6 @@ async def _speed(rig: Rig) -> None:
     await rig.sees("2×")
 
 
-async def _filter(rig: Rig) -> None:
-    await rig.press("slash")
-    await rig.type("checkpointer")
-    await rig.until(lambda: len(_dashboard(rig)._rows) == 1)
-    await rig.press("enter", "q")
-    assert not rig.app.is_running or rig.app._exit, "after Enter keys are keys again"
-
-
-async def _sort(rig: Rig) -> None:
-    await rig.press("s")
-    assert _dashboard(rig).view.sort == "pid"
-    await rig.press("greater_than_sign")
-    assert _dashboard(rig).view.sort == "cpu"
-    await rig.press("less_than_sign", "less_than_sign")
-    assert _dashboard(rig).view.sort == "activity"
-
-
-async def _pages(rig: Rig) -> None:
-    for page in all_pages():
-        await rig.press(page.key)
-        await rig.until(lambda: isinstance(rig.app.screen, PageScreen))
-        assert _page(rig).page is page
-        for table in (*page.tables[1:], page.tables[0]):
-            await rig.press("tab")
-            assert _page(rig).table is table
-        await rig.press("shift+tab")
-        assert _page(rig).table is page.tables[-1]
-        await rig.press("tab", "1")
-        await rig.until(lambda: isinstance(rig.app.screen, Dashboard))
-
-
-def _page(rig: Rig) -> PageScreen:
-    screen = rig.app.screen
-    assert isinstance(screen, PageScreen)
-    return screen
-
-
-async def _reverse(rig: Rig) -> None:
-    await rig.press("2", "s")
-    await rig.until(lambda: rig.app.screen is rig.app._pages)
-    await rig.until(lambda: _page(rig).view.sort == "pid")
-    assert not _page(rig).view.descending
-    await rig.press("R")
-    found = [row.backend.pid for row in _page(rig)._found]
-    assert found == sorted(found, reverse=True)
-
-
-def _backends(rig: Rig) -> ScriptedBackends:
-    control = rig.controls.backends
-    assert isinstance(control, ScriptedBackends)
-    return control
-
-
-async def _signal(rig: Rig) -> None:
-    for key, act in (("c", BackendAct.CANCEL), ("K", BackendAct.TERMINATE)):
-        await rig.press("home", key)
-        selected = _dashboard(rig).view.selected
-        assert selected is not None
-        await rig.sees(f"pg_{act}_backend({selected[0]})")
-        await rig.press("y")
-        await rig.until(lambda: len(_backends(rig).signalled) == 1)
-        assert _backends(rig).signalled.pop() == (act, selected)
-        await rig.until(lambda: isinstance(rig.app.screen, Dashboard) and rig.source.noted)
-        assert rig.source.noted.pop().text.endswith(f"ed {selected[0]}")
-
-
-async def _explain(rig: Rig) -> None:
-    await rig.press("home", "e")
-    await rig.sees("Seq Scan on [t]")
-    row = _dashboard(rig)._rows[0]
-    assert _backends(rig).explained == [(row.key, row.backend.query)]
-    await rig.press("y")
-    assert rig.app.clipboard.startswith("Seq Scan on [t]\n")
-
-
-async def _tag(rig: Rig) -> None:
-    await rig.press("2", "down", "x", "insert", "up", "x")
-    await rig.until(lambda: len(_page(rig).view.tagged) == 1)
-    await rig.sees("1 tagged")
-    await rig.press("escape")
-    assert not _page(rig).view.tagged
-
-
-async def _sideways(rig: Rig) -> None:
-    await rig.press("2", "right", "right")
-    await rig.until(lambda: _page(rig).view.left == 2)
-    await rig.press("left")
-    assert _page(rig).view.left == 1
-
-
-async def _columns(rig: Rig) -> None:
-    await rig.press("2", "o")
-    await rig.until(lambda: isinstance(rig.app.screen, ColumnsDialog))
-    await rig.press("down", "space", "enter")
-    await rig.until(lambda: "CPU%" not in rig.text())
-    assert "cpu" not in _page(rig).view.columns
-
-
-async def _idle(rig: Rig) -> None:
-    before = len(_dashboard(rig)._rows)
-    await rig.press("i")
-    assert len(_dashboard(rig)._rows) < before
-    await rig.press("i")
-    assert len(_dashboard(rig)._rows) == before
-
-
-async def _details(rig: Rig) -> None:
-    await rig.press("down", "enter")
-    await rig.until(lambda: isinstance(rig.app.screen, DetailsDialog))
-    await rig.sees("as pg_stat_activity has it")
-
-
-async def _copy(rig: Rig) -> None:
-    await rig.press("y")
-    await rig.until(lambda: rig.app._notifications)
-    assert rig.app.clipboard == ""
-    await rig.press("down", "y")
-    assert rig.app.clipboard == _dashboard(rig)._rows[0].backend.query
-
-
-async def _moves(rig: Rig) -> None:
-    dashboard = _dashboard(rig)
-    rows = dashboard._rows
-
-    def at() -> int:
-        return next(index for index, row in enumerate(rows) if row.key == dashboard.view.selected)
-
-    await rig.press("down", "j", "down")
-    assert at() == 2
-    await rig.press("up", "k")
-    assert at() == 0
-    await rig.press("pagedown")
-    assert at() > 5
-    await rig.press("pageup")
-    assert at() == 0
-    await rig.press("end")
-    assert at() == len(rows) - 1
-    assert dashboard.view.top > 0
-    await rig.press("home")
-    assert (at(), dashboard.view.top) == (0, 0)
-    await rig.press("escape")
-    assert dashboard.view.selected is None
-
-
 async def _pause(rig: Rig) -> None:
     await rig.press("space")
     shown = rig.app._shown
@@ -340,13 +183,13 @@ async def _palette(rig: Rig) -> None:
     await rig.type("hide or show")
     await rig.sees("idle sessions")
     await rig.press("enter")
-    await rig.until(lambda: _dashboard(rig).view.hide_idle)
+    await rig.until(lambda: dashboard_of(rig).view.hide_idle)
 
 
 async def _redraw(rig: Rig) -> None:
     """What it does is seen on a real terminal; here: it is nobody else's key, in dialogs and while typing either."""
     await rig.press("ctrl+l", "slash", "c", "ctrl+l", "h")
-    assert _dashboard(rig).view.filter == "ch"
+    assert dashboard_of(rig).view.filter == "ch"
     await rig.press("enter", "question_mark")
     await rig.until(lambda: isinstance(rig.app.screen, HelpDialog))
     await rig.press("ctrl+l")
@@ -378,9 +221,6 @@ async def _quit(rig: Rig) -> None:
     assert rig.app.return_value == 0
 
 
-Check = Callable[[Rig], Awaitable[None]]
-
-
 async def _ghost(rig: Rig) -> None:
     await rig.press("g")
     await rig.sees("there are no recordings yet")
@@ -406,12 +246,8 @@ CHECKS: dict[str, Check] = {
     "next-event": _seeks, "previous-event": _seeks, "next-checkpoint": _seeks, "previous-checkpoint": _seeks,
     "worst-p99": _seeks, "slower": _speed, "faster": _speed,
     "mark-begin": _marks, "mark-end": _marks, "brush": _marks,
-    "details": _details, "filter": _filter, "cancel": _signal, "terminate": _signal, "explain": _explain,
-    "sort": _sort, "sort-right": _sort, "sort-left": _sort, "reverse": _reverse, "idle": _idle,
-    "columns": _columns, "copy": _copy, "tag": _tag, "up": _moves, "down": _moves, "page-up": _moves,
-    "page-down": _moves, "first": _moves, "last": _moves, "left": _sideways, "right": _sideways,
-    "unselect": _moves, "dashboard": _pages, **{page.id: _pages for page in all_pages()}, "next-table": _pages,
-    "previous-table": _pages, "pause": _pause, "longer": _interval, "shorter": _interval, "theme": _theme,
+    **TABLE_CHECKS,
+    "pause": _pause, "longer": _interval, "shorter": _interval, "theme": _theme,
     "palette": _palette, "redraw": _redraw, "help": _help, "quit": _quit,
 }  # fmt: skip
 
@@ -440,77 +276,3 @@ async def test_a_key_does_what_the_table_says(check: Check, tmp_path: Path, monk
         ghosts=Shelf(tmp_path, lambda: None),
     ) as rig:
         await check(rig)
-
-
-async def test_a_replay_pauses_itself_and_has_no_keys_that_change_a_server() -> None:
-    transport = ScriptedTransport()
-    async with running_screen(transport=transport) as rig:
-        await rig.sees("replay")
-        await rig.press("space")
-        assert transport.paused
-        await rig.sees("paused")
-        await rig.press("down", "b", "p", "u", "r", "m", "plus", "c", "K", "e")
-        await rig.pilot.pause()
-        assert isinstance(rig.app.screen, Dashboard)
-        assert rig.app._past is None
-
-
-async def test_a_copied_query_reaches_the_terminal_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with running_screen() as rig:
-        written: list[str] = []
-        assert rig.app._driver is not None
-        monkeypatch.setattr(rig.app._driver, "write", written.append)
-        await rig.press("down", "y")
-        query = rig.app._dashboard._rows[0].backend.query or ""
-        assert any(base64.b64encode(query.encode()).decode() in text for text in written)
-
-
-async def test_a_remapped_key_works_and_the_old_one_does_not() -> None:
-    async with running_screen(options=ScreenOptions(keymap={"idle": "h", "theme": "ctrl+t,f5"})) as rig:
-        await rig.press("i")
-        assert not rig.app._dashboard.view.hide_idle
-        await rig.press("h")
-        assert rig.app._dashboard.view.hide_idle
-        before = rig.app.theme
-        await rig.press("f5")
-        assert rig.app.theme != before
-
-
-@pytest.mark.parametrize(
-    ("keymap", "words"),
-    [
-        ({"no-such": "x"}, 'no action "no-such"'),
-        ({"idle": "q"}, 'q is bound to "idle" and to "quit"'),
-        ({"idle": "question_mark"}, '"idle" and to "help"'),
-        ({"idle": "x,"}, "empty key"),
-    ],
-)
-def test_a_keymap_that_cannot_be_used_is_refused_with_a_reason(keymap: dict[str, str], words: str) -> None:
-    with pytest.raises(UsageProblem, match=words):
-        check_keymap(keymap)
-
-
-def test_defaults_do_not_clash_and_a_swap_is_allowed() -> None:
-    check_keymap({})
-    check_keymap({"idle": "s", "sort": "i"})
-
-
-def test_actions_exist_only_where_their_need_is_met() -> None:
-    live = {action.id for action in available([Need.LIVE, Need.INTERVAL, Need.LOAD])}
-    assert {"load", "longer", "note", "quit"} <= live
-    assert not live & {"jump", "step-back", "parameters", "record"}
-
-
-def test_the_footer_shows_the_operators_own_keys() -> None:
-    actions = available(list(Need))
-    assert ("F9", "help") not in footer_keys(actions, {})
-    assert ("f9", "help") in footer_keys(actions, {"help": "f9"})
-    help_action = next(action for action in actions if action.id == "help")
-    assert keys_of(help_action, {"help": "f9, ?"}) == ("f9", "?")
-
-
-def test_every_action_of_the_table_is_implemented() -> None:
-    for action in ACTIONS:
-        owners = (PgtopApp,) if action.action.startswith("app.") else (Dashboard, PageScreen)
-        name = action.action.removeprefix("app.").partition("(")[0]
-        assert any(callable(getattr(owner, f"action_{name}", None)) for owner in owners), action.id

@@ -1,0 +1,111 @@
+"""The texts of statements: fetched once, bounded, hostile ones unharmed."""
+
+from __future__ import annotations
+
+import contextlib
+
+import psycopg
+import pytest
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.model.statements import StatementCounters, StatementTexts
+from pgtop_tune.postgres.readers import statements as statements_module
+from tests.postgres.conftest import Superuser, place
+from tests.postgres.test_statement_reader import look, reading, texts
+from tests.support.servers import conninfo
+
+
+class Unanswering:
+    """A server that hangs over its texts."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def fetch(self, text: str, *arguments: object) -> list[object]:
+        if "(true)" in text:
+            self.asked += 1
+            raise ConnectionProblem("no answer in time")
+        entry = dict.fromkeys(StatementCounters.__dataclass_fields__, 0) | {"id": "1/2/3/1", "queryid": 1}
+        return [(1, 2, 3, True, 1, 0, 5.0)] if "min_exec_time" not in text else [entry]
+
+
+async def test_a_server_that_hangs_over_its_texts_is_not_asked_again_at_once() -> None:
+    now = [0.0]
+    reader = statements_module.StatementReader(lambda: now[0])
+    capabilities = type("Found", (), {"statements_schema": "public", "statements_version": "1.12"})()
+    connection = Unanswering()
+    for moment_s, asked in ((0.0, 1), (5.0, 1), (59.0, 1), (61.0, 2)):
+        now[0] = moment_s
+        reader.forget()
+        await reader.counters(connection, capabilities)  # type: ignore[arg-type]
+        with contextlib.suppress(ConnectionProblem):
+            await reader.texts(connection, capabilities)  # type: ignore[arg-type]
+        assert connection.asked == asked
+
+
+async def test_a_text_is_fetched_once(server: Throwaway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statements_module, "_TEXT_COST", 0.0)
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        async with reading(place(server)) as reader:
+            connection.execute("SELECT 'asked', 1.5, true")
+            await look(reader)
+            connection.execute("SELECT 'asked', 1.5, true")
+            for _ in range(4):
+                await look(reader)
+                await texts(reader)
+            kept = await reader.statement_texts()
+            connection.execute("SELECT 'asked', 1.5, true")
+            await look(reader)
+            sent = reader.own.statements
+            assert await reader.statement_texts() is kept
+            assert reader.own.statements == sent
+            connection.execute("SELECT 'asked', 1.5, true, 'another'")
+            await look(reader)
+            assert "SELECT $1, $2, $3, $4" in (await texts(reader)).values()
+            assert reader.own.statements > sent
+
+
+async def test_the_file_of_texts_is_read_rarely_and_not_again_at_once_after_a_lost_connection(
+    server: Throwaway,
+) -> None:
+    now = [1_000.0]
+
+    def clock() -> float:
+        now[0] += 0.05
+        return now[0]
+
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        # Tests before this one left statements that took longer, and only the first of all times are shown at first.
+        connection.execute("SELECT pg_stat_statements_reset()")
+        async with reading(place(server), clock) as reader:
+            await look(reader)
+            await texts(reader)
+            connection.execute("SELECT 'after', 'the', 'first'")
+            await look(reader)
+            sent = reader.own.statements
+            assert "SELECT $1, $2, $3" not in (await texts(reader)).values()
+            assert reader.own.statements == sent
+            await reader.connect()
+            await look(reader)
+            sent = reader.own.statements
+            assert "SELECT $1, $2, $3" not in (await texts(reader)).values()
+            assert reader.own.statements == sent
+            now[0] += 60.0
+            assert "SELECT $1, $2, $3" in (await texts(reader)).values()
+            assert reader.own.statements > sent
+
+
+async def test_hostile_and_endless_texts_arrive_cut_and_whole(server: Throwaway, superuser: Superuser) -> None:
+    superuser.execute("SELECT pg_stat_statements_reset()")
+    async with reading(place(server)) as reader:
+        await look(reader)
+        superuser.execute("SELECT 1 /* \x1b]0;owned\x07 [red] \u202e ☃ */")
+        superuser.execute("SELECT 1, 2, 3, 4, 5, true /* " + "é" * 1_000_000 + " */, 7")
+        await look(reader)
+        found = await reader.statement_texts()
+        assert isinstance(found, StatementTexts)
+        assert "SELECT $1 /* \x1b]0;owned\x07 [red] \u202e ☃ */" in {text.query for text in found.texts}
+        (long,) = (text for text in found.texts if text.query.startswith("SELECT $1, $2, $3, $4, $5, $6 /* éé"))
+        assert len(long.query) == 4_000
+        assert long.characters > 1_000_000

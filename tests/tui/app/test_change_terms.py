@@ -1,0 +1,156 @@
+"""The terms of a change from the parameter dialog: for whom, on trial, trip wires, unlocked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from pgtop_tune.model.postgres import Activity, Parameter, PostgresSample
+from pgtop_tune.session.ports import Step
+from pgtop_tune.tui.controls import ScreenOptions
+from pgtop_tune.tui.panel.one_set import Conditions
+from pgtop_tune.tui.screens.conditions import ConditionsDialog
+from pgtop_tune.tui.screens.dashboard import Dashboard
+from pgtop_tune.tui.screens.load import LoadDialog
+from pgtop_tune.tuning.knobs.catalogue import KNOBS
+from tests.support.frames import frame
+from tests.support.screens import Rig, ScriptedLoad, ScriptedParameters, ScriptedSource, frames, running_screen
+from tests.tui.app.dialog_steps import at, opened
+
+
+async def test_a_parameter_of_sessions_goes_to_the_next_load_where_nobody_is_connected() -> None:
+    control = ScriptedParameters()
+    alone = [replace(each, postgres=_without_sessions(each.postgres)) for each in frames(3, load=False)]
+    source = ScriptedSource([Step(tuple(alone), restart=True)])
+    async with running_screen(source, parameters=control, load=ScriptedLoad(), knobs=KNOBS) as rig:
+        await opened(rig)
+        await at(rig, "work_mem")
+        await rig.press("plus")
+        await rig.sees("apply: the next load begins with -c work_mem=8MB; nothing changes on the server")
+        await rig.press("a")
+        await rig.sees("next load: 8MB")
+        assert control.journal == []
+        await rig.press("escape", "escape")
+        await rig.until(lambda: isinstance(rig.app.screen, Dashboard))
+        await rig.press("b")
+        await rig.until(lambda: isinstance(rig.app.screen, LoadDialog))
+        assert rig.app.screen._spec.settings == (("work_mem", "8MB"),)  # type: ignore[attr-defined]
+
+
+def _without_sessions(sample: PostgresSample) -> PostgresSample:
+    assert isinstance(sample.activity, Activity)
+    return replace(sample, activity=replace(sample.activity, backends=()))
+
+
+async def test_a_change_can_be_kept_before_the_list_is_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(names: Sequence[str]) -> tuple[Parameter, ...]:
+        await asyncio.Event().wait()
+        return ()
+
+    control = ScriptedParameters()
+    async with running_screen(parameters=control, knobs=KNOBS) as rig:
+        await opened(rig)
+        await rig.press("plus")
+        await rig.sees("= '2GB'")
+        monkeypatch.setattr(control, "list", never)
+        await rig.press("a")
+        await rig.sees("is now 2GB")
+        await rig.press("Y")
+        await rig.sees("kept: ")
+
+
+async def test_a_role_that_is_connected_can_be_chosen() -> None:
+    control = ScriptedParameters()
+    async with running_screen(parameters=control, knobs=KNOBS) as rig:
+        await opened(rig)
+        await at(rig, "work_mem")
+        await rig.press("plus", "o", "right", "right")
+        await rig.sees("new sessions of app")
+        await rig.press("enter")
+        await rig.sees("apply: ALTER ROLE app SET work_mem")
+        await rig.press("o")
+        await rig.sees("new sessions of app")
+        await rig.press("escape")
+
+
+async def test_the_terms_are_chosen_in_a_form_and_end_up_in_the_change() -> None:
+    control = ScriptedParameters()
+    async with running_screen(parameters=control, knobs=KNOBS) as rig:
+        await opened(rig)
+        await rig.press("plus", "o")
+        await rig.sees("terms of a change")
+        await rig.press("tab", "ctrl+u", "5", "tab", "tab", "ctrl+u")
+        await rig.type("p99>5")
+        await rig.press("enter")
+        await rig.until(lambda: not isinstance(rig.app.screen, ConditionsDialog))
+        await rig.press("o")
+        await rig.until(lambda: isinstance(rig.app.screen, ConditionsDialog))
+        await rig.press("tab", "tab", "tab", "ctrl+u")
+        await rig.type("p98>5")
+        await rig.press("enter")
+        await rig.sees("there is no trip wire on 'p98'")
+        await rig.press("escape")
+        await rig.until(lambda: not isinstance(rig.app.screen, ConditionsDialog))
+        await rig.sees("keep within 5 s or it reverts, or at once at p99>5")
+        await rig.press("a")
+        await rig.sees("is now 2GB")
+        assert control.terms.keep_within_s == 5.0
+        await rig.sees("or at p99>5")
+
+
+async def test_a_crossed_trip_wire_takes_it_back_and_says_why() -> None:
+    control = ScriptedParameters()
+    async with running_screen(parameters=control, knobs=KNOBS) as rig:
+        rig.app._panel.conditions = Conditions(wires="tps<1000000")
+        await opened(rig)
+        await rig.press("plus")
+        await rig.sees("SET max_wal_size = '2GB'")
+        await rig.press("a")
+        await rig.sees("Y keep")
+        rig.source.feed(*(frame(second) for second in range(5, 25)))
+        await rig.until(lambda: control.journal == [])
+        assert control.reverted == [("s1", "tps<1000000 for 3 s")]
+        await rig.until(lambda: any("taken back, tps<1000000" in each.message for each in rig.app._notifications))
+        assert [event.text for event in rig.source.noted] == ["taken back: tps<1000000 for 3 s"]
+        await rig.until(lambda: "Y keep" not in rig.text())
+        assert rig.app.changes is not None
+        assert rig.app.changes.made == ()
+
+
+async def test_a_value_that_can_lose_data_is_locked_and_its_name_is_typed() -> None:
+    control = ScriptedParameters()
+    async with running_screen(parameters=control, knobs=KNOBS) as rig:
+        await opened(rig)
+        await _off(rig)
+        await rig.press("y")
+        await rig.sees("--allow-unsafe to unlock it")
+        assert control.journal == []
+    async with running_screen(parameters=control, knobs=KNOBS, options=ScreenOptions(allow_unsafe=True)) as rig:
+        await opened(rig)
+        await _off(rig)
+        await rig.press("y")
+        await rig.sees("unlock synchronous_commit")
+        await rig.type("yes")
+        await rig.press("enter")
+        await rig.sees("that is not synchronous_commit")
+        assert control.journal == []
+        await rig.press("ctrl+u")
+        rig.paste("synchronous_commit")
+        await rig.sees("> synchronous_commit")
+        await rig.press("enter")
+        await rig.sees("is now off")
+        assert control.terms.confirmed == {"synchronous_commit"}
+
+
+async def _off(rig: Rig) -> None:
+    await at(rig, "synchronous_commit")
+    await rig.press("enter", "ctrl+u")
+    await rig.type("off")
+    await rig.press("enter")
+    await rig.sees("can lose acknowledged commits")
+    await rig.sees("SET synchronous_commit = 'off'")
+    await rig.press("a")
+    await rig.sees("change synchronous_commit?")

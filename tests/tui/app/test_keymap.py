@@ -1,0 +1,92 @@
+"""Keys as a whole: the operator's own ones, what exists where, what a replay does not have."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.tui.actions import ACTIONS, Need, available, check_keymap, footer_keys, keys_of
+from pgtop_tune.tui.app import PgtopApp
+from pgtop_tune.tui.controls import ScreenOptions
+from pgtop_tune.tui.screens.dashboard import Dashboard
+from pgtop_tune.tui.screens.page import PageScreen
+from tests.support.screens import (
+    ScriptedTransport,
+    running_screen,
+)
+
+
+async def test_a_replay_pauses_itself_and_has_no_keys_that_change_a_server() -> None:
+    transport = ScriptedTransport()
+    async with running_screen(transport=transport) as rig:
+        await rig.sees("replay")
+        await rig.press("space")
+        assert transport.paused
+        await rig.sees("paused")
+        await rig.press("down", "b", "p", "u", "r", "m", "plus", "c", "K", "e")
+        await rig.pilot.pause()
+        assert isinstance(rig.app.screen, Dashboard)
+        assert rig.app._past is None
+
+
+async def test_a_copied_query_reaches_the_terminal_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_screen() as rig:
+        written: list[str] = []
+        assert rig.app._driver is not None
+        monkeypatch.setattr(rig.app._driver, "write", written.append)
+        await rig.press("down", "y")
+        query = rig.app._dashboard._rows[0].backend.query or ""
+        assert any(base64.b64encode(query.encode()).decode() in text for text in written)
+
+
+async def test_a_remapped_key_works_and_the_old_one_does_not() -> None:
+    async with running_screen(options=ScreenOptions(keymap={"idle": "h", "theme": "ctrl+t,f5"})) as rig:
+        await rig.press("i")
+        assert not rig.app._dashboard.view.hide_idle
+        await rig.press("h")
+        assert rig.app._dashboard.view.hide_idle
+        before = rig.app.theme
+        await rig.press("f5")
+        assert rig.app.theme != before
+
+
+@pytest.mark.parametrize(
+    ("keymap", "words"),
+    [
+        ({"no-such": "x"}, 'no action "no-such"'),
+        ({"idle": "q"}, 'q is bound to "idle" and to "quit"'),
+        ({"idle": "question_mark"}, '"idle" and to "help"'),
+        ({"idle": "x,"}, "empty key"),
+    ],
+)
+def test_a_keymap_that_cannot_be_used_is_refused_with_a_reason(keymap: dict[str, str], words: str) -> None:
+    with pytest.raises(UsageProblem, match=words):
+        check_keymap(keymap)
+
+
+def test_defaults_do_not_clash_and_a_swap_is_allowed() -> None:
+    check_keymap({})
+    check_keymap({"idle": "s", "sort": "i"})
+
+
+def test_actions_exist_only_where_their_need_is_met() -> None:
+    live = {action.id for action in available([Need.LIVE, Need.INTERVAL, Need.LOAD])}
+    assert {"load", "longer", "note", "quit"} <= live
+    assert not live & {"jump", "step-back", "parameters", "record"}
+
+
+def test_the_footer_shows_the_operators_own_keys() -> None:
+    actions = available(list(Need))
+    assert ("F9", "help") not in footer_keys(actions, {})
+    assert ("f9", "help") in footer_keys(actions, {"help": "f9"})
+    help_action = next(action for action in actions if action.id == "help")
+    assert keys_of(help_action, {"help": "f9, ?"}) == ("f9", "?")
+
+
+def test_every_action_of_the_table_is_implemented() -> None:
+    for action in ACTIONS:
+        owners = (PgtopApp,) if action.action.startswith("app.") else (Dashboard, PageScreen)
+        name = action.action.removeprefix("app.").partition("(")[0]
+        assert any(callable(getattr(owner, f"action_{name}", None)) for owner in owners), action.id

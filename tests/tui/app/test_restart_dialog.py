@@ -1,0 +1,98 @@
+"""A restart from the parameter dialog: its checks first, then everything that waits, then what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pgtop_tune.model.change import Terms, Wanted
+from pgtop_tune.model.restart import (
+    PendingParameter,
+    RestartCheck,
+    RestartOutcome,
+    RestartPlan,
+    RestartState,
+    Verdict,
+)
+from pgtop_tune.session.restart_control import silent
+from pgtop_tune.tui.screens.parameters import ParameterDialog
+from pgtop_tune.tuning.knobs.catalogue import KNOBS
+from tests.support.screens import ScriptedParameters, running_screen
+from tests.tui.app.dialog_steps import at, opened
+
+
+async def test_what_waits_for_a_restart_is_not_applied_with_the_rest() -> None:
+    control = ScriptedParameters()
+    async with running_screen(parameters=control, knobs=KNOBS) as rig:
+        await opened(rig)
+        await at(rig, "shared_buffers")
+        await rig.press("plus")
+        await rig.sees("waits for a restart (A): shared_buffers")
+        await rig.press("a")
+        await rig.sees("A looks what one would do")
+        assert control.journal == []
+
+
+class ScriptedRestart:
+    """A `RestartControl` of a server that comes up, or does not."""
+
+    def __init__(self, *, possible: bool = True, comes_up: bool = True) -> None:
+        self.possible, self.comes_up = possible, comes_up
+        self.asked: list[tuple[tuple[Wanted, ...], bool]] = []
+
+    async def pending(self) -> tuple[PendingParameter, ...]:
+        return ()
+
+    async def plan(self, wanted: Sequence[Wanted] = ()) -> RestartPlan:
+        verdict = Verdict.FINE if self.possible else Verdict.IMPOSSIBLE
+        check = RestartCheck("shared memory", verdict, "needs 300 MB of 16 GB")
+        return RestartPlan(("ALTER SYSTEM …",), (), (check,), "pg_ctl", "pg_ctl restart", True, sessions=3)
+
+    async def apply(
+        self, wanted: Sequence[Wanted], terms: Terms, progress: Callable[[str], None] = silent, *, anyway: bool = False
+    ) -> RestartOutcome:
+        self.asked.append((tuple(wanted), anyway))
+        progress("stopping the server")
+        if self.comes_up:
+            return RestartOutcome(RestartState.CAME_UP, "the server is up with it")
+        log = ("FATAL:  could not map anonymous shared memory",)
+        return RestartOutcome(RestartState.OLD_VALUES, "it runs with the old values", log=log)
+
+    async def keep(self, set_id: str) -> None:
+        raise NotImplementedError
+
+    async def revert_set(self, set_id: str, why: str = "", progress: Callable[[str], None] = silent) -> RestartOutcome:
+        raise NotImplementedError
+
+
+async def test_one_restart_takes_everything_that_is_staged_after_its_checks_were_shown() -> None:
+    restart = ScriptedRestart()
+    async with running_screen(parameters=ScriptedParameters(), restart=restart, knobs=KNOBS) as rig:
+        await opened(rig)
+        await rig.press("plus")
+        await at(rig, "shared_buffers")
+        await rig.press("plus", "A")
+        for words in ("fine: needs 300 MB", "pg_ctl restart", "3 client sessions", "y restart"):
+            await rig.sees(words)
+        assert restart.asked == []
+        await rig.press("y")
+        await rig.sees("the server is up with it")
+        assert [(each.name, each.value) for each in restart.asked[0][0]] == [
+            ("max_wal_size", "2GB"), ("shared_buffers", "256MB"),
+        ]  # fmt: skip
+
+
+async def test_a_server_that_would_not_start_or_did_not_says_why() -> None:
+    restart = ScriptedRestart(possible=False, comes_up=False)
+    async with running_screen(parameters=ScriptedParameters(), restart=restart, knobs=KNOBS) as rig:
+        await opened(rig)
+        await at(rig, "shared_buffers")
+        await rig.press("plus", "A")
+        await rig.sees("impossible: needs 300 MB")
+        await rig.press("y")
+        await rig.sees("! try all the same")
+        assert restart.asked == []
+        await rig.press("exclamation_mark")
+        await rig.sees("could not map anonymous shared memory")
+        await rig.press("escape")
+        await rig.until(lambda: isinstance(rig.app.screen, ParameterDialog))
+        await rig.sees("it runs with the old values")

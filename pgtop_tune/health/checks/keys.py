@@ -10,10 +10,12 @@ from psycopg import sql
 from pgtop_tune.health.check import Action, Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import composed
-from pgtop_tune.health.questions import KEYS, SEQUENCES, SequenceState
+from pgtop_tune.health.questions import KEYS, SEQUENCES, KeyState, SequenceState
 from pgtop_tune.health.rules import in_database
 
 _GROUP: Final = "keys"
+_SMALLEST: Final = 2**15 - 1
+_WIDER: Final = "-- the column may stay as it is: bigint holds the former values as well"
 _REWRITES: Final = "rewrites the table and its indexes under a lock; plan it, and columns that refer to it as well"
 
 
@@ -50,14 +52,18 @@ def _holder(sequence: SequenceState) -> str:
 def _widen(database: str, sequence: SequenceState) -> Action:
     name = sql.Identifier(sequence.schema, sequence.name)
     widen = composed("ALTER SEQUENCE {sequence} AS bigint NO MAXVALUE;", sequence=name)
-    if sequence.table_name is None or sequence.table_schema is None or sequence.column_name is None:
-        return in_database(database, widen)
-    column = composed(
-        "ALTER TABLE {table} ALTER COLUMN {column} TYPE bigint;",
-        table=sql.Identifier(sequence.table_schema, sequence.table_name),
-        column=sql.Identifier(sequence.column_name),
+    narrow = composed(
+        "ALTER SEQUENCE {sequence} MAXVALUE {highest};", sequence=name, highest=sql.Literal(sequence.highest)
     )
-    return in_database(database, f"{column}\n{widen}", remark=_REWRITES)
+    if sequence.table_name is None or sequence.table_schema is None or sequence.column_name is None:
+        return in_database(database, widen, narrow)
+    table, column = sql.Identifier(sequence.table_schema, sequence.table_name), sql.Identifier(sequence.column_name)
+    undo = f"{narrow}\n{_WIDER}"
+    return in_database(database, f"{_to(table, column, 'bigint')}\n{widen}", undo, _REWRITES)
+
+
+def _to(table: sql.Identifier, column: sql.Identifier, type_: str) -> str:
+    return composed(f"ALTER TABLE {{table}} ALTER COLUMN {{column}} TYPE {type_};", table=table, column=column)
 
 
 def _keys(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
@@ -73,21 +79,19 @@ def _keys(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
                 Severity.CRITICAL if share >= limits["critical"] else Severity.WARNING,
                 f"key {database}: {key.schema}.{key.table_name}.{key.column_name} is at {share:.0f} % of its type",
                 (Evidence(f"{key.used} of {key.highest}", "pg_stats.histogram_bounds"),),
-                in_database(
-                    database,
-                    composed(
-                        "ALTER TABLE {table} ALTER COLUMN {column} TYPE bigint;",
-                        table=sql.Identifier(key.schema, key.table_name),
-                        column=sql.Identifier(key.column_name),
-                    ),
-                    remark=_REWRITES,
-                ),
+                _widen_key(database, key),
                 Confidence.MEDIUM,
                 f"{database}: {key.schema}.{key.table_name}.{key.column_name}",
             )
 
     for database, number in hidden.items():
         yield Unknown(f"{database}: statistics of {number} keys are closed to this role (GRANT pg_read_all_data)")
+
+
+def _widen_key(database: str, key: KeyState) -> Action:
+    table, column = sql.Identifier(key.schema, key.table_name), sql.Identifier(key.column_name)
+    former = "smallint" if key.highest == _SMALLEST else "integer"
+    return in_database(database, _to(table, column, "bigint"), _to(table, column, former), _REWRITES)
 
 
 _LIMITS: Final = (

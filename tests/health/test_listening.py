@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
-from tests.health.test_real_server import checked, ids
 from tests.support.by_pg_ctl import by_pg_ctl
+from tests.support.real_check import checked, ids
 
 FOUND = {"SEC-04", "SEC-06"}
 

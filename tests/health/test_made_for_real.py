@@ -11,6 +11,7 @@ from tests.health import test_listening as listening
 from tests.health import test_machine_conditions as conditions
 from tests.health import test_machine_tree as tree
 from tests.health import test_measure as measuring
+from tests.health import test_real_databases as databases
 from tests.health import test_real_memory as memory
 from tests.health import test_real_server as real
 
@@ -27,8 +28,8 @@ MADE: Mapping[Callable[..., Any], Collection[str]] = {
     memory.test_a_server_that_asks_for_more_memory_than_there_is: memory.FOUND,
     memory.test_a_server_that_has_worked_with_too_little_for_an_hour: memory.FOUND_AFTER_AN_HOUR,
     memory.test_a_release_without_fixes: {"CFG-04", "CFG-05"},
-    real.test_a_database_with_everything_wrong_is_seen_through: real.FOUND_IN_IT,
-    real.test_an_index_that_is_being_built_is_work_and_not_broken: {"BEN-03"},
+    databases.test_a_database_with_everything_wrong_is_seen_through: databases.FOUND_IN_IT,
+    databases.test_an_index_that_is_being_built_is_work_and_not_broken: {"BEN-03"},
     real.test_a_server_with_everything_wrong: {*real.FOUND_ON_IT, *real.FOUND_BEFORE_18, "REP-02"},
     real.test_a_server_that_works_with_too_little: real.FOUND_AFTER_WORK,
     real.test_backends_that_sync_because_the_checkpointer_does_not_keep_up: {"BGW-03"},

@@ -2,55 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Confidence, Finding, Severity
-from pgtop_tune.health.checks.security import loopback
-from pgtop_tune.health.facts import Facts, Refused
+from pgtop_tune.health.check import Severity
 from pgtop_tune.health.questions import (
     ArchiveQueue,
-    BareForeignKey,
-    BloatEstimate,
     DatabaseState,
     Encryption,
     FileError,
     HbaRule,
-    IndexState,
     KeyState,
-    ScopedSettings,
-    SequenceState,
     SuperuserLogin,
-    TableState,
     WeakPassword,
 )
-from pgtop_tune.health.registry import CHECKS
-from pgtop_tune.health.releases import releases
-from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.ceilings import Ceiling, Measured
-from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.horizon import HorizonSample, PreparedTransaction
-from pgtop_tune.model.io import ArchiverStatus, DatabaseSample
-from pgtop_tune.model.machine import Queue
-from pgtop_tune.model.postgres import HIDDEN_QUERY
+from pgtop_tune.model.io import DatabaseSample
 from pgtop_tune.model.progress import ProgressRow, ProgressSample
-from pgtop_tune.model.replication import Receiver, ReplicationSample, SubscriptionSample, SubscriptionWorker
 from tests.support.frames import GIB, MIB
-from tests.support.health_facts import details, found, result
-from tests.support.pooler_frames import AWAY, bouncer, database, poolers
+from tests.support.health_facts import found
 from tests.support.relation_frames import slot
+from tests.support.server_conditions import (
+    CRITICAL,
+    HIGH,
+    INFO,
+    MINE,
+    WARNING,
+    answered,
+    archiver,
+    bloat,
+    check,
+    clients,
+    disk,
+    hba,
+    index,
+    key,
+    older,
+    prepared,
+    receiving,
+    replicated,
+    rules,
+    scoped,
+    sections,
+    sequence,
+    setting,
+    subscribed,
+    table,
+    worst,
+)
 from tests.support.server_facts import (
-    DAY_MS,
     LSN,
     NEXT_XID,
     NOW_MS,
-    RESET_MS,
-    SECOND,
     checkpoints,
     database_row,
     limits,
@@ -62,120 +65,7 @@ from tests.support.server_facts import (
     wal,
 )
 
-BY_ID = {check.id: check for check in CHECKS}
-GROUPS = frozenset(
-    "DUR ARC WAL SLOT BGW CON TXN VAC TAB PLAN IDX KEY REP LOG OBS SEC CFG BEN".split()  # noqa: SIM905
-)
-MINE = tuple(check for check in CHECKS if check.id.split("-")[0] in GROUPS)
-INFO, WARNING, HIGH, CRITICAL = Severity.INFO, Severity.WARNING, Severity.HIGH, Severity.CRITICAL
-
 Case = tuple[str, dict[str, Any], Severity | None]
-
-
-def check(id_: str) -> Check:
-    return BY_ID[id_]
-
-
-def worst(findings: Sequence[Finding]) -> Severity | None:
-    return max((each.severity for each in findings), key=lambda each: each.rank, default=None)
-
-
-def setting(**parameters: str) -> dict[str, Any]:
-    return {"parameters": parameters}
-
-
-def answered(name: str, *rows: object) -> dict[str, Any]:
-    return {"answers": {f"check_{name}": rows}}
-
-
-def sections(**by_name: Any) -> dict[str, Any]:
-    return {"postgres": by_name}
-
-
-def table(**other: Any) -> TableState:
-    values: dict[str, Any] = {
-        "n_tables": 1, "n_never_analyzed": 0, "schema": "shop", "name": "orders", "bytes": MIB, "tuples": 100_000,
-        "live": 100_000, "dead": 0, "modified": 0, "never_analyzed": False, "last_vacuum_ms": None,
-        "last_analyze_ms": None, "xid_age": 10, "multixact_age": 1, "autovacuum": True,
-    }  # fmt: skip
-    return TableState(**(values | other))
-
-
-def index(**other: Any) -> IndexState:
-    values: dict[str, Any] = {
-        "n_indexes": 2, "schema": "shop", "name": 'odd"name', "table_name": "orders", "bytes": 10 * MIB,
-        "valid": True, "scans": 0, "same_as": None, "unused": False, "definition": "CREATE INDEX …",
-    }  # fmt: skip
-    return IndexState(**(values | other))
-
-
-def bloat(share: float, size: int = 1000 * MIB, kind: str = "table") -> BloatEstimate:
-    return BloatEstimate(0, "shop", "orders", kind, "orders", size, int(size * (1 - share)))
-
-
-def key(tuples: int) -> BareForeignKey:
-    return BareForeignKey("shop", "orders", "orders_customer_fkey", ["customer"], "shop", "customers", MIB, tuples, 1)
-
-
-def sequence(used: int | None, highest: int = 1000, n_hidden: int = 0, n_left_out: int = 0) -> SequenceState:
-    return SequenceState(n_hidden, n_left_out, "shop", "orders_id_seq", "shop", "orders", "id", highest, used)
-
-
-def archiver(failed_ago_s: int, archived_ago_s: int) -> dict[str, Any]:
-    archived, failed = NOW_MS - archived_ago_s * 1000, NOW_MS - failed_ago_s * 1000
-    return sections(archiver=ArchiverStatus(float(SECOND), 1, "01", archived, 3, "02", failed, None))
-
-
-def replicated(*senders: Any, receiver: Receiver | None = None) -> dict[str, Any]:
-    return sections(replication=ReplicationSample(float(SECOND), NOW_MS, LSN, senders, receiver))
-
-
-def receiving(status: str | None, replay: str = "not paused") -> dict[str, Any]:
-    receiver = Receiver(status, "db1:5432", None, LSN, LSN, NOW_MS, LSN, NOW_MS, replay)
-    return {**replicated(receiver=receiver), "server": {"in_recovery": True}}
-
-
-def subscribed(kind: str, errors: int = 0) -> dict[str, Any]:
-    worker = SubscriptionWorker("orders:", "orders", kind, None, "", None, None, None, errors, 0)
-    return sections(subscriptions=SubscriptionSample(float(SECOND), NOW_MS, (worker,)))
-
-
-def prepared(ago_s: int, age: int = 10) -> dict[str, Any]:
-    row = PreparedTransaction("tx'1", NEXT_XID - age, "app", "bench", NOW_MS - ago_s * 1000)
-    return sections(horizon=HorizonSample(float(SECOND), NOW_MS, NEXT_XID, 0, (), (row,)))
-
-
-def hba(method: str, address: str | None, netmask: str | None = None, type_: str = "host") -> HbaRule:
-    return HbaRule(7, type_, ["all"], ["all"], address, netmask, method, None)
-
-
-def rules(*found_rules: HbaRule, listen: str = "*") -> dict[str, Any]:
-    return {**answered("hba", *found_rules), **setting(listen_addresses=listen)}
-
-
-def scoped(name: str, value: str) -> dict[str, Any]:
-    return answered("scoped_settings", ScopedSettings(None, "app", [f"{name}={value}"]))
-
-
-def disk(rotational: bool | None, *, nvme: bool = False, virtual: bool = False) -> dict[str, Any]:
-    queue = Queue("sda", rotational, nvme, virtual, False)
-    return {"machine": details(queues=(queue,))}
-
-
-def clients(number: int, scale: int | None) -> dict[str, Any]:
-    state = DatabaseState("bench", [], scale, False, None)
-    return {
-        **answered("database", state),
-        "activity": [session(pid, application_name="pgbench") for pid in range(number)],
-    }
-
-
-def older(days: float) -> dict[str, Any]:
-    """Counters of so many days."""
-    since = NOW_MS - int(days * DAY_MS)
-    reset = {"wal": wal(stats_reset_ms=since), "checkpoints": checkpoints(stats_reset_ms=since)}
-    return {"postgres": reset, "server": {"started_ms": RESET_MS}}
-
 
 OF_ALL = [session(pid) for pid in range(200)]
 AUTO_EXPLAIN = tuple(
@@ -420,208 +310,3 @@ def test_a_server_that_is_set_well_gives_no_finding() -> None:
     facts = spoiled(**disk(False))
     said = {each.id: found(each, facts) for each in MINE if each.id not in ("CON-03", "CON-04")}
     assert {id_: [each.says for each in findings] for id_, findings in said.items() if findings} == {}
-
-
-def pooled(**console: Any) -> Facts:
-    """Facts with a pooler."""
-    facts = spoiled()
-    sample = poolers(SECOND, bouncer=bouncer(SECOND, **console))
-    return replace(facts, frames=tuple(replace(frame, pooler=sample) for frame in facts.frames))
-
-
-def test_pools_that_want_more_connections_than_there_are() -> None:
-    (finding,) = found(check("CON-03"), pooled(databases=(database("app", pool_size=200),)))
-    assert finding.severity is CRITICAL
-    assert "97" in finding.says
-    assert found(check("CON-03"), pooled(databases=(database("app", pool_size=5),), pools=())) == ()
-
-
-def test_a_pooler_that_lends_by_transaction_and_passes_no_prepared_statements_on() -> None:
-    settings = bouncer(SECOND).settings
-    off = replace(settings, pool_mode="transaction", max_prepared_statements=0)
-    assert worst(found(check("CON-04"), pooled(settings=off))) is WARNING
-    assert found(check("CON-04"), pooled(settings=replace(off, max_prepared_statements=100))) == ()
-    assert found(check("CON-04"), pooled(settings=replace(off, pool_mode="session"))) == ()
-
-
-def test_a_pooler_that_does_not_answer_is_unknown() -> None:
-    facts = spoiled()
-    sample = poolers(SECOND, away=AWAY)
-    facts = replace(facts, frames=tuple(replace(frame, pooler=sample) for frame in facts.frames))
-    assert result(check("CON-03"), facts).unknowns
-
-
-def test_parameters_that_wait_for_a_restart_are_named_and_their_file_errors_not_said_twice() -> None:
-    waiting = replace(row_of("shared_buffers", "524288", "8kB", "integer", "postmaster"), pending_restart=True)
-    error = FileError("/etc/postgresql.conf", 7, "shared_buffers", "setting could not be applied")
-    facts = spoiled(more=(waiting,), **answered("file_errors", error))
-    (finding,) = found(check("CFG-01"), facts)
-    assert "shared_buffers" in finding.says
-    assert found(check("CFG-02"), facts) == ()
-
-
-def on_day(day: date, major: int) -> Facts:
-    """Facts of a server looked at on a day."""
-    facts = spoiled(server={"version_num": major * 10_000 + 6})
-    at_ms = int(datetime(day.year, day.month, day.day, 12, tzinfo=UTC).timestamp() * 1000)
-    return replace(facts, frames=tuple(replace(frame, taken_at_ms=at_ms) for frame in facts.frames))
-
-
-def test_the_end_of_life_is_judged_by_the_day_of_the_look() -> None:
-    last = releases().majors[17].last_release
-    assert worst(found(check("CFG-04"), on_day(last + timedelta(days=1), 17))) is WARNING
-    assert worst(found(check("CFG-04"), on_day(last - timedelta(days=180), 17))) is INFO
-    assert found(check("CFG-04"), on_day(last - timedelta(days=181), 17)) == ()
-
-
-@pytest.mark.parametrize("id_", ["CFG-04", "CFG-05"])
-def test_a_major_newer_than_the_list_of_releases_is_unknown(id_: str) -> None:
-    said = result(check(id_), spoiled(server={"version_num": 990000}))
-    assert not said.findings
-    assert releases().as_of.isoformat() in said.unknowns[0].reason
-
-
-def test_the_list_of_releases_has_a_day_and_all_majors_that_can_be_watched() -> None:
-    known = releases()
-    assert set(range(14, 19)) <= set(known.majors)
-    assert all(release.last_release.year == 2007 + major + 5 for major, release in known.majors.items())
-
-
-@pytest.mark.parametrize("id_", ["CON-01", "TXN-02", "TXN-03", "TXN-04", "SEC-03", "SEC-04", "BEN-01", "BEN-03"])
-def test_sessions_this_role_may_not_see_are_unknown_not_passed(id_: str) -> None:
-    hidden = session(7, backend_type=None, query=HIDDEN_QUERY)
-    said = result(check(id_), spoiled(activity=[hidden]))
-    assert "pg_monitor" in said.unknowns[0].reason
-
-
-@pytest.mark.parametrize(
-    ("id_", "name", "row"),
-    [
-        ("TAB-02", "bloat", replace(bloat(0.9), needed_bytes=None, n_hidden=3)),
-        ("KEY-01", "sequences", sequence(None, n_hidden=3)),
-        ("KEY-01", "sequences", sequence(1, n_left_out=3)),
-        ("KEY-02", "keys", KeyState(3, "shop", "orders", "id", 1000, None)),
-    ],
-)
-def test_what_a_role_without_rights_does_not_see_is_unknown_not_passed(id_: str, name: str, row: object) -> None:
-    said = result(check(id_), spoiled(**answered(name, row)))
-    assert not said.findings
-    assert "3" in said.unknowns[0].reason
-
-
-@pytest.mark.parametrize("id_", ["WAL-06", "BGW-02"])
-def test_counters_of_a_moment_make_no_rate(id_: str) -> None:
-    reset = {"stats_reset_ms": NOW_MS - 599_000}
-    busy = sections(
-        wal=wal(wal_buffers_full=10_000, **reset), checkpoints=checkpoints(maxwritten_clean=10_000, **reset)
-    )
-    said = result(check(id_), spoiled(**busy))
-    assert not said.findings
-    assert "9m59s" in said.unknowns[0].reason
-
-
-@pytest.mark.parametrize("id_", ["ARC-01", "REP-02"])
-def test_a_standby_is_asked_for_nothing_that_only_its_primary_knows(id_: str) -> None:
-    said = result(check(id_), spoiled({"archive_mode": "off"}, server={"in_recovery": True}))
-    assert not said.findings
-    assert "primary" in said.unknowns[0].reason
-
-
-def test_databases_that_refused_are_told_beside_what_the_others_said() -> None:
-    facts = spoiled(**answered("indexes", index(valid=False)), refused=(Refused("closed", "no"),))
-    said = result(check("IDX-01"), facts)
-    assert len(said.findings) == 1
-    assert "closed" in said.unknowns[0].reason
-
-
-def test_a_disk_that_does_not_say_whether_it_turns_is_unknown() -> None:
-    for queue in (disk(True, virtual=True), disk(None)):
-        assert result(check("PLAN-01"), spoiled({"random_page_cost": "4"}, **queue)).unknowns
-
-
-def test_names_in_a_fix_are_quoted_and_the_way_back_is_there() -> None:
-    (finding,) = found(check("IDX-02"), spoiled(**answered("indexes", index(same_as="x"))))
-    assert finding.fix is not None
-    assert finding.fix.do == 'DROP INDEX CONCURRENTLY "shop"."odd""name";'
-    assert finding.fix.undo == "CREATE INDEX …;"
-    assert '"bench"' in finding.fix.remark
-
-
-def test_a_prepared_transaction_is_rolled_back_by_its_quoted_name() -> None:
-    (finding,) = found(check("TXN-05"), spoiled(**prepared(400)))
-    assert finding.fix is not None
-    assert finding.fix.do == "ROLLBACK PREPARED 'tx''1';"
-
-
-def test_a_setting_of_a_role_is_taken_back_for_the_role() -> None:
-    (finding,) = found(check("PLAN-03"), spoiled(**scoped("enable_seqscan", "off")))
-    assert finding.fix is not None
-    assert finding.fix.do == 'ALTER ROLE "app" RESET "enable_seqscan";'
-    assert finding.fix.undo == """ALTER ROLE "app" SET "enable_seqscan" = 'off';"""
-
-
-def test_a_library_is_added_to_those_that_are_loaded() -> None:
-    loaded = row_of("shared_preload_libraries", "auto_explain,pg_cron", "", "string", "postmaster")
-    facts = spoiled(more=(loaded,))
-    sample = facts.have(needs.PARAMETERS)
-    kept = tuple(row for row in sample.parameters if not row.name.startswith("pg_stat_statements"))
-    (finding,) = found(check("OBS-02"), spoiled(**sections(parameters=replace(sample, parameters=kept))))
-    assert finding.fix is not None
-    assert finding.fix.do.endswith("= 'auto_explain', 'pg_cron', 'pg_stat_statements';")
-
-
-def test_counters_of_a_few_hours_lower_the_confidence() -> None:
-    busy = checkpoints(timed=10, requested=90)
-    (old,) = found(check("BGW-03"), spoiled(**sections(checkpoints=checkpoints(backend_fsyncs=500))))
-    young = sections(checkpoints=checkpoints(backend_fsyncs=500, stats_reset_ms=NOW_MS - 3_600_000))
-    (fresh,) = found(check("BGW-03"), spoiled(**young))
-    assert (old.confidence, fresh.confidence) == (Confidence.HIGH, Confidence.MEDIUM)
-    assert worst(found(check("WAL-01"), spoiled(**sections(checkpoints=busy)), high=95)) is WARNING
-
-
-@pytest.mark.parametrize(
-    ("address", "netmask", "expected"),
-    [
-        (None, None, True),
-        ("127.0.0.0", "255.0.0.0", True),
-        ("::1", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", True),
-        ("samehost", None, True),
-        ("samenet", None, False),
-        ("all", None, False),
-        ("0.0.0.0", "0.0.0.0", False),
-        ("::", "::", False),
-        ("db.example.net", None, False),
-        ("*", None, False),
-    ],
-)
-def test_which_addresses_are_this_machine_s_own(address: str | None, netmask: str | None, expected: bool) -> None:
-    assert loopback(address, netmask) is expected
-
-
-@pytest.mark.parametrize("id_", [each.id for each in MINE])
-def test_what_it_needs_and_is_not_there_makes_it_unknown(id_: str) -> None:
-    away = Unavailable(Reason.NO_ANSWER, "the server is away")
-    blind = Facts(tuple(Frame(number, NOW_MS, float(number)) for number in range(2)), away, {}, away)
-    said = result(check(id_), blind)
-    assert not said.findings
-    assert said.unknowns
-
-
-@pytest.mark.parametrize(
-    ("on", "clock_ns", "severity"),
-    [("off", 30.0, INFO), ("off", 501.0, None), ("on", 500.0, None), ("on", 501.0, WARNING)],
-)
-def test_what_timing_of_io_costs_decides_where_it_was_measured(
-    on: str, clock_ns: float, severity: Severity | None
-) -> None:
-    measured = Measured((Ceiling("timer", "", clock_ns, "ns", ""),))
-    findings = found(check("OBS-01"), replace(spoiled({"track_io_timing": on}), measured=measured))
-    assert worst(findings) is severity
-    assert all(f"{clock_ns:.0f} ns" in each.evidence[-1].says for each in findings)
-
-
-@pytest.mark.parametrize(("age_s", "expected"), [(599, None), (600, WARNING)])
-def test_the_wal_of_a_server_that_was_just_set_up_is_no_load(age_s: int, expected: Severity | None) -> None:
-    heavy = wal(wal_bytes=100 * GIB, stats_reset_ms=NOW_MS - age_s * 1000)
-    facts = spoiled(**sections(wal=heavy), **setting(max_wal_size="1024"))
-    assert worst(result(check("WAL-04"), facts).findings) is expected

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Final, Protocol
 
 from pgtop_tune.errors import RecordingProblem
-from pgtop_tune.recording.format import MAX_BLOCK_BYTES, MAX_LINE_BYTES, read_header
+from pgtop_tune.recording.format import MAX_BLOCK_BYTES, MAX_LINE_BYTES, YEAR_9999_MS, read_header
 from pgtop_tune.recording.index import WORTH_BYTES, Place, keep_places, known_places
 from pgtop_tune.recording.packing import MOST_MARKS, Packing, find_marks, packing_of
 
@@ -280,6 +280,7 @@ class PackedBlocks:
 
 
 def moment(line: bytes, otherwise: float) -> float:
-    """`elapsed_s` of a line."""
+    """`elapsed_s` of a line; the other one where it has none that a clock shows."""
     found = _ELAPSED.search(line[:_LINE_START])
-    return float(found[1]) if found else otherwise
+    elapsed_s = float(found[1]) if found else otherwise
+    return elapsed_s if abs(elapsed_s) < YEAR_9999_MS else otherwise

@@ -26,7 +26,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import compress, repeat
-from operator import attrgetter, ne
+from operator import attrgetter, itemgetter, ne
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from pgtop_tune.errors import RecordingProblem
@@ -64,7 +64,7 @@ class _Table(Codec):
         self._row = row
         self._name = key
         self._key = attrgetter(key)
-        self._kept: tuple[Any, list[tuple[Any, ...]]] = ((), [])
+        self._kept: tuple[Any, list[Any], list[tuple[Any, ...]]] = ((), [], [])
 
     def full(self, value: Any) -> Json:
         key = self._key
@@ -76,13 +76,12 @@ class _Table(Codec):
     def delta(self, old: Any, new: Any) -> Json:
         if old is new:
             return SAME
-        before = self._kept[1] if self._kept[0] is old else self._row.values(old)
-        after = self._row.values(new)
-        self._kept = (new, after)
+        key, kept = self._key, self._kept
+        names, before = kept[1:] if kept[0] is old else (list(map(key, old)), self._row.values(old))
+        later, after = list(map(key, new)), self._row.values(new)
+        self._kept = (new, later, after)
         if before == after:
             return SAME
-        key = self._key
-        names, later = list(map(key, old)), list(map(key, new))
         if names == later:
             return self._row.columns_delta(names, before, after) or SAME
         staying, coming = dict(zip(later, after, strict=True)), set(later).difference(names)
@@ -91,11 +90,11 @@ class _Table(Codec):
             changed[GONE] = gone
         if coming:
             changed[NEW] = self.full([row for name, row in zip(later, new, strict=True) if name in coming])
-        kept = [name for name in names if name in staying]
-        if kept + [name for name in later if name in coming] != later:
+        stayed = [name for name in names if name in staying]
+        if stayed + [name for name in later if name in coming] != later:
             changed[ORDER] = [str(name) for name in later]
         known = [row for name, row in zip(names, before, strict=True) if name in staying]
-        changed |= self._row.columns_delta(kept, known, [staying[name] for name in kept])
+        changed |= self._row.columns_delta(stayed, known, [staying[name] for name in stayed])
         return changed or SAME
 
     def read(self, json: Json) -> Any:
@@ -115,6 +114,8 @@ class _Table(Codec):
         key = self._key
         rows = {str(key(row)): row for row in old}
         for name in as_array(changed.get(GONE, [])):
+            if type(name) is not str:
+                raise refuse("key of a row", name)
             rows.pop(name, None)
         rows = self._row.columns_applied(rows, as_object(changed.get(COLUMNS, {})))
         if PACKED in changed:
@@ -142,9 +143,13 @@ class _Dataclass(Codec):
         }
         self._names = tuple(self._codecs)
         self._habits = {name: Habit() for name in self._names}
+        self._habits_of_new = {name: Habit() for name in self._names}
         names = self._names
         self._values: Callable[[Any], tuple[Any, ...]] = (
             attrgetter(*names) if len(names) > 1 else lambda value: (getattr(value, names[0]),)
+        )
+        self._fields: Callable[[dict[str, Json]], tuple[Json, ...]] = (
+            itemgetter(*names) if len(names) > 1 else lambda value: (value[names[0]],)
         )
         self._slots = [getattr(kind, name).__set__ for name in names]
         self._required = {
@@ -178,7 +183,7 @@ class _Dataclass(Codec):
         """Whole rows, by field."""
         columns = list(zip(*map(self._values, rows), strict=True))
         return {
-            name: packed(codec, column, None, self._near_of(name, columns))
+            name: packed(codec, column, None, self._near_of(name, columns), self._habits_of_new[name])
             for (name, codec), column in zip(self._items, columns, strict=True)
         }
 
@@ -291,6 +296,16 @@ class _Dataclass(Codec):
                 value = json[name]
                 values[name] = value if type(value) is codec.kind else codec.read(value)
         return self._kind(**values)
+
+    def read_many(self, values: Sequence[Json]) -> tuple[Any, ...]:
+        if len(values) < MANY or set(map(type, values)) != {dict}:
+            return super().read_many(values)
+        try:
+            columns = zip(*map(self._fields, values), strict=True)
+        except KeyError:
+            return super().read_many(values)
+        codecs = self._codecs.values()
+        return tuple(self._rows([codec.read_many(column) for codec, column in zip(codecs, columns, strict=True)]))
 
     def apply(self, old: Any, json: Json) -> Any:
         if type(json) is not dict:

@@ -178,7 +178,7 @@ def places(distances: Json, rows: int) -> list[int]:
 
 
 def _numbers(new: Sequence[Any], old: Sequence[Any] | None, near: Near | None, habit: Habit) -> Json:
-    if old is not None and habit.left > 0:
+    if habit.left > 0:
         habit.left -= 1
         usual = _FORMS[habit.form](new, old, near, weighed=False)
         if usual is not None:
@@ -192,7 +192,7 @@ def _numbers(new: Sequence[Any], old: Sequence[Any] | None, near: Near | None, h
 def _from_highest(
     new: Sequence[Any], old: Sequence[Any] | None, near: Near | None, *, weighed: bool = True
 ) -> tuple[Json, int] | None:
-    highest = max(new if None not in new else (value for value in new if value is not None), default=0)
+    highest = max(new if None not in new else [value for value in new if value is not None], default=0)
     return _less({FROM: highest}, new, old, repeat(highest, len(new)), weighed)
 
 
@@ -211,14 +211,16 @@ def _beside(
 def _less(
     form: dict[str, Json], new: Sequence[Any], old: Sequence[Any] | None, tops: Iterable[Any], weighed: bool
 ) -> tuple[Json, int]:
-    if old is None:
+    if old is None and None not in new:
+        less: list[Any] = list(map(sub, tops, new))
+    elif old is None:
         less = [None if value is None else top - value for value, top in zip(new, tops, strict=True)]
     else:
         less = [
             BEFORE if value == was else None if value is None else top - value
             for value, was, top in zip(new, old, tops, strict=True)
         ]
-    step = gcd(*[one for one in less if type(one) is int])
+    step = gcd(*less) if _all_integers(less) else gcd(*[one for one in less if type(one) is int])
     if step > 1:
         form[BY], less = step, [one // step if type(one) is int else one for one in less]
     form[LESS], bits = shortened(less, weighed=weighed)

@@ -29,11 +29,13 @@ MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """A longer line was not written by us, and is not read."""
 MAX_BLOCK_BYTES: Final = 4 * MAX_LINE_BYTES
 """Of the lines of a packed key frame and those up to the next: they are unpacked at once."""
+YEAR_9999_MS: Final = 253_000_000_000_000
+"""A moment from there on, or a session that long, was not seen by a clock."""
 _MOST_DIGITS: Final = 24
 _LARGE: Final = re.compile(rb"[:\[,]\s*-?(?:\d{20}|[\d.]+[eE]\+?\d{3})")
 """Looks like a number that is larger than any counter; may be text, too."""
 _ZEROS: Final = bytes.maketrans(b"123456789", b"000000000")
-_PARTS_OF_LARGE: Final = (b"0" * 20, b"0e000", b"0E000", b"0e+000", b"0E+000", b".e", b".E")
+_PARTS_OF_LARGE: Final = (b"0" * 20, b"0e000", b"0E000", b"0e+000", b"0E+000")
 """One of these stands in such a number once each of its digits is a 0: they are found twenty times faster."""
 
 

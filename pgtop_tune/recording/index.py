@@ -46,7 +46,7 @@ def known_places(recording: Path, file: IO[bytes]) -> list[Place]:
         with index_path(recording).open("rb") as found:
             parsed = parse_line(found.read(_MOST_BYTES))
         places = _places(parsed)
-        return places if places and parsed["edges"] == _edges(file, places[-1][0]) else []
+        return places if places and parsed.get("edges") == _edges(file, places[-1][0]) else []
     except (OSError, RecordingProblem):
         return []
 

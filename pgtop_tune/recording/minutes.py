@@ -7,6 +7,7 @@ a line, behind the host and the server.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -151,8 +152,7 @@ def _told(lines: Sequence[bytes], bench: dict[str, Any], events: list[Any]) -> T
     loaded = "run" in bench
     progress, latencies = bench.get("progress", []), bench.get("latencies", [])
     found: dict[str, list[Any]] = {"progress": [], "latencies": [], "events": []}
-    for line in lines:
-        fields = _last_fields(line)
+    for fields in _last_fields_of(lines):
         change = fields.get("bench", {})
         if change and not (loaded and change.keys() <= _ADDED):
             return None
@@ -167,6 +167,29 @@ def _told(lines: Sequence[bytes], bench: dict[str, Any], events: list[Any]) -> T
     return told
 
 
+def _last_fields_of(lines: Sequence[bytes]) -> list[dict[str, Any]]:
+    """What `_last_fields` says of each line, parsed at once where that can be done.
+
+    Raises:
+        RecordingProblem: A line is none of a frame.
+    """
+    ends = [_end_of(line) for line in lines]
+    if None not in ends:
+        with contextlib.suppress(RecordingProblem):
+            found = parse_line(b"[" + b",".join(filter(None, ends)) + b"]")
+            if set(map(type, found)) == {dict} and len(found) == len(lines):
+                return list(found)
+    return list(map(_last_fields, lines))
+
+
+def _end_of(line: bytes) -> bytes | None:
+    """The object of the last fields as text; None of a line that we did not write."""
+    if not line.startswith(_OURS):
+        return None
+    found = next((at for name in _LAST_FIELDS if (at := line.rfind(name)) >= 0), -1)
+    return b"{}" if found < 0 else b"{" + line[found + 1 :].rstrip()[:-1]
+
+
 def _last_fields(line: bytes) -> dict[str, Any]:
     """Fields of a frame from `bench` on, as far as the line has them.
 
@@ -176,16 +199,11 @@ def _last_fields(line: bytes) -> dict[str, Any]:
     Raises:
         RecordingProblem: The line is none of a frame.
     """
-    if line.startswith(_OURS):
-        found = next((at for name in _LAST_FIELDS if (at := line.rfind(name)) >= 0), -1)
-        if found < 0:
-            return {}
-        try:
-            rest = parse_line(b"{" + line[found + 1 :].rstrip()[:-1])
+    if end := _end_of(line):
+        with contextlib.suppress(RecordingProblem):
+            rest = parse_line(end)
             if type(rest) is dict:
                 return rest
-        except RecordingProblem:
-            pass
     whole = parse_line(line)
     fields = whole.get(DELTA, whole.get(KEY)) if type(whole) is dict else None
     if type(fields) is not dict:

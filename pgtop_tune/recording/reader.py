@@ -19,6 +19,7 @@ from pgtop_tune.recording.format import (
     KEY_EVERY,
     MAX_BLOCK_BYTES,
     MAX_LINE_BYTES,
+    YEAR_9999_MS,
     Header,
     parse_line,
     read_header,
@@ -26,7 +27,6 @@ from pgtop_tune.recording.format import (
 from pgtop_tune.recording.landmarks import Score, score_of_line
 
 _FRAME: Final = codec_for(Frame)
-_YEAR_9999_MS: Final = 253_000_000_000_000
 _MOST_PROBLEMS: Final = 100
 _MORE: Final = "and more of the like"
 _STILL_WRITTEN_S: Final = 10.0
@@ -270,6 +270,6 @@ def checked(frame: Frame) -> Frame:
     Raises:
         RecordingProblem: They are not.
     """
-    if not (0 <= frame.taken_at_ms < _YEAR_9999_MS and abs(frame.elapsed_s) < _YEAR_9999_MS):
+    if not (0 <= frame.taken_at_ms < YEAR_9999_MS and abs(frame.elapsed_s) < YEAR_9999_MS):
         raise RecordingProblem("a moment that no clock shows")
     return frame

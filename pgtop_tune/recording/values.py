@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final, Protocol
 
 from pgtop_tune.errors import RecordingProblem
@@ -31,6 +32,10 @@ class Codec(Protocol):
     def read(self, json: Json) -> Any: ...
 
     def apply(self, old: Any, json: Json) -> Any: ...
+
+    def read_many(self, values: Sequence[Json]) -> tuple[Any, ...]:
+        """What `read` says of each, sooner where all are of one kind."""
+        return tuple(map(self.read, values))
 
 
 def refuse(wanted: str, json: Json) -> RecordingProblem:
@@ -82,6 +87,9 @@ class Scalar(Codec):
         value = self.read(json)
         return old + value if self.counts and type(old) is int else value
 
+    def read_many(self, values: Sequence[Json]) -> tuple[Any, ...]:
+        return tuple(values if set(map(type, values)) == {self.kind} else map(self.read, values))
+
 
 class WideInt(Scalar):
     """A 64-bit identity such as a query id: a string in JSON, because most readers have 53 bits. No differences."""
@@ -129,14 +137,16 @@ class Optional(Codec):
             return None
         return self._inner.read(json) if old is None else self._inner.apply(old, json)
 
+    def read_many(self, values: Sequence[Json]) -> tuple[Any, ...]:
+        plain = set(map(type, values)) <= {self.kind, type(None)}
+        return tuple(values if plain else map(self.read, values))
+
 
 class List(Codec):
     """A tuple without a key: always whole."""
 
     def __init__(self, item: Codec) -> None:
         self._item = item
-        # Not isinstance: asked of a protocol it takes as long as the reading.
-        self._pairs = item if type(item) is Pair else None
 
     def full(self, value: Any) -> Json:
         full = self._item.full
@@ -148,13 +158,16 @@ class List(Codec):
     def read(self, json: Json) -> Any:
         if type(json) is not list:
             raise refuse("array", json)
-        if self._pairs is not None and (rows := self._pairs.integers(json)) is not None:
-            return rows
-        read = self._item.read
-        return tuple(read(item) for item in json)
+        return self._item.read_many(json)
 
     def apply(self, old: Any, json: Json) -> Any:
         return self.read(json)
+
+    def read_many(self, values: Sequence[Json]) -> tuple[Any, ...]:
+        if set(map(type, values)) != {list}:
+            return super().read_many(values)
+        items = iter(self._item.read_many([*chain.from_iterable(values)]))
+        return tuple([tuple(islice(items, len(value))) for value in values])
 
 
 class Pair(Codec):
@@ -163,13 +176,6 @@ class Pair(Codec):
     def __init__(self, items: tuple[Codec, ...]) -> None:
         self._items = items
         self._integers = all(type(item) is Scalar and item.counts for item in items)
-
-    def integers(self, rows: list[Json]) -> Any:
-        """Many of them at once, where all are integers, as histograms are; None where one is not."""
-        if not self._integers or set(map(type, rows)) != {list} or set(map(len, rows)) != {len(self._items)}:
-            return None
-        values = set(map(type, chain.from_iterable(rows)))
-        return tuple(map(tuple, rows)) if values == {int} else None
 
     def full(self, value: Any) -> Json:
         return [codec.full(item) for codec, item in zip(self._items, value, strict=True)]
@@ -184,3 +190,10 @@ class Pair(Codec):
 
     def apply(self, old: Any, json: Json) -> Any:
         return self.read(json)
+
+    def read_many(self, values: Sequence[Json]) -> tuple[Any, ...]:
+        # Histograms: all are integers.
+        if self._integers and set(map(type, values)) == {list} and set(map(len, values)) == {len(self._items)}:
+            kinds = set(map(type, chain.from_iterable(values)))
+            return tuple(map(tuple if kinds == {int} else self.read, values))
+        return super().read_many(values)

@@ -17,6 +17,8 @@ from pgtop_tune.recording.packing import Member, mark, packing_for
 from pgtop_tune.recording.values import SAME
 
 _FRAME: Final = codec_for(Frame)
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False)
+"""Made once; codecs give trees, so nothing is looked for that holds itself."""
 
 
 class RecordingWriter:
@@ -85,7 +87,7 @@ class RecordingWriter:
         else:
             difference = _FRAME.delta(before, frame)
             line = {DELTA: {} if difference is SAME else difference}
-        self._put(json.dumps(line, separators=(",", ":")))
+        self._put(_ENCODER.encode(line))
         self._before = frame
         self.frames += 1
 

@@ -156,6 +156,15 @@ def test_an_index_that_lies_costs_frames_and_says_so_but_breaks_nothing(
     reader.close()
 
 
+def test_an_index_without_checksums_is_not_believed(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    write(path, frames=3).close()
+    index_path(path).write_text(json.dumps({"format": "pgtop-tune-index/1", "places": [[1, 0, 0.0]]}))
+    reader = RecordingReader(path)
+    assert (reader.frame_count, reader.problems) == (3, [])
+    reader.close()
+
+
 def test_where_no_index_can_be_written_the_recording_opens_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import stat
 import sys
 from pathlib import Path
@@ -13,9 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.model.bench import LatencySecond
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.recording.codec import codec_for
 from pgtop_tune.recording.format import KEY_EVERY
 from pgtop_tune.recording.reader import RecordingReader
+from pgtop_tune.recording.values import List
 from pgtop_tune.recording.writer import RecordingWriter
 from tests.recording.strategies import FRAMES
 from tests.support.frames import frame
@@ -173,6 +177,63 @@ def test_hostile_lines_are_skipped_and_named(tmp_path: Path, line: bytes) -> Non
     assert found == []
     assert len(problems) == 1
     assert problems[0].startswith("line 2: ")
+
+
+@pytest.mark.parametrize("words", ["1e999", "1" * 340, "1e300", "-1e300", "900000000000000"])
+def test_a_moment_that_no_clock_shows_is_not_how_long_a_recording_lasts(tmp_path: Path, words: str) -> None:
+    path = write(tmp_path / "a.jsonl", realistic(3))
+    *before, last = path.read_text().splitlines()
+    path.write_text("\n".join([*before, re.sub(r'"elapsed_s":[\d.]+', f'"elapsed_s":{words}', last, count=1), ""]))
+    reader = RecordingReader(path)
+    assert reader.length_s == [frame for _, frame in reader.frames()][-1].elapsed_s
+    assert len(reader.problems) == 1
+    assert reader.problems[0].startswith("line 4: ")
+
+
+@pytest.mark.parametrize("gone", [[[1]], [{}], [7], [None]])
+def test_rows_that_left_are_named_by_text(tmp_path: Path, gone: object) -> None:
+    frames = realistic(1)
+    path = write(tmp_path / "a.jsonl", frames)
+    line = {"delta": {"host": {"processes": {"processes": {"gone": gone}}}}}
+    path.write_text(path.read_text() + json.dumps(line) + "\n")
+    found, problems = read(path)
+    assert found == frames
+    assert len(problems) == 1
+    assert problems[0].startswith("line 3: ")
+
+
+_SECOND = {"second": 9, "logged": 2, "sum_us": 30, "max_us": 20, "buckets": [[1, 1], [2, 1]]}
+_WHOLE_SECOND = {**_SECOND, "failed": 1, "skipped": 0, "lag_sum_us": None, "lag_max_us": 4, "scripts": []}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        _WHOLE_SECOND,
+        _SECOND,
+        {**_WHOLE_SECOND, "buckets": []},
+        {**_WHOLE_SECOND, "newer": 1},
+        {**_WHOLE_SECOND, "second": 9.0},
+        {**_WHOLE_SECOND, "second": True},
+        {**_WHOLE_SECOND, "lag_max_us": "4"},
+        {**_WHOLE_SECOND, "buckets": [[1, 1], [2]]},
+        {**_WHOLE_SECOND, "buckets": [[1, 1], [2, "1"]]},
+        {**_WHOLE_SECOND, "buckets": None},
+        {"second": 9},
+        [],
+        None,
+    ],
+)
+def test_many_objects_at_once_read_as_each_by_itself(other: object) -> None:
+    codec = codec_for(LatencySecond)
+    rows = [_WHOLE_SECOND] * 5 + [other, _WHOLE_SECOND]
+    try:
+        each = tuple(codec.read(row) for row in rows)
+    except RecordingProblem:
+        with pytest.raises(RecordingProblem):
+            List(codec).read(rows)
+    else:
+        assert List(codec).read(rows) == each
 
 
 def test_fields_of_a_newer_version_are_ignored_and_missing_sections_are_named(tmp_path: Path) -> None:

@@ -14,7 +14,11 @@ from pgtop_tune.recording.values import Optional, Scalar
 
 COUNT = Optional(Scalar(int))
 NUMBERS = st.one_of(
-    st.integers(0, 63), st.integers(-70, 70), st.sampled_from((0, 8192, 57344)), st.integers(-(2**63), 2**63)
+    st.integers(0, 63),
+    st.integers(-70, 70),
+    st.integers(-9_000, 250_000),
+    st.sampled_from((0, 8192, 57344)),
+    st.integers(-(2**63), 2**63),
 )
 
 

@@ -82,6 +82,7 @@ class Recorder:
         self._frames = 0
         self._gap: _Gap | None = None
         self._problem = ""
+        """With which the last recording ended."""
         self.last_path: Path | None = None
         self.files_begun = 0
         self.frames_written = 0
@@ -130,26 +131,28 @@ class Recorder:
         """See `RecordingControl.stop`."""
         with self._lock:
             files, self._files = self._files, None
-            self._problem = "" if self._gap is None else self._gap.problem
-            self._gap = None
-            self._end_file()
+            gap, self._gap = self._gap, None
+            self._problem = self._end_file() or ("" if gap is None else gap.problem)
             if files is not None:
                 files.close()
         return self.state()
 
-    def _end_file(self) -> None:
+    def _end_file(self) -> str:
+        """Why its last bytes could not be written; "" when they were."""
         writer, self._writer = self._writer, None
-        if writer is not None:
-            try:
+        try:
+            if writer is not None:
                 writer.close()
-            except RecordingProblem as problem:
-                self._problem = problem.message
+        except RecordingProblem as problem:
+            return problem.message
+        return ""
 
     def state(self) -> RecordingState:
         """See `RecordingControl.state`."""
         if self._files is None:
             return RecordingState(problem=self._problem)
-        return RecordingState(str(self.last_path), self._since_s, self._frames, self._problem)
+        gap = self._gap
+        return RecordingState(str(self.last_path), self._since_s, self._frames, "" if gap is None else gap.problem)
 
     def accept(self, step: Step) -> None:
         """Writes the frames when recording is on."""
@@ -173,7 +176,6 @@ class Recorder:
             self._miss(frame, problem)
             return
         self._gap = None
-        self._problem = ""
 
     def _write(self, files: Files, frame: Frame) -> None:
         writer = self._writer
@@ -205,7 +207,6 @@ class Recorder:
         wait_s = _FIRST_WAIT_S if before is None else min(before.wait_s * 2, _LONGEST_WAIT_S)
         first, frames = (frame, 0) if before is None else (before.first, before.frames)
         self._gap = _Gap(words, first, frames + 1, wait_s, frame.elapsed_s + wait_s)
-        self._problem = words
         self.frames_missing += 1
 
     def close(self) -> None:

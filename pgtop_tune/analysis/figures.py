@@ -11,6 +11,7 @@ from pgtop_tune.metrics import host, sections, server
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.load import CLIENT_TPS
 from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.bench import BenchProgress
 
 _A_LINE_S: Final = 2.5
 """As long as the newest progress line speaks for all that was done since the frame before."""
@@ -125,6 +126,16 @@ def frame_sums(interval: Interval, seconds: float, *, loaded: bool) -> Found:
             yield figure, value * scale * seconds, seconds
     yield from _per_transaction(interval, seconds, loaded)
     yield from _of_disks(interval, seconds)
+
+
+def line_sums(line: BenchProgress, seconds: float) -> tuple[tuple[str, float, float], ...]:
+    """The same of a progress line of pgbench that is about so many seconds."""
+    done = line.tps * seconds
+    return (
+        (TPS, done, seconds),
+        (LATENCY, line.latency_ms * done, done),
+        (FAILED, 100.0 * line.failed, done + line.failed),
+    )
 
 
 _PER_TIME: Final[tuple[tuple[str, Metric, float], ...]] = (

@@ -9,7 +9,7 @@ from typing import Final
 
 from pgtop_tune import units
 from pgtop_tune.analysis.facts import TOOL, FactsSeen
-from pgtop_tune.analysis.figures import FAILED, LATENCY, PERCENTILES, TPS, frame_sums
+from pgtop_tune.analysis.figures import FAILED, LATENCY, PERCENTILES, TPS, frame_sums, line_sums
 from pgtop_tune.analysis.gathered import Gathered, milliseconds, quotient
 from pgtop_tune.analysis.material import BUDGET_S, Budget, Fact, Kind, LoadKey, Material, Run, Summary
 from pgtop_tune.errors import RecordingProblem
@@ -187,10 +187,8 @@ class _RunReading:
             seconds = max(line.elapsed_s - self._elapsed_s, 0.0)
             at_s = self._elapsed_s
             self._elapsed_s = max(line.elapsed_s, self._elapsed_s)
-            done = line.tps * seconds
-            gathered.add(TPS, at_s, done, seconds)
-            gathered.add(LATENCY, at_s, line.latency_ms * done, done)
-            gathered.add(FAILED, at_s, 100.0 * line.failed, done + line.failed)
+            for figure, part, whole in line_sums(line, seconds):
+                gathered.add(figure, at_s, part, whole)
         so_far_s = self._ended_s - (self._began_s or 0.0)
         for second in bench.latencies:
             at_s = second.second - self._began_ms / 1000.0

@@ -11,7 +11,7 @@ from typing import Final
 
 from pgtop_tune.analysis.every_metric import Number, every_number
 from pgtop_tune.analysis.facts import FactsSeen
-from pgtop_tune.analysis.figures import FAILED, LATENCY, TPS, frame_sums
+from pgtop_tune.analysis.figures import frame_sums, line_sums
 from pgtop_tune.analysis.from_recording import key_of
 from pgtop_tune.analysis.gathered import Gathered
 from pgtop_tune.analysis.material import BUDGET_S, Budget, LoadKey, Material, Run
@@ -155,10 +155,8 @@ class _Reading:
             if before_s is None or at_s is None or line.elapsed_s <= before_s:
                 continue
             seconds = line.elapsed_s - before_s
-            done = line.tps * seconds
-            self._gathered.add(TPS, at_s, done, seconds)
-            self._gathered.add(LATENCY, at_s, line.latency_ms * done, done)
-            self._gathered.add(FAILED, at_s, 100.0 * line.failed, done + line.failed)
+            for figure, part, whole in line_sums(line, seconds):
+                self._gathered.add(figure, at_s, part, whole)
 
     def take_late(self, frame: Frame) -> None:
         """Seconds of the transaction log that lie in the window, whenever they came."""

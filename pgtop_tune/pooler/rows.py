@@ -16,6 +16,8 @@ Row = Mapping[str, str | None]
 
 _DIGITS: Final = 18
 """No honest counter of 64 bits has more; a longer one is none."""
+_LONGEST_WAIT_S: Final = 10**12
+"""In microseconds it still has 64 bits and room to add."""
 _CONSOLE: Final = frozenset({"pgbouncer", "pgcat"})
 """The console counts itself as a database."""
 
@@ -167,6 +169,8 @@ def _number(row: Row, *columns: str) -> int | None:
 
 
 def _waited_us(row: Row) -> int | None:
-    """maxwait holds whole seconds and maxwait_us the rest."""
+    """maxwait holds whole seconds and maxwait_us the rest; None when they are more than any wait."""
     seconds, rest = _number(row, "maxwait"), _number(row, "maxwait_us")
-    return None if seconds is None else seconds * 1_000_000 + (rest or 0)
+    if seconds is None or seconds > _LONGEST_WAIT_S:
+        return None
+    return seconds * 1_000_000 + (rest or 0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pgtop_tune.model.pooler import PGBOUNCER, PGCAT
@@ -134,6 +134,7 @@ ROWS = st.lists(st.dictionaries(COLUMNS, WORDS), max_size=6)
 
 
 @given(rows=ROWS)
+@example(rows=[{"maxwait": "9223372036855"}])
 def test_whatever_a_console_sends_ids_are_unique_and_numbers_are_small_enough_to_add(
     rows: list[dict[str, str | None]],
 ) -> None:

@@ -30,6 +30,7 @@ from pgtop_tune.model.places import NOWHERE_ELSE
 from pgtop_tune.model.postgres import Activity, ServerFacts
 from pgtop_tune.postgres.conninfo import resolve
 from pgtop_tune.postgres.reader import PostgresReader
+from tests.support.kernel import kernel_left_alone
 from tests.support.servers import conninfo
 
 
@@ -92,9 +93,10 @@ async def test_numbers_lie_between_two_readings_of_the_files(all_servers: Throwa
         assert opened.source == "server's /proc over SQL"
         assert remote.postmaster_pid == all_servers.postmaster_pid
         pids = [all_servers.postmaster_pid, *await pids_of(reader)]
-        before = local.sample(pids, pids)
-        theirs = await remote.sample(pids, pids)
-        after = local.sample(pids, pids)
+        with kernel_left_alone():
+            before = local.sample(pids, pids)
+            theirs = await remote.sample(pids, pids)
+            after = local.sample(pids, pids)
     local.close()
     assert isinstance(theirs, HostSample)
     for low, seen, high in zip(cpu_numbers(before), cpu_numbers(theirs), cpu_numbers(after), strict=True):

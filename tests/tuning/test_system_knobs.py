@@ -28,6 +28,7 @@ from pgtop_tune.tuning.advice.system_rules import SystemFacts, advise_system, hu
 from pgtop_tune.tuning.knobs.catalogue import BY_NAME as PARAMETERS
 from pgtop_tune.tuning.knobs.knob import Knob
 from pgtop_tune.tuning.knobs.system import BY_NAME, GROUPS, KNOBS, knob_of
+from tests.support.kernel import kernel_left_alone
 from tests.support.machine_tree import USUAL, write
 from tests.support.servers import QUICK, Servers, conninfo
 
@@ -95,14 +96,15 @@ def test_what_is_advised_is_what_this_kernel_takes() -> None:
 
 def test_facts_of_this_machine_are_what_another_reader_of_proc_finds() -> None:
     control = HostControl(lambda: [os.getcwd()])
-    machine = asyncio.run(control.facts())
-    found, its_disks = asyncio.run(control.settings()), asyncio.run(control.disks())
+    with kernel_left_alone():
+        machine = asyncio.run(control.facts())
+        found, its_disks = asyncio.run(control.settings()), asyncio.run(control.disks())
+        swappiness = Path("/proc/sys/vm/swappiness")
+        theirs = swappiness.read_text().strip() if swappiness.exists() else None
     assert not isinstance(found, Unavailable)
     facts = system_facts(Facts(major=18, shared_buffers_bytes=GB), machine, found, its_disks)
     assert (facts.server.ram_bytes, facts.swap_bytes) == (psutil.virtual_memory().total, psutil.swap_memory().total)
-    swappiness = Path("/proc/sys/vm/swappiness")
-    if swappiness.exists():
-        assert facts.live["vm.swappiness"] == swappiness.read_text().strip()
+    assert facts.live.get("vm.swappiness") == theirs
     for setting in found:
         assert not (advise_system(setting.name, facts) is None and setting.name.startswith(("vm.", "kernel."))), setting
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import socket
 from collections.abc import Mapping
@@ -87,7 +89,7 @@ def refused_in_other_words(error: psycopg.OperationalError) -> bool:
 
 
 def libpq_problem(error: psycopg.OperationalError, conninfo: ConnInfo, state: str = "") -> ConnectionProblem:
-    """Why libpq has no connection: as `connection_problem`, in libpq's words.
+    """Why libpq has no connection: as `connection_problem`, also of the last place it tried; a server in libpq's words.
 
     Args:
         error: What it raised.
@@ -95,7 +97,11 @@ def libpq_problem(error: psycopg.OperationalError, conninfo: ConnInfo, state: st
         state: The sqlstate, if it is known: libpq tells none of a connection that failed. The server's own words do,
             where they are English.
     """
-    words = " ".join(str(error).removeprefix("connection failed: ").removeprefix("connection is bad: ").split())
+    said = str(error).partition(_ALL_OF_THEM)[0].removeprefix("connection failed: ").removeprefix("connection is bad: ")
+    nobody = next((number for number in _NOBODY_THERE if f"failed: {os.strerror(number)}" in said), None)
+    if nobody is not None:
+        return connection_problem(OSError(nobody, ""), conninfo)
+    words = " ".join(said.split())
     message = f"{conninfo.describe()}: {words}"
     if error.pgconn is not None and error.pgconn.needs_password:
         return PasswordNeeded(message, _CONNECT_HINTS[_PASSWORD_FAILED])
@@ -116,6 +122,10 @@ _REFUSALS: Final = (
     (re.compile(r"FATAL: .*the database system is "), "57P03"),
 )
 """What the server's sources say when they let nobody in, and the sqlstate that goes with it."""
+
+_ALL_OF_THEM: Final = "\nMultiple connection attempts failed"
+"""Behind it psycopg repeats what it has said, once for each place."""
+_NOBODY_THERE: Final = (errno.ENOENT, errno.ECONNREFUSED, errno.EACCES, errno.ECONNRESET)
 
 _ANSWERED: Final = re.compile(r": \S+:  ")
 """How libpq writes what a server has said, severity first, in the server's language."""

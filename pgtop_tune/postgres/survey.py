@@ -33,7 +33,7 @@ _DATABASES: Final = (
 _STILL_THERE: Final = "SELECT datname::text FROM pg_database"
 _GONE: Final = (asyncpg.UndefinedTableError, asyncpg.UndefinedObjectError, asyncpg.InternalServerError)
 """What a query meets whose snapshot still has a relation that was dropped by now: asked once more."""
-_CLOSED: Final = "it takes no connections (datallowconn)"
+_CLOSED: Final = "takes no connections (datallowconn)"
 
 Row = Mapping[str, Any]
 

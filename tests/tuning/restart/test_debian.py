@@ -8,7 +8,6 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 import psycopg
 import pytest
@@ -19,8 +18,7 @@ from pgtop_tune.postgres.conninfo import ConnInfo, resolve
 from pgtop_tune.postgres.control import PostgresControl, Rules
 from pgtop_tune.tuning.restart.desk import RestartDesk
 from pgtop_tune.tuning.restart.place import note_place
-
-PORT: Final = "54398"
+from tests.support.poolers import number_of, reserved_port
 
 
 def ran(*words: str) -> bool:
@@ -34,17 +32,19 @@ def cluster() -> Iterator[tuple[ConnInfo, Path]]:
     majors = sorted(int(path.name) for path in Path("/usr/lib/postgresql").glob("*") if path.name.isdecimal())
     if os.geteuid() != 0 or not majors or shutil.which("pg_createcluster") is None:
         pytest.skip("no root, or no pg_createcluster with a server")
-    name, home = f"pgtop{os.getpid()}", Path(tempfile.mkdtemp(prefix="pgtop-deb-"))
+    name, home, reserved = f"pgtop{os.getpid()}", Path(tempfile.mkdtemp(prefix="pgtop-deb-")), reserved_port()
+    port = str(number_of(reserved))
     home.chmod(0o755)
     shutil.chown(home, "postgres", "postgres")
-    where = ("-d", str(home / "data"), "-l", str(home / "log"), "--port", PORT, "-s", str(home))
+    where = ("-d", str(home / "data"), "-l", str(home / "log"), "--port", port, "-s", str(home))
     try:
         made = ran("pg_createcluster", str(majors[-1]), name, *where, "--start-conf", "manual", "--", "-A", "trust")
         if not made or not ran("pg_ctlcluster", str(majors[-1]), name, "start"):
             pytest.skip("pg_createcluster makes no cluster here")
-        yield resolve("postgres", host=str(home), port=PORT, user="postgres"), home / "data"
+        yield resolve("postgres", host=str(home), port=port, user="postgres"), home / "data"
     finally:
         ran("pg_dropcluster", "--stop", str(majors[-1]), name)
+        reserved.close()
         shutil.rmtree(home, ignore_errors=True)
 
 
@@ -66,7 +66,7 @@ async def test_pg_ctlcluster_restarts_and_the_way_back_is_the_same(
     assert (data / "postgresql.auto.conf").read_bytes() == before
     outcome = await desk.apply([Wanted("max_connections", "55")], Terms())
     assert outcome.state is RestartState.CAME_UP
-    with psycopg.connect(host=conninfo.host, port=PORT, user="postgres", dbname="postgres") as connection:
+    with psycopg.connect(host=conninfo.host, port=conninfo.port, user="postgres", dbname="postgres") as connection:
         assert connection.execute("SHOW max_connections").fetchone() == ("55",)
     await desk.revert_set(outcome.changes[0].id)
     assert (data / "postgresql.auto.conf").read_bytes() == before

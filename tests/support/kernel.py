@@ -45,10 +45,11 @@ def kernel_of_our_own() -> Iterator[dict[str, str]]:
     """Its settings as they are; skips where they cannot be written, and restores them also when a test fails."""
     if os.geteuid() != 0 or not os.access(ROOT / NR_HUGEPAGES, os.W_OK):
         pytest.skip("the kernel's settings cannot be written here: no root, or /proc/sys is read-only")
-    if (ROOT / DROP_IN).exists():
-        pytest.skip(f"this machine has a /{DROP_IN} of its own")
     with open(LOCK, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        # Not before: another test process may just have made it, and takes it away.
+        if (ROOT / DROP_IN).exists():
+            pytest.skip(f"this machine has a /{DROP_IN} of its own")
         before = kernel()
         try:
             yield before

@@ -55,20 +55,21 @@ async def test_each_database_counts_its_own(all_servers: Throwaway) -> None:
                 other = (await rows_of(reader))["template1"]
                 with psycopg.connect(f"{conninfo(all_servers)} dbname='odd \"name'", autocommit=True) as inside:
                     inside.execute("CREATE TABLE t (n int)")
-                    for number in range(20):
+                    for number in range(200):
                         inside.execute("INSERT INTO t VALUES (%s)", (number,))
                     inside.execute("UPDATE t SET n = n + 1")
 
                     async def counted() -> bool:
                         row = (await rows_of(reader))['odd "name']
-                        return row.xact_commit >= 22 and row.tup_inserted >= 20 and row.tup_updated >= 20
+                        return row.xact_commit >= 202 and row.tup_inserted >= 200 and row.tup_updated >= 200
 
                     await eventually(counted, lambda: inside.execute("SELECT pg_sleep(0.2)"))
                     row = (await rows_of(reader))['odd "name']
                     assert row.numbackends == 1
                     assert row.sessions >= 1
                     assert row.active_us > 0
-                assert (await rows_of(reader))["template1"].xact_commit - other.xact_commit < 10
+                # Autovacuum looks in there as well, on a slow machine more than once.
+                assert (await rows_of(reader))["template1"].xact_commit - other.xact_commit < 100
                 assert (await rows_of(reader))[None].datid == 0
         finally:
             admin.execute('DROP DATABASE "odd ""name" WITH (FORCE)')

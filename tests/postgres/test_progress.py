@@ -89,7 +89,7 @@ def filled(request: pytest.FixtureRequest, server_for_major: Callable[[int], Thr
 
 
 async def test_a_vacuum_shows_how_many_blocks_are_done(filled: Throwaway, running: Start) -> None:
-    pid = running(conninfo(filled), "VACUUM large", "SET vacuum_cost_delay = '20ms'; SET vacuum_cost_limit = 200")
+    pid = running(conninfo(filled), "VACUUM large", "SET vacuum_cost_delay = '20ms'; SET vacuum_cost_limit = 40")
     row = await progress_of(filled, lambda row: row.command == "VACUUM" and bool(row.done))
     assert (row.pid, row.datname, row.relation, row.phase) == (pid, "postgres", "large", "scanning heap")
     assert row.total is not None
@@ -121,7 +121,7 @@ async def test_an_index_under_way_shows_its_phase(filled: Throwaway, running: St
 
 
 async def test_an_analyze_counts_sampled_blocks(filled: Throwaway, running: Start) -> None:
-    pid = running(conninfo(filled), "ANALYZE large", "SET vacuum_cost_delay = '20ms'; SET vacuum_cost_limit = 100")
+    pid = running(conninfo(filled), "ANALYZE large", "SET vacuum_cost_delay = '20ms'; SET vacuum_cost_limit = 20")
     row = await progress_of(filled, lambda row: row.command == "ANALYZE" and bool(row.done))
     assert (row.pid, row.relation, row.phase) == (pid, "large", "acquiring sample rows")
     assert row.total is not None

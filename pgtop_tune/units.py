@@ -35,6 +35,13 @@ def count(value: float | None) -> str:
     return UNKNOWN if value is None else _scaled(value, 1000.0, _DECIMAL)
 
 
+def mean(value: float | None) -> str:
+    """A mean of counts, never negative, with its decimals also where it is whole: 3.00, 12.0, 812."""
+    if value is None:
+        return UNKNOWN
+    return f"{value:.{2 if value < 9.95 else 1}f}" if value < 99.5 else _scaled(value, 1000.0, _DECIMAL)
+
+
 def number(value: float, digits: int = 6) -> str:
     """A number for a sentence or a field, at least so many significant digits, never an exponent: 0.5, 16, 1000000."""
     text = f"{value:.{digits}g}"
@@ -66,7 +73,7 @@ def share_of(value: float, whole: str) -> str:
 
 
 def ms(value_ms: float | None) -> str:
-    """Milliseconds: 0.042, 0.85, 7.12, 31.0, 412, 12.4s (seconds from 10,000 ms on, marked)."""
+    """Milliseconds: 0, 0.042, 0.85, 7.12, 31.0, 412, 12.4s (seconds from 10,000 ms on, marked)."""
     if value_ms is None:
         return UNKNOWN
     if value_ms >= 9999.5:
@@ -77,6 +84,8 @@ def ms(value_ms: float | None) -> str:
         return f"{value_ms:.1f}"
     if value_ms >= 0.1:
         return f"{value_ms:.2f}"
+    if 0 <= value_ms < 0.0005:
+        return "0"
     return f"{value_ms:.3f}"
 
 

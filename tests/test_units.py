@@ -12,6 +12,11 @@ from pgtop_tune.tuning.advice.facts import GB, KB, MB, about
 POSITIVE = st.floats(min_value=1e-9, max_value=1e18)
 
 
+def test_means_line_up_and_nothing_is_no_row_of_zeros() -> None:
+    assert [units.mean(value) for value in (1.0, 3.04, 12.0, 812.0, None)] == ["1.00", "3.04", "12.0", "812", "-"]
+    assert [units.ms(value) for value in (0.0, 0.0004, 0.042)] == ["0", "0", "0.042"]
+
+
 @given(POSITIVE, st.integers(1, 6))
 def test_no_number_for_people_has_an_exponent(value: float, digits: int) -> None:
     assert "e" not in units.number(value, digits)

@@ -38,7 +38,7 @@ from pgtop_tune.tui.panes.wait_heat import heat_lines, heat_rows
 from pgtop_tune.tui.panes.wait_style import wait_style
 from pgtop_tune.tui.wrapping import labelled as labelled_lines
 from pgtop_tune.tui.wrapping import wrapped
-from pgtop_tune.units import UNKNOWN, count, ms, percent
+from pgtop_tune.units import UNKNOWN, mean, ms, percent
 
 By = Callable[[WaitCount], Hashable]
 _SOURCE: Final = "pg_stat_activity sampled several times a second (observations / looks), or pg_wait_sampling_profile"
@@ -182,11 +182,11 @@ def _largest_style(row: Any) -> str:
 
 
 _NUMBERS: Final = (
-    number("sessions", "in 10 s", 7, attrgetter("group.sessions"), count,
+    number("sessions", "in 10 s", 7, attrgetter("group.sessions"), mean,
            "Mean number of sessions over the last 10 s.", _SOURCE),
     number("share", "%10s", 4, attrgetter("share"), percent,
            "Share of the active sessions over the last 10 s; none for the client's turn.", _SOURCE),
-    number("sessions-long", "in 60 s", 7, attrgetter("group.sessions_long"), count,
+    number("sessions-long", "in 60 s", 7, attrgetter("group.sessions_long"), mean,
            "Mean number of sessions over the last 60 s.", _SOURCE),
     number("share-long", "%60s", 4, attrgetter("share_long"), percent,
            "Share of the active sessions over the last 60 s; none for the client's turn.", _SOURCE),
@@ -248,7 +248,7 @@ def _drilled(
         name = _WITHOUT_ID if without_id else one_line(texts.get(group.key, ""), cells) or dimension.name(group.key)
         room = max(cells - 10, 1)
         shown_name = name if cell_len(name) <= room else set_cell_size(name, room - 1) + glyphs.ellipsis
-        lines.append(((count(group.sessions_long).rjust(8) + "  ", PLAIN), (shown_name, PLAIN)))
+        lines.append(((mean(group.sessions_long).rjust(8) + "  ", PLAIN), (shown_name, PLAIN)))
     if len(groups) > _MOST:
         lines.append(((" " * 10 + f"and {len(groups) - _MOST} more", "dim"),))
     return lines

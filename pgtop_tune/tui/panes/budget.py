@@ -19,7 +19,7 @@ from pgtop_tune.tui.panes.phrase import absence, head, padded
 from pgtop_tune.tui.panes.wait_source import wait_source
 from pgtop_tune.tui.panes.wait_style import wait_style
 from pgtop_tune.tui.widgets.gauges import bar
-from pgtop_tune.units import count, ms
+from pgtop_tune.units import mean, ms
 
 _LABEL: Final = 22
 _VALUE: Final = 5
@@ -74,7 +74,7 @@ def _profile(interval: Interval) -> tuple[Line, list[_Part], str]:
     profile = wait_profile(interval)
     parts = [_Part(wait.label, wait.wait_event_type, wait.sessions) for wait in profile]
     whole = sum(part.value for part in parts)
-    title: Line = (("waits of ", "title"), (count(whole), "strong"), (" active sessions, mean of 10 s", "title"))
+    title: Line = (("waits of ", "title"), (mean(whole), "strong"), (" active sessions, mean of 10 s", "title"))
     return title, parts, ""
 
 
@@ -125,4 +125,4 @@ def _words(parts: Sequence[_Part], unit: str, width: int) -> Line:
 
 
 def _value(part: _Part, unit: str) -> str:
-    return ms(part.value) if unit == "ms" else count(part.value)
+    return ms(part.value) if unit == "ms" else mean(part.value)

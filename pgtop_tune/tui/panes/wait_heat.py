@@ -18,10 +18,12 @@ from pgtop_tune.tui.panes.wait_source import wait_source
 from pgtop_tune.tui.panes.wait_style import wait_style
 from pgtop_tune.tui.widgets.chart import GUTTER
 from pgtop_tune.tui.widgets.heat_map import columns_of, heat_row
-from pgtop_tune.units import count
+from pgtop_tune.units import count, mean
 
 _FIGURE: Final = 6
 """Cells right of the map for the mean of the last 10 s."""
+_MARGINS: Final = 3
+"""Cells before and behind the names of the rows, and behind the figures."""
 _PICTURE: Final = 5
 """Rows of a chart that has the axis of a picture, one second a column."""
 _ROWS: Final = 2 + len(CLASSES)
@@ -41,7 +43,7 @@ def heat_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> lis
         reason = sample if isinstance(sample, Unavailable) else NOT_YET
         return [head((("waits  ", "title"), *absence(reason)), width, glyphs)]
     cpus = _cpus(session)
-    axis = time_axis(session, max(width - _FIGURE, GUTTER + 1), _PICTURE)
+    axis = time_axis(session, max(width - _FIGURE - _MARGINS, GUTTER + 1), _PICTURE)
     rows = [(metric, _columns(session, metric, axis)) for metric in (ACTIVE_SESSIONS, *CLASSES)]
     full = float(cpus) if cpus else max((value for _, row in rows[1:] for value in row if value), default=1.0)
     lines = [head((("sessions at work", "title"),), width, glyphs, _figures(interval, sample, cpus, full))]
@@ -74,13 +76,13 @@ def _row(metric: Metric, values: list[float | None], session: Session, full: flo
     now_s = 0.0 if session.now is None else session.now.elapsed_s
     points = session.history.series(metric, now_s - WAITS_WINDOW_S)
     known = [point.value for point in points if point.value is not None]
-    mean = sum(known) / len(known) if known else None
+    present = sum(known) / len(known) if known else None
     whole = metric is ACTIVE_SESSIONS
     title = "active" if whole else metric.title
     style = "title" if whole else wait_style(metric.title)
-    figure = "0" if mean == 0 else count(mean)
-    label = (title[:GUTTER].ljust(GUTTER), style)
-    return padded((label, *heat_row(values, full, glyphs), (figure.rjust(_FIGURE), PLAIN if mean else "dim")), width)
+    figure = (("0" if present == 0 else mean(present)).rjust(_FIGURE), PLAIN if present else "dim")
+    label = (f" {title[:GUTTER]:<{GUTTER}} ", style)
+    return padded((label, *heat_row(values, full, glyphs), figure, (" ", PLAIN)), width)
 
 
 def _figures(interval: Interval, sample: WaitSample, cpus: int | None, full: float) -> list[Phrase]:
@@ -88,11 +90,15 @@ def _figures(interval: Interval, sample: WaitSample, cpus: int | None, full: flo
     short, long = (sum(wait.sessions for wait in profile) for profile in profiles)
     on_cpu = sum(wait.sessions for wait in profiles[0] if wait.wait_event_type == CPU)
     style = "warning" if cpus and short > cpus else "strong"
-    rate = f", {sample.samples} looks" if sample.source == ACTIVITY_SOURCE else ", exact"
+    rate = (
+        f", {sample.samples:>2} {'look ' if sample.samples == 1 else 'looks'}"
+        if sample.source == ACTIVITY_SOURCE
+        else ", exact"
+    )
     return [
-        Phrase(labelled("active 10 s", count(short), style)),
-        Phrase(labelled("60 s", count(long)), 2),
-        Phrase(labelled("on CPU", count(on_cpu), "cpu"), 3),
+        Phrase(labelled("active 10 s", mean(short), style)),
+        Phrase(labelled("60 s", mean(long)), 2),
+        Phrase(labelled("on CPU", mean(on_cpu), "cpu"), 3),
         Phrase(labelled("CPUs", str(cpus) if cpus else "-"), 1),
         Phrase(labelled("full block", f"{count(full)} sessions"), 5),
         Phrase(((f"{sample.source}{rate}", "label"),), 4),

@@ -22,11 +22,13 @@ class Blocking:
         root: Pid at the end of most chains of blockers; 0 stands for a prepared transaction, None when nobody waits
             (or all wait for each other, a deadlock about to be broken).
         root_blocks: How many chains end there.
+        roots: How many there are at the ends of all chains.
     """
 
     blocked: int
     root: int | None
     root_blocks: int
+    roots: int
 
 
 def blocking(activity: Activity) -> Blocking:
@@ -37,15 +39,15 @@ def blocking(activity: Activity) -> Blocking:
     """
     first = {backend.pid: backend.blocked_by[0] for backend in activity.backends if backend.blocked_by}
     if not first:
-        return Blocking(0, None, 0)
+        return Blocking(0, None, 0, 0)
     ends: dict[int, int | None] = {}
     for pid in first:
         _follow(pid, first, ends)
     roots = Counter(end for pid in first if (end := ends[pid]) is not None)
     if not roots:
-        return Blocking(len(first), None, 0)
+        return Blocking(len(first), None, 0, 0)
     root = min(roots, key=lambda pid: (-roots[pid], pid))
-    return Blocking(len(first), root, roots[root])
+    return Blocking(len(first), root, roots[root], len(roots))
 
 
 def _follow(pid: int, first: Mapping[int, int], ends: dict[int, int | None]) -> None:

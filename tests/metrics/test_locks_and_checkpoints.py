@@ -24,11 +24,11 @@ def waiting(**blocked_by: tuple[int, ...]) -> Activity:
 
 
 def test_nobody_waits() -> None:
-    assert blocking(waiting(p1=(), p2=())) == Blocking(0, None, 0)
+    assert blocking(waiting(p1=(), p2=())) == Blocking(0, None, 0, 0)
 
 
 def test_root_is_at_the_end_of_the_chain_and_not_the_next_in_the_queue() -> None:
-    assert blocking(waiting(p1=(), p2=(1,), p3=(2,), p4=(3, 2, 1))) == Blocking(3, 1, 3)
+    assert blocking(waiting(p1=(), p2=(1,), p3=(2,), p4=(3, 2, 1))) == Blocking(3, 1, 3, 1)
 
 
 def test_largest_crowd_has_the_root_and_ties_go_to_the_lower_pid() -> None:
@@ -36,12 +36,16 @@ def test_largest_crowd_has_the_root_and_ties_go_to_the_lower_pid() -> None:
     assert blocking(waiting(p5=(9,), p6=(8,))).root == 8
 
 
+def test_roots_are_counted_each_once() -> None:
+    assert blocking(waiting(p5=(9,), p6=(8,), p7=(8,), p4=(7,))).roots == 2
+
+
 def test_prepared_transaction_is_a_root_without_a_process() -> None:
-    assert blocking(waiting(p5=(0,))) == Blocking(1, 0, 1)
+    assert blocking(waiting(p5=(0,))) == Blocking(1, 0, 1, 1)
 
 
 def test_a_deadlock_has_no_root_and_ends() -> None:
-    assert blocking(waiting(p1=(2,), p2=(1,), p3=(1,))) == Blocking(3, None, 0)
+    assert blocking(waiting(p1=(2,), p2=(1,), p3=(1,))) == Blocking(3, None, 0, 0)
 
 
 @given(st.dictionaries(st.integers(1, 40), st.lists(st.integers(0, 40), max_size=4).map(tuple), max_size=40))

@@ -120,7 +120,7 @@ DISKS: Final = PageTable(
         _of(metrics.DISK_WRITES, 6, count, title="w/s"),
         _of(metrics.DISK_READ_BYTES, 6, size, title="rB/s"),
         _of(metrics.DISK_WRITE_BYTES, 6, size, title="wB/s"),
-        _of(metrics.DISK_REQUEST_BYTES, 6, size),
+        _of(metrics.DISK_REQUEST_BYTES, 8, size, title="req size"),
         word(
             "cap", "at its cap", 24, lambda row: row.note,
             "The limit that more requests do not get past: given with --disk-cap, or learned when the device stood at "
@@ -138,7 +138,7 @@ FILE_SYSTEMS: Final = PageTable(
     id="file-systems",
     title="file systems",
     columns=(
-        word("mount", "mount", 16, lambda row: _name(row.key), "Where it is mounted.", "/proc/self/mountinfo"),
+        word("mount", "mount", 16, lambda row: _name(row.key), "Where it is mounted.", "/proc/self/mountinfo", most=40),
         _ROLES,
         _of(places.SPACE_USED, 5, percent, title="used%"),
         _of(places.SPACE_AVAILABLE, 6, size),
@@ -287,7 +287,7 @@ def _others(frame: Frame) -> Callable[[int], str]:
 
 
 def _with_backend(row: MachineRow, backend: Backend | None, others: Callable[[int], str]) -> MachineRow:
-    kind = others(row.row.pid) if backend is None else backend.backend_type or "client backend"
+    kind = others(row.row.pid) if backend is None else backend.backend_type or _HIDDEN_KIND
     return MachineRow(row.key, row.row, row.values, kind, backend)
 
 
@@ -304,6 +304,8 @@ def _user(row: Any) -> str:
     return "" if row.backend is None else _name(row.backend.usename or "")
 
 
+_HIDDEN_KIND: Final = "auxiliary process"
+"""What is in no database and may not be looked into."""
 _STATES: Final = {
     "R": "running", "S": "sleeping", "D": "disk", "T": "stopped", "t": "traced", "Z": "zombie", "I": "idle",
 }  # fmt: skip
@@ -312,10 +314,10 @@ PROCESSES: Final = PageTable(
     id="processes",
     title="processes",
     columns=(
-        number("pid", "pid", 7, lambda row: row.key, _whole, "Process id.", "pg_stat_activity.pid"),
+        number("pid", "PID", 7, lambda row: row.key, _whole, "Process id.", "pg_stat_activity.pid"),
         word(
             "kind", "what", 19, lambda row: one_line(row.note, 30), "Backend type, or what else runs here.",
-            "pg_stat_activity.backend_type",
+            "pg_stat_activity.backend_type", most=30,
         ),
         _of(metrics.PROCESS_CPU, 5, percent),
         _of(details.PROCESS_RUN_DELAY, 6, percent),

@@ -192,9 +192,13 @@ def session_rows(session: Session, view: SessionsView = EVERYTHING) -> list[Sess
         return []
     processes, now_ms = ProcessFigures(interval), activity.now_ms
     wanted = view.filter.casefold()
+    blockers = {pid for backend in activity.backends for pid in backend.blocked_by}
     rows = []
     for backend in activity.backends:
         rank = _rank(backend, now_ms)
+        if rank == IDLE and backend.pid in blockers:
+            # A lock of the session, not of a transaction: who holds others up is not at rest.
+            rank = BUSY
         if (view.hide_idle and rank == IDLE) or (wanted and not _contains(backend, wanted)):
             continue
         rows.append(SessionRow(backend, rank, now_ms, processes))

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.blocking import blocking
+from pgtop_tune.metrics.blocking import Blocking, blocking
 from pgtop_tune.metrics.catalogue import Interval, Section
+from pgtop_tune.metrics.hidden import hidden_sessions
 from pgtop_tune.metrics.server import states
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.frame import Frame
@@ -88,11 +89,15 @@ def _head(
     counted = states(activity)
     in_transaction = counted["idle in transaction"] + counted["idle in transaction (aborted)"]
     lingering = any(row.rank == IN_TRANSACTION for row in rows)
-    title = [
-        Phrase((("sessions ", "title"), (f"{sum(counted.values())}{most}", PLAIN))),
+    counts = [
         Phrase(labelled("active", str(counted["active"] + counted["fastpath function call"])), 1),
         Phrase(labelled("idle in tx", str(in_transaction), "warning" if lingering else PLAIN), 3),
-        _blocked(blocking(activity).blocked, blocking(activity).root),
+        _blocked(blocking(activity)),
+    ]
+    hidden = hidden_sessions(frame)
+    title = [
+        Phrase((("sessions ", "title"), (f"{sum(counted.values())}{most}", PLAIN))),
+        *([_hidden(hidden)] if hidden is not None else counts),
         _seldom(session.interval),
     ]
     chosen = [
@@ -103,6 +108,11 @@ def _head(
         Phrase(((_range(view.top, visible, len(rows)), "label"),) if len(rows) > visible else (), 2),
     ]
     return head(fitting(title, int(width * _TITLE_SHARE), dot(glyphs)), width, glyphs, chosen)
+
+
+def _hidden(why: Unavailable) -> Phrase:
+    """In place of counts that would not be those of everybody."""
+    return Phrase(absence(why), 1, (("others are hidden: GRANT pg_monitor", "warning"),))
 
 
 def _seldom(interval: Interval | None) -> Phrase:
@@ -125,9 +135,14 @@ def _range(top: int, visible: int, found: int) -> str:
     return f"{top + 1}-{min(top + visible, found)} of {found}"
 
 
-def _blocked(blocked: int, root: int | None) -> Phrase:
-    who = "" if root is None else " (root prepared transaction)" if root == PREPARED_TRANSACTION else f" (root {root})"
-    return Phrase((("blocked ", "label"), (str(blocked), "wait-lock" if blocked else PLAIN), (who, "wait-lock")), 2)
+def _blocked(found: Blocking) -> Phrase:
+    count = (("blocked ", "label"), (str(found.blocked), "wait-lock" if found.blocked else PLAIN))
+    if found.root is None:
+        return Phrase(count, 2)
+    root = "prepared transaction" if found.root == PREPARED_TRANSACTION else str(found.root)
+    others = f", {found.roots - 1} more" if found.roots > 1 else ""
+    short = f" (root {root})"
+    return Phrase((*count, (f" (root {root}{others})", "wait-lock")), 2, (*count, (short, "wait-lock")))
 
 
 def _processes(interval: Interval | None, processes: object) -> Phrase:

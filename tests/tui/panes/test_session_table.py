@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import ProcessCounters, ProcessSample
-from pgtop_tune.model.postgres import Activity, Backend
+from pgtop_tune.model.postgres import HIDDEN_QUERY, Activity, Backend
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.glyphs import UNICODE
 from pgtop_tune.tui.lines import text_of
@@ -121,6 +121,28 @@ def test_filter_looks_at_user_database_application_state_wait_and_query(text: st
 
 def test_idle_sessions_can_be_hidden() -> None:
     assert 9 not in pids(session_with(*CROWD), SessionsView(hide_idle=True))
+
+
+def test_an_idle_session_that_holds_others_up_is_not_at_rest() -> None:
+    root = backend(3, NOW_MS, state="idle", xact_start_ms=None, state_change_ms=NOW_MS - 60_000)
+    session = session_with(root, backend(4, NOW_MS, blocked_by=(3,)))
+    assert 3 in pids(session, SessionsView(hide_idle=True))
+
+
+def test_the_head_says_that_there_are_more_roots_than_the_one_it_names() -> None:
+    waiters = [backend(pid, NOW_MS, blocked_by=(root,)) for pid, root in ((4, 1), (5, 1), (6, 2))]
+    assert "blocked 3 (root 1, 1 more)" in text_of(sessions_lines(session_with(*waiters), 160, 9, UNICODE)[0])
+    assert "blocked 2 (root 1)" in text_of(sessions_lines(session_with(*waiters[:2]), 160, 9, UNICODE)[0])
+
+
+@pytest.mark.parametrize(("cells", "said"), [
+    (80, "others are hidden: GRANT pg_monitor"), (160, "other users' sessions are hidden: GRANT pg_monitor TO bench"),
+])  # fmt: skip
+def test_what_a_role_may_not_see_is_not_counted_as_none(cells: int, said: str) -> None:
+    others = backend(3, NOW_MS, state=None, query=HIDDEN_QUERY)
+    head = text_of(sessions_lines(session_with(others), cells, 9, UNICODE)[0])
+    assert said in head
+    assert "active" not in head
 
 
 def test_selection_follows_the_session_to_another_row() -> None:

@@ -18,11 +18,11 @@ CPU_GUEST = Metric(
     "/proc/stat cpu: Δ(guest + guest_nice) / Δ all", values.cpu_share(lambda cpu: cpu.guest_ticks + cpu.guest_nice_ticks),
 )  # fmt: skip
 CPU_HARD = Metric(
-    "host.cpu.hardirq", "hard", "%", "Part of irq: time in interrupt handlers of devices; all cores are 100.",
+    "host.cpu.hardirq", "hirq", "%", "Part of irq: time in interrupt handlers of devices; all cores are 100.",
     "/proc/stat cpu: Δ irq / Δ all", values.cpu_share(lambda cpu: cpu.irq_ticks),
 )  # fmt: skip
 CPU_SOFT = Metric(
-    "host.cpu.softirq", "soft", "%", "Part of irq: time in what interrupts leave for later, network packets above all; all cores are 100.",
+    "host.cpu.softirq", "sirq", "%", "Part of irq: time in what interrupts leave for later, network packets above all; all cores are 100.",
     "/proc/stat cpu: Δ softirq / Δ all", values.cpu_share(lambda cpu: cpu.softirq_ticks),
 )  # fmt: skip
 INTERRUPTS = Metric(

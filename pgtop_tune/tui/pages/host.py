@@ -28,6 +28,8 @@ _LABEL: Final = 7
 _GAP: Final[Span] = ("  ", PLAIN)
 Form = Callable[[float | None], str]
 _FEWEST, _MOST = 6, 14
+_FIXED: Final = 9
+"""Lines beside notes and cores."""
 _SHARE: Final = 3
 """The summary takes at most every third line."""
 
@@ -56,6 +58,16 @@ _TRANSPARENT: Final = (("anon", metrics.ANON_HUGE), ("shmem", details.SHMEM_HUGE
 def summary_rows(width: int, height: int) -> int:
     """Six lines on a small screen, a third of a large one, at most fourteen."""
     return min(max(height // _SHARE, _FEWEST), _MOST)
+
+
+def summary_needs(session: Session, width: int) -> int:
+    """A line each for names, kinds of CPU and the rest, one for notes, and as many as the cores fill."""
+    host = NOT_YET if session.now is None else session.now.host
+    if session.now is None or isinstance(host, Unavailable):
+        return 1
+    cpu = sections.cpu(session.now)
+    cores = 0 if isinstance(cpu, Unavailable) else len(cpu.cores)
+    return _FIXED + len(_notes(host, width)) + -(-cores // max(width - _LABEL, 1))
 
 
 def summary_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
@@ -194,11 +206,16 @@ def _frequency(frame: Frame, interval: Interval) -> Phrase:
 
 def _limits(interval: Interval) -> list[Phrase]:
     memory, most = limits.GROUP_MEMORY(interval), limits.GROUP_MEMORY_MAX(interval)
+    cpus = limits.GROUP_CPUS(interval)
     throttled, kills = limits.GROUP_THROTTLED(interval), limits.GROUP_OOM_KILLS(interval)
     return [
-        Phrase(labelled("memory", f"{size(memory)} of {'no limit' if most is None else size(most)}")),
-        Phrase(labelled("cpus", count(limits.GROUP_CPUS(interval)))),
-        Phrase(labelled("throttled", percent(throttled), alarm(throttled, limits.GROUP_THROTTLED.critical), " %")),
+        Phrase(labelled("memory", size(memory) + (", no limit" if most is None else f" of {size(most)}"))),
+        Phrase(labelled("cpus", "no limit" if cpus is None else count(cpus))),
+        Phrase(
+            labelled("throttled", percent(throttled), alarm(throttled, limits.GROUP_THROTTLED.critical), " %")
+            if throttled is not None
+            else ()
+        ),
         Phrase(labelled("oom kills", count(kills), alarm(kills, limits.GROUP_OOM_KILLS.critical)), 1),
     ]
 
@@ -209,4 +226,4 @@ NUMBERS: Final[tuple[Described, ...]] = (
     details.FREQUENCY, details.FREQUENCY_SHARE, limits.GROUP_MEMORY, limits.GROUP_MEMORY_MAX, limits.GROUP_CPUS,
     limits.GROUP_THROTTLED, limits.GROUP_OOM_KILLS,
 )  # fmt: skip
-PAGE: Final = Page("7", "host", "host", TABLES, summary_lines, summary_rows, NUMBERS)
+PAGE: Final = Page("7", "host", "host", TABLES, summary_lines, summary_rows, NUMBERS, summary_needs)

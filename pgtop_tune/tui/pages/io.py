@@ -31,7 +31,7 @@ from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable
 from pgtop_tune.tui.pages.row_source import rows_of
 from pgtop_tune.tui.pages.wal_facts import ARCHIVER, WAL
 from pgtop_tune.tui.panes.device import device_phrases
-from pgtop_tune.tui.panes.phrase import Phrase, alarm, dot, fitting, labelled, lasting, spaced
+from pgtop_tune.tui.panes.phrase import Phrase, alarm, labelled, lasting, spaced, summed
 from pgtop_tune.units import UNKNOWN, count, ms, percent, size
 
 _NAMED: Final = 3
@@ -189,10 +189,9 @@ def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
     interval = session.interval
     if interval is None or height < 1:
         return []
-    gap = dot(glyphs)
     lines = [
-        fitting([*_of_wal(interval), *device_phrases(interval)], width, gap),
-        fitting(_of_io(interval), width, gap),
+        summed([*_of_wal(interval), *device_phrases(interval)], width, glyphs),
+        summed(_of_io(interval), width, glyphs),
     ]
     return lines[:height]
 
@@ -227,7 +226,9 @@ def _archiving(interval: Interval) -> Line:
 
 def _of_io(interval: Interval) -> list[Phrase]:
     fsyncs = BACKEND_FSYNCS(interval)
-    found = [Phrase(labelled("fsyncs by backends", count(fsyncs), alarm(fsyncs, BACKEND_FSYNCS.critical), "/s"), 2)]
+    found = [
+        Phrase(labelled("data fsyncs by backends", count(fsyncs), alarm(fsyncs, BACKEND_FSYNCS.critical), "/s"), 2)
+    ]
     shares = readers_and_writers(interval)
     if shares is not None:
         readers, writers = shares

@@ -12,7 +12,7 @@ from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line, Span
 from pgtop_tune.tui.lines import width as cells_of
-from pgtop_tune.tui.pages.page import MOST_ROWS, PageColumn, PageTable, SortValue
+from pgtop_tune.tui.pages.page import MOST_ROWS, PageColumn, PageTable, SortValue, grown
 from pgtop_tune.tui.panes.phrase import Phrase, absence, dot, head, padded
 from pgtop_tune.tui.widgets.table import GAP, Column, column_widths, table_lines
 from pgtop_tune.tui.wrapping import wrapped
@@ -232,7 +232,9 @@ def placed(table: PageTable, view: ListingView, width: int) -> tuple[tuple[PageC
             break
         middle.append(column)
     hidden = len(others) - left - len(middle)
-    return (key, *middle, *(() if tail is None else (tail,))), left, hidden
+    if tail is None:
+        return grown((key, *middle), 0 if left or hidden else room), left, hidden
+    return (key, *middle, tail), left, hidden
 
 
 def _furthest(columns: Sequence[PageColumn], room: int) -> int:
@@ -310,8 +312,7 @@ def listing_lines(
 def _headings(columns: Sequence[PageColumn], view: ListingView, width: int, glyphs: Glyphs) -> list[Column]:
     headings = []
     for index, column in enumerate(columns):
-        mark = _MARK if index == 0 else 0
-        title = column.title
+        mark, title = _MARK if index == 0 else 0, column.title
         if column.id == view.sort:
             title += glyphs.down if view.descending else glyphs.up
         if mark:

@@ -14,11 +14,11 @@ from pgtop_tune.model.locks import PREPARED_TRANSACTION
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.glyphs import Glyphs
-from pgtop_tune.tui.lines import PLAIN, Line, fit
+from pgtop_tune.tui.lines import PLAIN, Line, fit, shortened, width
 from pgtop_tune.tui.pages.numbers import number, word
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable
 from pgtop_tune.tui.pages.row_source import unless_hidden
-from pgtop_tune.tui.panes.phrase import Phrase, absence, dot, fitting, labelled, lasting
+from pgtop_tune.tui.panes.phrase import Phrase, absence, labelled, lasting, summed
 from pgtop_tune.tui.panes.session_details import details_lines
 from pgtop_tune.tui.wrapping import labelled as labelled_lines
 from pgtop_tune.units import UNKNOWN, age, count
@@ -202,8 +202,8 @@ def _details(session: Session, row: Any, cells: int, glyphs: Glyphs) -> list[Lin
     return lines or [((f"process {node.pid} is not among the sessions we see", "warning"),)]
 
 
-def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    rows = _rows(session)
+def _summary(session: Session, cells: int, height: int, glyphs: Glyphs) -> list[Line]:
+    rows = unless_hidden(_rows)(session)
     frame = session.now
     if isinstance(rows, Unavailable) or frame is None or height < 1:
         return []
@@ -220,31 +220,29 @@ def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
         Phrase(((f"{left_out} more wait and were not asked about", "warning"),) if left_out else (), 3),
         Phrase((("pg_locks: ", "label"), *absence(locks)) if isinstance(locks, Unavailable) else (), 1),
     ]
-    lines: list[Line] = [fitting(counts, width, dot(glyphs))]
-    lines += [_root(row, width) for row in roots[: height - 1]]
+    lines: list[Line] = [summed(counts, cells, glyphs)]
+    lines += [_root(row, cells, glyphs) for row in roots[: height - 1]]
     return lines[:height]
 
 
-def _root(row: LockRow, width: int) -> Line:
+def _root(row: LockRow, cells: int, glyphs: Glyphs) -> Line:
     node = row.node
     if node.pid == PREPARED_TRANSACTION:
-        return fit(((_query(row), "critical"), (f" holds up {node.blocks}", "label")), width)
+        return fit(((f" {_query(row)}", "critical"), (f" holds up {node.blocks}", "label")), cells)
     since = "" if node.backend is None else f" for {lasting(row.since_s(node.backend.state_change_ms))}"
     who = "" if node.backend is None else f" {one_line(node.backend.usename or UNKNOWN, 40)}"
-    return fit(
-        (
-            (_place(row), "strong"),
-            (f"{who} ", "label"),
-            (_state(row) + since, _state_style(row)),
-            (f" holds up {node.blocks}: ", "label"),
-            (_query(row), PLAIN),
-        ),
-        width,
+    told: Line = (
+        (f" {_place(row)}", "strong"),
+        (f"{who} ", "label"),
+        (_state(row) + since, _state_style(row)),
+        (f" holds up {node.blocks}: ", "label"),
     )
+    room = cells - width(told)
+    return fit(told, cells) if room < 1 else (*told, (shortened(_query(row), room, glyphs.ellipsis), PLAIN))
 
 
 def _summary_rows(width: int, height: int) -> int:
-    return 3 if height >= 30 else 2
+    return 5 if height >= 40 else 3 if height >= 30 else 2
 
 
 def _session(row: Any) -> BackendKey | None:

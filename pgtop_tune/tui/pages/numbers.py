@@ -69,6 +69,7 @@ def word(
     *,
     shown: bool = True,
     elastic: bool = False,
+    most: int = 0,
 ) -> PageColumn:
     """A column of words that sorts from a to z; an empty one is drawn as unknown."""
     return PageColumn(
@@ -81,6 +82,7 @@ def word(
         value=text,
         largest_first=False,
         elastic=elastic,
+        most=most,
         shown=shown,
     )
 

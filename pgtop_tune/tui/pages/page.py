@@ -7,7 +7,7 @@ a page only says what its rows are and what stands in each column.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from pgtop_tune.model.absence import Unavailable
@@ -41,6 +41,7 @@ class PageColumn:
         style: Name of a style for a row's cell.
         align: Numbers stand right.
         elastic: Takes what the others leave.
+        most: Cells it grows to where all columns of the table have room and some is left; 0 for never.
         shown: Whether it is shown until the operator chooses otherwise.
     """
 
@@ -56,6 +57,17 @@ class PageColumn:
     align: Literal["left", "right"] = "left"
     elastic: bool = False
     shown: bool = True
+    most: int = 0
+
+
+def grown(columns: Sequence[PageColumn], room: int) -> tuple[PageColumn, ...]:
+    """The columns, those that may grow as much wider as there is room, from left to right."""
+    found = []
+    for column in columns:
+        more = min(max(column.most - column.width, 0), room)
+        room -= more
+        found.append(replace(column, width=column.width + more) if more else column)
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +115,14 @@ def _no_rows(width: int, height: int) -> int:
     return 0
 
 
+def _all_rows(session: Session, width: int) -> int:
+    return MOST_ROWS
+
+
+MOST_ROWS: Final = 10_000
+"""Rows a table takes from its source; a page with more says how many are left out."""
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """A screen besides the dashboard.
@@ -115,6 +135,8 @@ class Page:
         summary: Lines above the table, at most `height` of them, none wider than `width`.
         summary_rows: How many lines the summary gets on a screen of this size.
         numbers: What the summary shows, for `?`.
+        summary_needs: For how many lines it has something in this session on a screen that wide; the others go to the
+            table. What comes and goes from look to look counts as there, so that the table stays where it is.
     """
 
     key: str
@@ -124,7 +146,4 @@ class Page:
     summary: Callable[[Session, int, int, Glyphs], list[Line]] = _no_summary
     summary_rows: Callable[[int, int], int] = _no_rows
     numbers: tuple[Described, ...] = ()
-
-
-MOST_ROWS: Final = 10_000
-"""Rows a table takes from its source; a page with more says how many are left out."""
+    summary_needs: Callable[[Session, int], int] = _all_rows

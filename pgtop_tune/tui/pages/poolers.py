@@ -33,7 +33,7 @@ from pgtop_tune.tui.lines import PLAIN, Line
 from pgtop_tune.tui.pages.numbers import number, word
 from pgtop_tune.tui.pages.page import Page, PageTable
 from pgtop_tune.tui.pages.row_source import foreign, rows_of
-from pgtop_tune.tui.panes.phrase import Phrase, alarm, dot, fitting, labelled, spaced
+from pgtop_tune.tui.panes.phrase import Phrase, alarm, labelled, spaced, summed
 from pgtop_tune.units import UNKNOWN, count, ms, percent, size
 
 _MOST_LINES: Final = 4
@@ -150,7 +150,7 @@ def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
     interval = session.interval
     if interval is None:
         return []
-    return [fitting(_of_pooler(interval, pooler), width, dot(glyphs)) for pooler in poolers(interval)[:height]]
+    return [summed(_of_pooler(interval, pooler), width, glyphs) for pooler in poolers(interval)[:height]]
 
 
 def _of_pooler(interval: Interval, pooler: Pooler) -> list[Phrase]:
@@ -185,6 +185,10 @@ def _servers(interval: Interval, name: str, console: ConsoleSample) -> Phrase:
 
 def _summary_rows(width: int, height: int) -> int:
     return _MOST_LINES if height >= 20 else 1
+
+
+def _summary_needs(session: Session, width: int) -> int:
+    return 0 if session.interval is None else len(poolers(session.interval))
 
 
 def _rests(row: PoolRow) -> bool:
@@ -224,4 +228,4 @@ SHARES: Final = PageTable(
     empty="no pool leads anywhere yet",
 )
 
-PAGE: Final = Page("0", "poolers", "pools", (POOLS, TRAFFIC, SHARES), _summary, _summary_rows, METRICS)
+PAGE: Final = Page("0", "poolers", "pools", (POOLS, TRAFFIC, SHARES), _summary, _summary_rows, METRICS, _summary_needs)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 DASHBOARD_KEY: Final = "1"
 DASHBOARD_ID: Final = "dashboard"
 DASHBOARD_NAME: Final = "dash"
+POOLERS_KEY: Final = "0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ PAGES: Final = (
     PageRow("7", "host", "host", "host"),
     PageRow("8", "tables", "tables", "relations"),
     PageRow("9", "repl", "repl", "replication"),
-    PageRow("0", "poolers", "pools", "poolers"),
+    PageRow(POOLERS_KEY, "poolers", "pools", "poolers"),
 )
 
 NAMES: Final = ((DASHBOARD_KEY, DASHBOARD_NAME), *((row.key, row.title) for row in PAGES))

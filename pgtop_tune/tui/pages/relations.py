@@ -18,12 +18,14 @@ from pgtop_tune.tui.lines import PLAIN, Line
 from pgtop_tune.tui.pages.numbers import number, word
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable
 from pgtop_tune.tui.pages.row_source import foreign, rows_of
-from pgtop_tune.tui.panes.phrase import Phrase, dot, fitting, labelled, lasting, spaced
+from pgtop_tune.tui.panes.phrase import Phrase, labelled, lasting, spaced, summed
 from pgtop_tune.units import age, count, ms, percent, size
 
 _BLOCK: Final = 8192
 """Bytes of a page, unless somebody built a server with another BLCKSZ."""
 _BAR: Final = 12
+_NAME: Final = 60
+"""Cells of a relation's name where there is room."""
 _FULL: Final = 100.0
 _OVERDUE: Final = 200.0
 """Twice the threshold: autovacuum should have come and has not."""
@@ -52,7 +54,8 @@ def _per_s(id: str, title: str, name: str, what: str, view: str = "pg_stat_all_t
 
 _TABLE_COLUMNS: Final = (
     word("table", "table", 28, foreign(lambda row: _table_name(row.row)),
-         "Schema and name; (toast) is the table of its long values.", "pg_stat_all_tables.schemaname, relname"),
+         "Schema and name; (toast) is the table of its long values.", "pg_stat_all_tables.schemaname, relname",
+         most=_NAME),
     number("pages", "size~", 7, lambda row: row.row.pages * _BLOCK, size,
            "Size of the table alone, as of the last vacuum or analyze, 8 kB a page.",
            "pg_class.relpages · 8192"),
@@ -82,7 +85,8 @@ _TABLE_COLUMNS: Final = (
 )  # fmt: skip
 
 _INDEX_COLUMNS: Final = (
-    word("index", "index", 32, foreign(_of_row("name")), "Schema and name.", "pg_stat_all_indexes.indexrelname"),
+    word("index", "index", 32, foreign(_of_row("name")), "Schema and name.", "pg_stat_all_indexes.indexrelname",
+         most=_NAME),
     number("pages", "size~", 7, lambda row: row.row.pages * _BLOCK, size,
            "Size as of the last vacuum or analyze, 8 kB a page.", "pg_class.relpages · 8192"),
     word("kind", "kind", 8, lambda row: _index_kind(row.row), "unique: enforces something, also when nobody scans it; "
@@ -97,7 +101,8 @@ _INDEX_COLUMNS: Final = (
            "Δ idx_blks_hit / Δ (idx_blks_hit + idx_blks_read) of pg_statio_all_indexes"),
     number("reads", "reads/s", 7, _rate("blks_read"), count,
            "Blocks of the index read per second.", "Δ pg_statio_all_indexes.idx_blks_read / Δt"),
-    word("table", "table", 24, foreign(_of_row("table")), "Table it is of.", "pg_stat_all_indexes.relname"),
+    word("table", "table", 24, foreign(_of_row("table")), "Table it is of.", "pg_stat_all_indexes.relname",
+         most=_NAME),
 )  # fmt: skip
 
 
@@ -143,7 +148,7 @@ def _vacuums(vacuum: TableVacuum) -> int:
 
 _VACUUM_COLUMNS: Final = (
     word("table", "table", 28, foreign(_first(lambda vacuum: _table_name(vacuum.table))),
-         "Schema and name.", "pg_stat_all_tables.schemaname, relname"),
+         "Schema and name.", "pg_stat_all_tables.schemaname, relname", most=_NAME),
     number("dead", "dead", 7, _first(lambda vacuum: vacuum.table.n_dead_tup), count,
            "Dead rows, estimated.", "pg_stat_all_tables.n_dead_tup"),
     number("dead-share", "due dead%", 9, _first(_vacuum("dead_percent")), percent,
@@ -225,7 +230,7 @@ def _more(row: Progress) -> str:
 
 
 _PROGRESS_COLUMNS: Final = (
-    number("pid", "pid", 7, lambda row: row.row.pid, lambda value: f"{value or 0:.0f}",
+    number("pid", "PID", 7, lambda row: row.row.pid, lambda value: f"{value or 0:.0f}",
            "Process that runs the command.", "pg_stat_progress_*.pid"),
     word("command", "command", 16, foreign(lambda row: row.row.command), "What runs.", "pg_stat_progress_*, command"),
     number("percent", "%", 4, lambda row: row.percent, percent, "How far the phase is.", "done / total"),
@@ -270,7 +275,7 @@ def _temp_rows(interval: Interval) -> list[TempFiles]:
 
 
 _TEMP_COLUMNS: Final = (
-    number("pid", "pid", 7, lambda row: row.pid, lambda value: f"{value or 0:.0f}",
+    number("pid", "PID", 7, lambda row: row.pid, lambda value: f"{value or 0:.0f}",
            "Process that made the files.", "pg_ls_tmpdir().name"),
     number("files", "files", 7, lambda row: row.files, count, "Temporary files that exist now.", "pg_ls_tmpdir()"),
     number("bytes", "size", 8, lambda row: row.bytes, size, "Their size.", "pg_ls_tmpdir().size"),
@@ -281,7 +286,7 @@ def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
     interval = session.interval
     if interval is None or height < 1:
         return []
-    return [fitting([*_of_tables(interval), *_of_vacuum(interval), *_of_databases(interval)], width, dot(glyphs))]
+    return [summed([*_of_tables(interval), *_of_vacuum(interval), *_of_databases(interval)], width, glyphs)]
 
 
 def _of_tables(interval: Interval) -> list[Phrase]:

@@ -7,7 +7,7 @@ from typing import Final
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.horizon import holders
+from pgtop_tune.metrics.horizon import Holder, holders
 from pgtop_tune.metrics.replication import (
     INACTIVE,
     ReceiverLag,
@@ -28,7 +28,7 @@ from pgtop_tune.tui.pages.connections import LOG, SETTINGS
 from pgtop_tune.tui.pages.numbers import number, word
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable
 from pgtop_tune.tui.pages.row_source import foreign, rows_of, unless_hidden
-from pgtop_tune.tui.panes.phrase import Phrase, dot, fitting, labelled, lasting, spaced
+from pgtop_tune.tui.panes.phrase import Phrase, labelled, lasting, spaced, summed
 from pgtop_tune.units import UNKNOWN, age, count, ms, size
 
 _OLD_XACTS: Final = 1_000_000.0
@@ -40,7 +40,7 @@ def _pid(value: float | None) -> str:
 
 
 _SENDER_COLUMNS: Final = (
-    number("pid", "pid", 7, attrgetter("sender.pid"), _pid, "WAL sender.", "pg_stat_replication.pid"),
+    number("pid", "PID", 7, attrgetter("sender.pid"), _pid, "WAL sender.", "pg_stat_replication.pid"),
     word("application", "application", 18, foreign(attrgetter("sender.application_name")),
          "Name of the standby, as synchronous_standby_names knows it.", "pg_stat_replication.application_name"),
     word("state", "state", 9, foreign(attrgetter("sender.state")), "startup, catchup, streaming, backup, stopping.",
@@ -105,7 +105,7 @@ _SLOT_COLUMNS: Final = (
          "pg_replication_slots.database"),
     word("plugin", "plugin", 13, foreign(attrgetter("slot.plugin")), "Output plugin of a logical slot.",
          "pg_replication_slots.plugin", shown=False),
-    number("pid", "pid", 7, attrgetter("slot.active_pid"), _pid, "Who uses it.", "pg_replication_slots.active_pid"),
+    number("pid", "PID", 7, attrgetter("slot.active_pid"), _pid, "Who uses it.", "pg_replication_slots.active_pid"),
     number("unconfirmed", "unconf", 7, attrgetter("unconfirmed_bytes"), size,
            "WAL the subscriber has not confirmed.", "pg_current_wal_insert_lsn() − confirmed_flush_lsn"),
     number("xmin", "xmin", 7, attrgetter("xmin_age"), count, "Transactions it holds back vacuum by.",
@@ -169,7 +169,7 @@ _SUBSCRIPTION_COLUMNS: Final = (
            "pg_stat_subscription_stats.apply_error_count", critical=1.0),
     number("sync-errors", "sync err", 8, lambda row: row[0].sync_errors, count, "Errors while synchronising (15+).",
            "pg_stat_subscription_stats.sync_error_count", critical=1.0),
-    number("pid", "pid", 7, lambda row: row[0].pid, _pid, "Worker.", "pg_stat_subscription.pid"),
+    number("pid", "PID", 7, lambda row: row[0].pid, _pid, "Worker.", "pg_stat_subscription.pid"),
     word("relation", "table", 24, foreign(lambda row: row[0].relation), "Table being synchronised.",
          "pg_stat_subscription.relid"),
 )  # fmt: skip
@@ -204,9 +204,9 @@ def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
     if interval is None or height < 1:
         return []
     receiver = receiver_lag(interval)
-    lines = [fitting(_of_primary(interval), width, dot(glyphs))]
+    lines = [summed(_of_primary(interval), width, glyphs)]
     if receiver is not None:
-        lines.insert(0, fitting(_of_standby(receiver), width, dot(glyphs)))
+        lines.insert(0, summed(_of_standby(receiver), width, glyphs))
     return lines[:height]
 
 
@@ -236,7 +236,7 @@ def _of_primary(interval: Interval) -> list[Phrase]:
     if holding and holding[0].age > 0:
         oldest = holding[0]
         style = "critical" if oldest.age >= _OLD_XACTS else PLAIN
-        by = f"by {oldest.kind} {one_line(oldest.name, 40)}"
+        by = f"by {_called(oldest)}"
         whole, short = (
             labelled("vacuum held back", f"{spaced(oldest.age)} {unit} {by}", style)
             for unit in ("transactions", "xacts")
@@ -245,8 +245,19 @@ def _of_primary(interval: Interval) -> list[Phrase]:
     return phrases
 
 
+def _called(holder: Holder) -> str:
+    """Its kind, its name, and what the kind says beyond a word: "slot standby2, catalogs only"."""
+    kind, _, more = holder.kind.partition(", ")
+    kind = "prepared transaction" if kind == "prepared" else kind
+    return f"{kind} {one_line(holder.name, 40)}" + (f", {more}" if more else "")
+
+
 def _summary_rows(width: int, height: int) -> int:
     return 2 if height >= 20 else 1
+
+
+def _summary_needs(session: Session, width: int) -> int:
+    return 2 if session.interval is not None and receiver_lag(session.interval) is not None else 1
 
 
 SENDERS: Final = PageTable(
@@ -302,4 +313,5 @@ PAGE: Final = Page(
     (SENDERS, SLOTS, HORIZON, PREPARED, SUBSCRIPTIONS, SETTINGS, LOG),
     _summary,
     _summary_rows,
+    summary_needs=_summary_needs,
 )

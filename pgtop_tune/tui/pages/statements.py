@@ -21,7 +21,7 @@ from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line
 from pgtop_tune.tui.pages.numbers import number, word
 from pgtop_tune.tui.pages.page import Page, PageTable
-from pgtop_tune.tui.panes.phrase import Phrase, absence, alarm, dot, fitting, labelled, lasting, spaced
+from pgtop_tune.tui.panes.phrase import Phrase, absence, alarm, labelled, lasting, spaced, summed
 from pgtop_tune.tui.wrapping import labelled as labelled_lines
 from pgtop_tune.tui.wrapping import wrapped
 from pgtop_tune.units import UNKNOWN, count, ms, percent, size, wall_clock
@@ -190,9 +190,9 @@ def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
         return []
     sample = interval.now(sections.statement_counters)
     phrases = [*_of_all(interval, totals), *([] if sample is None else _of_sample(sample))]
-    lines = [fitting(phrases, width, dot(glyphs))]
+    lines = [summed(phrases, width, glyphs)]
     notes = _notes(session, interval)
-    return [*lines, *(fitting([Phrase(note)], width, dot(glyphs)) for note in notes)][:height]
+    return [*lines, *(summed([Phrase(note)], width, glyphs) for note in notes)][:height]
 
 
 def _of_all(interval: Interval, totals: StatementTotals) -> list[Phrase]:
@@ -229,10 +229,14 @@ def _notes(session: Session, interval: Interval) -> list[Line]:
         found.append(((words, "warning"),))
     if isinstance(texts, Unavailable) and sample is not None:
         found.append((("texts: ", "label"), *absence(texts)))
-    off = [name for name in ("track_io_timing", "pg_stat_statements.track_planning") if is_on(interval, name) is False]
+    off = [f"{what} ({name} is off)" for name, what in _SWITCHES if is_on(interval, name) is False]
     if off:
-        found.append(((f"not counted: {' and '.join(off)} {'is' if len(off) == 1 else 'are'} off", "dim"),))
+        found.append(((f"not counted: {', '.join(off)}", "dim"),))
     return found
+
+
+_SWITCHES: Final = (("track_io_timing", "time of I/O"), ("pg_stat_statements.track_planning", "planning"))
+"""Parameter, and what is not counted while it is off."""
 
 
 def _summary_rows(width: int, height: int) -> int:

@@ -67,6 +67,11 @@ def dot(glyphs: Glyphs) -> Span:
     return f" {glyphs.separator} ", "dim"
 
 
+def summed(phrases: Sequence[Phrase], cells: int, glyphs: Glyphs) -> Line:
+    """Facts on a line above a table, beginning where its first column does."""
+    return ((" ", PLAIN), *fitting(phrases, cells - 1, dot(glyphs)))
+
+
 def head(title: Line, cells: int, glyphs: Glyphs, right: Sequence[Phrase] = ()) -> Line:
     """A pane's head: `─ title ───── facts ─`, exactly so many cells."""
     stroke = glyphs.rule

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final
 from textual import events
 
 from pgtop_tune.tui.actions import Action, footer_keys
-from pgtop_tune.tui.pages.registry import DASHBOARD_KEY, NAMES
+from pgtop_tune.tui.pages.registry import DASHBOARD_KEY
 from pgtop_tune.tui.panes.dashboard import Look, dashboard_lines
 from pgtop_tune.tui.panes.explain import PANE_METRICS, explain_lines
-from pgtop_tune.tui.panes.footer import PageNames
 from pgtop_tune.tui.panes.layout import ORDER, dashboard_layout
 from pgtop_tune.tui.panes.phrase import head
 from pgtop_tune.tui.panes.session_details import details_lines, query_of
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from pgtop_tune.tui.lines import Line
 
 _BEFORE_FOOTER: Final = ORDER.index("footer")
-_PAGES: Final = PageNames(NAMES, DASHBOARD_KEY)
 
 
 class Dashboard(SceneScreen):
@@ -62,7 +60,7 @@ class Dashboard(SceneScreen):
             scene.recording,
             scene.behind_s,
             self._target,
-            _PAGES,
+            self.page_names(DASHBOARD_KEY),
             scene.load,
             scene.marks,
             scene.ghost,

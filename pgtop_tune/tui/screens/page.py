@@ -18,10 +18,10 @@ from pgtop_tune.tui.lines import Line
 from pgtop_tune.tui.pages import listing
 from pgtop_tune.tui.pages.listing import HEAD_ROWS, ListingView, first_view, listing_lines
 from pgtop_tune.tui.pages.page import MOST_ROWS, Page, PageTable
-from pgtop_tune.tui.pages.registry import NAMES, PAGES
+from pgtop_tune.tui.pages.registry import PAGES
 from pgtop_tune.tui.pages.row_details import row_lines, row_text
 from pgtop_tune.tui.panes.explain import Entry, explained
-from pgtop_tune.tui.panes.footer import PageNames, footer_lines
+from pgtop_tune.tui.panes.footer import footer_lines
 from pgtop_tune.tui.panes.header import header_lines
 from pgtop_tune.tui.panes.phrase import head
 from pgtop_tune.tui.screens.columns import ColumnsDialog
@@ -100,10 +100,22 @@ class PageScreen(SceneScreen):
 
     def heights(self, width: int, height: int) -> dict[str, int]:
         """The summary gets what it asks for as long as the table keeps a few rows."""
-        wanted = self.page.summary_rows(width, height)
-        self._summary_height = max(min(wanted, height - 2 - _LEAST_TABLE), 0)
+        self._summary_height = self._summary_wanted(width, height)
         self._table_height = max(height - 2 - self._summary_height, 0)
         return {"header": 1, "summary": self._summary_height, "table": self._table_height, "footer": 1}
+
+    def _summary_wanted(self, width: int, height: int) -> int:
+        wanted = min(self.page.summary_rows(width, height), self.page.summary_needs(self._scene.session, width))
+        return max(min(wanted, height - 2 - _LEAST_TABLE), 0)
+
+    def show(self, scene: Scene) -> None:
+        """As every screen does; first room for what the summary has to say now."""
+        self._scene = scene
+        width, height = self.app.size
+        if self.is_mounted and self._summary_wanted(width, height - len(self._arranged)) != self._summary_height:
+            self._arrange()
+            self.call_after_refresh(self.paint)
+        super().show(scene)
 
     def drawn(self, width: int) -> Mapping[str, Sequence[Line]]:
         """Header, summary, table and footer."""
@@ -124,7 +136,7 @@ class PageScreen(SceneScreen):
             load=scene.load,
         )  # fmt: skip
         summary = self.page.summary(session, width, self._summary_height, self._glyphs) if self._summary_height else ()
-        footer = footer_lines(self._footer_keys(), width, 1, self._glyphs, PageNames(NAMES, self.page.key))
+        footer = footer_lines(self._footer_keys(), width, 1, self._glyphs, self.page_names(self.page.key))
         return {"header": header, "summary": summary, "table": table, "footer": footer}
 
     def _footer_keys(self) -> Sequence[tuple[str, str]]:

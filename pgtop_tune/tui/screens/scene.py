@@ -13,10 +13,13 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
 
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.session.window import Marks
 from pgtop_tune.tui.actions import ACTIONS, Action, key_name, keys_of
 from pgtop_tune.tui.lines import Line, fit
+from pgtop_tune.tui.pages.registry import NAMES, POOLERS_KEY
 from pgtop_tune.tui.panes.danger import danger_line
+from pgtop_tune.tui.panes.footer import PageNames
 from pgtop_tune.tui.panes.marks import marks_line
 from pgtop_tune.tui.panes.trial import trial_line
 from pgtop_tune.tui.screens.details import RowKey
@@ -214,6 +217,12 @@ class SceneScreen(Screen[None]):
                 call = _WITH_ONE[action.id].format(*backend)
                 found.append(RowKey(keys, key_name(keys[0]), action.id, call))
         return tuple(found)
+
+    def page_names(self, here: str) -> PageNames:
+        """The pages for the footer; that of poolers where there are some, or it is in view."""
+        now = self._scene.session.now
+        empty = POOLERS_KEY if now is None or isinstance(now.pooler, Unavailable) else ""
+        return PageNames([(key, name) for key, name in NAMES if key == here or key != empty], here)
 
     @property
     def moving(self) -> bool:

@@ -290,3 +290,11 @@ async def test_the_page_of_sessions_looks_as_it_did(width: int, height: int) -> 
         await rig.press("down", "x", "down", "right")
         await rig.sees("1 tagged")
         assert_picture(GOLDENS / f"page-sessions-{width}x{height}.txt", rig.text().split("\n"))
+
+
+async def test_the_page_of_poolers_is_named_where_there_are_some_or_it_is_in_view() -> None:
+    async with running_screen() as rig:
+        assert "9 repl" in rig.text()
+        assert "0 pools" not in rig.text()
+        await turned_to(rig, "0")
+        await rig.sees("0 pools")

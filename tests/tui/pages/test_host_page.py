@@ -56,10 +56,16 @@ def table_text(session: Session, table: PageTable, cells: int = 160, rows: int =
 @pytest.mark.parametrize(("cells", "rows"), SIZES, ids=lambda number: str(number))
 def test_summary_and_tables_as_pictures(cells: int, rows: int) -> None:
     session = full_session(60)
-    picture = summary(session, cells, PAGE.summary_rows(cells, rows))
+    picture = summary(session, cells, min(PAGE.summary_rows(cells, rows), PAGE.summary_needs(session, cells)))
     for table in PAGE.tables:
         picture += table_text(session, table, cells)
     assert_picture(GOLDENS / f"page-host-{cells}x{rows}.txt", picture)
+
+
+def test_the_table_gets_the_lines_that_the_summary_has_nothing_for() -> None:
+    few, many = full_session(3), full_session(3, cores=384)
+    assert text_of(PAGE.summary(few, 160, PAGE.summary_needs(few, 160), UNICODE)[-1]).strip()
+    assert PAGE.summary_needs(many, 160) == PAGE.summary_needs(few, 160) + 2
 
 
 def test_every_one_of_384_cores_has_a_cell_where_there_is_room() -> None:

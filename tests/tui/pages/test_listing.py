@@ -193,6 +193,15 @@ def test_the_column_sorted_by_comes_into_sight(cells: int, left: int, sort: str)
     assert sort in [each.id for each in listing.placed(TABLE, view, cells)[0]]
 
 
+def test_a_column_grows_only_where_all_have_room() -> None:
+    table = table_of(column("key", 6, most=20), column("middle", 6), column("last", 6))
+    view = first_view(table)
+    widths = {cells: [each.width for each in listing.placed(table, view, cells)[0]] for cells in (15, 30, 80)}
+    assert widths[15] == [6, 6]
+    assert widths[30][0] in range(7, 20)
+    assert widths[80] == [20, 6, 6]
+
+
 def test_tags_are_marks_beside_the_key_and_move_on() -> None:
     view = first_view(TABLE)
     for _ in range(3):

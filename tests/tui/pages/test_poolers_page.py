@@ -31,7 +31,9 @@ def watched(**consoles: ConsoleSample | Unavailable) -> Session:
 
 
 def picture(session: Session, table: PageTable, cells: int, rows: int) -> list[str]:
-    summary = PAGE.summary(session, cells, PAGE.summary_rows(cells, rows), UNICODE)
+    summary = PAGE.summary(
+        session, cells, min(PAGE.summary_rows(cells, rows), PAGE.summary_needs(session, cells)), UNICODE
+    )
     found = table.rows(session)
     view = first_view(table)
     shown = found if isinstance(found, Unavailable) else ordered(table, view, found)

@@ -47,7 +47,9 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def picture(session: Session, page: Page, table: PageTable, cells: int, rows: int) -> list[str]:
-    summary = page.summary(session, cells, page.summary_rows(cells, rows), UNICODE)
+    summary = page.summary(
+        session, cells, min(page.summary_rows(cells, rows), page.summary_needs(session, cells)), UNICODE
+    )
     found = table.rows(session)
     view = first_view(table)
     shown = found if isinstance(found, Unavailable) else ordered(table, view, found)

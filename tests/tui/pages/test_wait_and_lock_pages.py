@@ -118,7 +118,7 @@ def test_enter_drills_down_by_everything_else() -> None:
 
 
 def test_full_blocks_are_as_many_sessions_as_there_are_cpus() -> None:
-    lines = {text_of(line)[:6].strip(): line for line in heat_lines(waiting_session(), 120, 10, UNICODE)}
+    lines = {text_of(line)[:8].strip(): line for line in heat_lines(waiting_session(), 120, 10, UNICODE)}
     newest = {
         name: [span for span in line if span[0].strip()][1:-1][-1]
         for name, line in lines.items()
@@ -130,7 +130,7 @@ def test_full_blocks_are_as_many_sessions_as_there_are_cpus() -> None:
 
 
 def test_little_room_keeps_the_classes_with_most_sessions() -> None:
-    names = [text_of(line)[:7].strip() for line in heat_lines(waiting_session(), 80, 5, UNICODE)[1:]]
+    names = [text_of(line)[:8].strip() for line in heat_lines(waiting_session(), 80, 5, UNICODE)[1:]]
     assert names == ["active", "CPU", "IO", "Client"]
 
 
@@ -172,13 +172,19 @@ def test_idle_root_stands_out_and_its_story_is_told() -> None:
     assert "longest wait 1m00s" in summary[0]
     assert "deadlock in the making: 104 105" in summary[0]
     assert "3 more wait" in summary[0]
-    assert summary[1].startswith("100 app idle in transaction for 3m12s holds up 2: SELECT")
+    assert summary[1].startswith(" 100 app idle in transaction for 3m12s holds up 2: SELECT")
     assert "'pay ''now'''" in summary[2]
     rows = locks.TABLE.rows(session)
     assert not isinstance(rows, Unavailable)
     state = next(column for column in locks.TABLE.columns if column.id == "state")
     styles = {row.node.pid: state.style(row) for row in rows}
     assert (styles[100], styles[0], styles[101]) == ("critical", "critical", "")
+
+
+def test_a_query_of_a_root_that_is_cut_says_so() -> None:
+    told = text_of(locks.PAGE.summary(queueing_session(), 66, 3, UNICODE)[1])
+    assert len(told) == 66
+    assert told.endswith("…")
 
 
 def test_details_of_a_wait_say_what_has_no_id_and_mark_what_is_cut() -> None:

@@ -36,9 +36,9 @@ def count(value: float | None) -> str:
 
 
 def mean(value: float | None) -> str:
-    """A mean of counts, never negative, with its decimals also where it is whole: 3.00, 12.0, 812."""
-    if value is None:
-        return UNKNOWN
+    """A mean of counts, never negative, with its decimals also where it is whole: 0, 3.00, 12.0, 812."""
+    if not value:
+        return UNKNOWN if value is None else "0"
     return f"{value:.{2 if value < 9.95 else 1}f}" if value < 99.5 else _scaled(value, 1000.0, _DECIMAL)
 
 

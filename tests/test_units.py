@@ -13,7 +13,14 @@ POSITIVE = st.floats(min_value=1e-9, max_value=1e18)
 
 
 def test_means_line_up_and_nothing_is_no_row_of_zeros() -> None:
-    assert [units.mean(value) for value in (1.0, 3.04, 12.0, 812.0, None)] == ["1.00", "3.04", "12.0", "812", "-"]
+    assert [units.mean(value) for value in (0.0, 1.0, 3.04, 12.0, 812.0, None)] == [
+        "0",
+        "1.00",
+        "3.04",
+        "12.0",
+        "812",
+        "-",
+    ]
     assert [units.ms(value) for value in (0.0, 0.0004, 0.042)] == ["0", "0", "0.042"]
 
 

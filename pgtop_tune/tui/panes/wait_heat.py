@@ -80,7 +80,7 @@ def _row(metric: Metric, values: list[float | None], session: Session, full: flo
     whole = metric is ACTIVE_SESSIONS
     title = "active" if whole else metric.title
     style = "title" if whole else wait_style(metric.title)
-    figure = (("0" if present == 0 else mean(present)).rjust(_FIGURE), PLAIN if present else "dim")
+    figure = (mean(present).rjust(_FIGURE), PLAIN if present else "dim")
     label = (f" {title[:GUTTER]:<{GUTTER}} ", style)
     return padded((label, *heat_row(values, full, glyphs), figure, (" ", PLAIN)), width)
 

@@ -12,7 +12,7 @@ from pgtop_tune.bench.endpoint import Endpoint
 from pgtop_tune.bench.places.ssh import SshPlace
 from pgtop_tune.bench.preparation import LoadPreparation
 from pgtop_tune.bench.runner import PgbenchRunner
-from pgtop_tune.cli.commands.bench.disk import free_bytes_for
+from pgtop_tune.cli.free_bytes import free_bytes_for
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.watching import Watching
 from pgtop_tune.experiment.dataset_desk import DatasetDesk

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import Enum, auto
 from typing import Protocol
 
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.recording.landmarks import Score
+
+
+class Score(Enum):
+    """What frames are searched for."""
+
+    EVENT = auto()
+    CHECKPOINT = auto()
+    P99 = auto()
 
 
 class Frames(Protocol):

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.recording.landmarks import Score, score_of_frame
+from pgtop_tune.recording.frames import Score
+from pgtop_tune.recording.landmarks import score_of_frame
 from pgtop_tune.recording.memory_form import MemoryForm
 from pgtop_tune.recording.put_away import Drawer, PutAway
 

@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
-from enum import Enum, auto
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -16,10 +15,10 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import LatencySecond
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.recording.frames import Frames, Score
 from pgtop_tune.session.ports import Landmark
 
 if TYPE_CHECKING:
-    from pgtop_tune.recording.frames import Frames
     from pgtop_tune.recording.values import Codec
 
 _EVENTS: Final = re.compile(rb'"events":\s*\[\s*\{')
@@ -27,14 +26,6 @@ _CHECKPOINT: Final = re.compile(rb'"kind":\s*"checkpoint"')
 _LATENCIES: Final = re.compile(rb'"latencies":\s*(?=\[\s*\{)')
 _DECODER: Final = json.JSONDecoder()
 _WORST: Final = (99.0,)
-
-
-class Score(Enum):
-    """What frames are searched for."""
-
-    EVENT = auto()
-    CHECKPOINT = auto()
-    P99 = auto()
 
 
 def score_of_frame(score: Score, frame: Frame) -> float:

@@ -24,7 +24,8 @@ from pgtop_tune.recording.format import (
     parse_line,
     read_header,
 )
-from pgtop_tune.recording.landmarks import Score, score_of_line
+from pgtop_tune.recording.frames import Score
+from pgtop_tune.recording.landmarks import score_of_line
 
 _FRAME: Final = codec_for(Frame)
 _MOST_PROBLEMS: Final = 100

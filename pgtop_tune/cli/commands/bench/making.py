@@ -161,7 +161,7 @@ async def _pgbench_found(
 ) -> tuple[ConnInfo, PgbenchFacts | None, Room]:
     from pgtop_tune.bench.datasets.recognise import recognise_pgbench
     from pgtop_tune.bench.datasets.room import look_for_room
-    from pgtop_tune.cli.commands.bench.disk import free_bytes_for
+    from pgtop_tune.cli.free_bytes import free_bytes_for
 
     async with opened(words) as (hand, conninfo):
         found = await recognise_pgbench(hand)
@@ -173,7 +173,7 @@ async def _pgbench_found(
 async def _bus_found(words: ConnectionWords, plan: BusPlan) -> tuple[ConnInfo, BusFacts | None, Room]:
     from pgtop_tune.bench.datasets.recognise import recognise_bus
     from pgtop_tune.bench.datasets.room import look_for_room
-    from pgtop_tune.cli.commands.bench.disk import free_bytes_for
+    from pgtop_tune.cli.free_bytes import free_bytes_for
 
     async with opened(words) as (hand, conninfo):
         found = await recognise_bus(hand)

@@ -27,6 +27,8 @@ DEADLINE_S: Final = 20
 _MARGIN_S: Final = 1.0
 """A child that reads from a dead file server cannot be ended, not even by its own alarm."""
 _CHUNK_BYTES: Final = 65_536
+_WHOLE: Final = b"\n"
+"""Ends an answer: a child that is killed while it writes has not said everything."""
 
 
 class Resolving:
@@ -63,10 +65,12 @@ class Resolving:
             raise
         finally:
             os.close(reading)
-        _, status = os.waitpid(pid, 0)
-        if os.waitstatus_to_exitcode(status) == -signal.SIGALRM:
+        status = _status_of(pid)
+        if said.endswith(_WHOLE):
+            return _understood(json.loads(said))
+        if status == -signal.SIGALRM:
             raise _too_late()
-        return _understood(json.loads(said)) if status == 0 else self._here()
+        return self._here()
 
     def _here(self) -> ConnInfo:
         return resolve(self._target, **self._words)
@@ -94,7 +98,7 @@ class Resolving:
             for stream in (0, 1, 2):
                 os.dup2(nowhere, stream)
             with open(writing, "wb") as pipe:
-                pipe.write(json.dumps(self._said()).encode())
+                pipe.write(json.dumps(self._said()).encode() + _WHOLE)
             os._exit(0)
         finally:
             os._exit(1)
@@ -126,6 +130,15 @@ def _all_of(reading: int) -> bytes:
             return said
         said += chunk
     raise _too_late()
+
+
+def _status_of(pid: int) -> int:
+    """How a child has ended, negative for a signal."""
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    except ChildProcessError:
+        # Whoever started us has SIGCHLD ignored: the kernel does not keep it.
+        return 0
 
 
 def _too_late() -> ConnectionProblem:

@@ -126,3 +126,28 @@ stop.set()
 print(json.dumps([forked, found]))
 """
     assert told(script, tmp_path) == [False, "h"]
+
+
+def test_where_nobody_is_told_of_children_the_answer_comes_all_the_same(tmp_path: Path) -> None:
+    script = """
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+print(json.dumps([resolving.Resolving("host=h user=u").answer().host, "psycopg" in sys.modules]))
+"""
+    assert told(script, tmp_path) == ["h", False]
+
+
+def test_half_an_answer_is_none(tmp_path: Path) -> None:
+    script = """
+def cut(self):
+    os.write(self.writing, b'{"endpoints": [')
+    os.kill(os.getpid(), signal.SIGKILL)
+pipe = os.pipe
+def noted():
+    ends = pipe()
+    resolving.Resolving.writing = ends[1]
+    return ends
+resolving.os.pipe = noted
+resolving.Resolving._said = cut
+print(json.dumps([resolving.Resolving("host=h user=u").answer().host]))
+"""
+    assert told(script, tmp_path) == ["h"]

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Final
 
 from pgtop_tune.health.facts import Question
+
+_HBA: Final = "pg_hba.conf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +192,13 @@ class WeakPassword:
 
 @dataclass(frozen=True, slots=True)
 class HbaRule:
-    """A line of pg_hba.conf.
+    """A line of pg_hba.conf, or of a file that it includes (16+).
 
     Attributes:
         type: local, host, hostssl, hostnossl, hostgssenc, hostnogssenc; None for a line with an error.
         address: As written: address, name, "all", "samehost", "samenet"; None for local.
         error: In the server's words and language; None for a good line.
+        file_name: None before 16.
     """
 
     line_number: int
@@ -205,6 +209,13 @@ class HbaRule:
     netmask: str | None
     method: str | None
     error: str | None
+    file_name: str | None = None
+
+    @property
+    def place(self) -> str:
+        """ "line 7 of pg_hba.conf"; files of another name with their path. Foreign text."""
+        usual = self.file_name is None or PurePosixPath(self.file_name).name == _HBA
+        return f"line {self.line_number} of {_HBA if usual else self.file_name}"
 
 
 @dataclass(frozen=True, slots=True)

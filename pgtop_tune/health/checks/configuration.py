@@ -54,10 +54,10 @@ def _hba(facts: Facts, limits: Limits) -> Iterator[Finding]:
         if rule.error is not None:
             yield Finding(
                 Severity.HIGH,
-                f"pg_hba.conf line {rule.line_number} is wrong: {rule.error}; the whole file stays as it was before",
-                (Evidence(f"line {rule.line_number}: {rule.error}", "pg_hba_file_rules.error"),),
+                f"{rule.place} is wrong: {rule.error}; all rules stay as they were before",
+                (Evidence(f"{rule.place}: {rule.error}", "pg_hba_file_rules.error"),),
                 words("Mend the line and SELECT pg_reload_conf(); with it the server does not start."),
-                subject=f"line {rule.line_number}",
+                subject=rule.place,
             )
 
 

@@ -59,18 +59,18 @@ def _rules(facts: Facts, limits: Limits) -> Iterator[Finding]:
             severity = min(severity, Severity.WARNING, key=lambda each: each.rank)
         yield Finding(
             severity,
-            f"pg_hba.conf line {rule.line_number} ({_shown(rule)}): {says}",
+            f"{rule.place} ({_shown(rule)}): {says}",
             (
-                Evidence(f"line {rule.line_number}: {_shown(rule)}", "pg_hba_file_rules.auth_method, address"),
+                Evidence(f"{rule.place}: {_shown(rule)}", "pg_hba_file_rules.auth_method, address"),
                 setting(facts, "listen_addresses"),
             ),
             _closed(rule),
-            subject=f"line {rule.line_number}",
+            subject=rule.place,
         )
 
 
 def _closed(rule: HbaRule) -> Action:
-    line, reload = f"line {rule.line_number} of pg_hba.conf", "SELECT pg_reload_conf();"
+    line, reload = rule.place, "SELECT pg_reload_conf();"
     if rule.method in _IN_THE_CLEAR:
         # Only "password" has an own password in the server that scram-sha-256 could go by.
         return words(f"Make {line} hostssl, then {reload}", f"Make it {rule.type} again, and {reload}")

@@ -6,7 +6,8 @@ SELECT line_number,
        address,
        netmask,
        auth_method AS method,
-       error
+       error,
+       NULL::text AS file_name
   FROM pg_hba_file_rules
  ORDER BY line_number
  LIMIT 1000

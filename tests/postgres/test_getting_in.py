@@ -17,7 +17,9 @@ from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.postgres.conninfo import ConnInfo, resolve
 from pgtop_tune.postgres.control import PostgresControl
+from pgtop_tune.postgres.failures import refused_in_other_words
 from pgtop_tune.postgres.reader import PostgresReader
+from pgtop_tune.postgres.refusal import refusal
 from pgtop_tune.secret import Secret
 from tests.postgres.conftest import place
 from tests.support.servers import QUICK, Servers, conninfo
@@ -244,3 +246,23 @@ async def test_a_server_with_no_place_left(make_server: Callable[..., Throwaway]
     finally:
         for connection in taken:
             connection.close()
+
+
+async def test_the_sqlstate_of_a_refusal_is_found_out(guarded_server: Throwaway, tmp_path: Path) -> None:
+    assert await refusal(place(guarded_server, "no such database")) == "3D000"
+    assert await refusal(place(guarded_server, user="sleeper")) == "28000"
+    assert await refusal(place(guarded_server)) == ""
+    assert await refusal(resolve("postgres", host=str(tmp_path), user="u")) == ""
+
+
+@pytest.mark.parametrize(
+    ("said", "other"),
+    [
+        ('connection to server on socket "/s" failed: ВАЖНО:  база данных "nix" не существует', True),
+        ('connection to server on socket "/s" failed: FATAL:  Datenbank »nix« existiert nicht', True),
+        ('connection to server on socket "/s" failed: FATAL:  database "nix" does not exist', False),
+        ('connection to server at "127.0.0.1", port 1 failed: Connection refused\n\tIs the server running?', False),
+    ],
+)
+def test_what_a_server_says_in_another_language_is_told_from_a_network_that_fails(said: str, other: bool) -> None:
+    assert refused_in_other_words(psycopg.OperationalError(f"connection failed: {said}")) is other

@@ -1,6 +1,6 @@
 """A thousand databases: those that refuse are counted with the reason, the time is bounded, dropped ones are no matter.
 
-Making them takes half a minute and 8 GB of disk.
+Making and removing them takes minutes, and 8 GB of disk.
 """
 
 from __future__ import annotations

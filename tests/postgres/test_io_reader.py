@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 
 import psycopg
 import pytest
@@ -14,22 +13,12 @@ from pgtop_tune.metrics.io import segment_number
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.io import ArchiverStatus, DatabaseRow, DatabaseSample, IoSample, SlruSample, WalFiles
 from pgtop_tune.model.postgres import CheckpointCounters, WalCounters
-from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.reader import PostgresReader
 from tests.postgres.conftest import place
+from tests.postgres.reading import reading
 from tests.support.servers import conninfo
 
 DEADLINE_S = 60.0
-
-
-@asynccontextmanager
-async def reading(where: ConnInfo) -> AsyncIterator[PostgresReader]:
-    reader = PostgresReader(where, time.monotonic)
-    await reader.connect()
-    try:
-        yield reader
-    finally:
-        await reader.aclose()
 
 
 async def eventually(look: Callable[[], Awaitable[bool]], nudge: Callable[[], object]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,34 +22,6 @@ DEADLINE_S = 60.0
 VARIANTS = (14, 17, 18)
 """Majors whose progress views differ."""
 Start = Callable[..., int]
-
-
-@pytest.fixture
-def running() -> Iterator[Start]:
-    """Starts statements in threads; cancelled after the test."""
-    started: list[tuple[psycopg.Connection[tuple[object, ...]], threading.Thread]] = []
-
-    def start(where: str, text: str, before: str = "") -> int:
-        connection = psycopg.connect(where, autocommit=True)
-        if before:
-            connection.execute(before.encode())
-
-        def run() -> None:
-            try:
-                connection.execute(text.encode())
-            except psycopg.Error:
-                pass
-
-        thread = threading.Thread(target=run, daemon=True)
-        thread.start()
-        started.append((connection, thread))
-        return connection.info.backend_pid
-
-    yield start
-    for connection, thread in started:
-        connection.cancel_safe()
-        thread.join(DEADLINE_S)
-        connection.close()
 
 
 async def progress_of(server: Throwaway, fits: Callable[[ProgressRow], bool]) -> ProgressRow:
@@ -88,8 +59,8 @@ def filled(request: pytest.FixtureRequest, server_for_major: Callable[[int], Thr
         connection.execute("DROP TABLE IF EXISTS large CASCADE")
 
 
-async def test_a_vacuum_shows_how_many_blocks_are_done(filled: Throwaway, running: Start) -> None:
-    pid = running(conninfo(filled), "VACUUM large", "SET vacuum_cost_delay = '20ms'; SET vacuum_cost_limit = 40")
+async def test_a_vacuum_shows_how_many_blocks_are_done(filled: Throwaway, busy: Start) -> None:
+    pid = busy(conninfo(filled), "VACUUM large", before="SET vacuum_cost_delay = '20ms'; SET vacuum_cost_limit = 40")
     row = await progress_of(filled, lambda row: row.command == "VACUUM" and bool(row.done))
     assert (row.pid, row.datname, row.relation, row.phase) == (pid, "postgres", "large", "scanning heap")
     assert row.total is not None
@@ -104,13 +75,15 @@ async def test_a_vacuum_shows_how_many_blocks_are_done(filled: Throwaway, runnin
     assert (later.done or 0) >= row.done
 
 
-async def test_an_index_under_way_shows_its_phase(filled: Throwaway, running: Start) -> None:
+async def test_an_index_under_way_shows_its_phase(filled: Throwaway, busy: Start) -> None:
     with psycopg.connect(conninfo(filled), autocommit=True) as connection:
         connection.execute(
             "CREATE OR REPLACE FUNCTION slow(id int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS "
             "$$ BEGIN IF id % 100 = 0 THEN PERFORM pg_sleep(0.02); END IF; RETURN id; END $$"
         )
-    pid = running(conninfo(filled), "CREATE INDEX slowly ON large (slow(id))", "SET max_parallel_maintenance_workers=0")
+    pid = busy(
+        conninfo(filled), "CREATE INDEX slowly ON large (slow(id))", before="SET max_parallel_maintenance_workers=0"
+    )
     row = await progress_of(filled, lambda row: row.command == "CREATE INDEX" and bool(row.done))
     assert row.pid == pid
     assert row.relation.startswith("large")
@@ -120,8 +93,8 @@ async def test_an_index_under_way_shows_its_phase(filled: Throwaway, running: St
     assert row.total > 1_000
 
 
-async def test_an_analyze_counts_sampled_blocks(filled: Throwaway, running: Start) -> None:
-    pid = running(conninfo(filled), "ANALYZE large", "SET vacuum_cost_delay = '20ms'; SET vacuum_cost_limit = 20")
+async def test_an_analyze_counts_sampled_blocks(filled: Throwaway, busy: Start) -> None:
+    pid = busy(conninfo(filled), "ANALYZE large", before="SET vacuum_cost_delay = '20ms'; SET vacuum_cost_limit = 20")
     row = await progress_of(filled, lambda row: row.command == "ANALYZE" and bool(row.done))
     assert (row.pid, row.relation, row.phase) == (pid, "large", "acquiring sample rows")
     assert row.total is not None
@@ -142,7 +115,7 @@ async def test_a_copy_counts_bytes_and_rows(filled: Throwaway) -> None:
         connection.rollback()
 
 
-async def test_a_relation_of_another_database_is_a_number(filled: Throwaway, running: Start) -> None:
+async def test_a_relation_of_another_database_is_a_number(filled: Throwaway, busy: Start) -> None:
     with psycopg.connect(conninfo(filled), autocommit=True) as connection:
         connection.execute("DROP DATABASE IF EXISTS elsewhere")
         connection.execute("CREATE DATABASE elsewhere")
@@ -150,7 +123,7 @@ async def test_a_relation_of_another_database_is_a_number(filled: Throwaway, run
         where = conninfo(filled, "elsewhere")
         with psycopg.connect(where, autocommit=True) as connection:
             connection.execute("CREATE TABLE far AS SELECT repeat('x', 200) FROM generate_series(1, 20000)")
-        pid = running(where, "VACUUM far", "SET vacuum_cost_delay = '20ms'; SET vacuum_cost_limit = 50")
+        pid = busy(where, "VACUUM far", before="SET vacuum_cost_delay = '20ms'; SET vacuum_cost_limit = 50")
         row = await progress_of(filled, lambda row: row.pid == pid)
         assert row.datname == "elsewhere"
         assert row.relation.isdigit()

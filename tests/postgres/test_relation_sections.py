@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
 import psycopg
 import pytest
@@ -17,21 +16,11 @@ from pgtop_tune.model.horizon import HorizonSample
 from pgtop_tune.model.progress import ProgressSample
 from pgtop_tune.model.relations import FIRST_USER_OID, DatabaseLimits, RelationSample, RelationSizes, TempFileSample
 from pgtop_tune.model.replication import ReplicationSample, SlotSample, SubscriptionSample
-from pgtop_tune.postgres.conninfo import ConnInfo, resolve
-from pgtop_tune.postgres.reader import PostgresReader
+from pgtop_tune.postgres.conninfo import resolve
 from pgtop_tune.postgres.readers.relations import ALL_UP_TO, Choice, TableLook
 from tests.postgres.conftest import Superuser, place
+from tests.postgres.reading import reading
 from tests.support.servers import conninfo
-
-
-@asynccontextmanager
-async def reading(where: ConnInfo) -> AsyncIterator[PostgresReader]:
-    reader = PostgresReader(where, time.monotonic)
-    await reader.connect()
-    try:
-        yield reader
-    finally:
-        await reader.aclose()
 
 
 async def test_every_section_comes_from_every_major(all_servers: Throwaway) -> None:

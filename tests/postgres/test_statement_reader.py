@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
@@ -16,23 +15,13 @@ from pgtop_tune.metrics.growth import growth
 from pgtop_tune.metrics.statements import COUNTED
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.statements import OWN_MARK, StatementCounters, StatementSample, StatementTexts
-from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.reader import PostgresReader
 from pgtop_tune.postgres.readers import statements as statements_module
 from tests.postgres.conftest import place
+from tests.postgres.reading import reading
 from tests.support.servers import conninfo
 
 Connection = psycopg.Connection[tuple[object, ...]]
-
-
-@asynccontextmanager
-async def reading(where: ConnInfo, clock: Callable[[], float] = time.monotonic) -> AsyncIterator[PostgresReader]:
-    reader = PostgresReader(where, clock)
-    await reader.connect()
-    try:
-        yield reader
-    finally:
-        await reader.aclose()
 
 
 async def look(reader: PostgresReader) -> StatementSample:

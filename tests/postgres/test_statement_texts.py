@@ -12,7 +12,8 @@ from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.model.statements import StatementCounters, StatementTexts
 from pgtop_tune.postgres.readers import statements as statements_module
 from tests.postgres.conftest import Superuser, place
-from tests.postgres.test_statement_reader import look, reading, texts
+from tests.postgres.reading import reading
+from tests.postgres.test_statement_reader import look, texts
 from tests.support.servers import conninfo
 
 

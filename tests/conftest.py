@@ -23,6 +23,9 @@ _numbers = itertools.count(1)
 OF_THE_USER = ("PG", "XDG_", "SSH_", "TEXTUAL", "NO_COLOR", "COLUMNS", "LINES")
 """What the variables begin with that libpq, Textual and we ourselves follow."""
 
+OF_THE_TESTS = "PGTOP_TUNE_"
+"""What the tests themselves are told by: goldens written anew, a build that is there."""
+
 # These machines are noisy: how long an example takes says nothing. What CI sets otherwise stays.
 settings.register_profile("unhurried", settings(), deadline=None)
 settings.load_profile("unhurried")
@@ -59,7 +62,7 @@ def nobody_in_particular(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
             signal.signal(number, usual)
     with pytest.MonkeyPatch.context() as patch:
         for name in os.environ:
-            if name.startswith(OF_THE_USER):
+            if name.startswith(OF_THE_USER) and not name.startswith(OF_THE_TESTS):
                 patch.delenv(name)
         for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"):
             patch.setenv(name, str(home / name))

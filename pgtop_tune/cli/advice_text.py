@@ -63,7 +63,7 @@ def script(rows: Sequence[Row]) -> list[str]:
 
     lines = [f"-- {line}" for line in _HEAD]
     for row, advice, value in _with_values(rows):
-        note = "; takes effect with a restart" if row.parameter.context == _RESTART else ""
+        note = " Takes effect with a restart." if row.parameter.context == _RESTART else ""
         lines.append(f"-- {row.parameter.name} is {row.parameter.shown}. {advice.because}{note}")
         lines.append(f"{statement(row.parameter.name, value).as_string(None)};")
     return [*lines, "SELECT pg_reload_conf();"]
@@ -74,7 +74,7 @@ def configuration(rows: Sequence[Row]) -> list[str]:
     lines = [f"# {line}" for line in _HEAD]
     for row, advice, value in _with_values(rows):
         quoted = value.replace("'", "''")
-        note = "; takes effect with a restart" if row.parameter.context == _RESTART else ""
+        note = " Takes effect with a restart." if row.parameter.context == _RESTART else ""
         lines.append(f"# now {row.parameter.shown}. {advice.because}{note}")
         lines.append(f"{row.parameter.name} = '{quoted}'")
     return lines

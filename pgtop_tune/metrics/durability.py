@@ -17,7 +17,7 @@ from pgtop_tune.metrics.server import TPS
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.units import count
 
-_CORRUPTION: Final = "pages that cannot be read or silently hold old contents, after a crash of the machine"
+_CORRUPTION: Final = "after a crash of the machine: pages cannot be read or silently hold old contents"
 ANY_OTHER: Final = "*"
 """Any value but the server's own default."""
 _WINDOWS: Final = 3
@@ -25,8 +25,8 @@ _WINDOWS: Final = 3
 
 UNSAFE: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
     {
-        "fsync": (("off", "the whole cluster, after a crash of the machine: " + _CORRUPTION),),
-        "full_page_writes": (("off", _CORRUPTION),),
+        "fsync": (("off", f"the whole cluster, {_CORRUPTION}"),),
+        "full_page_writes": (("off", f"tables and indexes, {_CORRUPTION}"),),
         "wal_sync_method": (
             (ANY_OTHER, "commits that were acknowledged, where the drive's cache is not flushed by that method"),
         ),

@@ -59,7 +59,7 @@ class ParameterChange:
         at_ms: When it was intended, milliseconds since the epoch.
         name: Parameter.
         value: New value as typed ("16GB"), or None for RESET.
-        shown_before: SHOW's text before the change.
+        shown_before: SHOW's text before the change; of a role or a database the value it had of its own, if any.
         shown_after: SHOW's text read back after the change; "" until then.
         auto_conf_before: What the scope had before: the value in postgresql.auto.conf, for a role or a database that
             of pg_db_role_setting; None when it had no entry there.

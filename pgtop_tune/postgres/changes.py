@@ -83,7 +83,7 @@ def intended(
                 at_ms=at_ms,
                 name=before.name,
                 value=each.value,
-                shown_before=before.shown,
+                shown_before=before.shown if each.scope.kind is ScopeKind.SYSTEM or stored is None else stored,
                 auto_conf_before=stored,
                 source_before=before.source,
                 state=ChangeState.INTENDED,

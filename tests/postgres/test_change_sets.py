@@ -13,7 +13,7 @@ import pytest
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem, JournalProblem, ServerProblem, UnsafeChange, UsageProblem
 from pgtop_tune.journal import Journal, journals, read
-from pgtop_tune.model.change import ChangeState, ParameterChange, Terms, Wanted
+from pgtop_tune.model.change import ChangeState, ParameterChange, Scope, ScopeKind, Terms, Wanted
 from pgtop_tune.model.system_setting import HostChange
 from pgtop_tune.postgres.changes import now_ms
 from pgtop_tune.postgres.control import PostgresControl, Rules
@@ -141,6 +141,19 @@ async def test_what_can_lose_data_stays_when_it_is_kept_in_time_and_still_ends_w
         await asyncio.sleep(0.1)
     await control.aclose()
     assert (settings(server), auto_conf(server)) == (before, file_before)
+
+
+async def test_what_is_reset_for_a_role_was_what_the_role_had_and_not_our_own_value(
+    server: Throwaway, tmp_path: Path, role: Callable[..., str]
+) -> None:
+    control = fenced(server, tmp_path)
+    theirs = Scope(ScopeKind.ROLE, role=role())
+    (first,) = await control.apply_set([Wanted("work_mem", "64MB", theirs)], Terms())
+    assert first.shown_before == "4MB"
+    (back,) = await control.apply_set([Wanted("work_mem", None, theirs)], Terms())
+    assert back.shown_before == "64MB"
+    await control.undo_all()
+    await control.aclose()
 
 
 @pytest.mark.parametrize("written", [0, 1, 2, 3, 4])

@@ -69,15 +69,15 @@ async def test_what_is_left_over_is_named_on_the_pages_it_concerns(left_over: Le
         for size in (NARROW, WIDE):
             await screen.resize(size)
             await screen.shows(
-                r"^waiting 1 · roots 1 ",
-                r"^prepared transaction 'pay ''now''' holds up 1",
+                r"^ waiting 1 · roots 1 ",
+                r"^ prepared transaction 'pay ''now''' holds up 1",
                 r"^ prepared +prepared +- .*prepared transaction",
                 rf"^ > {left_over.waiter} +[\d.]+ active +kept row \(0,1\), xid .*UPDATE kept",
             )
             await screen.turn_to("repl", "horizon")
             place = r" +[\d.]+ postgres@postgres " if size is WIDE else ""
             await screen.shows(
-                r"^senders 0 · slots 0",
+                r"^ senders 0 · slots 0",
                 rf"^ {left_over.writer} +idle in transaction +2\d{place} +UPDATE kept SET n = 1",
                 rf"^ {left_over.snapshot} +idle in transaction +2\d{place} +SELECT count",
                 rf"^ {left_over.sorter} +idle in transaction +2\d{place} ",

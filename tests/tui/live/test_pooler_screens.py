@@ -24,9 +24,9 @@ async def test_the_pool_whose_clients_wait_stands_above_the_one_with_room(server
             async with watch(conninfo(server), size=WIDE, poolers=named) as screen:
                 await screen.turn_to("poolers")
                 await screen.shows(
-                    r"^large PgBouncer 1\.\d+.* waiting 0 .*at most 500 of 97",
-                    r"^small PgBouncer 1\.\d+.* clients 3/200 · waiting 2 ",
-                    r"^gone stats@127\.0\.0\.1:1/pgbouncer: Connection refused",
+                    r"^ large PgBouncer 1\.\d+.* waiting 0 .*at most 500 of 97",
+                    r"^ small PgBouncer 1\.\d+.* clients 3/200 · waiting 2 ",
+                    r"^ gone stats@127\.0\.0\.1:1/pgbouncer: Connection refused",
                     r"^ small +postgres +\S+ +2 +1 +1 +0 +1 ",
                     r"^ large +postgres +\S+ +0 +1 +0 +1 +500 ",
                 )

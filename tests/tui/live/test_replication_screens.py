@@ -65,7 +65,7 @@ async def test_each_server_shows_its_side_of_the_replication(cascade: Cascade, w
         await screen.turn_to("repl")
         # The most behind comes first. What the standby has not replayed is what the subscriber has long had.
         await screen.shows(
-            r"^senders 2 · slots 3 · (most WAL retained [\d.]+M|vacuum held back [1-9])",
+            r"^ senders 2 · slots 3 · (most WAL retained [\d.]+M|vacuum held back [1-9])",
             r"^ +pid application .*state +sync +behind▼",
             r"^ +\d+ \S+ .*streaming +async +[4-9]\.\d+M",
             r"^ +\d+ bought .*streaming +async +0 ",
@@ -95,7 +95,7 @@ async def test_each_server_shows_its_side_of_the_replication(cascade: Cascade, w
             writing.close()
     async with watch(cascade.standby) as screen:
         await screen.turn_to("repl")
-        await screen.shows(r"^standby streaming from .* · replay paused · behind \d")
+        await screen.shows(r"^ standby streaming from .* · replay paused · behind \d")
         await screen.resize(WIDE)
         (line,) = await screen.shows(r"replay paused · behind ([\d.]+) s .*not replayed ([\d.]+)M")
         assert float(line[2]) > 4

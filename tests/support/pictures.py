@@ -14,6 +14,8 @@ from pgtop_tune.tui.panes.layout import dashboard_layout
 
 REGENERATE: Final = "PGTOP_TUNE_REGENERATE_GOLDENS"
 """Set to 1, the pictures are written anew instead of compared; look at the difference before you commit it."""
+_ANEW: Final = os.environ.get(REGENERATE) == "1"
+"""Read on import: while tests run no variable of whoever runs them is there."""
 
 
 def dashboard_rows(
@@ -33,7 +35,7 @@ def pane_text(session: Session, pane: str, width: int, height: int, look: Look |
 def assert_picture(golden: Path, rows: list[str]) -> None:
     """Compares with the picture in the file; trailing blanks do not count."""
     picture = "".join(f"{row.rstrip()}\n" for row in rows)
-    if os.environ.get(REGENERATE) == "1":
+    if _ANEW:
         golden.parent.mkdir(exist_ok=True)
         golden.write_text(picture, encoding="utf-8")
     assert picture == golden.read_text(encoding="utf-8"), f"differs from {golden.name}; {REGENERATE}=1 writes it anew"

@@ -24,7 +24,7 @@ from pgtop_tune.units import age, count, ms, percent, size
 _BLOCK: Final = 8192
 """Bytes of a page, unless somebody built a server with another BLCKSZ."""
 _BAR: Final = 12
-_NAME: Final = 60
+_NAME: Final = 44
 """Cells of a relation's name where there is room."""
 _FULL: Final = 100.0
 _OVERDUE: Final = 200.0

@@ -37,9 +37,10 @@ def latency_lines(
     loaded = session.interval is not None and running(session.interval) is not None
     if height <= SPARK_ROWS:
         if not seconds and not loaded:
-            return [padded((("lat ms ", "title"), (_NO_LOAD, "dim")), width)]
+            return [padded(((" lat   ", "title"), (_NO_LOAD, "dim")), width)]
         p99 = [Point(second.at_s, second.quantiles_ms[2]) for second in seconds]
-        return [spark_line("lat ms", p99, "series-5", _figures(session, loaded=loaded), axis, glyphs)]
+        figures = [*_figures(session, loaded=loaded), Phrase((("ms", "label"),), 1)]
+        return [spark_line("lat", p99, "series-5", figures, axis, glyphs)]
     if not seconds and not loaded:
         blank = ((" " * width, PLAIN),)
         words = padded((((" " * GUTTER) + _NO_LOAD, "dim"),), width)

@@ -85,4 +85,4 @@ def spark_line(
             values[column] = max(point.value, values[column] or 0.0)
     gap: Span = ("  ", "dim")
     beside = padded(fitting(figures, axis.figures - 2, gap), axis.figures - 2)
-    return ((f"{title:<{GUTTER}}", "title"), (spark(values, axis.columns, glyphs), style), gap, *beside)
+    return ((f" {title:<{GUTTER - 1}}", "title"), (spark(values, axis.columns, glyphs), style), gap, *beside)

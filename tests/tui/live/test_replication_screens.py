@@ -66,7 +66,7 @@ async def test_each_server_shows_its_side_of_the_replication(cascade: Cascade, w
         # The most behind comes first. What the standby has not replayed is what the subscriber has long had.
         await screen.shows(
             r"^ senders 2 · slots 3 · (most WAL retained [\d.]+M|vacuum held back [1-9])",
-            r"^ +pid application .*state +sync +behind▼",
+            r"^ +PID application .*state +sync +behind▼",
             r"^ +\d+ \S+ .*streaming +async +[4-9]\.\d+M",
             r"^ +\d+ bought .*streaming +async +0 ",
         )
@@ -81,14 +81,14 @@ async def test_each_server_shows_its_side_of_the_replication(cascade: Cascade, w
             screen.read_again("slots")
             await screen.resize(WIDE)
             await screen.shows(
-                r"^ slot +state +retained?▼ +grows/s wal .* type +db +pid ",
+                r"^ slot +state +retained?▼ +grows/s wal .* type +db +PID ",
                 r"^ forgotten +inactive +[\d.]+M +[\d.]+[KM] reserved .* physical - +- ",
             )
             await screen.shows(r"^ bought +in use .* reserved .* logical +postgres +\d+ ")
             await screen.shows(r"^ kept +in use .* reserved .* physical - +\d+ ")
             await screen.turn_to("repl", "senders")
             await screen.shows(
-                r"^ +pid application +state +sync +behind▼ replay ms write ms flush ms +unsent unflushd unreplayd",
+                r"^ +PID application +state +sync +behind▼ replay ms write ms flush ms +unsent unflushd unreplayd",
                 r"^ +\d+ \S+ +streaming +async +[\d.]+M +\S+ +\S+ +\S+ +\S+ +\S+ +[\d.]+M ",
             )
         finally:

@@ -109,7 +109,7 @@ async def test_commands_under_way_tell_how_far_they_are(commands: Commands, watc
         await screen.turn_to("tables", "progress")
         await screen.shows(
             r"commands under way 7",
-            r"^ +pid command +% +left +relation",
+            r"^ +PID command +% +left +relation",
             rf"^ +{commands.vacuum} VACUUM{percent}{left}{bar}swept ",
             rf"^ +{commands.analyze} ANALYZE{percent}{left}{bar}sampled ",
             rf"^ +{commands.create_index} CREATE INDEX{percent}{left}{bar}indexed ",
@@ -123,7 +123,7 @@ async def test_commands_under_way_tell_how_far_they_are(commands: Commands, watc
         await screen.press("left", "left", "left", "left")
         await screen.resize(WIDE)
         rows = await screen.shows(
-            r"^ +pid command .* relation +phase +done +per s around it",
+            r"^ +PID command .* relation +phase +done +per s around it",
             rf"^ +{commands.vacuum} VACUUM +(\S+) .* swept +scanning heap +(\d+)/(\d+) blocks +[\d.]+ \2/\3 heap b",
             rf"^ +{commands.analyze} ANALYZE +(\S+) .* sampled +acquiring sample ro… (\d+)/(\d+) blocks +[\d.]+ - ",
             rf"^ +{commands.create_index} CREATE INDEX +(\S+) .* indexed .*building index: sca… (\d+)/(\d+) blocks +\d",

@@ -74,7 +74,7 @@ def test_the_list_has_the_newest_first_without_the_one_that_is_shown(tmp_path: P
     found = shelf(tmp_path, tmp_path / "a.jsonl").newest()
     assert [path.name for path in found] == ["c.jsonl", "b.jsonl.gz"]
     entry = shelf(tmp_path).entry(found[0])
-    assert (entry.target, entry.seconds) == ("bench", 5.0)
+    assert (entry.target, entry.seconds) == ("bench@/run/postgresql:5432/bench", 5.0)
     assert entry.tps is not None
     assert shelf(tmp_path / "nowhere").newest() == []
 

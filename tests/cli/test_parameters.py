@@ -59,7 +59,7 @@ def test_what_needs_a_restart_comes_last_and_says_so() -> None:
     rows = rows_of((replace(BUFFERS, setting="16384", shown="128MB"), COST), FACTS)
     lines = script(rows)
     assert lines[-4] == "ALTER SYSTEM SET \"random_page_cost\" = '1.1';"
-    assert lines[-3].endswith("takes effect with a restart")
+    assert lines[-3].endswith(" Takes effect with a restart.")
     assert lines[-2:] == ["ALTER SYSTEM SET \"shared_buffers\" = '4GB';", "SELECT pg_reload_conf();"]
     assert "shared_buffers = '4GB'" in configuration(rows)
     assert any("others: pgtune 4GB" in line for line in text(rows))

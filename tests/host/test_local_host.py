@@ -86,13 +86,6 @@ def make_worker(tmp_path: Path) -> Iterator[Callable[[], Worker]]:
         worker.end()
 
 
-@pytest.fixture
-def host() -> Iterator[LocalHost]:
-    host = LocalHost(time.monotonic)
-    yield host
-    host.close()
-
-
 def processes(sample: HostSample) -> dict[int, ProcessCounters]:
     assert isinstance(sample.processes, ProcessSample)
     return {process.pid: process for process in sample.processes.processes}

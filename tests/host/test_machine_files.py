@@ -7,7 +7,6 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -39,13 +38,6 @@ HEADINGS = (
     b" face |bytes    packets errs drop fifo frame compressed multicast"
     b"|bytes    packets errs drop fifo colls carrier compressed\n"
 )  # fmt: skip
-
-
-@pytest.fixture
-def host() -> Iterator[LocalHost]:
-    host = LocalHost(time.monotonic)
-    yield host
-    host.close()
 
 
 class TestNetwork:

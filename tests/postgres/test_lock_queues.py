@@ -80,7 +80,8 @@ async def test_a_chain_of_three(all_servers: Throwaway, crowd: Crowd) -> None:
     crowd.waits(three, UPDATE.format(2))
     last = crowd.waits(crowd.session(), UPDATE.format(3))
     async with reading(place(all_servers)) as reader:
-        nodes = await tree(reader, 3)
+        # Who holds up whom is asked a moment before the locks are.
+        nodes = await tree(reader, 3, lambda nodes: nodes[-1].depth == 3)
     pids = [one.info.backend_pid, two.info.backend_pid, three.info.backend_pid, last]
     assert [(node.depth, node.pid, node.blocks) for node in nodes] == [
         (depth, pid, 3 - depth) for depth, pid in enumerate(pids)

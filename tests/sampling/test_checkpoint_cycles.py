@@ -75,7 +75,7 @@ async def test_a_real_server_tells_what_a_checkpoint_costs_in_full_pages(fresh_s
                 assert wal is not None
                 await asyncio.to_thread(connection.execute, "UPDATE t SET filler = upper(filler) WHERE n % 20 = 0")
                 await asyncio.to_thread(connection.execute, "SELECT pg_stat_force_next_flush()")
-                wanted = wal.wal_fpi + pages[0]
+                wanted = wal.wal_fpi + pages[0] * 19 // 20
 
                 def is_counted(frame: Frame, wanted: int = wanted) -> bool:
                     now = sections.wal(frame)
@@ -94,7 +94,7 @@ async def test_a_real_server_tells_what_a_checkpoint_costs_in_full_pages(fresh_s
             interval = await watcher.more(2)
             of_cycle, since = FULL_PAGES_OF_CYCLE(interval), FULL_PAGES_SINCE(interval)
             assert of_cycle is not None
-            # Every page of the table is changed once in each cycle, and hardly anything else.
-            assert pages[0] <= of_cycle <= 1.6 * pages[0] + 100
+            # Nearly every page of the table is changed once in each cycle, and hardly anything else.
+            assert 0.95 * pages[0] <= of_cycle <= 1.6 * pages[0] + 100
             assert since is not None
             assert since < pages[0] / 2

@@ -65,9 +65,10 @@ def disks_at_cap(interval: Interval) -> dict[str, CapReached]:
     looks: list[DiskSample] = []
     for disk in pair[1].disks:
         given = disk.cap_iops is not None or disk.cap_bytes_per_s is not None
-        now = _latest(pair, disk.name)
-        if now is None or (not given and now.queue <= _QUEUE):
+        latest = _history(pair[::-1], disk.name)
+        if not latest or (not given and latest[0].queue <= _QUEUE):
             continue
+        now = latest[0]
         looks = looks or interval.recent(sections.disks, _LOOK_BACK_S)
         history = _history(looks, disk.name)
         iops = disk.cap_iops if given else _learned(history, lambda second: second.iops)
@@ -82,11 +83,6 @@ def _reached(value: float, cap: float | None, now: _Second, given: bool) -> floa
     if cap is None or value < cap * (1 - _SAME):
         return None
     return cap if given or now.queue > _QUEUE else None
-
-
-def _latest(looks: Sequence[DiskSample], name: str) -> _Second | None:
-    rows = [(look.at_s, row) for look in looks for row in look.disks if row.name == name]
-    return _between(*rows[0], *rows[1]) if len(rows) == 2 else None
 
 
 def _history(looks: Sequence[DiskSample], name: str) -> list[_Second]:

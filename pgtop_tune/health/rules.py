@@ -22,7 +22,8 @@ from pgtop_tune.units import duration
 Look = Callable[[Facts, Limits], Iterable[Finding | Unknown]]
 
 SETTING: Final = "pg_settings.setting"
-_OFF: Final = frozenset({"off", "false", "no", "0"})
+_OFF: Final = frozenset({"0", "of", "off", "n", "no", "f", "fa", "fal", "fals", "false"})
+"""What the server takes for off: beginnings of the words will do. Source: parse_bool in bool.c."""
 NOTHING_TO_UNDO: Final = "-- nothing to take back"
 _SHORTEST_S: Final = 600.0
 """Younger counters tell of how the server was set up, not of its load."""

@@ -220,7 +220,7 @@ def test_the_commit_limit_goes_back_to_what_it_was_made_of(ratio: str, kilobytes
     assert f"sysctl -w {undo}\n" in fix("OS-02", strict, headroom=101.0).undo
 
 
-@pytest.mark.parametrize("written", ["off", "false", "no", "0", "OFF"])
+@pytest.mark.parametrize("written", ["off", "false", "no", "0", "OFF", "of", "f", "N"])
 def test_a_switch_of_a_role_is_off_however_it_was_typed(written: str) -> None:
     row = ScopedSettings(None, "app", [f"synchronous_commit={written}"])
     found_ = only("DUR-03", spoiled(answers={"check_scoped_settings": [row]}))

@@ -124,9 +124,9 @@ class Watched(Interval):
             self._note(section)
         return found
 
-    def recent(self, section: Callable[[Frame], S | Unavailable], window_s: float) -> list[S]:
+    def recent(self, section: Callable[[Frame], S | Unavailable], window_s: float, least: int = 1) -> list[S]:
         """See `Interval.recent`."""
-        found = super().recent(section, window_s)
+        found = super().recent(section, window_s, least)
         if not found:
             self._note(section)
         return found

@@ -145,7 +145,7 @@ def cpu_of_load(interval: Interval, window_s: float = BUDGET_WINDOW_S) -> CpuUse
     if isinstance(host, Unavailable) or isinstance(host.facts, Unavailable) or activity is None:
         return None
     pids = {b.pid for b in activity.backends if b.application_name == LOAD_APPLICATION and b.leader_pid is None}
-    recent = interval.recent(sections.processes, window_s)
+    recent = interval.recent(sections.processes, window_s, least=2)
     if not pids or len(recent) < 2:
         return None
     newest = _rows(recent[0], pids)

@@ -83,8 +83,14 @@ class Interval:
                 return older, newest
         return None
 
-    def recent(self, section: Callable[[Frame], S | Unavailable], window_s: float) -> list[S]:
-        """Readings of a section within the last seconds, newest first; ends at an outage, see `pair`."""
+    def recent(self, section: Callable[[Frame], S | Unavailable], window_s: float, least: int = 1) -> list[S]:
+        """Readings of a section within the last seconds, newest first; ends at an outage, see `pair`.
+
+        Args:
+            section: The section.
+            window_s: How far back.
+            least: So many even when they are further apart: 2 for what counters did in between.
+        """
         found: list[S] = []
         missed = 0
         for frame in reversed(self._frames):
@@ -94,7 +100,7 @@ class Interval:
                 if not found or _is_outage(reading, frame, missed):
                     break
                 continue
-            if found and reading.at_s <= found[0].at_s - window_s:
+            if len(found) >= least and reading.at_s <= found[0].at_s - window_s:
                 break
             if missed and not self._is_same_server(frame):
                 break

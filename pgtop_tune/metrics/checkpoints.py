@@ -203,7 +203,7 @@ def _lsn_at(interval: Interval, at_s: float) -> int | None:
 
 
 def _mean_wal_rate(interval: Interval) -> float | None:
-    recent = interval.recent(sections.wal, RATE_WINDOW_S)
+    recent = interval.recent(sections.wal, RATE_WINDOW_S, least=2)
     if len(recent) < 2:
         return None
     newer, older = recent[0], recent[-1]

@@ -106,7 +106,7 @@ def _threads(interval: Interval, run: BenchRun, window_s: float) -> list[tuple[f
     facts = _host_facts(interval)
     looks = [
         (sample.at_s, {row.tid: row for row in sample.threads if row.pid == run.pid})
-        for sample in interval.recent(sections.processes, window_s)
+        for sample in interval.recent(sections.processes, window_s, least=2)
     ]
     looks = [(at_s, rows) for at_s, rows in looks if rows]
     if facts is None or len(looks) < 2 or run.machine:
@@ -165,7 +165,7 @@ def _is_of(sample: BenchSample, run: BenchRun) -> bool:
 
 
 def _machine_busy(interval: Interval, window_s: float) -> float | None:
-    looks = interval.recent(sections.cpu, window_s)
+    looks = interval.recent(sections.cpu, window_s, least=2)
     return _busy(looks[-1], looks[0]) if len(looks) > 1 else None
 
 

@@ -60,10 +60,7 @@ class Grown(Generic[R]):
 
 def readings(interval: Interval, section: Callable[[Frame], S | Unavailable]) -> list[S]:
     """Readings of the last `ROWS_WINDOW_S`, newest first; of a section that is read less often the last two."""
-    recent = interval.recent(section, ROWS_WINDOW_S)
-    if len(recent) == 1 and (pair := interval.pair(section)) is not None:
-        return [pair[1], pair[0]]
-    return recent
+    return interval.recent(section, ROWS_WINDOW_S, least=2)
 
 
 def growth(older: Any, newer: Any, names: Sequence[str]) -> dict[str, int] | None:

@@ -286,7 +286,7 @@ def process_io(pick: Callable[[ProcessCounters], int | None]) -> Callable[[Inter
 
 def _io_readings(interval: Interval) -> list[tuple[ProcessCounters, float, ProcessCounters, float]]:
     """Of each living process the two latest looks that read its I/O or its delay, with their moments, newer first."""
-    looks = interval.recent(_processes, IO_WINDOW_S)
+    looks = interval.recent(_processes, IO_WINDOW_S, least=2)
     if not looks:
         return []
     alive = {process.pid: process.start_ticks for process in looks[0].section.processes}

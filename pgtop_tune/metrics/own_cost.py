@@ -14,7 +14,7 @@ OWN_WINDOW_S: Final = 5.0
 
 def _per_second(pick: Callable[[Footprint], float], factor: float = 1.0) -> Callable[[Interval], float | None]:
     def value(interval: Interval) -> float | None:
-        recent = interval.recent(sections.footprint, OWN_WINDOW_S)
+        recent = interval.recent(sections.footprint, OWN_WINDOW_S, least=2)
         if len(recent) < 2:
             return None
         newer, older = recent[0], recent[-1]

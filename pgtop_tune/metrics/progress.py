@@ -38,7 +38,7 @@ def progress_rows(interval: Interval) -> list[Progress]:
 
     Empty without the section.
     """
-    recent = interval.recent(sections.progress, WINDOW_S)
+    recent = interval.recent(sections.progress, WINDOW_S, least=2)
     if not recent:
         return []
     activity = interval.now(sections.activity)

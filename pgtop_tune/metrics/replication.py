@@ -138,7 +138,7 @@ class SlotState:
 
 def slot_states(interval: Interval) -> list[SlotState]:
     """Rows of pg_replication_slots with what they retain; empty without the section."""
-    recent = interval.recent(sections.slots, WINDOW_S)
+    recent = interval.recent(sections.slots, WINDOW_S, least=2)
     if not recent:
         return []
     now, before = recent[0], recent[-1]

@@ -73,7 +73,7 @@ def _wal_rate(interval: Interval) -> float | None:
 
 
 def _full_page_share(interval: Interval) -> float | None:
-    recent = interval.recent(sections.wal, 10.0)
+    recent = interval.recent(sections.wal, 10.0, least=2)
     if len(recent) < 2 or recent[0].stats_reset_ms != recent[-1].stats_reset_ms:
         return None
     images = recent[0].wal_fpi - recent[-1].wal_fpi
@@ -104,7 +104,7 @@ def buffer_writers(interval: Interval) -> tuple[float, float, float] | None:
     Source: buffers_checkpoint, buffers_clean, buffers_backend of pg_stat_bgwriter (to 16); from 17 on
     pg_stat_checkpointer.buffers_written, pg_stat_bgwriter.buffers_clean, and writes of client backends in pg_stat_io.
     """
-    recent = interval.recent(sections.checkpoints, WRITERS_WINDOW_S)
+    recent = interval.recent(sections.checkpoints, WRITERS_WINDOW_S, least=2)
     if len(recent) < 2 or recent[0].stats_reset_ms != recent[-1].stats_reset_ms:
         return None
     newer, older = recent[0], recent[-1]

@@ -67,7 +67,8 @@ class FrameWindow(Sequence[Frame]):
         if len(frames) == KEEP_FRAMES:
             self._thinned = max(self._thinned - 1, 0)
         frames.append(frame)
-        while frames[self._thinned].elapsed_s < frame.elapsed_s - WHOLE_S:
+        # The newest two stay whole, however far apart: between them is what the screen calls now.
+        while self._thinned < len(frames) - 2 and frames[self._thinned].elapsed_s < frame.elapsed_s - WHOLE_S:
             if self._thinned:
                 frames[self._thinned] = _repeating(frames[self._thinned - 1], frames[self._thinned])
             self._thinned += 1

@@ -281,4 +281,8 @@ def test_io_readings_older_than_the_window_are_not_used() -> None:
         ProcessSample(float(at_s), (process(7, read=100 if at_s in (1, 14) else None),)) for at_s in range(1, 15)
     ]
     assert metrics.PROCESS_READ_BYTES(over(*(sections(processes=sample) for sample in samples))) == {}
-    assert metrics.PROCESS_READ_BYTES(over(*(sections(processes=sample) for sample in (samples[0], samples[13])))) == {}
+
+
+def test_io_of_two_looks_that_follow_each_other_is_a_rate_however_far_apart_they_are() -> None:
+    samples = [ProcessSample(at_s, (process(7, read=int(100 * at_s)),)) for at_s in (0.0, 60.0)]
+    assert metrics.PROCESS_READ_BYTES(over(*(sections(processes=sample) for sample in samples))) == {7: 100.0}

@@ -6,11 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from pgtop_tune.metrics import sections
+from pgtop_tune.analysis.every_metric import every_number
+from pgtop_tune.metrics import host, sections
 from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.checkpoints import next_checkpoint
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import PostgresSample
+from pgtop_tune.session.frame_window import FrameWindow
 from tests.support.frames import EPOCH_MS, facts, frame, postgres_sample
 
 MISSED = Unavailable(Reason.NO_ANSWER, "no answer for 2 s")
@@ -61,3 +64,25 @@ def test_a_section_that_is_missing_while_the_server_answers_ends_it() -> None:
 
 def test_nothing_is_said_while_the_server_is_silent() -> None:
     assert seconds(answered(0), answered(1), silent(2)) == ((), ())
+
+
+def every(step_s: int) -> Interval:
+    """Frames of the made-up session so many seconds apart."""
+    window = FrameWindow()
+    window.extend(frame(second) for second in range(0, 6 * step_s, step_s))
+    return Interval(window)
+
+
+@pytest.mark.parametrize("step_s", [2, 5, 10, 15, 20, 60])
+def test_what_can_be_said_of_seconds_can_be_said_of_long_intervals(step_s: int) -> None:
+    said = {number.name for number, _ in every_number(every(1))}
+    assert said - {number.name for number, _ in every_number(every(step_s))} == set()
+    processes = (host.PROCESS_READ_BYTES, host.PROCESS_WRITE_BYTES)
+    assert [len(row(every(step_s))) for row in processes] == [len(row(every(1))) for row in processes]
+
+
+@pytest.mark.parametrize("step_s", [10, 20, 60])
+def test_a_forced_checkpoint_is_seen_coming_at_long_intervals(step_s: int) -> None:
+    coming = next_checkpoint(every(step_s))
+    assert coming is not None
+    assert coming.forced

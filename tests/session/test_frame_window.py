@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+import pytest
+
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import NOT_RECORDED
@@ -57,6 +59,17 @@ def test_the_bulk_of_old_frames_is_shared() -> None:
 def test_frames_far_apart_keep_what_they_have() -> None:
     window = _window(40, every_s=60.0)
     assert [sections.activity(frame).at_s for frame in window] == [60.0 * number for number in range(40)]
+
+
+@pytest.mark.parametrize("every_s", [10.0, 13.0, 15.0, 17.0, 20.0, 60.0])
+def test_a_rate_is_over_one_interval_however_long_that_is(every_s: float) -> None:
+    window = FrameWindow()
+    for number in range(12):
+        window.append(_frame(number, every_s))
+        for section in (sections.activity, sections.processes) if number else ():
+            pair = Interval(window).pair(section)
+            assert pair is not None
+            assert pair[1].at_s - pair[0].at_s == every_s
 
 
 def test_what_was_absent_stays_absent() -> None:

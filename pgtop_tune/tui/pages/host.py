@@ -28,7 +28,7 @@ _LABEL: Final = 7
 _GAP: Final[Span] = ("  ", PLAIN)
 Form = Callable[[float | None], str]
 _FEWEST, _MOST = 6, 14
-_FIXED: Final = 9
+_FIXED: Final = 10
 """Lines beside notes and cores."""
 _SHARE: Final = 3
 """The summary takes at most every third line."""
@@ -42,10 +42,10 @@ _WORK: Final = (
     (metrics.LOAD_15M, 5, ""), (metrics.CONTEXT_SWITCHES, 5, "/s"), (details.INTERRUPTS, 5, "/s"),
 )  # fmt: skip
 _MEMORY: Final = (
-    metrics.MEMORY_TOTAL, metrics.MEMORY_USED, metrics.MEMORY_CACHE, metrics.MEMORY_FREE, metrics.MEMORY_AVAILABLE,
-    metrics.MEMORY_DIRTY, metrics.MEMORY_WRITEBACK, metrics.MEMORY_SHARED, metrics.PAGE_TABLES, metrics.COMMITTED,
-    details.COMMIT_LIMIT,
+    metrics.MEMORY_TOTAL, metrics.MEMORY_USED, metrics.MEMORY_CACHE, metrics.MEMORY_DIRTY, metrics.MEMORY_WRITEBACK,
+    metrics.MEMORY_AVAILABLE, metrics.MEMORY_FREE,
 )  # fmt: skip
+_PROMISED: Final = (metrics.MEMORY_SHARED, metrics.PAGE_TABLES, metrics.COMMITTED, details.COMMIT_LIMIT)
 _SWAP: Final = (("used", metrics.SWAP_USED), ("in", metrics.SWAP_IN), ("out", metrics.SWAP_OUT))
 _STALLS: Final = (
     ("cpu", metrics.PSI_CPU_SOME), ("io", metrics.PSI_IO_SOME), ("io full", metrics.PSI_IO_FULL),
@@ -88,8 +88,9 @@ def summary_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> 
         _said("psi", host.pressure, lambda _: _titled(_STALLS, interval, percent, 3), width),
         _said("swap", memory, lambda _: _titled(_SWAP, interval, size, 5), width),
         _said("work", cpu, lambda _: [_number(row, interval, count, cells, unit) for row, cells, unit in _WORK], width),
-        _said("freq", host.frequency, lambda _: [_frequency(frame, interval)], width),
         _said("limit", host.cgroup, lambda _: _limits(interval), width),
+        _said("alloc", memory, lambda _: _numbers(_PROMISED, interval, size, 5), width),
+        _said("freq", host.frequency, lambda _: [_frequency(frame, interval)], width),
     ]
     kinds = _said("CPU", cpu, lambda _: _numbers(_CPU, interval, percent, 3), width)
     room = max(height - 2 - len(rest), 1)
@@ -164,10 +165,11 @@ def _strips(frame: Frame, interval: Interval, width: int, rows: int, glyphs: Gly
 
 
 def _huge(memory: MemorySample, interval: Interval) -> list[Phrase]:
+    used = metrics.HUGE_USED(interval)
     pools = [
         Phrase(
             (
-                *labelled(_page_size(pool.page_bytes), f"{pool.total - pool.free}/{pool.total}", PLAIN, " used"),
+                *labelled(_page_size(pool.page_bytes), f"{used[pool.page_bytes]:.0f}/{pool.total}", PLAIN, " used"),
                 *labelled(" reserved", str(pool.reserved)),
                 *labelled(" surplus", str(pool.surplus)),
             ),
@@ -221,7 +223,7 @@ def _limits(interval: Interval) -> list[Phrase]:
 
 
 NUMBERS: Final[tuple[Described, ...]] = (
-    *_CPU, metrics.CORE_BUSY, *_MEMORY, *metrics.HUGE_PAGE_METRICS, details.HUGE_SURPLUS,
+    *_CPU, metrics.CORE_BUSY, *_MEMORY, *_PROMISED, *metrics.HUGE_PAGE_METRICS, details.HUGE_SURPLUS,
     *(metric for _, metric in (*_TRANSPARENT, *_STALLS, *_SWAP)), *(metric for metric, _, _ in _WORK),
     details.FREQUENCY, details.FREQUENCY_SHARE, limits.GROUP_MEMORY, limits.GROUP_MEMORY_MAX, limits.GROUP_CPUS,
     limits.GROUP_THROTTLED, limits.GROUP_OOM_KILLS,

@@ -12,7 +12,7 @@ from pgtop_tune.metrics import host_limits as limits
 from pgtop_tune.metrics import host_places as places
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.filesystems import FileSystemSample
-from pgtop_tune.model.host import DiskSample, HostFacts, HostSample
+from pgtop_tune.model.host import DiskSample, HostFacts, HostSample, HugePages
 from pgtop_tune.session.ports import Step
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.glyphs import UNICODE
@@ -192,3 +192,21 @@ async def test_help_on_the_page_tells_the_numbers_of_its_summary_and_of_its_tabl
         told = " ".join(text_of(line).strip() for line in screen.explained(200))
     for metric in (details.CPU_GUEST, details.FREQUENCY, places.MINUTES_LEFT, limits.NODE_MISS):
         assert metric.definition in told
+
+
+def test_huge_pages_that_are_promised_are_used_as_on_the_dashboard() -> None:
+    host = full_host(1)
+    assert not isinstance(host.memory, Unavailable)
+    pools = (HugePages(2 << 20, total=3000, free=2900, reserved=2844, surplus=2), HugePages(1 << 30, 4, 4, 0, 0))
+    session = session_with(2, memory=replace(host.memory, huge_pages=pools))
+    said = next(line for line in summary(session, 160, 14) if line.startswith(" huge"))
+    assert "2M 2944/3000 used reserved 2844 surplus 2" in said
+    assert "1G 0/4 used" in said
+    assert "huge 2944/3000 used" in "\n".join(text_of(line) for line in host_lines(session, 160, 4, UNICODE))
+
+
+@pytest.mark.parametrize("cells", [80, 120])
+def test_dirty_pages_and_the_commit_limit_have_room_on_every_screen(cells: int) -> None:
+    said = "\n".join(summary(full_session(3), cells, 14))
+    for title in ("dirty", "wb", "page tables", "committed", "limit"):
+        assert f" {title} " in said

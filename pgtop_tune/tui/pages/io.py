@@ -232,7 +232,11 @@ def _of_io(interval: Interval) -> list[Phrase]:
     shares = readers_and_writers(interval)
     if shares is not None:
         readers, writers = shares
-        found = [Phrase(_named("read by", readers), 1), Phrase(_named("written by", writers), 0), *found]
+        found = [
+            Phrase(_named("read by", readers), 1, _named("read by", readers[:1])),
+            Phrase(_named("written by", writers), 0, _named("written by", writers[:1])),
+            *found,
+        ]
     if is_on(interval, "track_io_timing") is False:
         found.append(Phrase((("track_io_timing is off: no times", "dim"),), 3))
     return found

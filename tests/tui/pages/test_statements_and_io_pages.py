@@ -226,3 +226,18 @@ def test_statements_hidden_from_this_role_come_with_the_grant() -> None:
     hidden = {**section(0), "statement_counters": sample(0.0, None, [], hidden=12)}
     text = "\n".join(shown(statements.PAGE, statements.TABLE, session_with([hidden]), 160, 40))
     assert "12 statements of other users are hidden: GRANT pg_read_all_stats TO bench" in text
+
+
+@pytest.mark.parametrize("cells", range(60, 161, 5))
+def test_who_reads_and_writes_is_never_cut_in_a_number(cells: int) -> None:
+    names = ("client backend", "autovacuum worker", "background writer", "checkpointer")
+    grown = [
+        {"io": IoSample(float(second), 1, tuple(
+            io_row(name, writes=second, write_bytes=(700_000 + place) * second, reads=second, read_bytes=9_000 * second)
+            for place, name in enumerate(names)
+        ))}
+        for second in range(3)
+    ]  # fmt: skip
+    line = text_of(io.PAGE.summary(session_with(grown), cells, 2, UNICODE)[1])
+    assert "written by" in line
+    assert line.rstrip().endswith("/s"), line

@@ -11,8 +11,8 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.postgres import Parameter
 
-_OWN: Final = frozenset({"default", "override"})
-"""Sources that are nobody's choice."""
+_OWN: Final = frozenset({"default", "override", "client", "session"})
+"""Sources that are nobody's choice, or that of our own connection alone."""
 
 
 @dataclass(frozen=True, slots=True)

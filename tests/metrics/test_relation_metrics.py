@@ -19,9 +19,10 @@ from pgtop_tune.metrics.replication import receiver_lag, sender_lags, slot_dange
 from pgtop_tune.metrics.vacuum import age, database_ages, multixact_age, table_vacuums
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.postgres import ParameterSample
 from pgtop_tune.model.progress import ProgressSample
 from pgtop_tune.model.replication import Receiver
-from tests.support.frames import EPOCH_MS, GIB, MIB, frame
+from tests.support.frames import EPOCH_MS, GIB, MIB, PARAMETERS, frame, postgres_sample
 from tests.support.relation_frames import (
     CHANGED,
     NEXT_XID,
@@ -250,3 +251,10 @@ def test_parameters_somebody_set_are_listed_with_what_changed() -> None:
     assert set(found) == {"shared_buffers", "max_wal_size"}
     assert found["max_wal_size"].change == "1GB→16GB"
     assert found["shared_buffers"].parameter.pending_restart
+
+
+def test_what_our_own_connection_asked_for_is_no_setting_of_the_server() -> None:
+    ours = [replace(PARAMETERS[0], name=f"of_{source}", source=source) for source in ("client", "session", "database")]
+    sample = postgres_sample(30, parameters=ParameterSample(30.0, tuple(ours)))
+    found = set_parameters(seen(frame(30, postgres=sample)), [])
+    assert [row.parameter.name for row in found] == ["of_database"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from pgtop_tune.metrics import sections
@@ -29,8 +29,8 @@ SLRU_COUNTED: Final = _counted(SlruCounters, "name", "stats_reset_ms")
 
 
 def database_rates(interval: Interval) -> list[Grown[DatabaseRow]]:
-    """Growth of pg_stat_database, by database."""
-    return grown_rows(
+    """Growth of pg_stat_database, by database, without our own sessions and transactions in ours."""
+    rows = grown_rows(
         interval,
         sections.databases,
         lambda sample: sample.databases,
@@ -38,6 +38,23 @@ def database_rates(interval: Interval) -> list[Grown[DatabaseRow]]:
         lambda row: row.stats_reset_ms,
         DATABASE_COUNTED,
     )
+    server = sections.server(interval.newest)
+    if isinstance(server, Unavailable):
+        return rows
+    return [_without_ours(row, interval) if row.row.datname == server.database else row for row in rows]
+
+
+def _without_ours(grown: Grown[DatabaseRow], interval: Interval) -> Grown[DatabaseRow]:
+    activity, looks = interval.now(sections.activity), readings(interval, sections.database)
+    connected = grown.row.numbackends
+    if connected is not None and activity is not None:
+        connected = max(connected - activity.own_backends, 0)
+    by = grown.by
+    if by is not None and len(looks) > 1:
+        # The same seconds but for a tick: sums and rows are read one after the other.
+        ours = (looks[0].own_transactions - looks[-1].own_transactions) / (looks[0].at_s - looks[-1].at_s)
+        by = {**by, "xact_commit": max(by["xact_commit"] - round(max(ours, 0.0) * grown.seconds), 0)}
+    return replace(grown, row=replace(grown.row, numbackends=connected), by=by)
 
 
 def slru_rates(interval: Interval) -> list[Grown[SlruCounters]]:

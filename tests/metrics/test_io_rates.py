@@ -22,8 +22,8 @@ from pgtop_tune.metrics.io import (
 from pgtop_tune.model.filesystems import FileSystem, FileSystemSample
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.io import ArchiverStatus, DatabaseSample, IoSample, SlruSample, WalFiles
-from pgtop_tune.model.postgres import ParameterSample
-from tests.support.frames import GIB, MIB, frame, host_sample, parameter, postgres_sample
+from pgtop_tune.model.postgres import Activity, ParameterSample
+from tests.support.frames import GIB, MIB, facts, frame, host_sample, parameter, postgres_sample
 from tests.support.statement_frames import database, io_row, session_with, slru
 
 
@@ -40,6 +40,21 @@ def test_databases_by_name_with_what_they_did() -> None:
     )
     assert rate.per_s("xact_commit", "xact_rollback") == 20.0
     assert rate.share("blks_hit", "blks_read") == 75.0
+
+
+def test_our_own_sessions_and_transactions_are_not_those_of_our_database() -> None:
+    def look(second: int) -> dict[str, object]:
+        activity = Activity(float(second), 0, (), own_backends=2)
+        rows = tuple(
+            database(oid, datname=name, numbackends=9, xact_commit=104 * second)
+            for oid, name in ((5, facts().database), (6, "another"))
+        )
+        return {"activity": activity, "databases": DatabaseSample(float(second), rows)}
+
+    ours, another = database_rates(interval_of(*(look(second) for second in range(4))))
+    assert (ours.row.numbackends, another.row.numbackends) == (7, 9)
+    assert (ours.per_s("xact_commit"), another.per_s("xact_commit")) == (100.0, 104.0)
+    assert ours.row.xact_commit == 312
 
 
 def test_a_database_made_in_between_and_one_that_was_reset_give_no_number() -> None:

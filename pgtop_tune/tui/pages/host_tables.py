@@ -104,6 +104,7 @@ def _disk_rows(session: Session) -> Sequence[MachineRow] | Unavailable:
 _ROLES: Final = word(
     "roles", "roles", 9, _roles, "What PostgreSQL keeps on it; a volume's disks have the roles of the volume.",
     "data_directory, pg_tablespace_location(), temp_tablespaces, log_directory; /proc/self/mountinfo, /sys/dev/block",
+    most=24,
 )  # fmt: skip
 
 DISKS: Final = PageTable(

@@ -210,3 +210,12 @@ def test_dirty_pages_and_the_commit_limit_have_room_on_every_screen(cells: int) 
     said = "\n".join(summary(full_session(3), cells, 14))
     for title in ("dirty", "wb", "page tables", "committed", "limit"):
         assert f" {title} " in said
+
+
+def test_a_disk_with_many_roles_names_them_where_there_is_room() -> None:
+    host = full_host(1)
+    assert not isinstance(host.disks, Unavailable)
+    roles = ("data", "wal", "temp", "tablespace")
+    disks = tuple(replace(disk, roles=roles) for disk in host.disks.disks)
+    session = session_with(2, disks=replace(host.disks, disks=disks))
+    assert " ".join(roles) in "\n".join(table_text(session, DISKS))

@@ -11,6 +11,7 @@ import pytest
 from psycopg import sql
 
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import (
     Activity,
@@ -22,6 +23,7 @@ from pgtop_tune.model.postgres import (
 )
 from pgtop_tune.model.waits import WaitCount
 from pgtop_tune.postgres import connection as connection_module
+from pgtop_tune.postgres.connection import ReadConnection, Rows
 from pgtop_tune.postgres.own_sessions import OwnSessions
 from pgtop_tune.postgres.reader import PostgresReader
 from tests.postgres.conftest import Superuser, place
@@ -49,6 +51,41 @@ async def test_every_section_comes_from_every_major(all_servers: Throwaway) -> N
         for read, kind in wanted.items():
             assert isinstance(await read(), kind)
         assert isinstance(await reader.waits(), list)
+
+
+def _says(monkeypatch: pytest.MonkeyPatch, version_num: int) -> None:
+    """Lets servers say that they are of another version."""
+    fetch = ReadConnection.fetch
+
+    async def answer(connection: ReadConnection, text: str, *arguments: object) -> Rows:
+        if text == "SELECT current_setting('server_version_num')":
+            return await fetch(connection, f"SELECT '{version_num}'")
+        return await fetch(connection, text, *arguments)
+
+    monkeypatch.setattr(ReadConnection, "fetch", answer)
+
+
+async def test_a_server_newer_than_any_we_know_is_read_as_the_newest_known_one(
+    server: Throwaway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _says(monkeypatch, 250_003)
+    async with reading(place(server)) as reader:
+        reads = (
+            reader.facts, reader.activity, reader.locks, reader.waits, reader.database, reader.wal, reader.checkpoints,
+            reader.statements, reader.statement_counters, reader.databases, reader.io, reader.slru, reader.archiver,
+            reader.wal_files, reader.progress, reader.replication, reader.slots, reader.subscriptions, reader.horizon,
+            reader.relations, reader.database_limits, reader.temp_files, reader.parameters, reader.places,
+        )  # fmt: skip
+        absent = {read.__name__: found for read in reads if isinstance(found := await read(), Unavailable)}
+        assert absent == {}
+
+
+async def test_a_server_older_than_any_we_know_is_refused_with_its_version(
+    server: Throwaway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _says(monkeypatch, 130_021)
+    with pytest.raises(ConnectionProblem, match="PostgreSQL 13 is older than 14"):
+        await PostgresReader(place(server), time.monotonic).connect()
 
 
 async def test_counters_count_what_happens(server: Throwaway, superuser: Superuser) -> None:

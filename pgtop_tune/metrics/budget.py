@@ -108,7 +108,7 @@ def _measured(
         parts.append(BudgetPart(CPU, CPU, 1000.0 * max(measured.used, on_cpu) / tps))
     else:
         parts.append(BudgetPart(CPU, CPU, 1000.0 * measured.used / tps))
-        parts.append(BudgetPart(QUEUE, CPU, 1000.0 * measured.queued / tps))
+        parts.append(BudgetPart(QUEUE, QUEUE, 1000.0 * measured.queued / tps))
     explained_ms = sum(part.ms for part in parts)
     scale = min(1.0, latency_ms / explained_ms) if explained_ms else 1.0
     parts = [BudgetPart(part.label, part.wait_event_type, part.ms * scale) for part in parts]

@@ -11,8 +11,10 @@ from textual.app import App, ComposeResult
 from textual.widgets import Input, Label
 
 from pgtop_tune.errors import UsageProblem
+from pgtop_tune.metrics.budget import QUEUE
 from pgtop_tune.tui.lines import PLAIN, STYLES
 from pgtop_tune.tui.palette import DEFAULT, PaletteTheme, load_themes, shipped_themes
+from pgtop_tune.tui.panes.wait_style import wait_style
 
 SHIPPED = shipped_themes()
 GROUNDS = {
@@ -144,3 +146,18 @@ def test_everything_wrong_is_said_at_once(own_themes: Path) -> None:
 def test_no_color_leaves_attributes_only(own_themes: Path) -> None:
     themes = load_themes(no_color=True)
     assert all(theme.spans == SHIPPED["mono"].spans for theme in themes.values())
+
+
+@pytest.mark.parametrize("theme", SHIPPED.values(), ids=list(SHIPPED))
+def test_work_and_waiting_for_a_processor_do_not_look_the_same(theme: PaletteTheme) -> None:
+    assert wait_style("CPU") != wait_style(QUEUE)
+    assert str(theme.spans[wait_style("CPU")]) != str(theme.spans[wait_style(QUEUE)])
+
+
+@pytest.mark.parametrize("name", ["dark", "light", "high-contrast"])
+def test_the_queue_for_a_processor_has_a_colour_no_wait_class_has(name: str) -> None:
+    spans = SHIPPED[name].spans
+    classes = ("CPU", "IO", "Lock", "LWLock", "Client", "IPC", "Timeout")
+    queue = spans[wait_style(QUEUE)]
+    assert queue is not None
+    assert queue.color not in [style.color for each in classes if (style := spans[wait_style(each)]) is not None]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from pgtop_tune.metrics.budget import QUEUE
+
 _STYLES: Final = {
     "CPU": "cpu",
+    QUEUE: "cpu-queue",
     "IO": "wait-io",
     "Lock": "wait-lock",
     "LWLock": "wait-lwlock",
@@ -17,5 +20,5 @@ _STYLES: Final = {
 
 
 def wait_style(wait_event_type: str) -> str:
-    """Style of a class of pg_stat_activity.wait_event_type, or of "CPU"."""
+    """Style of a class of pg_stat_activity.wait_event_type, of "CPU", or of the time in the queue for one."""
     return _STYLES.get(wait_event_type, "wait-other")

@@ -239,3 +239,8 @@ def test_a_script_without_findings_changes_nothing() -> None:
 
 def test_a_check_with_known_findings_has_not_passed() -> None:
     assert Result(_check("AAA-01"), known=1).outcome is Outcome.FOUND
+
+
+def test_several_warnings_are_warnings() -> None:
+    mild = (_finding(Severity.WARNING), _finding(Severity.WARNING), _finding(Severity.INFO), _finding(Severity.INFO))
+    assert text.summary(report(Result(_check("AAA-01"), mild))).startswith("found: 2 warnings, 2 info · ")

@@ -10,7 +10,8 @@ from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.units import duration, share, share_of
 from tests.support.frames import MIB
 from tests.support.health_facts import found, spoilt
-from tests.support.server_facts import NOW_MS, checkpoints, spoiled, wal
+from tests.support.relation_frames import slot
+from tests.support.server_facts import NOW_MS, checkpoints, slots, spoiled, wal
 
 SMALL = TableState(1, 0, "shop", "branches", MIB, 10, 10, 0, 62_682, False, None, None, 10, 1, True)
 
@@ -56,3 +57,9 @@ def test_a_rate_is_not_in_powers_of_ten() -> None:
 
 def test_a_share_of_the_memory_has_one_digit_behind_the_point() -> None:
     assert said("MEM-02", spoilt({"shared_buffers": "87MB"})) == "shared_buffers is 0.5 % of the memory"
+
+
+@pytest.mark.parametrize(("names", "words"), [("a", "the only slot may"), ("ab", "any of 2 slots may")])
+def test_one_slot_is_not_any_of_one(names: str, words: str) -> None:
+    facts = spoiled({"max_slot_wal_keep_size": "-1"}, postgres=slots(*map(slot, names)))
+    assert words in said("SLOT-03", facts)

@@ -96,6 +96,10 @@ def _and_keeps(slot: Slot) -> str:
     return f", and keeps {words} from being removed" if words else ""
 
 
+def _any(slots: int) -> str:
+    return "the only slot" if slots == 1 else f"any of {slots} slots"
+
+
 def _unlimited(facts: Facts, limits: Limits) -> Iterator[Finding]:
     known = needs.parameters(facts)
     slots = [slot for slot in facts.have(needs.SLOTS).slots if not slot.temporary]
@@ -107,8 +111,11 @@ def _unlimited(facts: Facts, limits: Limits) -> Iterator[Finding]:
     kept = max((_kept_bytes(sample, slot) or 0 for slot in slots), default=0)
     yield Finding(
         Severity.WARNING,
-        f"max_slot_wal_keep_size is -1: any of {len(slots)} slots may fill the WAL disk and stop the server",
-        (setting(facts, "max_slot_wal_keep_size"), Evidence(f"{len(slots)} slots", f"{_VIEW}.slot_name")),
+        f"max_slot_wal_keep_size is -1: {_any(len(slots))} may fill the WAL disk and stop the server",
+        (
+            setting(facts, "max_slot_wal_keep_size"),
+            Evidence(f"{len(slots)} {'slot' if len(slots) == 1 else 'slots'}", f"{_VIEW}.slot_name"),
+        ),
         set_parameter(
             known.row("max_slot_wal_keep_size"), memory(max(disk / 2 if disk else _DEFAULT_KEEP, _ROOM * kept))
         ),

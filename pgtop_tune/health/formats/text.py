@@ -52,7 +52,7 @@ def lines(report: Report, everything: bool = False, width: int | None = None) ->
 def summary(report: Report, everything: bool = False) -> str:
     """The last line: how many of each."""
     counts = [(severity, sum(1 for _, each in report.findings if each.severity is severity)) for severity in Severity]
-    said = ", ".join(f"{number} {severity}" for severity, number in reversed(counts) if number) or "nothing"
+    said = ", ".join(_counted(severity, number) for severity, number in reversed(counts) if number) or "nothing"
     unknown = sum(1 for result in report.results if result.unknowns)
     new = " new" if report.compared_with else ""
     parts = [f"found{new}: {said}", f"unknown: {unknown}", f"passed: {report.passed}"]
@@ -60,6 +60,10 @@ def summary(report: Report, everything: bool = False) -> str:
         parts.append(f"known from {one_line(report.compared_with)}: {report.known}, gone: {len(report.gone)}")
     more = "" if everything or not (report.findings or unknown) else "   (-v says why, how to mend and how to undo it)"
     return " · ".join(parts) + more
+
+
+def _counted(severity: Severity, number: int) -> str:
+    return f"{number} {severity}{'s' if severity is Severity.WARNING and number != 1 else ''}"
 
 
 def about(finding: Finding) -> str:

@@ -231,5 +231,6 @@ def proof_words(proof: Proof) -> list[str]:
     """What stands against a change, what to do about it, and who has not got it yet."""
     found = [*proof.overrides, *proof.advice]
     if proof.behind:
-        found.append(f"{proof.behind} sessions have the old {proof.name} until their statement ends")
+        who, whose = ("1 session has", "its") if proof.behind == 1 else (f"{proof.behind} sessions have", "their")
+        found.append(f"{who} the old {proof.name} until {whose} statement ends")
     return found

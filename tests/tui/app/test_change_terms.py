@@ -9,9 +9,11 @@ from dataclasses import replace
 import pytest
 
 from pgtop_tune.model.postgres import Activity, Parameter, PostgresSample
+from pgtop_tune.model.proof import Proof
 from pgtop_tune.session.ports import Step
 from pgtop_tune.tui.controls import ScreenOptions
 from pgtop_tune.tui.panel.one_set import Conditions
+from pgtop_tune.tui.screens.applying import proof_words
 from pgtop_tune.tui.screens.conditions import ConditionsDialog
 from pgtop_tune.tui.screens.dashboard import Dashboard
 from pgtop_tune.tui.screens.load import LoadDialog
@@ -154,3 +156,13 @@ async def _off(rig: Rig) -> None:
     await rig.sees("SET synchronous_commit = 'off'")
     await rig.press("a")
     await rig.sees("change synchronous_commit?")
+
+
+@pytest.mark.parametrize(
+    ("behind", "words"), [(1, "1 session has the old work_mem until its"), (2, "2 sessions have the old")]
+)
+    ("behind", "words"), [(1, "1 session has the old work_mem until its"), (2, "2 sessions have the old")]
+)
+def test_who_has_the_old_value_yet_is_counted(behind: int, words: str) -> None:
+    (said,) = proof_words(Proof("work_mem", "8MB", "4MB", "8MB", "u", "d", "database", behind=behind))
+    assert said.startswith(words)

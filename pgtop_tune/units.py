@@ -120,9 +120,18 @@ def clock(seconds: float) -> str:
     return f"{whole // 3600:02d}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
 
 
+def wall_moment(epoch_ms: int) -> str:
+    """The local date and time of day of a moment: 2026-11-22 12:40:07; of what is no moment, `UNKNOWN`."""
+    return _local(epoch_ms, "%Y-%m-%d %H:%M:%S")
+
+
 def wall_clock(epoch_ms: int) -> str:
     """The local time of day of a moment: 12:40:07; of what is no moment of the calendar, `UNKNOWN`."""
+    return _local(epoch_ms, "%H:%M:%S")
+
+
+def _local(epoch_ms: int, form: str) -> str:
     try:
-        return datetime.fromtimestamp(epoch_ms / 1000, tz=UTC).astimezone().strftime("%H:%M:%S")
+        return datetime.fromtimestamp(epoch_ms / 1000, tz=UTC).astimezone().strftime(form)
     except (OverflowError, ValueError, OSError):
         return UNKNOWN

@@ -76,7 +76,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("note", ("m",), "app.note", "put a note on the tape", _SCREEN, "note", (Need.LIVE,)),
     Action("ghost", ("g",), "app.ghost", "an earlier run dim under the charts, and the difference; or none",
         _SCREEN, "", (Need.GHOSTS,)),
-    Action("live", ("z",), "app.live", "back to live; in a replay to the end", MOVING, "live", (Need.TRANSPORT,)),
+    Action("live", ("z",), "app.live", "back to live; in a replay to the end", MOVING, "newest", (Need.TRANSPORT,)),
     Action("step-back", ("comma",), "app.step(-1)", "one frame back", MOVING, "back", (Need.TRANSPORT,)),
     Action("step-forward", ("full_stop",), "app.step(1)", "one frame forward", MOVING, "step", (Need.TRANSPORT,)),
     Action("jump", ("T",), "app.jump", "jump: 3m ago, 12:40, -30s, +1m, 00:05:00", MOVING, "jump", (Need.TRANSPORT,)),

@@ -24,6 +24,9 @@ from pgtop_tune.tui.panes.tape import tape_lines
 from pgtop_tune.tui.panes.throughput import throughput_lines
 from pgtop_tune.tui.panes.wal import wal_lines
 
+_LOAD: Final = "load"
+"""The word in the footer beside the key that starts one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Look:
@@ -88,11 +91,16 @@ def _haunted(draw: Callable[[Session, int, int, Glyphs, GhostWatch | None], list
     return drawn
 
 
+def _latency(session: Session, width: int, height: int, glyphs: Glyphs, look: Look, layout: Layout) -> list[Line]:
+    load_key = next((key for key, word in look.keys if word == _LOAD), "")
+    return latency_lines(session, width, height, glyphs, look.ghost, load_key)
+
+
 _PANES: Final[dict[str, _Draw]] = {
     "header": _header,
     "host": _plain(host_lines),
     "throughput": _haunted(throughput_lines),
-    "latency": _haunted(latency_lines),
+    "latency": _latency,
     "tape": _tape,
     "budget": _plain(budget_lines),
     "wal": _plain(wal_lines),

@@ -17,7 +17,7 @@ from pgtop_tune.tui.widgets.chart import GUTTER, ChartSeries, chart_lines
 from pgtop_tune.units import ms
 
 _CELLS: Final = 5
-_NO_LOAD: Final = "latency is measured by a load (press b)"
+_NO_LOAD: Final = "latency is measured by a load"
 _CURVES: Final = ((2, "series-5"), (1, "series-4"), (0, "series-3"))
 """Index into the quantiles and style, drawn in this order: p99, p95, p50 on top."""
 _QUANTILES: Final = (("p50", 0, 1), ("p95", 1, 2), ("p99", 2, 0), ("p99.9", 3, 4))
@@ -26,24 +26,25 @@ _STYLES: Final = {"p50": "series-3", "p95": "series-4", "p99": "series-5"}
 
 
 def latency_lines(
-    session: Session, width: int, height: int, glyphs: Glyphs, ghost: GhostWatch | None = None
+    session: Session, width: int, height: int, glyphs: Glyphs, ghost: GhostWatch | None = None, load_key: str = ""
 ) -> list[Line]:
     """A head with the percentiles of the last complete second over a chart of p50, p95 and p99; or a spark of p99.
 
-    Under the curves stands the p99 of the ghost.
+    Under the curves stands the p99 of the ghost. `load_key` starts a load; "" where none can be started.
     """
     axis = time_axis(session, width, height)
     seconds = session.latency.series(axis.since_s)
     loaded = session.interval is not None and running(session.interval) is not None
+    how = f"{_NO_LOAD} (press {load_key})" if load_key else _NO_LOAD
     if height <= SPARK_ROWS:
         if not seconds and not loaded:
-            return [padded(((" lat   ", "title"), (_NO_LOAD, "dim")), width)]
+            return [padded(((" lat   ", "title"), (how, "dim")), width)]
         p99 = [Point(second.at_s, second.quantiles_ms[2]) for second in seconds]
         figures = [*_figures(session, loaded=loaded), Phrase((("ms", "label"),), 1)]
         return [spark_line("lat", p99, "series-5", figures, axis, glyphs)]
     if not seconds and not loaded:
         blank = ((" " * width, PLAIN),)
-        words = padded((((" " * GUTTER) + _NO_LOAD, "dim"),), width)
+        words = padded((((" " * GUTTER) + how, "dim"),), width)
         return [head((("latency ms", "title"),), width, glyphs), words, *[blank] * (height - 2)]
     curves = [
         ChartSeries([Point(second.at_s, second.quantiles_ms[index]) for second in seconds], style)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,12 +15,14 @@ from pgtop_tune.tui.lines import PLAIN, Line, clip
 from pgtop_tune.tui.panes.phrase import padded
 from pgtop_tune.tui.screens.dialog import Dialog
 from pgtop_tune.tui.wrapping import wrapped
-from pgtop_tune.units import clock, count
+from pgtop_tune.units import clock, count, wall_moment
 
 if TYPE_CHECKING:
     from pgtop_tune.session.ghost import GhostEntry, GhostShelf
 
+_TITLE: Final = "ghost: an earlier run under the charts"
 _KEYS: Final = "Enter under the charts  Esc back"
+_NO_KEYS: Final = "Esc back"
 _FRAME_ROWS: Final = 2
 _WHEN, _LENGTH, _TPS = 19, 8, 7
 _MOVES: Final = {
@@ -40,7 +41,7 @@ class GhostDialog(Dialog[Path]):
     CELLS = 112
 
     def __init__(self, shelf: GhostShelf, glyphs: Glyphs) -> None:
-        super().__init__("ghost: an earlier run under the charts", glyphs, keys=_KEYS)
+        super().__init__(_TITLE, glyphs, keys=_NO_KEYS)
         self._shelf = shelf
         self._paths: Sequence[Path] | None = None
         self._entries: dict[Path, GhostEntry] = {}
@@ -54,6 +55,8 @@ class GhostDialog(Dialog[Path]):
 
     async def _look(self) -> None:
         self._paths = await asyncio.to_thread(self._shelf.newest)
+        if self._paths:
+            self.captions(_TITLE, _KEYS)
         self.repaint()
         for path in self._paths:
             self._entries[path] = await asyncio.to_thread(self._shelf.entry, path)
@@ -82,7 +85,7 @@ class GhostDialog(Dialog[Path]):
         if entry is None:
             figures, target = f"{'':<{_WHEN}}  {'':<{_LENGTH}}  {self.glyphs.ellipsis:>{_TPS}}", ""
         else:
-            when = _moment(entry.began_ms) if entry.began_ms else ""
+            when = wall_moment(entry.began_ms) if entry.began_ms else ""
             figures = f"{when:<{_WHEN}}  {clock(entry.seconds):<{_LENGTH}}  {count(entry.tps):>{_TPS}}"
             target = entry.problem or entry.target
         words = f"{figures}  {clip(one_line(path.name, name), name)}  {one_line(target, 80)}"
@@ -100,7 +103,3 @@ class GhostDialog(Dialog[Path]):
         else:
             return
         event.stop()
-
-
-def _moment(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000.0, tz=UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")

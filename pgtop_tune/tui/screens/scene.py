@@ -170,11 +170,15 @@ class SceneScreen(Screen[None]):
         scene, width = self._scene, self.app.size.width
         found = {
             "danger": danger_line(scene.session, width, self._glyphs),
-            TRANSPORT: None if scene.transport is None else transport_line(scene.transport, width, self._glyphs),
+            TRANSPORT: None if scene.transport is None else self._transport_line(scene.transport, width),
             TRIAL: None if scene.trial is None else self._trial_line(scene.trial, width),
             MARKS: self._marks_line(scene.marks, width) if scene.marks else None,
         }
         return {name: line for name, line in found.items() if line is not None}
+
+    def _transport_line(self, state: TransportState, width: int) -> Line:
+        now = self._scene.session.now
+        return transport_line(state, width, self._glyphs, None if now is None else now.taken_at_ms)
 
     def _trial_line(self, trial: OnTrial, width: int) -> Line:
         keys = {action.id: key_name(keys_of(action, self._keymap)[0]) for action in self._actions}

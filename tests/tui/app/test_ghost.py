@@ -50,6 +50,7 @@ async def test_a_directory_without_recordings_says_how_to_get_one(tmp_path: Path
     async with running_screen(faster(), ghosts=shelf(tmp_path)) as rig:
         await rig.press("g")
         await rig.sees("there are no recordings yet")
+        assert "Enter under" not in rig.text(), "it would do nothing"
         await rig.press("enter", "escape")
         await rig.until(lambda: isinstance(rig.app.screen, Dashboard))
 

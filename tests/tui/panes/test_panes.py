@@ -84,7 +84,11 @@ def test_without_a_load_the_server_alone_has_throughput_and_latency_says_what_me
     session = session_of(30, charted=CHARTED, load=False)
     assert "client" not in text_of(throughput_lines(session, 120, 5, UNICODE)[0])
     for height in (1, 5):
-        assert "measured by a load (press b)" in "".join(map(text_of, latency_lines(session, 120, height, UNICODE)))
+        words = "".join(map(text_of, latency_lines(session, 120, height, UNICODE, load_key="f5")))
+        assert "measured by a load (press f5)" in words
+        where_none_can_be_started = "".join(map(text_of, latency_lines(session, 120, height, UNICODE)))
+        assert "measured by a load" in where_none_can_be_started
+        assert "press" not in where_none_can_be_started
 
 
 def test_after_a_load_its_curve_stays_and_its_numbers_are_unknown() -> None:

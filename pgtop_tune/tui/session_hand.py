@@ -141,7 +141,8 @@ def _is_client(backend: Backend | None) -> bool:
 def _introduced(key: BackendKey, backend: Backend | None) -> str:
     if backend is None:
         return f"{key[0]}  not seen any more"
-    who = one_line(f"{backend.usename or UNKNOWN}@{backend.datname or UNKNOWN}", 80)
+    where = f"@{backend.datname}" if backend.datname else ""
+    who = one_line(f"{backend.usename or UNKNOWN}{where}", 80)
     return f"{key[0]}  {who}  {backend.state or backend.backend_type}  {one_line(backend.query or '', _QUERY)}"
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from rich.cells import cell_len
 
 from pgtop_tune.safe_text import printable_lines
-from pgtop_tune.tui.lines import Line
+from pgtop_tune.tui.lines import PLAIN, Line
+
+_DEEPER: Final = 6
+"""Cells by which a line that goes on lies under its beginning: what PostgreSQL's plans put before a node."""
 
 
 def wrap(text: str, cells: int) -> list[str]:
@@ -47,6 +52,19 @@ def _characters_within(text: str, cells: int) -> int:
 def wrapped(text: str, cells: int, style: str = "") -> list[Line]:
     """Like `wrap`, as lines of one style."""
     return [((line, style),) for line in wrap(text, cells)]
+
+
+def hanging(text: str, cells: int) -> list[Line]:
+    """Like `wrapped`; what does not fit on a line goes on further right than that line begins."""
+    lines: list[str] = []
+    for paragraph in printable_lines(text):
+        first, *rest = _wrap_one(paragraph.rstrip(), max(cells, 2))
+        lines.append(first)
+        if rest:
+            depth = min(len(paragraph) - len(paragraph.lstrip()) + _DEEPER, cells // 2)
+            below = paragraph[len(first) :].strip()
+            lines += [" " * depth + line for line in _wrap_one(below, max(cells - depth, 2))]
+    return [((line, PLAIN),) for line in lines]
 
 
 def labelled(label: str, text: str, cells: int, style: str = "", label_cells: int = 14) -> list[Line]:

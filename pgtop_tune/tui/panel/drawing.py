@@ -127,7 +127,7 @@ def changed_words(change: Change) -> str:
     """Who changed it, from what, and whether it stays."""
     trial = ", on trial" if not change.kept else ""
     reason = f": {change.reason}" if change.reason else ""
-    return one_line(f"was {before(change) or 'default'}; changed by {change.by or 'us'}{trial}{reason}", 300)
+    return one_line(f"was {before(change) or 'default'}, set by {change.by or 'us'}{trial}{reason}", 300)
 
 
 def word_lines(row: PanelRow | None, cells: int, glyphs: Glyphs, most: int) -> list[Line]:

@@ -13,7 +13,7 @@ from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.glyphs import Glyphs
-from pgtop_tune.tui.lines import PLAIN, Line, Span, clip
+from pgtop_tune.tui.lines import PLAIN, Line, Span, shortened
 from pgtop_tune.tui.lines import width as cells_of
 from pgtop_tune.tui.panes.phrase import absence, head, padded
 from pgtop_tune.tui.panes.wait_source import wait_source
@@ -101,7 +101,7 @@ def _bars(parts: Sequence[_Part], unit: str, width: int, across: int, rows: int,
             style = wait_style(part.wait_event_type)
             share = part.value / most if most > 0 else 0.0
             spans += [
-                (clip(part.label, _LABEL) + " ", "label"),
+                (shortened(part.label, _LABEL, glyphs.ellipsis) + " ", "label"),
                 (_value(part, unit).rjust(_VALUE) + " ", PLAIN),
                 (bar(share, cells, glyphs) + "  ", style),
             ]

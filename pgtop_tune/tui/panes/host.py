@@ -204,7 +204,7 @@ def _disk(disk: DiskCounters, name_cells: int, found: Mapping[str, float | None]
         Phrase(
             (*labelled("await r", read_ms.rjust(5)), *labelled(" w", write_ms.rjust(5), PLAIN, " ms")),
             2,
-            labelled("await", f"{read_ms:>5}/{write_ms:<5}", PLAIN, "ms"),
+            labelled("await", f"{read_ms:>5}/{write_ms:<5}", PLAIN, " ms"),
         ),
         Phrase(labelled("queue", count(value(metrics.DISK_QUEUE)).rjust(5)), 5),
         Phrase(((" ".join(one_line(role, 40) for role in disk.roles), "dim"),) if disk.roles else (), 6),

@@ -11,6 +11,7 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, ProcessCounters
 from pgtop_tune.model.postgres import Activity, Backend
 from pgtop_tune.model.statements import StatementText
+from pgtop_tune.model.waits import CPU
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.lines import Line, clip
@@ -90,7 +91,7 @@ def _facts(backend: Backend, now_ms: int) -> list[tuple[str, str]]:
             return UNKNOWN
         return f"{lasting((now_ms - moment_ms) / 1000.0)}, since {wall_clock(moment_ms)}"
 
-    wait = f"{backend.wait_event_type}:{backend.wait_event}" if backend.wait_event_type else UNKNOWN
+    wait = f"{backend.wait_event_type}:{backend.wait_event}" if backend.wait_event_type else _unwaiting(backend)
     leader = f", leader {backend.leader_pid}" if backend.leader_pid else ""
     who = f"{backend.usename or UNKNOWN} in database {backend.datname or UNKNOWN}"
     xmin = UNKNOWN if backend.backend_xmin_age is None else f"{backend.backend_xmin_age} transactions old"
@@ -107,6 +108,10 @@ def _facts(backend: Backend, now_ms: int) -> list[tuple[str, str]]:
     ]
 
 
+def _unwaiting(backend: Backend) -> str:
+    return CPU if backend.state == "active" else UNKNOWN
+
+
 def _ticks_per_s(frame: Frame) -> int | None:
     facts = None if isinstance(frame.host, Unavailable) else frame.host.facts
     return facts.ticks_per_s if isinstance(facts, HostFacts) else None
@@ -114,10 +119,10 @@ def _ticks_per_s(frame: Frame) -> int | None:
 
 def _process(process: ProcessCounters, ticks_per_s: int | None) -> str:
     """Since the process began."""
-    parts = [f"memory {size(process.rss_bytes)}"]
+    parts = [f"memory {size(process.rss_bytes)}B"]
     if ticks_per_s:
         user_s, system_s = process.user_ticks / ticks_per_s, process.system_ticks / ticks_per_s
-        parts.append(f"CPU {lasting(user_s)} user {lasting(system_s)} system")
+        parts.append(f"CPU {lasting(user_s)} user and {lasting(system_s)} system")
     return ", ".join([*parts, f"read {size(process.read_bytes)}B, written {size(process.write_bytes)}B"])
 
 

@@ -6,6 +6,7 @@ from pgtop_tune.session.trial_desk import OnTrial
 from pgtop_tune.tui.changes import told
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line, fit
+from pgtop_tune.tui.panes.phrase import Phrase, fitting
 
 
 def trial_line(trial: OnTrial, now_ms: int, cells: int, glyphs: Glyphs, keep: str = "Y", undo: str = "u") -> Line:
@@ -23,12 +24,12 @@ def trial_line(trial: OnTrial, now_ms: int, cells: int, glyphs: Glyphs, keep: st
         failed = f" ({trial.problem}; trying on)" if trial.problem else ""
         return fit(((f" taking back: {trial.reverting}{failed}: {what}", "critical"),), cells)
     left_s = trial.remaining_s(now_ms)
-    wires = f"  {glyphs.separator} or at {' '.join(wire.text for wire in trial.wires)}" if trial.wires else ""
-    return fit(
-        (
-            (f" keep within {left_s:.0f} s or it reverts ", "critical" if left_s < 10 else "warning"),
-            (f" {keep}", "key"), (" keep  ", PLAIN), (undo, "key"), (" undo  ", PLAIN),
-            (what, "strong"), (wires, "dim"),
-        ),
-        cells,
-    )  # fmt: skip
+    wires = "" if not trial.wires else f"or at {' '.join(wire.text for wire in trial.wires)}"
+    parts = (
+        Phrase(((f"keep within {left_s:.0f} s or it reverts", "critical" if left_s < 10 else "warning"),)),
+        Phrase(((keep, "key"), (" keep", PLAIN))),
+        Phrase(((undo, "key"), (" undo", PLAIN))),
+        Phrase(((what, "strong"),), 1),
+        Phrase(((f"{glyphs.separator} {wires}", "dim"),) if wires else (), 2),
+    )
+    return ((" ", PLAIN), *fitting(parts, cells - 1, ("  ", PLAIN)))

@@ -10,7 +10,6 @@ from textual import events
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import Line
 from pgtop_tune.tui.pages.page import PageTable
-from pgtop_tune.tui.panes.phrase import padded
 from pgtop_tune.tui.screens.dialog import Dialog
 from pgtop_tune.tui.wrapping import wrapped
 
@@ -56,7 +55,7 @@ class ColumnsDialog(Dialog[frozenset[str]]):
         style = "cursor" if index == self._at else "" if column.id in self._shown else "dim"
         if cell_len(words) > cells:
             words = set_cell_size(words, cells - 1) + self.glyphs.ellipsis
-        return padded(((words, style),), cells)
+        return ((set_cell_size(words, cells), style),)
 
     def on_key(self, event: events.Key) -> None:
         """Moving, switching, leaving."""

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
+from rich.cells import cell_len
 from textual import events
 
+from pgtop_tune.safe_text import printable_lines
 from pgtop_tune.tui.actions import key_name
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import Line
-from pgtop_tune.tui.screens.dialog import Dialog
+from pgtop_tune.tui.screens.dialog import FRAME_CELLS, Dialog
 from pgtop_tune.tui.wrapping import wrapped
 
 T = TypeVar("T")
+
+_WIDEST: Final = 132
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,12 @@ class ConfirmDialog(Dialog[T]):
         super().__init__(title, glyphs, keys="Esc back")
         self._question = tuple(question)
         self._choices = tuple(choices)
+
+    @property
+    def cells(self) -> int:
+        """See `Dialog.cells`; wider where the question has longer lines."""
+        longest = max((cell_len(line) for said in self._question for line in printable_lines(said.text)), default=0)
+        return max(min(max(longest, self.CELLS), _WIDEST, self.app.size.width - FRAME_CELLS), 1)
 
     def content(self, cells: int) -> list[Line]:
         """The question, an empty line, the answers."""

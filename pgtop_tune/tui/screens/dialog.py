@@ -22,7 +22,7 @@ from pgtop_tune.tui.widgets.canvas import LineCanvas
 
 T = TypeVar("T")
 
-_FRAME_CELLS = 4
+FRAME_CELLS = 4
 """Border and padding, left and right."""
 _FRAME_ROWS = 2
 
@@ -107,7 +107,7 @@ class Dialog(ModalScreen[T]):
     @property
     def cells(self) -> int:
         """Width of the content on this terminal."""
-        return max(min(self.CELLS, self.app.size.width - _FRAME_CELLS), 1)
+        return max(min(self.CELLS, self.app.size.width - FRAME_CELLS), 1)
 
     def show_from(self, top: int) -> None:
         """Shows the content from that line on, as far as there is enough of it."""

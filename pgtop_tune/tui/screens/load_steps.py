@@ -21,8 +21,8 @@ from pgtop_tune.units import clock
 _LISTS: Final = {"clients": "1,2,4,8,16,32,64", "rate": "100,200,400,800"}
 _SECONDS: Final = 60
 _TIDY: Final = (
-    ("yes", "history emptied, vacuum, checkpoint, quiet"),
-    ("no", "each begins where the one before ended"),
+    ("yes", "empty history, vacuum, checkpoint"),
+    ("no", "each begins where the last one ended"),
 )
 
 
@@ -44,7 +44,7 @@ class StepsDialog(Dialog[bool]):
         self._hands = hands
         self._spec = spec
         self._axis = ChoiceField("steps of", (("clients", ""), ("rate", "transactions per second")))
-        self._list = WordField("list", "separated by commas, run in this order")
+        self._list = WordField("list", "separated by commas, in this order")
         self._list.text.replace(_LISTS["clients"])
         self._time = NumberField("time s", "of each step")
         self._time.fill(spec.duration_s or _SECONDS)

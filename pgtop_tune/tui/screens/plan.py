@@ -8,7 +8,7 @@ from pgtop_tune.model.backend_action import QueryPlan
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import Line
 from pgtop_tune.tui.screens.dialog import Dialog
-from pgtop_tune.tui.wrapping import wrapped
+from pgtop_tune.tui.wrapping import hanging, wrapped
 
 
 class PlanDialog(Dialog[None]):
@@ -29,7 +29,7 @@ class PlanDialog(Dialog[None]):
     def content(self, cells: int) -> list[Line]:
         """The plan's lines, wrapped where they must be."""
         plan = self._plan
-        lines = [line for said in plan.lines for line in wrapped(said, cells)]
+        lines = [line for said in plan.lines for line in hanging(said, cells)]
         where = f"Planned, not run, by {plan.user} in database {plan.database}, with the settings and the search_path "
         where += "of a new session of this role; those of the session itself may be others."
         if plan.generic:

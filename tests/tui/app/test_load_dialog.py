@@ -118,3 +118,14 @@ async def test_what_surprises_is_one_sentence_and_not_a_crash() -> None:
     async with running_screen(_idle(), load=Surprising()) as rig:
         await rig.press("b")
         await rig.sees("ZeroDivisionError: oh")
+
+
+async def test_what_the_fields_of_steps_say_is_whole_at_80_columns() -> None:
+    async with running_screen(_idle(), load=ScriptedLoad(), size=(80, 24)) as rig:
+        await rig.press("b")
+        await rig.sees("pgbench -n")
+        await rig.press("n")
+        await rig.sees("separated by commas, in this order")
+        await rig.sees("empty history, vacuum, checkpoint")
+        await rig.press("down", "down", "right")
+        await rig.sees("each begins where the last one ended")

@@ -74,7 +74,7 @@ async def test_what_somebody_else_changes_is_in_the_list_with_who_it_was() -> No
         made = await rig.app._hands.ask(control.apply("max_wal_size", "64GB"))
         control.journal[:] = [replace(made, by="ann@db1, 77", reason="checkpoints")]
         rig.source.feed(frame(61))
-        await rig.sees("was 1GB; changed by ann@db1, 77: checkpoints")
+        await rig.sees("was 1GB, set by ann@db1, 77: checkpoints")
         await rig.until(lambda: " 64GB " in rig.text())
 
 

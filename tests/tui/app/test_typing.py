@@ -14,7 +14,7 @@ from pgtop_tune.tui.glyphs import UNICODE
 from pgtop_tune.tui.lines import text_of, width
 from pgtop_tune.tui.screens.load_form import LoadForm
 from pgtop_tune.tui.text_field import LIMIT, TextField
-from pgtop_tune.tui.wrapping import labelled, wrap
+from pgtop_tune.tui.wrapping import hanging, labelled, wrap
 from tests.support.screens import PROFILES
 
 KEYS = st.sampled_from(
@@ -147,3 +147,18 @@ def test_an_empty_field_says_what_it_means() -> None:
     shown = "\n".join(text_of(line) for line in _form().lines(UNICODE))
     assert "until stopped" in shown
     assert "unlimited" in shown
+
+
+def test_a_line_of_a_plan_goes_on_further_right_than_it_begins() -> None:
+    plan = "   ->  Nested Loop  (cost=0.00..1418273943.62 rows=25002113267 width=0)"
+    lines = [text_of(line) for line in hanging(plan, 50)]
+    assert lines[0].startswith("   ->  Nested Loop")
+    assert all(line.startswith(" " * 9) for line in lines[1:])
+    assert " ".join(" ".join(lines).split()) == " ".join(plan.split())
+
+
+@given(st.text(max_size=200), st.integers(4, 60))
+def test_hanging_lines_fit_and_hold_every_visible_character(text: str, cells: int) -> None:
+    lines = [text_of(line) for line in hanging(text, cells)]
+    assert all(cell_len(line) <= cells for line in lines)
+    assert "".join("".join(lines).split()) == "".join("".join(printable_lines(text)).split())

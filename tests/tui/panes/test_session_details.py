@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from pgtop_tune.model.absence import Unavailable
@@ -55,3 +56,14 @@ def test_processor_time_is_told_in_seconds() -> None:
     text = shown(session, (backend.pid, backend.backend_start_ms))
     assert "s user" in text
     assert "ticks" not in text
+
+
+def test_the_details_call_a_running_session_without_a_wait_what_the_list_calls_it() -> None:
+    seen = postgres_sample(3).activity
+    assert not isinstance(seen, Unavailable)
+    for state, said in (("active", "CPU"), ("idle", "-")):
+        backend = replace(seen.backends[PID_AT], state=state, wait_event_type=None, wait_event=None)
+        activity = replace(seen, backends=(backend, *seen.backends[1:]))
+        session = session_of(4, change=lambda second: {"postgres": postgres_sample(second, activity=activity)})  # noqa: B023
+        text = shown(session, (backend.pid, backend.backend_start_ms))
+        assert re.search(rf"^wait +{said}$", text, re.MULTILINE)

@@ -47,3 +47,12 @@ def test_offered_wires_are_typed_as_one_types_them_and_are_not_crossed_now() -> 
     assert slower.startswith("p99>")
     for word in slower.split():
         assert not trip_wire(word).crossed(interval)
+
+
+def test_what_has_no_room_is_left_out_and_no_word_is_cut() -> None:
+    wires = OnTrial("s1", (CHANGE,), 60_000, (trip_wire("p99>50ms"), trip_wire("errors>0")))
+    whole = text_of(trial_line(wires, 0, 200, UNICODE))
+    for cells in range(60, len(whole)):
+        line = text_of(trial_line(wires, 0, cells, UNICODE))
+        assert whole.startswith(line), line
+        assert line.endswith(("undo", "16GB")), line

@@ -161,8 +161,6 @@ async def _off(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("behind", "words"), [(1, "1 session has the old work_mem until its"), (2, "2 sessions have the old")]
 )
-    ("behind", "words"), [(1, "1 session has the old work_mem until its"), (2, "2 sessions have the old")]
-)
 def test_who_has_the_old_value_yet_is_counted(behind: int, words: str) -> None:
     (said,) = proof_words(Proof("work_mem", "8MB", "4MB", "8MB", "u", "d", "database", behind=behind))
     assert said.startswith(words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -69,6 +70,8 @@ class LiveSource:
         self._load = load
         self._footprint = footprint
         self._interval_s = interval_s
+        self._changed = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._poolers = poolers or PoolerSampler((), clock)
         self._ceilings = ceilings or CeilingShelf(clock)
         self._notes: deque[Event] = deque()
@@ -90,8 +93,12 @@ class LiveSource:
         return self._interval_s
 
     def set_interval(self, interval_s: float) -> None:
-        """Changes the interval from the next tick on, bounded to 0.2 … 60 s. Thread-safe."""
+        """Changes the interval, bounded to 0.2 … 60 s; a shorter one brings the next tick forward. Thread-safe."""
         self._interval_s = min(max(interval_s, SHORTEST_S), LONGEST_S)
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):
+                # The loop may be closed by now: the session ends.
+                self._loop.call_soon_threadsafe(self._changed.set)
 
     def note(self, event: Event) -> None:
         """See `FrameSource.note`."""
@@ -100,7 +107,7 @@ class LiveSource:
 
     async def steps(self) -> AsyncIterator[Step]:
         """See `FrameSource.steps`. A tick that comes late is skipped, not made up for."""
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
         self._server = self._make_server(self.note)
         self._task = loop.create_task(self._server.run())
         self._poolers.start()
@@ -115,7 +122,18 @@ class LiveSource:
                 skipped = int(late_s / self._interval_s) + 1
                 self._sequence += skipped
                 due += skipped * self._interval_s
-            await asyncio.sleep(max(due - loop.time(), 0.0))
+            due = await self._waited(due, loop)
+
+    async def _waited(self, due: float, loop: asyncio.AbstractEventLoop) -> float:
+        """Waits for the next tick; when it was due, which a shorter interval makes sooner."""
+        ticked = loop.time()
+        while (rest_s := due - loop.time()) > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(rest_s):
+                    await self._changed.wait()
+                self._changed.clear()
+                due = min(due, ticked + self._interval_s)
+        return due
 
     async def _frame(self, server: PostgresSampler) -> Frame:
         postgres = await server.look(self._interval_s * _PATIENCE)

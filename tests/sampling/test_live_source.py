@@ -204,3 +204,24 @@ async def test_late_ticks_are_skipped_and_the_real_interval_is_kept(database: st
         before, after = watcher.frames[-2], watcher.frames[-1]
         assert after.sequence - before.sequence >= 3
         assert after.elapsed_s - before.elapsed_s > 0.6
+
+
+async def test_a_shorter_interval_brings_the_next_frame_forward(database: str) -> None:
+    async with watching(database, interval_s=60.0) as watcher:
+        await watcher.until(answered)
+        await watcher.until(lambda frame: frame.sequence >= 1)
+        async with asyncio.timeout(30):
+            following = asyncio.ensure_future(watcher.more(1))
+            await asyncio.sleep(0)
+            watcher.session.source.set_interval(0.2)
+            await following
+
+
+async def test_a_longer_interval_begins_with_the_frame_that_is_due(database: str) -> None:
+    async with watching(database, interval_s=0.2) as watcher:
+        await watcher.until(answered)
+        async with asyncio.timeout(30):
+            following = asyncio.ensure_future(watcher.more(1))
+            await asyncio.sleep(0)
+            watcher.session.source.set_interval(60.0)
+            await following

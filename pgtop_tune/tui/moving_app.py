@@ -50,6 +50,11 @@ class MovingApp(App[int]):
         """A passing message; may hold foreign text."""
         self.notify("\n".join(printable_lines(words)), severity=severity, markup=False, timeout=8)
 
+    def tell_instead(self, words: str) -> None:
+        """As `tell`, in place of what was told before: for keys that are pressed several times in a row."""
+        self.clear_notifications()
+        self.tell(words)
+
     @property
     def _shown(self) -> Session:
         """What stands on the screen."""

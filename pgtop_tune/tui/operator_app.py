@@ -268,13 +268,13 @@ class OperatorApp(MovingApp):
         following = [each for each in INTERVALS_S if (each > now if direction > 0 else each < now)]
         if following:
             control.set_interval(following[0 if direction > 0 else -1])
-        self.tell(f"one frame every {control.interval_s:g} s")
+        self.tell_instead(f"one frame every {control.interval_s:g} s")
 
     def action_theme(self) -> None:
         """The next theme."""
         names = list(self._themes)
         self.theme = names[(names.index(self.theme) + 1) % len(names)]
-        self.tell(f"theme {self.theme}: {self._themes[self.theme].description}")
+        self.tell_instead(f"theme {self.theme}: {self._themes[self.theme].description}")
 
     def action_redraw(self) -> None:
         """Paints every cell, whatever somebody else has written to the terminal."""

@@ -165,6 +165,7 @@ async def _interval(rig: Rig) -> None:
     assert rig.source.interval_s == 2.0
     await rig.press(*["plus"] * 9)
     assert rig.source.interval_s == 60.0
+    assert [each.message for each in rig.app._notifications] == ["one frame every 60 s"]
 
 
 async def _theme(rig: Rig) -> None:

@@ -18,6 +18,8 @@ _SEEN_S: Final = 150.0
 """How far back the begin of a checkpoint is looked for."""
 _NOTHING_BYTES: Final = 1024
 """WAL since the redo point that a checkpoint leaves behind itself: with no more, the next timed one is skipped."""
+_SKIPPED_S: Final = 2.0
+"""A checkpoint counted so long ago that would still not have made the checkpointer work was skipped."""
 _COUNTED_LATE_S: Final = 2.0
 """Before 15 counters went through a collector: a quick checkpoint may be finished before it is counted."""
 _MIB: Final = 1 << 20
@@ -164,6 +166,8 @@ def _last_begin(interval: Interval, standby: bool) -> _Begin:
         before, began = seen
         finished = newest.redo_lsn_bytes != _redo_before(interval, recent, before)
         ago_s = newest.at_s - began.at_s
+        if not finished and ago_s >= _SKIPPED_S and _rests(interval):
+            return _Begin(ago_s, newest.redo_lsn_bytes)
         redo = newest.redo_lsn_bytes if finished else _lsn_at(interval, began.at_s)
         return _Begin(ago_s if standby or not finished else _since_checkpoint(interval), redo, not finished)
     if standby:
@@ -172,9 +176,20 @@ def _last_begin(interval: Interval, standby: bool) -> _Begin:
     since_s, timeout_s = _since_checkpoint(interval), number(interval, "checkpoint_timeout")
     looked_s = newest.at_s - recent[-1].at_s
     if since_s is not None and timeout_s is not None and since_s > timeout_s + looked_s:
+        if _rests(interval):
+            # There was no need for one, each time it was due.
+            return _Begin(since_s % timeout_s, newest.redo_lsn_bytes)
         # Time was up before we looked and nothing has finished since: one is under way, or there was no need for it.
         return _Begin(since_s - timeout_s if since_s < 2 * timeout_s else None, None, True)
     return _Begin(since_s, newest.redo_lsn_bytes)
+
+
+def _rests(interval: Interval) -> bool:
+    """Whether no checkpoint is under way: the checkpointer waits for its next task; False also when it is not known."""
+    activity = interval.now(sections.activity)
+    return activity is not None and any(
+        each.backend_type == "checkpointer" and each.wait_event == "CheckpointerMain" for each in activity.backends
+    )
 
 
 def _seen_begin(recent: list[CheckpointCounters]) -> tuple[CheckpointCounters, CheckpointCounters] | None:

@@ -138,6 +138,45 @@ def test_time_that_was_up_before_we_looked_means_one_is_under_way() -> None:
     assert (found.by, found.in_s, found.under_way) == ("checkpoint_timeout", 280.0, True)
 
 
+def resting(second: int, **other: object) -> PostgresSample:
+    """As `without_wal_rate`, while the checkpointer waits for its next task."""
+    sample = without_wal_rate(second, **other)  # type: ignore[arg-type]
+    assert isinstance(sample.activity, Activity)
+    rows = [
+        replace(row, wait_event_type="Activity", wait_event="CheckpointerMain")
+        if row.backend_type == "checkpointer" else row
+        for row in sample.activity.backends
+    ]  # fmt: skip
+    return replace(sample, activity=replace(sample.activity, backends=tuple(rows)))
+
+
+def test_after_a_quiet_hour_the_clock_and_the_trigger_count_from_what_the_control_file_says() -> None:
+    found = next_checkpoint(Interval([frame(at, postgres=resting(at)) for at in (3_600, 3_610)]))
+    assert found is not None
+    assert (found.by, found.in_s, found.under_way) == ("checkpoint_timeout", 300.0 - 3_710 % 300, False)
+
+    trigger = CHECKPOINT_TRIGGER(interval())
+    assert trigger is not None
+
+    def flowing(second: int) -> PostgresSample:
+        sample = resting(second)
+        assert isinstance(sample.wal, WalCounters)
+        lsn_bytes = 40 * GIB + int(trigger) * (second - 3_600) // 40
+        return replace(sample, wal=replace(sample.wal, lsn_bytes=lsn_bytes))
+
+    found = next_checkpoint(Interval([frame(at, postgres=flowing(at)) for at in (3_600, 3_610)]))
+    assert found is not None
+    assert found.forced
+    assert found.in_s == pytest.approx(30.0, abs=0.1)
+
+
+def test_a_timed_checkpoint_that_there_was_no_need_for_is_not_under_way() -> None:
+    frames = [frame(at, postgres=resting(at, requested=31 + (at >= 12))) for at in range(31)]
+    found = next_checkpoint(Interval(frames))
+    assert found is not None
+    assert (found.by, found.in_s, found.under_way) == ("checkpoint_timeout", 300.0 - 18.0, False)
+
+
 def test_time_that_is_up_while_we_look_means_one_is_due() -> None:
     found = next_checkpoint(Interval([frame(at, postgres=without_wal_rate(at)) for at in (190, 205)]))
     assert found is not None

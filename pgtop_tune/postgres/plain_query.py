@@ -65,6 +65,8 @@ def plain_query(text: str) -> PlainQuery:
     """
     words: list[str] = []
     depth = 0
+    # A union may begin with parentheses; words are looked at as deep as the first one stands.
+    looked_at = 0
     end: int | None = None
     placeholders = False
     for kind, token, at in _tokens(text):
@@ -82,7 +84,8 @@ def plain_query(text: str) -> PlainQuery:
                 raise UsageProblem("the text is not a complete statement: a parenthesis closes that never opened")
         elif kind == "placeholder":
             placeholders = True
-        elif depth == 0:
+        elif depth <= looked_at or not words:
+            looked_at = looked_at if words else depth
             words.append(token.upper() if kind == "word" else "")
         if words and words[0] not in _PLAIN:
             raise UsageProblem(

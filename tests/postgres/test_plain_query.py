@@ -23,6 +23,8 @@ PLAIN = [
     ("SELECT a[1:2], (SELECT 2) FROM t WHERE b ~ '[;]'", None),
     ("SELECT 1 -- ; second\n", "SELECT 1 -- ; second"),
     ("SELECT név FROM tábla;", "SELECT név FROM tábla"),
+    ("(SELECT 1) UNION (SELECT 2 FROM t)", None),
+    ("((SELECT a FROM t ORDER BY a LIMIT 1) UNION ALL VALUES (2)) ORDER BY 1", None),
 ]
 REFUSED = [
     ("", "no statement"),
@@ -34,7 +36,12 @@ REFUSED = [
     ("EXPLAIN ANALYZE SELECT 1", "begins with EXPLAIN"),
     ("EXECUTE p(1)", "begins with EXECUTE"),
     ("COPY t FROM STDIN", "begins with COPY"),
-    ("(SELECT 1) UNION SELECT 2", "no statement|begins with"),
+    ("(DROP TABLE t)", "begins with DROP"),
+    ("(ANALYZE) SELECT 1", "begins with ANALYZE"),
+    ("(SELECT 1 INTO t)", "SELECT INTO"),
+    ("((SELECT 1) UNION SELECT 2 INTO t FROM u)", "SELECT INTO"),
+    ("(SELECT 1) UNION (SELECT 2); SELECT 3", "more than one"),
+    ("((1", "begins with something else"),
     ("CREATE TABLE t AS SELECT 1", "begins with CREATE"),
     ("SELECT 1 INTO t", "SELECT INTO"),
     ("SELECT 'not finished", "inside a string"),

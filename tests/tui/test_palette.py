@@ -161,3 +161,9 @@ def test_the_queue_for_a_processor_has_a_colour_no_wait_class_has(name: str) -> 
     queue = spans[wait_style(QUEUE)]
     assert queue is not None
     assert queue.color not in [style.color for each in classes if (style := spans[wait_style(each)]) is not None]
+
+
+@pytest.mark.parametrize("theme", SHIPPED.values(), ids=list(SHIPPED))
+def test_a_full_block_is_not_drawn_as_an_empty_one(theme: PaletteTheme) -> None:
+    drawn_with_blocks = [name for name in STYLES if name.startswith(("heat-", "series-", "wait-", "cpu"))]
+    assert not [name for name in drawn_with_blocks if (style := theme.spans[name]) is not None and style.reverse]

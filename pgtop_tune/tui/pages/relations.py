@@ -13,17 +13,18 @@ from pgtop_tune.metrics.relations import dead_percent, hot_percent, index_rates,
 from pgtop_tune.metrics.vacuum import TableVacuum, database_ages, table_vacuums
 from pgtop_tune.model.relations import FIRST_USER_OID, TableCounters, TempFiles
 from pgtop_tune.session.session import Session
-from pgtop_tune.tui.glyphs import Glyphs
+from pgtop_tune.tui.glyphs import UNICODE, Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line
 from pgtop_tune.tui.pages.numbers import number, word
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable
 from pgtop_tune.tui.pages.row_source import foreign, rows_of
 from pgtop_tune.tui.panes.phrase import Phrase, labelled, lasting, spaced, summed
+from pgtop_tune.tui.widgets.gauges import bar
 from pgtop_tune.units import age, count, ms, percent, size
 
 _BLOCK: Final = 8192
 """Bytes of a page, unless somebody built a server with another BLCKSZ."""
-_BAR: Final = 12
+_BAR: Final = 8
 _NAME: Final = 44
 """Cells of a relation's name where there is room."""
 _FULL: Final = 100.0
@@ -190,8 +191,7 @@ _VACUUM_COLUMNS: Final = (
 def _bar(row: Progress) -> str:
     if row.percent is None:
         return ""
-    filled = int(_BAR * row.percent / _FULL)
-    return "#" * filled + "." * (_BAR - filled)
+    return bar(row.percent / _FULL, _BAR, UNICODE).rstrip().ljust(_BAR, UNICODE.speck)
 
 
 def _amount(value: int | None, unit: str) -> str:
@@ -232,24 +232,27 @@ def _more(row: Progress) -> str:
 _PROGRESS_COLUMNS: Final = (
     number("pid", "PID", 7, lambda row: row.row.pid, lambda value: f"{value or 0:.0f}",
            "Process that runs the command.", "pg_stat_progress_*.pid"),
-    word("command", "command", 16, foreign(lambda row: row.row.command), "What runs.", "pg_stat_progress_*, command"),
+    word("command", "command", 13, foreign(lambda row: row.row.command), "What runs.", "pg_stat_progress_*, command",
+         most=16),
     number("percent", "%", 4, lambda row: row.percent, percent, "How far the phase is.", "done / total"),
     number("left", "left", 7, lambda row: row.remaining_s, age, "Time until the phase is done, as things go on now.",
            "(total − done) / rate"),
-    word("bar", "", _BAR, _bar, "How far the phase is.", "done / total"),
-    word("relation", "relation", 24, foreign(lambda row: row.row.relation),
-         "Table, and index; a number in another database.", "pg_stat_progress_*.relid, index_relid"),
-    word("phase", "phase", 20, foreign(lambda row: row.row.phase), "What it is at.", "pg_stat_progress_*.phase"),
-    word("done", "done", 22, _done, "Work of the phase done and in all; - where the server counts none.",
+    PageColumn("bar", "", _BAR, lambda row: _bar(row) or "-", "How far the phase is.", "done / total",
+               style=lambda row: "series-1" if row.percent is not None else "dim"),
+    word("relation", "relation", 16, foreign(lambda row: row.row.relation),
+         "Table, and index; a number in another database.", "pg_stat_progress_*.relid, index_relid", most=32),
+    word("phase", "phase", 17, foreign(lambda row: row.row.phase), "What it is at.", "pg_stat_progress_*.phase",
+         most=36),
+    word("done", "done", 20, _done, "Work of the phase done and in all; - where the server counts none.",
          "heap_blks_scanned, blocks_done, tuples_done, bytes_processed, backup_streamed, …"),
     PageColumn("rate", "per s", 7, lambda row: _speed(row) or "-", "Work done per second, mean of the last 10 s.",
                "Δ done / Δt", value=lambda row: row.per_s, align="right"),
-    word("steps", "around it", 22, _steps, "The coarser count: heap blocks of a vacuum, partitions, tablespaces.",
+    word("steps", "around it", 24, _steps, "The coarser count: heap blocks of a vacuum, partitions, tablespaces.",
          "heap_blks_scanned, partitions_done, child_tables_done, tablespaces_streamed"),
     word("database", "db", 10, foreign(lambda row: row.row.datname), "Database.", "pg_stat_progress_*.datname",
          shown=False),
-    word("more", "more", 44, foreign(_more), "Rows, memory for dead ones, index passes, sleep for the cost limit.",
-         "tuples_done, dead_tuple_bytes, index_vacuum_count, delay_time"),
+    word("more", "more", 24, foreign(_more), "Rows, memory for dead ones, index passes, sleep for the cost limit.",
+         "tuples_done, dead_tuple_bytes, index_vacuum_count, delay_time", most=44),
 )  # fmt: skip
 
 _AGE_COLUMNS: Final = (

@@ -20,6 +20,7 @@ from pgtop_tune.tui.wrapping import labelled, wrapped
 from pgtop_tune.units import UNKNOWN, size, wall_clock
 
 _LABEL_CELLS: Final = 14
+_LOCAL: Final = "local"
 _OTHERS: Final = 5
 """Sessions held up that are listed one by one."""
 _KEPT: Final = 500
@@ -93,11 +94,12 @@ def _facts(backend: Backend, now_ms: int) -> list[tuple[str, str]]:
 
     wait = f"{backend.wait_event_type}:{backend.wait_event}" if backend.wait_event_type else _unwaiting(backend)
     leader = f", leader {backend.leader_pid}" if backend.leader_pid else ""
-    who = f"{backend.usename or UNKNOWN} in database {backend.datname or UNKNOWN}"
+    where = f" in database {backend.datname}" if backend.datname else ""
+    whence = "over a Unix socket" if backend.client == _LOCAL else f"from {backend.client or UNKNOWN}"
     xmin = UNKNOWN if backend.backend_xmin_age is None else f"{backend.backend_xmin_age} transactions old"
     return [
         ("pid", f"{backend.pid}  {backend.backend_type}{leader}"),
-        ("user", f"{who}, from {backend.client or UNKNOWN}"),
+        ("user", f"{backend.usename or UNKNOWN}{where}, {whence}"),
         ("application", backend.application_name or UNKNOWN),
         ("connected", since(backend.backend_start_ms)),
         ("state", f"{backend.state or UNKNOWN}, {since(backend.state_change_ms)}"),

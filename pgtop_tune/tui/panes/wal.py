@@ -66,10 +66,15 @@ def _checkpoints(interval: Interval) -> list[Phrase]:
     return [
         _coming(interval),
         _full_pages(interval),
-        Phrase(labelled("checkpoints", counted), 4),
+        Phrase(labelled("restartpoints" if _is_standby(interval) else "checkpoints", counted), 4),
         Phrase(labelled("last", lasting(SINCE_CHECKPOINT(interval), 6), PLAIN, " ago"), 6),
         _writers(interval),
     ]
+
+
+def _is_standby(interval: Interval) -> bool:
+    server = sections.server(interval.newest)
+    return not isinstance(server, Unavailable) and server.in_recovery
 
 
 def _coming(interval: Interval) -> Phrase:

@@ -11,7 +11,7 @@ from textual import events
 
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.glyphs import Glyphs
-from pgtop_tune.tui.lines import PLAIN, Line, clip
+from pgtop_tune.tui.lines import PLAIN, Line, clip, shortened
 from pgtop_tune.tui.panes.phrase import padded
 from pgtop_tune.tui.screens.dialog import Dialog
 from pgtop_tune.tui.wrapping import wrapped
@@ -38,7 +38,7 @@ class GhostDialog(Dialog[Path]):
         glyphs: What it is drawn with.
     """
 
-    CELLS = 112
+    CELLS = 140
 
     def __init__(self, shelf: GhostShelf, glyphs: Glyphs) -> None:
         super().__init__(_TITLE, glyphs, keys=_NO_KEYS)
@@ -90,7 +90,15 @@ class GhostDialog(Dialog[Path]):
             target = entry.problem or entry.target
         words = f"{figures}  {clip(one_line(path.name, name), name)}  {one_line(target, 80)}"
         broken = entry is not None and entry.problem
-        return padded(((clip(words, cells), "cursor" if at == self._at else "dim" if broken else PLAIN),), cells)
+        return padded(
+            (
+                (
+                    shortened(words, cells, self.glyphs.ellipsis),
+                    "cursor" if at == self._at else "dim" if broken else PLAIN,
+                ),
+            ),
+            cells,
+        )
 
     def on_key(self, event: events.Key) -> None:
         """Moving and choosing."""

@@ -316,3 +316,12 @@ def test_facts_shorten_before_any_goes_and_lengthen_when_there_is_room() -> None
 )
 def test_thousands_stand_apart(value: float | None, shown: str) -> None:
     assert spaced(value) == shown
+
+
+@pytest.mark.parametrize(("standby", "said"), [(True, "restartpoints"), (False, "checkpoints")])
+def test_a_standby_makes_restartpoints(standby: bool, said: str) -> None:
+    session = session_of(
+        20, change=lambda second: {"postgres": postgres_sample(second, server=facts(in_recovery=standby))}
+    )
+    words = " ".join(text_of(line) for line in wal_lines(session, 160, 2, UNICODE))
+    assert re.search(rf"· {said} \d+ timed", words)

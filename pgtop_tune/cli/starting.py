@@ -1,8 +1,7 @@
-"""A live session whose drivers are imported after the first paint, and its controls after the first frame.
+"""A live session whose controls are imported after the first frame.
 
-Importing drivers, pgbench's runner and the host readers takes as long as Textual's start; an operator sees the screen
-before that, and the first data before there is anything that changes something. Whatever is asked in the meantime
-waits in the engine's loop.
+Importing what changes something and pgbench's runner takes as long as Textual's start; an operator sees the first data
+before that. Whatever is asked in the meantime waits in the engine's loop.
 """
 
 from __future__ import annotations
@@ -10,17 +9,16 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from pgtop_tune.cli.watching import Watching
 from pgtop_tune.model.change import SYSTEM, ParameterChange, Scope, Terms, Wanted
 from pgtop_tune.session.load_control import DatasetFound, LoadControl, LoadState, MakingPlan, MakingPreview
 from pgtop_tune.session.restart_control import silent
 
 if TYPE_CHECKING:
     from pgtop_tune.cli.live_options import LiveOptions
-    from pgtop_tune.cli.watching import Watching
     from pgtop_tune.cli.wiring import LiveParts
     from pgtop_tune.experiment.frame_keeper import FrameKeeper
     from pgtop_tune.experiment.load_desk import LoadDesk
@@ -65,11 +63,9 @@ class StartingSession:
         self._conninfo = conninfo
         self._options = options
         self._keeper = keeper
-        self._interval_s = options.interval_s
-        self._notes: deque[Event] = deque()
         self._made = asyncio.Event()
         self._leaving = asyncio.Event()
-        self._watching: Watching | None = None
+        self._watching = Watching(conninfo, options)
         self._making: asyncio.Task[None] | None = None
         self._parts: LiveParts | None = None
         self._desk: LoadDesk | None = None
@@ -102,24 +98,19 @@ class StartingSession:
         assert self._desk is not None
         return self._desk
 
-    def _begin(self) -> Watching:
-        from pgtop_tune.cli.watching import Watching
-
-        return Watching(self._conninfo, self._options)
-
-    def _make(self, watching: Watching) -> LiveParts:
+    def _make(self) -> LiveParts:
         from pgtop_tune.cli.allocator import give_back
         from pgtop_tune.cli.wiring import LiveParts
 
-        parts = LiveParts(self._conninfo, self._options, watching)
+        parts = LiveParts(self._conninfo, self._options, self._watching)
         # All that is heavy has been imported by now; see `cli.screen`.
         gc.freeze()
         gc.set_threshold(*_WATCHING)
         give_back()
         return parts
 
-    async def _take_in_hand(self, watching: Watching) -> None:
-        parts = await asyncio.to_thread(self._make, watching)
+    async def _take_in_hand(self) -> None:
+        parts = await asyncio.to_thread(self._make)
         parts.connect_as(self._conninfo)
         self._parts = parts
         self._desk = parts.load_desk(self._keeper)
@@ -138,23 +129,20 @@ class StartingSession:
 
     async def steps(self) -> AsyncIterator[Step]:
         """See `FrameSource.steps`."""
-        watching = self._watching = await asyncio.to_thread(self._begin)
-        watching.source.set_interval(self._interval_s)
-        while self._notes:
-            watching.source.note(self._notes.popleft())
-        async for step in watching.source.steps():
+        first = True
+        async for step in self._watching.source.steps():
             yield step
-            if self._making is None:
-                self._making = asyncio.create_task(self._take_in_hand(watching))
+            if first:
+                # Its picture is being drawn, and imports would hold that up.
+                first = False
+            elif self._making is None:
+                self._making = asyncio.create_task(self._take_in_hand())
             elif self._making.done():
                 self._making.result()
 
     def note(self, event: Event) -> None:
         """See `FrameSource.note`."""
-        if self._watching is None:
-            self._notes.append(event)
-        else:
-            self._watching.source.note(event)
+        self._watching.source.note(event)
 
     async def aclose(self) -> None:
         """See `FrameSource.aclose`."""
@@ -163,8 +151,7 @@ class StartingSession:
             await asyncio.wait((self._making,))
         if self._desk is not None:
             await self._desk.aclose()
-        if self._watching is not None:
-            await self._watching.source.aclose()
+        await self._watching.source.aclose()
         if self._parts is not None:
             await self._parts.restart.aclose()
             await self._parts.parameters.aclose()
@@ -173,23 +160,20 @@ class StartingSession:
     @property
     def interval_s(self) -> float:
         """Seconds between two frames."""
-        return self._interval_s if self._watching is None else self._watching.source.interval_s
+        return self._watching.source.interval_s
 
     def set_interval(self, interval_s: float) -> None:
         """Takes effect with the next tick. Thread-safe."""
-        self._interval_s = interval_s
-        if self._watching is not None:
-            self._watching.source.set_interval(interval_s)
+        self._watching.source.set_interval(interval_s)
 
     def password_needed(self) -> bool:
         """Whether the server waits for a password. Thread-safe."""
-        return self._watching is not None and self._watching.password_needed
+        return self._watching.password_needed
 
     def authenticate(self, password: Secret) -> None:
         """Goes on with a password that was typed. In the engine's loop."""
         self._conninfo = self._conninfo.with_password(password)
-        if self._watching is not None:
-            self._watching.connect_as(self._conninfo)
+        self._watching.connect_as(self._conninfo)
         if self._parts is not None:
             self._parts.connect_as(self._conninfo)
 

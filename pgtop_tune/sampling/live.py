@@ -117,7 +117,8 @@ class LiveSource:
                 self._task.result()
             yield Step((await self._frame(self._server),))
             first = self._sequence == 1
-            due += min(self._interval_s, _SECOND_LOOK_S) if first else self._interval_s
+            # The first is taken while the screen gets ready, and may have waited for it.
+            due = max(due + min(self._interval_s, _SECOND_LOOK_S), loop.time()) if first else due + self._interval_s
             if (late_s := loop.time() - due) > 0:
                 skipped = int(late_s / self._interval_s) + 1
                 self._sequence += skipped

@@ -38,10 +38,12 @@ class Engine:
         self._task: asyncio.Task[None] | None = None
         self._thread: threading.Thread | None = None
         self._started = threading.Event()
+        self._wanted = threading.Event()
+        self._released = asyncio.Event()
         self.failure: BaseException | None = None
 
     def attach(self, sink: FrameSink) -> None:
-        """Adds a sink; before `start` or `run`."""
+        """Adds a sink; before `start` or `run`. After `prepare` it still gets every step."""
         self._sinks.append(sink)
 
     def note(self, event: Event) -> None:
@@ -50,32 +52,60 @@ class Engine:
 
     async def run(self) -> None:
         """Runs in the caller's loop until the source ends or the task is cancelled."""
+        self._wanted.set()
+        await self._run()
+
+    def prepare(self) -> None:
+        """Starts the engine in a thread, but holds its first step back until `start`. Returns at once.
+
+        The source connects and takes its first look while its reader gets ready.
+        """
+        self._thread = threading.Thread(target=self._run_thread, name="engine", daemon=True)
+        self._thread.start()
+
+    def start(self) -> None:
+        """Starts the engine in a thread, or lets go what `prepare` holds back; returns at once."""
+        self._wanted.set()
+        if self._thread is None:
+            self.prepare()
+        elif self._loop is not None:
+            # It is closed where the source could not even begin.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._released.set)
+
+    async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
+        if self._wanted.is_set():
+            self._released.set()
         self._started.set()
         try:
-            async for step in self._source.steps():
-                for sink in tuple(self._sinks):
-                    try:
-                        sink.accept(step)
-                    except PgtopError as problem:
-                        self._sinks.remove(sink)
-                        with contextlib.suppress(PgtopError):
-                            sink.close()
-                        self.note(Event(int(time.time() * 1000), EventKind.WARNING, problem.message, problem.hint))
+            await self._feed()
+        except Exception:
+            # A sink that is attached while the start is awaited is to hear of the end as well.
+            await self._released.wait()
+            raise
         finally:
             await self._source.aclose()
             for sink in self._sinks:
                 sink.close()
 
-    def start(self) -> None:
-        """Starts the engine in a thread; returns at once."""
-        self._thread = threading.Thread(target=self._run_thread, name="engine", daemon=True)
-        self._thread.start()
+    async def _feed(self) -> None:
+        async for step in self._source.steps():
+            await self._released.wait()
+            for sink in tuple(self._sinks):
+                try:
+                    sink.accept(step)
+                except PgtopError as problem:
+                    self._sinks.remove(sink)
+                    with contextlib.suppress(PgtopError):
+                        sink.close()
+                    self.note(Event(int(time.time() * 1000), EventKind.WARNING, problem.message, problem.hint))
+        await self._released.wait()
 
     def _run_thread(self) -> None:
         try:
-            asyncio.run(self.run())
+            asyncio.run(self._run())
         except asyncio.CancelledError:
             pass
         except BaseException as failure:
@@ -106,9 +136,11 @@ class Engine:
         Returns:
             Whether everything was closed in time.
         """
-        thread, loop, task = self._thread, self._loop, self._task
+        thread = self._thread
         if thread is None:
             return True
+        self._started.wait(timeout_s)
+        loop, task = self._loop, self._task
         if loop is not None and task is not None and not loop.is_closed():
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(task.cancel)

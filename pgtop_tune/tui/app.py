@@ -53,7 +53,6 @@ _QUIET_FRAMES = 3
 _NOT_AGAIN = -1
 """The operator closed the question; the key for it still works."""
 
-_BEGIN_AT_LATEST_S: Final = 0.5
 _COUNT_S: Final = 1.0
 """What is on trial counts down also where frames come seldom."""
 _EVERYWHERE: Final = frozenset({"redraw"})
@@ -78,8 +77,8 @@ class _Told(Exception):
 class PgtopApp(OperatorApp):
     """The screen of a session.
 
-    Attaches itself to the engine as a sink and starts the engine after its first paint; whoever runs the application
-    stops the engine afterwards (`run.run_screen`).
+    Attaches itself to the engine as a sink and starts the engine once it is there; whoever runs the application stops
+    the engine afterwards (`run.run_screen`).
 
     Args:
         controls: What the operator can reach.
@@ -115,7 +114,6 @@ class PgtopApp(OperatorApp):
         self._failed_run = 0
         self._shown_series = 0
         self._on_the_way_out = False
-        self._begun = False
         self._prepared = False
         self._ask_password_in = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -152,7 +150,7 @@ class PgtopApp(OperatorApp):
         self._post(FramesWaiting())
 
     async def on_mount(self) -> None:
-        """Layout with placeholders first; the engine, and with it drivers and connections, afterwards."""
+        """Lets the engine go; what it has seen by then is in the first picture."""
         self._loop = asyncio.get_running_loop()
         if self._leave_status is not None:
             self.exit(self._leave_status)
@@ -165,18 +163,12 @@ class PgtopApp(OperatorApp):
         # Awaited: what is pushed on a screen that is still on its way comes to lie below it.
         await self.push_screen(self._dashboard)
         self._look_at_size(self.size)
-        self.call_after_refresh(self._begin)
-        # A dialog opened by the first key holds back what waits for a refresh of the screen below it.
-        self.set_timer(_BEGIN_AT_LATEST_S, self._begin)
+        self._begin()
         if self.changes is not None:
             self.set_interval(_COUNT_S, self._count_down)
 
     def _begin(self) -> None:
-        if self._begun:
-            return
-        self._begun = True
-        if not self._controls.engine.running:
-            self._controls.engine.start()
+        self._controls.engine.start()
         if self._options.ghost is not None and self.ghost is not None:
             self.ghost.take(self._options.ghost)
         if self._options.start_load is not None:

@@ -48,7 +48,8 @@ class Measurement:
     Attributes:
         first_byte_s: From the start of the process to the first byte it wrote.
         first_paint_s: To the first moment its screen showed the awaited text; None when it never did.
-        first_paint_cpu_s: CPU seconds of the process tree until then: on a shared machine the steadier figure.
+        first_paint_cpu_s: CPU seconds of the process until then, with its children that have ended: on a shared machine
+            the steadier figure.
         cpu_percent: User and system time of the process tree per second of the steady part, per cent of one core.
         start_cpu_s: CPU seconds of the process tree until the steady part began.
         bytes_per_s: Written to the terminal during the steady part.
@@ -94,7 +95,7 @@ def measure(
         rows: Height of its terminal.
         seconds: From start to end.
         settle_s: Left out of the steady figures.
-        until: A regular expression for the first paint; looked for in the rows of the screen.
+        until: A regular expression for the first paint; looked for in the rows of the screen, as long as it settles.
         colours: "truecolor", "256" or "16": what TERM and COLORTERM promise.
         environment: Added to the meter's own environment.
         tee: Gets everything the program writes.
@@ -114,18 +115,33 @@ def measure(
         os.close(master)
 
 
+@dataclass(frozen=True, slots=True)
+class _Arrived:
+    """What was read from the terminal at once, and what the program had cost by then."""
+
+    at_s: float
+    cpu_s: float
+    data: bytes
+
+
 class _Sight:
-    """A screen that is looked at until a pattern stands on it."""
+    """A screen that is looked at until a pattern stands on it.
+
+    Afterwards, from what was kept: drawing takes longer than the program does, and whoever draws does not read.
+    """
 
     def __init__(self, pattern: str, columns: int, rows: int) -> None:
         self._pattern = re.compile(pattern)
         self._screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self._screen)
 
-    def found_in(self, data: bytes) -> bool:
-        """Draws the data; whether a row now shows the pattern."""
-        self._stream.feed(data)
-        return any(self._pattern.search(row) for row in self._screen.display)
+    def first_in(self, arrived: Sequence[_Arrived]) -> _Arrived | None:
+        """With what a row showed the pattern for the first time."""
+        for each in arrived:
+            self._stream.feed(each.data)
+            if any(self._pattern.search(row) for row in self._screen.display):
+                return each
+        return None
 
 
 def _watch(
@@ -138,22 +154,22 @@ def _watch(
     tee: Callable[[bytes], object] | None,
 ) -> Measurement:
     first_byte_s: float | None = None
-    first_paint_s: float | None = None
-    first_paint_cpu_s: float | None = None
+    arrived: list[_Arrived] = []
     total = steady_total = steady_writes = 0
     begin_cpu_s: float | None = None
     begin_at = end_at = started
     tree_rss = peak_rss = 0
-    next_look = started
+    next_look = 0.0
     while (now := time.monotonic()) - started < seconds and process.poll() is None:
-        if now >= next_look:
+        # A look at all processes takes longer than a read may be late by while the first paint is awaited.
+        if begin_cpu_s is not None and now >= next_look:
             next_look = now + 0.25
             peak_rss = max(peak_rss, _status_bytes(process.pid, "VmHWM"))
             tree_rss = max(tree_rss, sum(_status_bytes(pid, "VmRSS") for pid in process_tree(process.pid)))
         if begin_cpu_s is None and now - started >= settle_s:
             begin_cpu_s, begin_at = _cpu_s(process.pid), now
-        deadline = started + (settle_s if begin_cpu_s is None else seconds)
-        if not select.select([master], [], [], max(0.0, min(next_look, deadline) - now))[0]:
+        deadline = started + settle_s if begin_cpu_s is None else min(started + seconds, next_look)
+        if not select.select([master], [], [], max(0.0, deadline - now))[0]:
             continue
         try:
             data = os.read(master, 65536)
@@ -165,22 +181,23 @@ def _watch(
         if begin_cpu_s is not None:
             steady_total += len(data)
             steady_writes += 1
+        if sight is not None and begin_cpu_s is None:
+            arrived.append(_Arrived(at_s, cpu_seconds(process.pid), data))
         if tee is not None:
             tee(data)
         for asked, answer in _ANSWERS:
             for _ in asked.findall(data):
                 os.write(master, answer)
-        if sight is not None and sight.found_in(data):
-            first_paint_s, first_paint_cpu_s, sight = at_s, _cpu_s(process.pid), None
     end_at = time.monotonic()
     end_cpu_s = _cpu_s(process.pid)
     steady_s = end_at - begin_at if begin_cpu_s is not None else 0.0
     ended = process.poll()
+    seen = None if sight is None else sight.first_in(arrived)
     known = steady_s > 0 and begin_cpu_s is not None and ended is None
     return Measurement(
         first_byte_s=_rounded(first_byte_s),
-        first_paint_s=_rounded(first_paint_s),
-        first_paint_cpu_s=_rounded(first_paint_cpu_s),
+        first_paint_s=None if seen is None else round(seen.at_s, 3),
+        first_paint_cpu_s=None if seen is None else round(seen.cpu_s, 3),
         cpu_percent=round(100 * (end_cpu_s - (begin_cpu_s or 0.0)) / steady_s, 2) if known else None,
         start_cpu_s=_rounded(begin_cpu_s),
         bytes_per_s=round(steady_total / steady_s, 1) if known else None,

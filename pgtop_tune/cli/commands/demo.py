@@ -96,7 +96,8 @@ def demo(
     from pgtop_tune.bench.profiles import load_profiles
     from pgtop_tune.cli.disk_caps import disk_caps
     from pgtop_tune.cli.live_options import LiveOptions
-    from pgtop_tune.cli.screen import LiveWords, ScreenWords, show_live
+    from pgtop_tune.cli.live_screen import LiveWords, show_live
+    from pgtop_tune.cli.screen import ScreenWords
     from pgtop_tune.model.load import LoadSpec
 
     with_screen = not headless and sys.stdin.isatty() and sys.stdout.isatty()

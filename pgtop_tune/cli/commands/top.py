@@ -46,13 +46,15 @@ def top(
             "the screen needs a terminal",
             "without one: pgtop-tune record --seconds 60 -o FILE; over ssh: ssh -t HOST pgtop-tune",
         )
-    from pgtop_tune.bench.places.ssh_address import parse_address
     from pgtop_tune.cli.connecting import begin_resolving
-    from pgtop_tune.cli.disk_caps import disk_caps
-    from pgtop_tune.cli.poolers import pooler_addresses
-    from pgtop_tune.cli.screen import LiveWords, ScreenWords, import_screen, show_live
 
     resolving = begin_resolving(words)
+    from pgtop_tune.bench.places.ssh_address import parse_address
+    from pgtop_tune.cli.disk_caps import disk_caps
+    from pgtop_tune.cli.live_screen import LiveWords, import_watching, show_live
+    from pgtop_tune.cli.poolers import pooler_addresses
+    from pgtop_tune.cli.screen import ScreenWords
+
     screen = ScreenWords(theme, plain, ascii_only, mouse, ghost)
     live = LiveWords(
         interval,
@@ -66,5 +68,5 @@ def top(
         query_text=not no_query_text,
         ceilings=ceilings,
     )
-    import_screen()
+    import_watching()
     sys.exit(show_live(resolving.answer(), live, screen))

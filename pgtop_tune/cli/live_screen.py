@@ -1,0 +1,209 @@
+"""Opens the screen on a server, which is looked at while the screen is made ready."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pgtop_tune.cli.screen import ScreenWords, frames_of, ghost_shelf, last_words, open_screen, screen_options
+from pgtop_tune.config import load_config
+
+if TYPE_CHECKING:
+    from pgtop_tune.bench.places.ssh_address import SshAddress
+    from pgtop_tune.cli.starting import StartingSession
+    from pgtop_tune.config import Config
+    from pgtop_tune.host.disk_caps import DiskCap
+    from pgtop_tune.model.ceilings import Measured
+    from pgtop_tune.model.frame import Frame
+    from pgtop_tune.model.load import LoadSpec
+    from pgtop_tune.pooler.address import PoolerAddress
+    from pgtop_tune.postgres.conninfo import ConnInfo
+    from pgtop_tune.recording.hour import KeptHour
+    from pgtop_tune.recording.put_away import Drawer
+    from pgtop_tune.recording.recorder import Recorder
+    from pgtop_tune.session.engine import Engine
+    from pgtop_tune.tui.controls import Controls, TerminalTally
+    from pgtop_tune.tui.looking_back import KeptPast
+
+_PLAIN_INTERVAL_S: Final = 2.0
+_FRAMES_JUDGED: Final = 3600
+"""Of a run, the newest: an hour at a frame a second, some 60 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveWords:
+    """How to watch.
+
+    Attributes:
+        interval_s: As typed; None when it was not.
+        record: File to record into from the start; None for none.
+        record_always: Record even without a file name, in the usual place.
+        may_ask: Whether a password may be asked for.
+        start_load: A load to start at once.
+        journal: Directory of the change journal of a server that is thrown away; None for the user's own.
+        disk_caps: What the operator says of disks.
+        poolers: Admin consoles to look at.
+        load_from: The machine pgbench runs on; None is this one.
+        allow_unsafe: Values that can lose data may be unlocked.
+        own_restart: Ends and starts the server where it is a throwaway one of ours.
+        query_text: Whether a recording has the texts of statements.
+        ceilings: A report with what the server was measured to do at most.
+    """
+
+    interval_s: float | None = None
+    record: Path | None = None
+    record_always: bool = False
+    pgbench: Path | None = None
+    may_ask: bool = True
+    start_load: LoadSpec | None = None
+    journal: Path | None = None
+    disk_caps: tuple[DiskCap, ...] = ()
+    poolers: tuple[PoolerAddress, ...] = ()
+    load_from: SshAddress | None = None
+    allow_unsafe: bool = False
+    own_restart: Callable[[], None] | None = None
+    query_text: bool = True
+    ceilings: Path | None = None
+
+
+def import_watching() -> None:
+    """Imports what looks at a server, for whoever waits to be told where it is."""
+    import pgtop_tune.cli.allocator
+    import pgtop_tune.cli.starting
+    import pgtop_tune.session.engine  # noqa: F401
+
+
+def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
+    """The screen on a server.
+
+    Returns:
+        The exit status.
+    """
+    from pgtop_tune.cli.allocator import one_heap
+    from pgtop_tune.cli.live_options import LiveOptions
+    from pgtop_tune.cli.starting import StartingSession
+    from pgtop_tune.experiment.frame_keeper import FrameKeeper
+    from pgtop_tune.session.engine import Engine
+    from pgtop_tune.tui.controls import TerminalTally
+
+    one_heap()
+    config = load_config()
+    tally = TerminalTally()
+    options = LiveOptions(
+        words.interval_s or config.interval or (_PLAIN_INTERVAL_S if screen.plain else 1.0),
+        words.pgbench,
+        words.may_ask,
+        tally,
+        words.journal,
+        words.disk_caps,
+        words.poolers,
+        words.load_from,
+        words.allow_unsafe,
+        own_restart=words.own_restart,
+        ceilings=None if words.ceilings is None else _ceilings(words.ceilings),
+    )
+    keeper = FrameKeeper(most=_FRAMES_JUDGED)
+    session = StartingSession(conninfo, options, keeper)
+    engine = Engine(session, (keeper,))
+    # It connects and looks while Textual is imported, which takes longer.
+    engine.prepare()
+    try:
+        recorder = _recorder(conninfo.describe(), options.interval_s, words, config)
+        controls = _controls(engine, session, recorder, words, screen.ghost, tally)
+        looks = replace(
+            screen_options(screen, config),
+            target=conninfo.describe(),
+            start_load=words.start_load,
+            throwaway=words.journal is not None,
+            allow_unsafe=words.allow_unsafe,
+        )
+        outcome = open_screen(controls, looks)
+    finally:
+        engine.stop()
+    last_words(outcome, recorder.last_path)
+    return outcome.exit_status
+
+
+def _recorder(target: str, interval_s: float, words: LiveWords, config: Config) -> Recorder:
+    from pgtop_tune.recording.recorder import Recorder
+    from pgtop_tune.recording.rotation import parse_rotation
+
+    rotation = parse_rotation(config.rotate, config.keep)
+    recorder = Recorder(target, interval_s, query_text=words.query_text, rotation=rotation)
+    if words.record is not None or words.record_always:
+        recorder.start(str(words.record) if words.record else None)
+    return recorder
+
+
+def _controls(
+    engine: Engine,
+    session: StartingSession,
+    recorder: Recorder,
+    words: LiveWords,
+    ghost: Path | None,
+    tally: TerminalTally,
+) -> Controls:
+    """What the operator can reach; what is kept of the frames is attached to the engine."""
+    from pgtop_tune.recording.hour import KeptHour
+    from pgtop_tune.tui.controls import Controls
+    from pgtop_tune.tuning.knobs.catalogue import KNOBS
+
+    hour = KeptHour(drawer=_drawer(words))
+    engine.attach(recorder)
+    engine.attach(hour)
+    return Controls(
+        engine=engine,
+        load=session.load,
+        parameters=session.parameters,
+        backends=session.backends,
+        machine=session.machine,
+        restart=session.restart,
+        checks=session.checks,
+        recording=recorder,
+        interval=session,
+        knobs=KNOBS,
+        on_password=session.authenticate if words.may_ask else None,
+        password_needed=session.password_needed if words.may_ask else None,
+        tally=tally,
+        past=lambda shown: _kept_past(hour, shown),
+        frames=lambda since_s: _kept_frames(hour, recorder.state().path, since_s),
+        ghosts=ghost_shelf(ghost, lambda: recorder.last_path),
+    )
+
+
+def _drawer(words: LiveWords) -> Drawer | None:
+    """Where the past is put away: nowhere on a disk when texts of statements may not be recorded."""
+    from pgtop_tune import paths
+    from pgtop_tune.recording.put_away import Drawer
+
+    return Drawer(paths.state_dir) if words.query_text else None
+
+
+def _kept_frames(hour: KeptHour, recording: str | None, since_s: float) -> Iterator[Frame]:
+    """What is kept in memory, and what was before that out of the recording under way."""
+    kept_s = hour.elapsed_s(hour.first) if hour.frame_count else 0.0
+    if recording is not None and since_s < kept_s:
+        for frame in frames_of(Path(recording), since_s):
+            if frame.elapsed_s >= kept_s:
+                break
+            yield frame
+    yield from (frame for _, frame in hour.frames(hour.index_at(since_s)))
+
+
+def _kept_past(hour: KeptHour, shown: Sequence[Frame]) -> KeptPast | None:
+    if not hour.frame_count:
+        return None
+    from pgtop_tune.recording.replay import ReplaySource
+    from pgtop_tune.session.engine import Engine
+    from pgtop_tune.tui.looking_back import KeptPast
+
+    source = ReplaySource(hour, shown=shown)
+    return KeptPast(Engine(source), source)
+
+
+def _ceilings(path: Path) -> Measured:
+    from pgtop_tune.health.against import measured_in
+
+    return measured_in(path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import types
 from collections.abc import Iterator
 from enum import StrEnum
@@ -10,12 +9,15 @@ from pathlib import Path
 from string import Template
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
+from msgspec import Struct
+
 from docs.field_docs import class_words, field_words
 from docs.markdown import table
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import RunState
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.recorded_as import Keyed, Wide
 from pgtop_tune.recording.codec import MANY
 from pgtop_tune.recording.format import FORMAT, KEY_EVERY, Header
 
@@ -37,38 +39,38 @@ def recording_format() -> str:
     return "\n".join(parts)
 
 
-def _reached(kind: type) -> Iterator[type]:
-    """The dataclass and all that its fields hold, in the order of the fields."""
+def _reached(kind: type[Struct]) -> Iterator[type[Struct]]:
+    """The struct and all that its fields hold, in the order of the fields."""
     yield kind
     for hint in get_type_hints(kind).values():
         for inner in _classes(hint):
             yield from _reached(inner)
 
 
-def _classes(hint: Any) -> Iterator[type]:
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint) and hint is not Unavailable:
+def _classes(hint: Any) -> Iterator[type[Struct]]:
+    if isinstance(hint, type) and issubclass(hint, Struct) and hint is not Unavailable:
         yield hint
     for argument in get_args(hint):
         yield from _classes(argument)
 
 
-def _fields(kind: type, leave_out: tuple[str, ...] = ()) -> str:
-    hints, said = get_type_hints(kind), field_words(kind)
+def _fields(kind: type[Struct], leave_out: tuple[str, ...] = ()) -> str:
+    hints, said = get_type_hints(kind, include_extras=True), field_words(kind)
     rows = [
-        (f"`{field.name}`", _type(hints[field.name], field), said.get(field.name, ""))
-        for field in dataclasses.fields(kind)
-        if field.name not in leave_out
+        (f"`{name}`", _type(hints[name]), said.get(name, ""))
+        for name in kind.__struct_fields__
+        if name not in leave_out
     ]
     return table(("field", "type", "meaning"), rows)
 
 
-def _type(hint: Any, field: dataclasses.Field[Any] | None = None) -> str:
+def _type(hint: Any) -> str:
     """A type hint in the words of the page."""
     arguments = get_args(hint)
-    if field is not None and "key" in field.metadata:
-        return f"table by {field.metadata['key']} of {_type(arguments[0])}"
-    if field is not None and field.metadata.get("wide"):
-        return "identity or null"
+    for mark in getattr(hint, "__metadata__", ()):
+        if isinstance(mark, Keyed):
+            return f"table by {mark.by} of {_type(get_args(arguments[0])[0])}"
+        return "identity or null" if isinstance(mark, Wide) else _type(arguments[0])
     if get_origin(hint) in (Union, types.UnionType):
         rest = " ".join(_type(each) for each in arguments if each not in (type(None), Unavailable))
         return f"{rest} {'or absent' if Unavailable in arguments else 'or null'}"

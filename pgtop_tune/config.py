@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.paths import config_dir
@@ -26,8 +27,7 @@ from pgtop_tune.paths import config_dir
 FILE_NAME: Final = "config.toml"
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(Struct, frozen=True):
     """What the file may say; options on the command line win.
 
     Attributes:

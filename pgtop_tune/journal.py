@@ -13,10 +13,11 @@ import re
 import time
 import zlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
+
+from msgspec import Struct, to_builtins
 
 from pgtop_tune.errors import JournalProblem
 from pgtop_tune.model.change import SYSTEM, ChangeState, ParameterChange, Scope, ScopeKind
@@ -30,14 +31,13 @@ _POLL_S: Final = 0.02
 _SUFFIX: Final = ".jsonl"
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _IN_FORCE: Final = frozenset({ChangeState.INTENDED, ChangeState.APPLIED})
-_FIELDS: Final = frozenset(field.name for field in fields(ParameterChange))
-_HOST_FIELDS: Final = frozenset(field.name for field in fields(HostChange))
-_PLACE_FIELDS: Final = frozenset(field.name for field in fields(ServerPlace))
+_FIELDS: Final = frozenset(ParameterChange.__struct_fields__)
+_HOST_FIELDS: Final = frozenset(HostChange.__struct_fields__)
+_PLACE_FIELDS: Final = frozenset(ServerPlace.__struct_fields__)
 _KINDS: Final = {ParameterChange: "change", HostChange: "host_change", ServerPlace: "place"}
 
 
-@dataclass(frozen=True, slots=True)
-class ServerName:
+class ServerName(Struct, frozen=True):
     """Which server a journal is about.
 
     Attributes:
@@ -49,8 +49,7 @@ class ServerName:
     description: str
 
 
-@dataclass(frozen=True, slots=True)
-class JournalText:
+class JournalText(Struct, frozen=True):
     """What a journal says.
 
     Attributes:
@@ -157,7 +156,7 @@ class Journal:
         Raises:
             JournalProblem: It could not be written; the file is as it was.
         """
-        self._append({_KINDS[type(entry)]: asdict(entry)})
+        self._append({_KINDS[type(entry)]: to_builtins(entry)})
 
     def close(self) -> None:
         """Lets others write."""
@@ -177,7 +176,7 @@ class Journal:
         if before and not before.endswith(b"\n"):
             self._write(b"\n")
         if not before:
-            self._append({"server": asdict(server)})
+            self._append({"server": to_builtins(server)})
             directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 os.fsync(directory)

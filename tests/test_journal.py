@@ -9,12 +9,12 @@ import subprocess
 import sys
 import tempfile
 import zlib
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pgtop_tune.errors import JournalProblem
 from pgtop_tune.journal import Journal, ServerName, journals, path_for, read
@@ -153,7 +153,7 @@ def test_a_link_put_in_its_place_is_not_followed(tmp_path: Path) -> None:
 
 FULL_DISK = """
 import resource, signal, sys
-from dataclasses import replace
+from msgspec.structs import replace
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from tests.test_journal import SERVER, change

@@ -14,10 +14,12 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune import paths
 from pgtop_tune.analysis.comparison import figure_of
@@ -34,8 +36,7 @@ _SUMMARY: Final = ".summary"
 _MOST_BYTES: Final = 16 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """One run of a baseline.
 
     Attributes:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from html import escape
 from statistics import fmean
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune import units
 from pgtop_tune.safe_text import printable
@@ -25,8 +26,7 @@ _MOST_MARKS: Final = 60
 _BAR_PX: Final = 22
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """One series.
 
     Attributes:
@@ -38,8 +38,7 @@ class Line:
     points: Sequence[tuple[float, float]]
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """Something that happened, as a tick at the foot of a chart.
 
     Attributes:
@@ -52,8 +51,7 @@ class Mark:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
+class Chart(Struct, frozen=True):
     """A chart of lines.
 
     Attributes:
@@ -97,8 +95,7 @@ def line_chart(chart: Chart) -> str:
     return "".join([*parts, "</svg>"])
 
 
-@dataclass(frozen=True, slots=True)
-class _Scale:
+class _Scale(Struct, frozen=True):
     first: float
     last: float
     top: float

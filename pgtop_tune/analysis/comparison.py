@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean, median
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.analysis.figures import BY_ID, FIGURES, LATENCY, Better, Figure
 from pgtop_tune.analysis.fingerprint import Fingerprints, fingerprints
@@ -28,8 +30,7 @@ BELOW: Final = 0.005
 """Per cent of failures on both sides that are no line of a table."""
 
 
-@dataclass(frozen=True, slots=True)
-class FigureRow:
+class FigureRow(Struct, frozen=True):
     """One figure of a phase.
 
     Attributes:
@@ -55,8 +56,7 @@ class FigureRow:
         return effect.relative * scale, effect.low * scale, effect.high * scale
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
+class Phase(Struct, frozen=True):
     """The same load on both sides.
 
     Attributes:
@@ -77,8 +77,7 @@ class Phase:
         return next((row for row in self.rows if row.figure.id == figure), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """Two sides.
 
     Attributes:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from operator import ge, gt, le, lt
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.analysis.comparison import Comparison, FigureRow
 from pgtop_tune.analysis.figures import BY_ID
@@ -32,8 +33,7 @@ class Outcome(StrEnum):
     """Not comparable, not measured, or too short for an interval."""
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """One condition.
 
     Attributes:
@@ -52,8 +52,7 @@ class Condition:
         return f"{self.figure} {self.sign} {100 * self.share:g}%"
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(Struct, frozen=True):
     """A condition, and what came of it.
 
     Attributes:

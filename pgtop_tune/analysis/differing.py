@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import fmean, variance
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.analysis.comparison import (
     BETWEEN_RUNS,
@@ -51,8 +53,7 @@ class Told(StrEnum):
     """In the unit of the number, where one side is 0 or below."""
 
 
-@dataclass(frozen=True, slots=True)
-class Differing:
+class Differing(Struct, frozen=True):
     """One number.
 
     Attributes:
@@ -86,8 +87,7 @@ class Differing:
         return self.verdict in CERTAIN
 
 
-@dataclass(frozen=True, slots=True)
-class Brushed:
+class Brushed(Struct, frozen=True):
     """Two windows.
 
     Attributes:

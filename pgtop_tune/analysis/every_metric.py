@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from pgtop_tune.analysis.figures import disks_by_role
 from pgtop_tune.metrics import (
@@ -69,8 +70,7 @@ FAMILIES: Final[tuple[Keyed[Any], ...]] = tuple(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
+class Number(Struct, frozen=True):
     """One number of the catalogue.
 
     Attributes:

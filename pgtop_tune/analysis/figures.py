@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.metrics import host, sections, server
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
@@ -29,8 +30,7 @@ class Better(StrEnum):
     """It explains, and is no aim by itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(Struct, frozen=True):
     """One line of a comparison.
 
     Attributes:
@@ -164,8 +164,7 @@ def _client_tps(interval: Interval, seconds: float) -> float | None:
     return CLIENT_TPS(interval) if seconds < _A_LINE_S else CLIENT_TPS.mean(interval, seconds / 2)
 
 
-@dataclass(frozen=True, slots=True)
-class _OfDisk:
+class _OfDisk(Struct, frozen=True):
     """A figure of the disk that holds something.
 
     Attributes:

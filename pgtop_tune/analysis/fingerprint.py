@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.analysis.facts import GROUPS, PARAMETERS
 from pgtop_tune.analysis.material import Kind, Material
@@ -15,8 +16,7 @@ AS_SHIPPED: Final = "as shipped"
 """Of a parameter that a record of a run does not tell, because nobody had set it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """A fact that is not the same on both sides.
 
     Attributes:
@@ -36,8 +36,7 @@ class Difference:
         return self.kind is Kind.CONDITION and not self.under_test
 
 
-@dataclass(frozen=True, slots=True)
-class Fingerprints:
+class Fingerprints(Struct, frozen=True):
     """Both sides.
 
     Attributes:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from pgtop_tune.analysis.figures import BY_ID, TPS
 from pgtop_tune.analysis.from_records import read_records

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct, field
 
 from pgtop_tune import units
 from pgtop_tune.analysis.gathered import Gathered
@@ -29,8 +30,7 @@ class Kind(StrEnum):
     """What a result depends on: where it differs, results are not comparable unless it is said to be under test."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Struct, frozen=True):
     """One line of a fingerprint.
 
     Attributes:
@@ -48,8 +48,7 @@ class Fact:
     shipped: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LoadKey:
+class LoadKey(Struct, frozen=True):
     """What two phases must have in common to be compared.
 
     Attributes:
@@ -75,8 +74,7 @@ class LoadKey:
         return f"{self.name} ×{self.clients}{rate}{connect}{endpoint}"
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Struct, frozen=True):
     """pgbench's own account of a run; None is what it did not say.
 
     Attributes:
@@ -99,8 +97,7 @@ class Summary:
     statements: tuple[tuple[str, str, float], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Struct, frozen=True):
     """Where the time of transactions went in ten seconds, of a long recording in a minute.
 
     Attributes:
@@ -116,8 +113,7 @@ class Budget:
     classes: Mapping[str, str]
 
 
-@dataclass(slots=True)
-class Run:
+class Run(Struct):
     """One run of a load, or a whole recording without one.
 
     Attributes:
@@ -166,8 +162,7 @@ class Run:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetMade:
+class DatasetMade(Struct, frozen=True):
     """What `bench init` told.
 
     Attributes:
@@ -179,8 +174,7 @@ class DatasetMade:
     steps_s: tuple[tuple[str, float], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Material:
+class Material(Struct, frozen=True):
     """A recording, or records of runs.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.analysis import words
 from pgtop_tune.analysis.charts import Chart, Line, Mark, line_chart, wait_bars
@@ -27,8 +28,7 @@ _MARKED: Final = frozenset({EventKind.PARAMETER, EventKind.CHECKPOINT, EventKind
 _CELL: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(Struct, frozen=True):
     """A chart.
 
     Attributes:
@@ -41,8 +41,7 @@ class Picture:
     legend: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Chapter:
+class Chapter(Struct, frozen=True):
     """A part of a report with a heading of its own.
 
     Attributes:

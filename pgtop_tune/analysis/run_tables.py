@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune import units
 from pgtop_tune.analysis.material import LoadKey, Material, Run, Summary
@@ -19,8 +20,7 @@ _MANY: Final = 12
 _MOST_STATEMENTS: Final = 60
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(Struct, frozen=True):
     title: str
     value: Callable[[Summary], float | None]
     digits: int
@@ -93,8 +93,7 @@ def _down(sides: Sequence[Material]) -> Sheet | None:
     return Sheet("runs", (), Table(heads, rows, frozenset(range(len(named) - 1, len(heads)))))
 
 
-@dataclass(frozen=True, slots=True)
-class _Name:
+class _Name(Struct, frozen=True):
     title: str
     text: Callable[[Material, Run], str]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.analysis.baselines import Kept
 from pgtop_tune.analysis.figures import BY_ID, Better, Figure
@@ -15,8 +16,7 @@ MOST_RUNS: Final = 100
 """The newest that are looked at: the search takes the third power of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """A figure of a load that has another level since a run.
 
     Attributes:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil
 from statistics import fmean
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.analysis.material import BUDGET_S, Budget, Run
 from pgtop_tune.compare.blocks import TIMES, autocorrelation_time
@@ -19,8 +20,7 @@ LESS: Final = "less"
 MORE: Final = "more"
 
 
-@dataclass(frozen=True, slots=True)
-class WaitRow:
+class WaitRow(Struct, frozen=True):
     """Milliseconds per transaction.
 
     Attributes:

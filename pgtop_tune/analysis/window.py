@@ -6,8 +6,9 @@ Rates, waits and budgets of the first seconds are therefore missing rather than 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.analysis.every_metric import Number, every_number
 from pgtop_tune.analysis.facts import FactsSeen
@@ -32,8 +33,7 @@ _PAST: Final = 130
 _MOST_EVENTS: Final = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(Struct, frozen=True):
     """What was read of a window.
 
     Attributes:

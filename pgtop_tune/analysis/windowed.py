@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.analysis.facts import TOOL
 from pgtop_tune.analysis.material import Fact, Kind
@@ -21,8 +23,7 @@ _TO: Final = ".."
 HINT: Final = "say FILE@FROM..TO, as run.jsonl@3m..5m; +2m is from FROM on, a side left out is an end"
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(Struct, frozen=True):
     """A name on the command line.
 
     Attributes:

@@ -10,9 +10,10 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.bench.endpoint import Endpoint
 from pgtop_tune.bench.locate import Pgbench
@@ -33,8 +34,7 @@ _VARIABLE: Final = re.compile(r"[A-Za-z0-9_]{1,60}")
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.$-]*")
 
 
-@dataclass(frozen=True, slots=True)
-class _Bound:
+class _Bound(Struct, frozen=True):
     """A number of the spec, and what pgbench would not take."""
 
     number: Callable[[LoadSpec], float | None]
@@ -43,8 +43,7 @@ class _Bound:
     words: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Refusal:
+class _Refusal(Struct, frozen=True):
     """A combination that pgbench would not take."""
 
     wrong: Callable[[LoadSpec], object]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.bench.datasets.recognise import PGBENCH_COLUMNS
 from pgtop_tune.bench.ports import SqlHand
@@ -39,8 +40,7 @@ SELECT format('%%I.%%I', n.nspname, c.relname), c.relname::text, c.relpersistenc
 """
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetTable:
+class DatasetTable(Struct, frozen=True):
     """One table of a data set.
 
     Attributes:

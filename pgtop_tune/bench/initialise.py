@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.bench.argv import endpoint_words
 from pgtop_tune.bench.bounded_text import BoundedText, LineSplitter
@@ -32,8 +33,7 @@ _DONE: Final = re.compile(r"done in (\d{1,18}\.\d+) s(?: \((.*)\))?\.")
 _DONE_STEP: Final = re.compile(r"([a-z -]+) (\d{1,18}\.\d+) s")
 
 
-@dataclass(frozen=True, slots=True)
-class Initialised:
+class Initialised(Struct, frozen=True):
     """How long it took.
 
     Attributes:

@@ -8,9 +8,10 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.safe_text import one_line
@@ -26,8 +27,7 @@ _VERSION: Final = re.compile(r"^pgbench \(PostgreSQL\) ((\d+)(?:\.(\d+)|devel|(?
 _ANSWER_TIMEOUT_S: Final = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Pgbench:
+class Pgbench(Struct, frozen=True):
     """A pgbench that answered.
 
     Attributes:

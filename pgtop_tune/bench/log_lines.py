@@ -10,9 +10,10 @@ and its columns are taken as slices: 0.3 µs per line.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
 from itertools import compress
 from typing import Final
+
+from msgspec import Struct, field
 
 _COLUMNS: Final = 6
 _LATENCY: Final = 2
@@ -21,8 +22,7 @@ _SECOND: Final = 4
 _LAG: Final = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """What is wanted of the lines.
 
     Attributes:
@@ -37,8 +37,7 @@ class Layout:
 PLAIN: Final = Layout()
 
 
-@dataclass(slots=True)
-class Part:
+class Part(Struct):
     """Transactions of one second and one script.
 
     Attributes:
@@ -66,8 +65,7 @@ class Part:
         return sum(self.words.values()) - self.skipped
 
 
-@dataclass(slots=True)
-class Parsed:
+class Parsed(Struct):
     """What a chunk of the log held.
 
     Attributes:

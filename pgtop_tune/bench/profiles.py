@@ -10,9 +10,11 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune import paths
 from pgtop_tune.errors import LoadProblem
@@ -43,16 +45,14 @@ _ORDER: Final = (
 """Of the load screen: ours first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(Struct, frozen=True):
     """A script file of pgbench and how often it is chosen."""
 
     file: Path
     weight: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Struct, frozen=True):
     """A kind of load.
 
     Attributes:
@@ -99,8 +99,7 @@ class Profile:
         return ProfileSummary(self.name, self.title, self.description, self.clients(), self.protocol, dataset)
 
 
-@dataclass(frozen=True, slots=True)
-class Profiles:
+class Profiles(Struct, frozen=True):
     """What was found.
 
     Attributes:
@@ -222,8 +221,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,40}")
 _VARIABLE: Final = re.compile(r"[A-Za-z0-9_]{1,60}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Key:
+class _Key(Struct, frozen=True):
     """What a key may hold: a predicate, and how to say it."""
 
     fits: Callable[[Any], bool]

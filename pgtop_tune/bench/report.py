@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from pgtop_tune.model.bench_report import BenchReport, ScriptReport, StatementReport
 
@@ -86,8 +87,7 @@ _CELLS: Final = tuple(
 )
 
 
-@dataclass(slots=True)
-class _Section:
+class _Section(Struct):
     """Figures that were found so far, of the run (number 0) or of a script."""
 
     number: int = 0

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.model.load import ScriptChoice
@@ -19,8 +20,7 @@ Wherever the word stands, a comment included, it counts: better one refusal too 
 _WEIGHT: Final = re.compile(r"\d{1,10}")
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptText:
+class ScriptText(Struct, frozen=True):
     """What a script file holds.
 
     Attributes:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 from pgtop_tune.bench.growing_file import GrowingFile
 from pgtop_tune.bench.log_lines import PLAIN, Layout, Part, parse_lines
@@ -33,8 +34,7 @@ _SILENCE_DECAY: Final = 0.7
 _FIRST_GUESS_LINE_BYTES: Final = 36.0
 
 
-@dataclass(frozen=True, slots=True)
-class LogStatistics:
+class LogStatistics(Struct, frozen=True):
     """How the reading went.
 
     Attributes:
@@ -56,8 +56,7 @@ class LogStatistics:
     punches: bool = True
 
 
-@dataclass(slots=True)
-class _File:
+class _File(Struct):
     """One thread's file, and how often it says something."""
 
     file: GrowingFile
@@ -71,8 +70,7 @@ class _File:
         self.grew_at_s = now_s
 
 
-@dataclass(slots=True)
-class _Latencies:
+class _Latencies(Struct):
     """A histogram that grows."""
 
     logged: int = 0
@@ -95,8 +93,7 @@ class _Latencies:
             self.skipped += part.skipped
 
 
-@dataclass(slots=True)
-class _Second:
+class _Second(Struct):
     """A second that is not complete yet."""
 
     arrived_s: float

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import getpass
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
+
+from msgspec import Struct
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.secret import Secret
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from pgtop_tune.postgres.resolving import Resolving
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionWords:
+class ConnectionWords(Struct, frozen=True):
     """The connection options as typed."""
 
     target: str = ""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune import units
 from pgtop_tune.metrics import host as host_metrics
@@ -16,8 +17,7 @@ from pgtop_tune.session.ports import Step
 from pgtop_tune.session.session import Session
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """One column of the lines.
 
     Attributes:

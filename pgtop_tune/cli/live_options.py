@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from pgtop_tune.bench.places.ssh_address import SshAddress
@@ -19,8 +20,7 @@ def _no_bytes() -> int:
     return 0
 
 
-@dataclass(frozen=True, slots=True)
-class LiveOptions:
+class LiveOptions(Struct, frozen=True):
     """What a command knows about the session to make.
 
     Attributes:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.cli.screen import ScreenWords, frames_of, ghost_shelf, last_words, open_screen, screen_options
 from pgtop_tune.config import load_config
@@ -32,8 +34,7 @@ _FRAMES_JUDGED: Final = 3600
 """Of a run, the newest: an hour at a frame a second, some 60 MB."""
 
 
-@dataclass(frozen=True, slots=True)
-class LiveWords:
+class LiveWords(Struct, frozen=True):
     """How to watch.
 
     Attributes:

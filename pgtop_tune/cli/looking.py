@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
+
+from msgspec import Struct
 
 from pgtop_tune.cli.connecting import ConnectionWords, ask_password, can_ask, resolve_words
 
@@ -39,8 +40,7 @@ def let_in(words: ConnectionWords, act: Callable[[ConnInfo], _T]) -> _T:
             conninfo = conninfo.with_password(ask_password(conninfo.user))
 
 
-@dataclass(frozen=True, slots=True)
-class Looked:
+class Looked(Struct, frozen=True):
     """What a look has shown.
 
     Attributes:

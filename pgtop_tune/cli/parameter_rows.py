@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.postgres import Parameter
@@ -33,8 +34,7 @@ _OF_THE_PLACE: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """A knob, what the server has, and what is advised."""
 
     knob: Knob
@@ -138,8 +138,7 @@ def in_columns(head: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """A parameter, or a setting of the machine, that is not the same on two sides.
 
     Attributes:

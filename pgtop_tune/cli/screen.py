@@ -6,9 +6,11 @@ import gc
 import locale
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.cli.output import PROGRAM, say
 from pgtop_tune.config import Config, load_config
@@ -24,8 +26,7 @@ _PAINTS_PER_S: Final = "30"
 _PLAIN_THEME: Final = "ansi-dark"
 
 
-@dataclass(frozen=True, slots=True)
-class ScreenWords:
+class ScreenWords(Struct, frozen=True):
     """The screen options as typed."""
 
     theme: str | None = None

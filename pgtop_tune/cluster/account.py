@@ -6,9 +6,10 @@ import os
 import pwd
 import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.cluster.binaries import Binaries
 from pgtop_tune.errors import ClusterProblem
@@ -20,8 +21,7 @@ _LOOK_TIMEOUT_S: Final = 10.0
 _NOT_COPIED: Final = shutil.ignore_patterns("*.a", "pgxs", "pkgconfig", "doc", "man", "locale")
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(Struct, frozen=True):
     """The account of the server.
 
     Attributes:

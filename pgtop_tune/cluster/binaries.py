@@ -8,9 +8,10 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.safe_text import one_line
@@ -24,8 +25,7 @@ _VERSION: Final = re.compile(r"\(PostgreSQL\) ((\d+)(?:\.(\d+))?\w*)")
 _LOOK_TIMEOUT_S: Final = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Binaries:
+class Binaries(Struct, frozen=True):
     """One installation of PostgreSQL.
 
     Attributes:

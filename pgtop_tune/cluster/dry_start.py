@@ -13,9 +13,10 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.cluster.service import run
@@ -28,8 +29,7 @@ _MB: Final = 2**20
 _MOST_BYTES: Final = 2**20
 
 
-@dataclass(frozen=True, slots=True)
-class DryStart:
+class DryStart(Struct, frozen=True):
     """What a start would come to.
 
     Attributes:

@@ -12,9 +12,10 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.cluster.postmaster import Postmaster
 
@@ -28,8 +29,7 @@ _LOG: Final = "pgtop-tune-start.log"
 _LOOK_TIMEOUT_S: Final = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Managed:
+class Managed(Struct, frozen=True):
     """What restarts a server.
 
     Attributes:
@@ -53,8 +53,7 @@ class Managed:
     log_file: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Here:
+class Here(Struct, frozen=True):
     """Who we are and what this machine has.
 
     Attributes:

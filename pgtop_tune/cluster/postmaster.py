@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 ROOT: Final = Path("/")
 _BELONGS: Final = re.compile(r"LD_LIBRARY_PATH|PATH|TZ|LANG|LC_[A-Z]+|PG_OOM_[A-Z_]+")
 """Of a server's environment: what it would be another server without. The rest may be secrets."""
 
 
-@dataclass(frozen=True, slots=True)
-class Postmaster:
+class Postmaster(Struct, frozen=True):
     """A running postmaster.
 
     Attributes:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.model.server_place import ServerPlace
 
@@ -15,8 +16,7 @@ _NEWEST: Final = 3
 _TIMEOUT_S: Final = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class LogPiece:
+class LogPiece(Struct, frozen=True):
     """New lines of one file.
 
     Attributes:

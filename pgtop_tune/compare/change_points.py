@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.compare.student import t_quantile
 
@@ -32,8 +33,7 @@ _EXACT: Final = 1e-9
 """A spread below this share is taken for this: equal figures do not make any difference certain."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChangePoint:
+class ChangePoint(Struct, frozen=True):
     """A change of level.
 
     Attributes:

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean, variance
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.compare.blocks import FEWEST, TIMES, block_length, block_means
 from pgtop_tune.compare.student import t_quantile
@@ -41,8 +42,7 @@ class Verdict(StrEnum):
     UNDECIDED = "undecided"
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(Struct, frozen=True):
     """B against A.
 
     Attributes:

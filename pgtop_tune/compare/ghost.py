@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.compare.effect import Effect, Verdict, effect_of, verdict
 from pgtop_tune.metrics.load import CLIENT_TPS, UNDER_WAY, run_of
@@ -19,8 +20,7 @@ FEWEST: Final = 5
 """Seconds that both have below which there is no figure."""
 
 
-@dataclass(frozen=True, slots=True)
-class Against:
+class Against(Struct, frozen=True):
     """The load against the ghost.
 
     Attributes:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from math import inf
 from statistics import fmean
 from typing import Final
+
+from msgspec import Struct, field
 
 from pgtop_tune.compare.effect import Effect, Verdict, effect_of, verdict
 from pgtop_tune.metrics.load import CLIENT_TPS, under_way
@@ -28,8 +29,7 @@ _SECOND: Final = 0.95
 _ARROW: Final = "→"
 
 
-@dataclass(frozen=True, slots=True)
-class SinceChange:
+class SinceChange(Struct, frozen=True):
     """Transactions per second since a change, against before it under the same load.
 
     Attributes:
@@ -43,8 +43,7 @@ class SinceChange:
     verdict: Verdict
 
 
-@dataclass(slots=True)
-class _Change:
+class _Change(Struct):
     """Ticks of parameters that belong together; `fresh` are those that no earlier value came back by."""
 
     first_s: float

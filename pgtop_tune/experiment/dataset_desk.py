@@ -6,9 +6,10 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from pgtop_tune.bench.datasets.bus import BusPlan, parse_size
 from pgtop_tune.bench.datasets.bus_make import make_bus
@@ -32,8 +33,7 @@ _MOST_JOBS: Final = 4
 _UNLIKELY: Final = "make it smaller, or free some"
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """What a look at one data set found.
 
     Attributes:

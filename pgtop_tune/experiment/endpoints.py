@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.bench.endpoint import Endpoint
 from pgtop_tune.errors import UsageProblem
@@ -15,8 +16,7 @@ _WORDS: Final = re.compile(
 _HINT: Final = "write --endpoint NAME=HOST:PORT/DATABASE, or NAME=postgresql://…"
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointWords:
+class EndpointWords(Struct, frozen=True):
     """An endpoint as typed.
 
     Attributes:
@@ -31,8 +31,7 @@ class EndpointWords:
     uri: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """An endpoint, resolved.
 
     Attributes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import NOT_RECORDED, Unavailable

@@ -7,8 +7,9 @@ with its numbers, and the run may still show it: a failed run is a result.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.host.open_files import OpenFiles
 from pgtop_tune.metrics.pool_sizes import server_shares
@@ -21,8 +22,7 @@ _OWN_FILES: Final = 16
 """Listening sockets, log, pipes, epoll of a pooler or proxy."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """Something in the way of a run.
 
     Attributes:
@@ -40,8 +40,7 @@ class Limit:
     numbers: tuple[tuple[str, float], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PathFacts:
+class PathFacts(Struct, frozen=True):
     """What a run is, and what it goes through.
 
     Attributes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from pgtop_tune import units
 from pgtop_tune.bench.housekeeping import STEPS

@@ -7,8 +7,10 @@ import math
 import resource
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.bench.datasets.recognise import found_variables
 from pgtop_tune.bench.housekeeping import QUIET, DatasetTable, find_tables, tidy
@@ -41,8 +43,7 @@ _OVER: Final = (RunState.STOPPED, RunState.FINISHED, RunState.FAILED)
 OpenHand = Callable[[], Awaitable[SqlHand]]
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """One run to be made.
 
     Attributes:
@@ -67,8 +68,7 @@ class Cell:
         return "" if self.spec.scripts else self.profile.dataset or ("pgbench" if self.profile.builtin else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Before:
+class Before(Struct, frozen=True):
     """What precedes each run.
 
     Attributes:
@@ -82,8 +82,7 @@ class Before:
     quiet_deadline_s: float = QUIET_DEADLINE_S
 
 
-@dataclass(frozen=True, slots=True)
-class UnderWay:
+class UnderWay(Struct, frozen=True):
     """A run that was started.
 
     Attributes:

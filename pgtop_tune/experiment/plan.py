@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from pgtop_tune.bench.profiles import Profile
 from pgtop_tune.bench.scripts import check_script, read_script

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any, Final
+
+from msgspec import Struct, to_builtins
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.percentiles import STANDARD, Histogram, merge, merge_scripts, percentiles
@@ -32,8 +33,7 @@ _AS_SHIPPED: Final = ("default", "override", "client", "session")
 """pg_settings.source of what nobody has set for the server."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What a run was asked for.
 
     Attributes:
@@ -168,9 +168,9 @@ def _host(frames: Sequence[Frame]) -> Mapping[str, Any]:
     setups = [host.setup for host in hosts if not isinstance(host.setup, Unavailable)]
     groups = [host.cgroup for host in hosts if not isinstance(host.cgroup, Unavailable)]
     return {
-        **asdict(facts[-1]),
-        **({"setup": asdict(setups[-1])} if setups else {}),
-        **({"cgroup": asdict(groups[-1])} if groups else {}),
+        **to_builtins(facts[-1]),
+        **({"setup": to_builtins(setups[-1])} if setups else {}),
+        **({"cgroup": to_builtins(groups[-1])} if groups else {}),
     }
 
 

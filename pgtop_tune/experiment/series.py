@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from pgtop_tune.experiment.load_run import Before, Cancelled, Cell, LoadRun
 from pgtop_tune.experiment.steps import Steps
@@ -14,8 +15,7 @@ from pgtop_tune.model.run_result import RunResult, as_json, plain
 FORMAT: Final = "pgtop-tune-series/1"
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
+class Curve(Struct, frozen=True):
     """Throughput over the steps of one load.
 
     Attributes:

@@ -11,8 +11,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.bench.ports import SqlHand
 from pgtop_tune.errors import LoadProblem, PgtopError
@@ -42,8 +43,7 @@ _BLANKS: Final = re.compile(r"\s+")
 OpenHand = Callable[[], Awaitable[SqlHand]]
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(Struct, frozen=True):
     """Counters of one query id.
 
     Attributes:
@@ -56,8 +56,7 @@ class Counted:
     squares: float
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """One reading of the counters of a role in a database.
 
     Attributes:

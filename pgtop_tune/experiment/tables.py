@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune import units
 from pgtop_tune.metrics.run_validity import short_words
@@ -20,8 +21,7 @@ _WORDS: Final = 100
 """Of a reason in a cell."""
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """Cells as text.
 
     Attributes:
@@ -33,8 +33,7 @@ class Table:
     right: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(Struct, frozen=True):
     """One figure of a result.
 
     Attributes:

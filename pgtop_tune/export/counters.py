@@ -29,7 +29,7 @@ class _Column(NamedTuple):
         name: The column, as PostgreSQL or the kernel calls it.
         unit: Of the field.
         help: What it counts.
-        field: Of the dataclass; "" is the column's name.
+        field: Of the struct; "" is the column's name.
     """
 
     name: str

@@ -13,10 +13,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
+
+from msgspec import Struct
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.export.openmetrics import Syntax
@@ -35,8 +36,7 @@ _OLD: Final = "text/plain"
 _ANY: Final = (_OLD, "text/*", "*/*")
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """Where to listen; port 0 is any free one."""
 
     host: str

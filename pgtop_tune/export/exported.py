@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from math import isfinite
 from typing import Final, NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from pgtop_tune.export.names import base_unit, exposed_name
 from pgtop_tune.metrics.catalogue import Interval, Section
@@ -42,8 +43,7 @@ class Point(NamedTuple):
     value: float
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
+class Exported(Struct, frozen=True):
     """One number, or one family of them told apart by labels.
 
     Attributes:

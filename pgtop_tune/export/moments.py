@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.export.exported import Watched
 from pgtop_tune.model.frame import Frame
@@ -15,8 +16,7 @@ PAST_S: Final = 150.0
 """What a number may look back: frames from so long before the first moment must come, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """A part of a session, seconds on its clock, both ends included.
 
     Attributes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import fields
 from typing import Final
 
 from pgtop_tune import __version__
@@ -45,7 +44,7 @@ def _absent(interval: Interval) -> Iterable[Point]:
         if isinstance(sample, Unavailable):
             found.append(Point((name, str(sample.reason)), 1.0))
             continue
-        parts = ((f"{name}.{each.name}", getattr(sample, each.name)) for each in fields(sample))
+        parts = ((f"{name}.{each}", getattr(sample, each)) for each in sample.__struct_fields__)
         found += [Point((part, str(value.reason)), 1.0) for part, value in parts if isinstance(value, Unavailable)]
     return found
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.health import needs
@@ -29,8 +31,7 @@ _OF_CEILING: Final = ("id", "says", "value", "unit", "source")
 _GZIP: Final = b"\x1f\x8b"
 
 
-@dataclass(frozen=True, slots=True)
-class Former:
+class Former(Struct, frozen=True):
     """Findings of a former check.
 
     Attributes:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 from pgtop_tune.health.facts import Facts, Need
 
@@ -47,8 +48,7 @@ class Language(StrEnum):
     """What cannot be one command."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """A number and where it is from.
 
     Attributes:
@@ -60,8 +60,7 @@ class Evidence:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(Struct, frozen=True):
     """Something to run, and how it is taken back.
 
     Attributes:
@@ -82,8 +81,7 @@ class Action:
     of_machine: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """Something that will hurt.
 
     Attributes:
@@ -104,8 +102,7 @@ class Finding:
     subject: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(Struct, frozen=True):
     """A check, or a part of it, that cannot say.
 
     Attributes:
@@ -115,8 +112,7 @@ class Unknown:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Threshold:
+class Threshold(Struct, frozen=True):
     """A number that a check judges by.
 
     Attributes:
@@ -136,8 +132,7 @@ Limits = Mapping[str, float]
 """Values of a check's thresholds by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """One row of the registry.
 
     Attributes:

@@ -6,8 +6,9 @@ Every part is a value or `Unavailable` with the reason. A check names what it ne
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
+
+from msgspec import Struct, field
 
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -55,8 +56,7 @@ class Need(Protocol[T_co]):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """A database that could not be asked.
 
     Attributes:
@@ -68,8 +68,7 @@ class Refused:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Answer(Generic[R]):
+class Answer(Struct, Generic[R], frozen=True):
     """What databases answered.
 
     Attributes:
@@ -86,8 +85,7 @@ class Answer(Generic[R]):
         return iter(self.rows)
 
 
-@dataclass(frozen=True, slots=True)
-class Question(Generic[R]):
+class Question(Struct, Generic[R], frozen=True):
     """A query of the check's own: file `postgres/sql/NAME.FIRSTMAJOR.sql`.
 
     Attributes:
@@ -112,9 +110,7 @@ class Question(Generic[R]):
         return found
 
 
-# asyncio.run() writes what a task returned into a text that nobody reads: thousands of rows.
-@dataclass(frozen=True, slots=True, repr=False)
-class Facts:
+class Facts(Struct, frozen=True):
     """Everything that was asked, once.
 
     Attributes:
@@ -132,6 +128,9 @@ class Facts:
     unanswered: Unavailable = NOT_ASKED
     measured: Measured | Unavailable = NOT_MEASURED
     described: str = ""
+
+    # asyncio.run() writes what a task returned into a text that nobody reads: thousands of rows.
+    __repr__ = object.__repr__
 
     @property
     def interval(self) -> Interval:

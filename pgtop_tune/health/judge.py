@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
+
+from msgspec.structs import replace
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Confidence, Finding, Limits, Unknown

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.health.check import Check, Limits
 from pgtop_tune.health.facts import Facts
@@ -18,8 +20,7 @@ from pgtop_tune.pooler.address import PoolerAddress
 from pgtop_tune.postgres.conninfo import ConnInfo
 
 
-@dataclass(frozen=True, slots=True)
-class Looking:
+class Looking(Struct, frozen=True):
     """See `CheckControl`; checks as `pgtop-tune check` does without options, with what the project wishes.
 
     Attributes:
@@ -50,8 +51,7 @@ class Looking:
         return await gather(self.conninfo, wishes.checks, poolers=self.poolers)
 
 
-@dataclass(frozen=True, slots=True)
-class _Wishes:
+class _Wishes(Struct, frozen=True):
     """What the project wants to be checked."""
 
     checks: tuple[Check, ...]

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.errors import ConnectionProblem, ServerProblem
 from pgtop_tune.health import needs
@@ -37,8 +38,7 @@ TOGETHER: Final = 8
 _ELSEWHERE: Final = Unavailable(Reason.NOT_LOCAL, "only on the server's own machine")
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(Struct, frozen=True):
     """Seconds of each part; their sum is below `LIMIT_S`.
 
     Attributes:
@@ -56,8 +56,7 @@ class Pace:
     round_trips_s: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(Struct, frozen=True):
     """What every part is handed."""
 
     conninfo: ConnInfo

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Evidence
@@ -17,8 +18,7 @@ _ENTRY_BYTES: Final = 8
 _NEARLY: Final = 0.9
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(Struct, frozen=True):
     """What the server may use.
 
     Attributes:
@@ -72,8 +72,7 @@ def page_tables_bytes(shared_buffers_bytes: float) -> float:
     return shared_buffers_bytes / _PAGE_BYTES * _ENTRY_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class HugePageUse:
+class HugePageUse(Struct, frozen=True):
     """Whether the shared memory is in huge pages.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
+
+from msgspec import Struct
 
 from pgtop_tune.health.facts import Facts, Missing
 from pgtop_tune.metrics import sections
@@ -18,8 +19,7 @@ from pgtop_tune.model.postgres import Parameter, ParameterSample
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Section(Generic[T]):
+class Section(Struct, Generic[T], frozen=True):
     """A section of the newest frame; see `facts.Need`."""
 
     name: str
@@ -63,8 +63,7 @@ CGROUP: Final = Section("control group", "/sys/fs/cgroup", sections.cgroup)
 POOLERS: Final = Section("poolers", "SHOW POOLS of the named poolers", lambda frame: frame.pooler)
 
 
-@dataclass(frozen=True, slots=True)
-class _Machine:
+class _Machine(Struct, frozen=True):
     """Settings of the machine."""
 
     name: str = "machine"
@@ -78,8 +77,7 @@ class _Machine:
 MACHINE: Final = _Machine()
 
 
-@dataclass(frozen=True, slots=True)
-class _Measured:
+class _Measured(Struct, frozen=True):
     """What --measure found."""
 
     name: str = "measurement"

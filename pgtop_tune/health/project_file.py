@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from pgtop_tune.errors import UsageProblem
 
@@ -26,8 +27,7 @@ _TABLE: Final = "check"
 _WORDS: Final = ("info", "warning", "high", "critical", "never")
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectWishes:
+class ProjectWishes(Struct, frozen=True):
     """What the file says; options on the command line win.
 
     Attributes:

@@ -7,17 +7,17 @@ the server's objects are foreign text.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.health.facts import Question
 
 _HBA: Final = "pg_hba.conf"
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseState:
+class DatabaseState(Struct, frozen=True):
     """A database as a whole.
 
     Attributes:
@@ -34,8 +34,7 @@ class DatabaseState:
     stats_reset_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class TableState:
+class TableState(Struct, frozen=True):
     """A table that is among the first of its database by dead rows, changes, age, or missing statistics.
 
     Attributes:
@@ -65,8 +64,7 @@ class TableState:
     autovacuum: bool
 
 
-@dataclass(frozen=True, slots=True)
-class BloatEstimate:
+class BloatEstimate(Struct, frozen=True):
     """A table or B-tree of a megabyte or more, with what its rows would need.
 
     Attributes:
@@ -85,8 +83,7 @@ class BloatEstimate:
     needed_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class IndexState:
+class IndexState(Struct, frozen=True):
     """An index that is invalid, the same as another, or unused.
 
     Attributes:
@@ -110,8 +107,7 @@ class IndexState:
     definition: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class BareForeignKey:
+class BareForeignKey(Struct, frozen=True):
     """A foreign key whose columns no index of its table begins with.
 
     Attributes:
@@ -133,8 +129,7 @@ class BareForeignKey:
     partitioned: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SequenceState:
+class SequenceState(Struct, frozen=True):
     """A sequence that can run out in a human life, and is past a tenth of what there is.
 
     Attributes:
@@ -156,8 +151,7 @@ class SequenceState:
     used: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class KeyState:
+class KeyState(Struct, frozen=True):
     """A unique column of int2 or int4 that is past a tenth of its range.
 
     Attributes:
@@ -174,24 +168,21 @@ class KeyState:
     used: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class SuperuserLogin:
+class SuperuserLogin(Struct, frozen=True):
     """A superuser that may log in."""
 
     name: str
     valid_until_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class WeakPassword:
+class WeakPassword(Struct, frozen=True):
     """A role that may log in and whose password is kept as MD5."""
 
     name: str
     md5: bool
 
 
-@dataclass(frozen=True, slots=True)
-class HbaRule:
+class HbaRule(Struct, frozen=True):
     """A line of pg_hba.conf, or of a file that it includes (16+).
 
     Attributes:
@@ -218,8 +209,7 @@ class HbaRule:
         return f"line {self.line_number} of {_HBA if usual else self.file_name}"
 
 
-@dataclass(frozen=True, slots=True)
-class FileError:
+class FileError(Struct, frozen=True):
     """A line of a configuration file that is not in force.
 
     Attributes:
@@ -232,8 +222,7 @@ class FileError:
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class ScopedSettings:
+class ScopedSettings(Struct, frozen=True):
     """ALTER ROLE … SET, ALTER DATABASE … SET.
 
     Attributes:
@@ -246,8 +235,7 @@ class ScopedSettings:
     settings: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Encryption:
+class Encryption(Struct, frozen=True):
     """Sessions of clients on other machines.
 
     Attributes:
@@ -258,8 +246,7 @@ class Encryption:
     plain: int
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiveQueue:
+class ArchiveQueue(Struct, frozen=True):
     """Segments that are finished and not archived.
 
     Attributes:

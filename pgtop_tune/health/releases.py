@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from importlib.resources import files
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Release:
+
+class Release(Struct, frozen=True):
     """A major version.
 
     Attributes:
@@ -23,8 +23,7 @@ class Release:
     last_release: date
 
 
-@dataclass(frozen=True, slots=True)
-class Releases:
+class Releases(Struct, frozen=True):
     """What was known on a day.
 
     Attributes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from pgtop_tune.health.check import Check, Finding, Severity, Unknown
 from pgtop_tune.model.ceilings import Ceiling
@@ -17,8 +18,7 @@ class Outcome(StrEnum):
     PASSED = "passed"
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """One check.
 
     Attributes:
@@ -45,8 +45,7 @@ class Result:
         return max((finding.severity for finding in self.findings), key=lambda each: each.rank, default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """All checks of one look.
 
     Attributes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 from psycopg import sql
 
 from pgtop_tune.health import needs
@@ -115,8 +115,7 @@ def hidden(facts: Facts) -> Iterator[Unknown]:
         yield Unknown(str(why))
 
 
-@dataclass(frozen=True, slots=True)
-class Scoped:
+class Scoped(Struct, frozen=True):
     """A parameter that a role or a database has for its own.
 
     Attributes:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.host.kernel_text import entries_of, text_of
 from pgtop_tune.host.mounts import NETWORK_KINDS, Mount, mount_of, parse_mountinfo
@@ -30,8 +31,7 @@ _NO_DISK: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Roles:
+class Roles(Struct, frozen=True):
     """What the server keeps where.
 
     Attributes:
@@ -156,8 +156,7 @@ def _node(source: str, sys_root: Path) -> str:
     return name
 
 
-@dataclass(frozen=True, slots=True)
-class BlockDevices:
+class BlockDevices(Struct, frozen=True):
     """Names of /proc/diskstats by kind.
 
     Attributes:

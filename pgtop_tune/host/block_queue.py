@@ -6,17 +6,17 @@ Source: Documentation/ABI/stable/sysfs-block (queue/scheduler, read_ahead_kb, nr
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.host.kernel_text import entries_of, text_of
 
 QUEUE_SETTINGS: Final = ("scheduler", "read_ahead_kb", "nr_requests")
 
 
-@dataclass(frozen=True, slots=True)
-class Disk:
+class Disk(Struct, frozen=True):
     """A device with a queue of its own.
 
     Attributes:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.host import DiskCounters
@@ -16,8 +18,7 @@ _SCALE: Final = {"iops": 1.0, "kiops": 1e3, "kb/s": 1e3, "mb/s": 1e6, "gb/s": 1e
 _HINT: Final = "for example --disk-cap vda=6000iops,90MB/s"
 
 
-@dataclass(frozen=True, slots=True)
-class DiskCap:
+class DiskCap(Struct, frozen=True):
     """The most a device does; None where nothing is said.
 
     Attributes:

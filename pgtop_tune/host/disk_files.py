@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from pgtop_tune.host.counters import unsigned
 from pgtop_tune.model.host import DiskCounters

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.host.background import Background
 from pgtop_tune.host.mounts import NETWORK_KINDS, Mount, mount_of
@@ -18,8 +19,7 @@ _PATIENCE_S: Final = 2.0
 _FIRST_WAIT_S: Final = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A mount that holds something of the server's."""
 
     mount: Mount

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.model.absence import Reason, Unavailable
 
@@ -23,8 +24,7 @@ _ROOM_BYTES: Final = 16 * _FILE_BYTES
 _MOST: Final = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class Flushes:
+class Flushes(Struct, frozen=True):
     """What was seen.
 
     Attributes:
@@ -46,8 +46,7 @@ class Flushes:
         return self.count / self.seconds
 
 
-@dataclass(frozen=True, slots=True)
-class _Method:
+class _Method(Struct, frozen=True):
     """Flags to open with, and what is called after each write."""
 
     flags: int

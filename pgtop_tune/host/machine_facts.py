@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.host.memory_files import parse_meminfo
 from pgtop_tune.host.proc_files import read_once
@@ -15,8 +16,7 @@ _NODES: Final = "sys/devices/system/node"
 _NODE: Final = re.compile(r"node\d+")
 
 
-@dataclass(frozen=True, slots=True)
-class MachineFacts:
+class MachineFacts(Struct, frozen=True):
     """A machine; None where it is not known.
 
     Attributes:

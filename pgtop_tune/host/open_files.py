@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.host.block_devices import ROOT
 from pgtop_tune.host.proc_files import read_once
@@ -19,8 +20,7 @@ _LIMIT: Final = "Max open files"
 _SOCKET_NAME: Final = ".s.PGSQL."
 
 
-@dataclass(frozen=True, slots=True)
-class OpenFiles:
+class OpenFiles(Struct, frozen=True):
     """A process and its files.
 
     Attributes:

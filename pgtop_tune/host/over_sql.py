@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from pgtop_tune.host.absences import NO_DISKSTATS, NO_LIMITS, NO_NETWORK, NO_NUMA, NO_PROC, NO_PSI, or_why
 from pgtop_tune.host.block_devices import BlockDevices, Roles, server_directories

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import resource
 import time
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from pgtop_tune.host.counters import unsigned
 from pgtop_tune.host.proc_files import KeptFile
 
 
-@dataclass(frozen=True, slots=True)
-class OwnCost:
+class OwnCost(Struct, frozen=True):
     """Since this process started.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.host.counters import unsigned
 from pgtop_tune.model.host import ProcessCounters, ThreadCounters
@@ -95,8 +96,7 @@ def parse_thread(pid: int, stat: bytes, schedstat: bytes) -> ThreadCounters:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Lineage:
+class Lineage(Struct, frozen=True):
     """Who a process is: its name (at most 15 bytes, foreign text), its parent, and when it started."""
 
     name: str

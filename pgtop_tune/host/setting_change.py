@@ -7,9 +7,11 @@ import os
 import time
 import uuid
 from collections.abc import Collection
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.errors import HostProblem, JournalProblem, UsageProblem
 from pgtop_tune.host import drop_in
@@ -27,8 +29,7 @@ _AS_ROOT: Final = "run it as root; a container's /proc/sys is mostly read-only: 
 _HALVES: Final = ("dirty_bytes", "dirty_background_bytes", "overcommit_kbytes")
 
 
-@dataclass(frozen=True, slots=True)
-class Intent:
+class Intent(Struct, frozen=True):
     """What belongs to a change besides its value; as the fields of the same names in HostChange."""
 
     set_id: str = ""

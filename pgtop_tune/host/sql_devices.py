@@ -5,8 +5,9 @@ names are tried one by one. Sources as in `block_devices`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.host.block_devices import BlockDevices, Roles
 from pgtop_tune.host.mounts import NETWORK_KINDS, Mount, mount_of
@@ -19,8 +20,7 @@ _LAYERS_MOST: Final = 4
 _LINKED: Final = "wal: over SQL it cannot be seen whether pg_wal is a symbolic link to another disk"
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """What `choose_disks` needs to know."""
 
     devices: BlockDevices

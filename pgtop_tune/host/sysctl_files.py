@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.host.proc_files import read_once
 from pgtop_tune.model.system_setting import Assignment
@@ -26,8 +27,7 @@ _LARGEST_LINE: Final = 4096
 _WILD: Final = re.compile(r"[*?\[]")
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(Struct, frozen=True):
     key: str
     value: str | None
     file: str

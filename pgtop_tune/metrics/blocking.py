@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.model.locks import PREPARED_TRANSACTION, LockSample, LockWait
 from pgtop_tune.model.postgres import Activity, Backend
@@ -13,8 +14,7 @@ from pgtop_tune.model.postgres import Activity, Backend
 IDLE_IN_TRANSACTION: Final = ("idle in transaction", "idle in transaction (aborted)")
 
 
-@dataclass(frozen=True, slots=True)
-class Blocking:
+class Blocking(Struct, frozen=True):
     """Backends that wait for a heavyweight lock.
 
     Attributes:
@@ -62,8 +62,7 @@ def _follow(pid: int, first: Mapping[int, int], ends: dict[int, int | None]) -> 
         ends[passed] = end
 
 
-@dataclass(frozen=True, slots=True)
-class LockNode:
+class LockNode(Struct, frozen=True):
     """One line of the tree.
 
     Attributes:

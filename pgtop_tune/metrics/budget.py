@@ -16,8 +16,9 @@ sampled ones of all client backends, ÷ the server's TPS, and the whole is their
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
@@ -36,8 +37,7 @@ _COVERED: Final = 0.8
 """Share of the load's backends whose processes must be known for their CPU time to count."""
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetPart:
+class BudgetPart(Struct, frozen=True):
     """Milliseconds of each transaction spent in one wait."""
 
     label: str
@@ -45,8 +45,7 @@ class BudgetPart:
     ms: float
 
 
-@dataclass(frozen=True, slots=True)
-class LatencyBudget:
+class LatencyBudget(Struct, frozen=True):
     """Where the time of a transaction goes.
 
     Attributes:
@@ -64,8 +63,7 @@ class LatencyBudget:
     scale: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class CpuUse:
+class CpuUse(Struct, frozen=True):
     """Of the load's backends, in CPUs.
 
     Attributes:

@@ -10,8 +10,9 @@ section. It is drawn as "-" and as a gap in a chart, never as 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar, cast
+
+from msgspec import Struct
 
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
@@ -141,8 +142,7 @@ def share(part: float, whole: float) -> float | None:
     return 100.0 * part / whole if whole > 0 else None
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(Struct, frozen=True):
     """One number an operator can see.
 
     Attributes:
@@ -167,8 +167,7 @@ class Metric:
         return self.value(interval)
 
 
-@dataclass(frozen=True, slots=True)
-class Keyed(Generic[K]):
+class Keyed(Struct, Generic[K], frozen=True):
     """A family of numbers, one per key (a disk, a process, a core): `values(interval)[key]`."""
 
     id: str

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Metric
@@ -98,8 +99,7 @@ FULL_PAGES_SINCE = Metric(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class NextCheckpoint:
+class NextCheckpoint(Struct, frozen=True):
     """The next checkpoint as things go on now.
 
     Attributes:
@@ -121,8 +121,7 @@ class NextCheckpoint:
         return self.by == "max_wal_size"
 
 
-@dataclass(frozen=True, slots=True)
-class _Begin:
+class _Begin(Struct, frozen=True):
     """When the last checkpoint began, and its redo point; `under_way` when it has not finished."""
 
     ago_s: float | None

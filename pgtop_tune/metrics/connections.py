@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
@@ -19,8 +20,7 @@ UNLIMITED: Final = -1
 _RESERVED: Final = ("superuser_reserved_connections", "reserved_connections")
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """Sessions of the same user, database, application and client.
 
     Attributes:
@@ -84,8 +84,7 @@ def _age_s(now_ms: int, moments_ms: list[int]) -> float | None:
     return max(now_ms - min(moments_ms), 0) / 1000.0 if moments_ms else None
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """A limit on connections.
 
     Attributes:

@@ -8,9 +8,10 @@ still as well, but its requests do not take longer.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
@@ -25,8 +26,7 @@ _LOOK_BACK_S: Final = 140.0
 _FEWEST: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class CapReached:
+class CapReached(Struct, frozen=True):
     """A disk at its cap.
 
     Attributes:
@@ -40,8 +40,7 @@ class CapReached:
     learned: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Second:
+class _Second(Struct, frozen=True):
     """What one device did between two looks."""
 
     at_s: float

@@ -6,9 +6,10 @@ Source: PostgreSQL documentation, "Reliability and the Write-Ahead Log", "Asynch
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
@@ -50,8 +51,7 @@ UNSAFE: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
 """Name → values as pg_settings has them, and what each can lose, one clause."""
 
 
-@dataclass(frozen=True, slots=True)
-class AtRisk:
+class AtRisk(Struct, frozen=True):
     """A value in force that can lose data.
 
     Attributes:

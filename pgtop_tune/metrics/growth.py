@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
+
+from msgspec import Struct
 
 from pgtop_tune.metrics.catalogue import Interval, Section
 from pgtop_tune.model.absence import Unavailable
@@ -17,8 +18,7 @@ R = TypeVar("R")
 S = TypeVar("S", bound=Section)
 
 
-@dataclass(frozen=True, slots=True)
-class Grown(Generic[R]):
+class Grown(Struct, Generic[R], frozen=True):
     """A row and by how much its counters grew.
 
     Attributes:

@@ -6,8 +6,9 @@ Nothing is computed across a reboot, where every counter starts anew: the boot_i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
+
+from msgspec import Struct
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Section, rate, share
@@ -31,8 +32,7 @@ IO_WINDOW_S: Final = 10.0
 """How far back a process's earlier I/O reading may lie: they are read for some processes at a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Look(Generic[S]):
+class Look(Struct, Generic[S], frozen=True):
     """A section together with what the machine said of itself at the time."""
 
     section: S
@@ -189,8 +189,7 @@ def stall(
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class DiskDelta:
+class DiskDelta(Struct, frozen=True):
     """What one device did between two looks: its counters then and now."""
 
     older: DiskCounters

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Metric
@@ -19,8 +20,8 @@ _MB: Final = 1024 * 1024
 CLIENT_BACKEND: Final = "client backend"
 
 
-def _counted(model: type, *without: str) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(model) if field.name not in without)
+def _counted(model: type[Struct], *without: str) -> tuple[str, ...]:
+    return tuple(name for name in model.__struct_fields__ if name not in without)
 
 
 DATABASE_COUNTED: Final = _counted(DatabaseRow, "datid", "datname", "numbackends", "stats_reset_ms")
@@ -81,8 +82,7 @@ def io_rates(interval: Interval) -> list[Grown[IoCounters]]:
     return [Grown(row, seconds, growth(before.get(row.id), row, IO_COUNTED) if known else None) for row in newer.rows]
 
 
-@dataclass(frozen=True, slots=True)
-class IoShare:
+class IoShare(Struct, frozen=True):
     """What one kind of process does.
 
     Attributes:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.units import number
 
@@ -19,8 +20,7 @@ REACHED: Final = 0.95
 _FEWEST: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class LoadPoint:
+class LoadPoint(Struct, frozen=True):
     """One step.
 
     Attributes:
@@ -36,8 +36,7 @@ class LoadPoint:
     p99_ms: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Knee:
+class Knee(Struct, frozen=True):
     """Where it is.
 
     Attributes:

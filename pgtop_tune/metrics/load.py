@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
@@ -35,8 +36,7 @@ def failure_of(frame: Frame | None) -> BenchRun | None:
     return run if run is not None and run.state is RunState.FAILED else None
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressMetric:
+class ProgressMetric(Struct, frozen=True):
     """One number of pgbench's progress lines, with a mean over a window.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
@@ -15,8 +16,7 @@ _OWN: Final = frozenset({"default", "override", "client", "session"})
 """Sources that are nobody's choice, or that of our own connection alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class SetParameter:
+class SetParameter(Struct, frozen=True):
     """A parameter somebody set.
 
     Attributes:

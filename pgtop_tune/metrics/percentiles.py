@@ -15,10 +15,11 @@ import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from pgtop_tune.model.bench import LatencySecond, ScriptLatencies
 
@@ -52,8 +53,7 @@ class Histogram(Protocol):
     def buckets(self) -> tuple[tuple[int, int], ...]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(Struct, frozen=True):
     """Latencies of several seconds together; fields as in `LatencySecond`."""
 
     logged: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from pgtop_tune.model.pooler import PGCAT, ConsoleSample, Pool, PooledDatabase
 
@@ -11,8 +12,7 @@ Pair = tuple[str, str]
 """Database and user: what a pool is for."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerShare:
+class ServerShare(Struct, frozen=True):
     """What a pooler may take of one server.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Keyed, rate
@@ -41,8 +42,7 @@ def _consoles(interval: Interval) -> Iterator[tuple[str, ConsoleSample]]:
             yield pooler.name, pooler.console
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic:
+class Traffic(Struct, frozen=True):
     """One row of SHOW STATS and what it did since the look before.
 
     Attributes:
@@ -100,8 +100,7 @@ def _traffic_of(interval: Interval, name: str, console: ConsoleSample) -> Iterat
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
+class _Change(Struct, frozen=True):
     """Two readings of a row of counters."""
 
     older: PoolerCounters | None
@@ -121,8 +120,7 @@ class _Change:
         return None if spent is None or not counted else spent / counted / 1000.0
 
 
-@dataclass(frozen=True, slots=True)
-class PoolRow:
+class PoolRow(Struct, frozen=True):
     """A pool with its size and what goes through it.
 
     Attributes:
@@ -183,8 +181,7 @@ def _badness(row: PoolRow) -> tuple[int, int, float, float]:
     return row.pool.cl_waiting or 0, row.pool.maxwait_us or 0, row.full_percent or 0.0, xacts or 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class ShareRow:
+class ShareRow(Struct, frozen=True):
     """What a pooler may take of a server, beside what the server watched has.
 
     Attributes:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, rate
@@ -14,8 +16,7 @@ from pgtop_tune.model.progress import ProgressRow, ProgressSample
 WINDOW_S: Final = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """A command under way.
 
     Attributes:

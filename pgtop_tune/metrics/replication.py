@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, rate
@@ -18,8 +19,7 @@ def _behind(ahead: int | None, position: int | None) -> int | None:
     return None if ahead is None or position is None else max(ahead - position, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class SenderLag:
+class SenderLag(Struct, frozen=True):
     """A standby (or a backup, or a logical subscriber) as its sender sees it.
 
     Attributes:
@@ -69,8 +69,7 @@ def sender_lags(interval: Interval) -> list[SenderLag]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class ReceiverLag:
+class ReceiverLag(Struct, frozen=True):
     """This standby behind its primary.
 
     Attributes:
@@ -109,8 +108,7 @@ def receiver_lag(interval: Interval) -> ReceiverLag | None:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class SlotState:
+class SlotState(Struct, frozen=True):
     """A replication slot and what it costs.
 
     Attributes:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, TypeVar
+
+from msgspec import Struct
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Section
@@ -22,8 +23,7 @@ S = TypeVar("S", bound=Section)
 _OVER: Final = (RunState.STOPPED, RunState.FINISHED, RunState.FAILED)
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(Struct, frozen=True, dict=True):
     """One run, ready to be judged.
 
     Attributes:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune import units
 from pgtop_tune.metrics import run_surroundings as around
@@ -30,8 +31,7 @@ _PREFIXES: Final = re.compile(
 _PLACE: Final = re.compile(r"LINE \d+: ")
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One way a result can mislead.
 
     Attributes:

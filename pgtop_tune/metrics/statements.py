@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Metric
@@ -17,14 +18,13 @@ from pgtop_tune.model.statements import OWN_MARK, StatementCounters, StatementSa
 _NOT_COUNTED: Final = {
     "id", "queryid", "usename", "datname", "toplevel", "min_exec_us", "max_exec_us", "stats_since_ms",
 }  # fmt: skip
-COUNTED: Final = tuple(field.name for field in fields(StatementCounters) if field.name not in _NOT_COUNTED)
+COUNTED: Final = tuple(name for name in StatementCounters.__struct_fields__ if name not in _NOT_COUNTED)
 """Fields of StatementCounters that only grow."""
 
 _PLANNING: Final = "pg_stat_statements.track_planning"
 
 
-@dataclass(frozen=True, slots=True)
-class StatementRate:
+class StatementRate(Struct, frozen=True):
     """An entry of pg_stat_statements and what it did over the last seconds.
 
     Attributes:

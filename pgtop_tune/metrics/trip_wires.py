@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.metrics import sections
@@ -27,8 +28,7 @@ _PLAIN: Final[Mapping[str, float]] = {"": 1.0, "k": 1000.0}
 _WIRE: Final = re.compile(r"\s*([a-z][a-z0-9.]*)\s*([<>])\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z]*)\s*")
 
 
-@dataclass(frozen=True, slots=True)
-class Watched:
+class Watched(Struct, frozen=True):
     """What a trip wire can be tied to.
 
     Attributes:
@@ -44,8 +44,7 @@ class Watched:
     value: Callable[[Interval], float | None]
 
 
-@dataclass(frozen=True, slots=True)
-class TripWire:
+class TripWire(Struct, frozen=True):
     """One line that must not be crossed.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
@@ -38,8 +39,7 @@ def multixact_age(next_id: int, id: int | None) -> int | None:
     return age(next_id, id, first=1)
 
 
-@dataclass(frozen=True, slots=True)
-class TableVacuum:
+class TableVacuum(Struct, frozen=True):
     """A table as autovacuum sees it.
 
     Attributes:
@@ -177,8 +177,7 @@ def _nearer(*percents: float | None) -> float | None:
     return max((percent for percent in percents if percent is not None), default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseAge:
+class DatabaseAge(Struct, frozen=True):
     """A database on its way to wraparound.
 
     Attributes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Metric
@@ -16,8 +17,7 @@ WAITS_WINDOW_S: Final = 10.0
 LONG_WINDOW_S: Final = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class WaitShare:
+class WaitShare(Struct, frozen=True):
     """One wait over a window.
 
     Attributes:
@@ -72,8 +72,7 @@ def wait_profile(
     return sorted(shares, key=lambda wait: (-wait.sessions, wait.label))
 
 
-@dataclass(slots=True)
-class WaitGroup:
+class WaitGroup(Struct):
     """Sessions that have something in common (a statement, a database, a wait), over two windows.
 
     Attributes:

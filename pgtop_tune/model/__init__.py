@@ -1,1 +1,1 @@
-"""What was seen: frozen dataclasses, raw counters and gauges."""
+"""What was seen: frozen structs, raw counters and gauges."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 
 class Reason(StrEnum):
@@ -37,8 +38,7 @@ class Reason(StrEnum):
     """Anything else; `detail` has the words of whoever refused."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unavailable:
+class Unavailable(Struct, frozen=True):
     """Stands where a section of a frame would stand.
 
     Attributes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 BackendKey = tuple[int, int | None]
 """pid and backend_start_ms: a pid alone may be somebody else by the time a key is pressed."""
@@ -29,8 +30,7 @@ class Outcome(StrEnum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True)
-class BackendResult:
+class BackendResult(Struct, frozen=True):
     """What came of a signal to one session.
 
     Attributes:
@@ -43,8 +43,7 @@ class BackendResult:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class QueryPlan:
+class QueryPlan(Struct, frozen=True):
     """What EXPLAIN says of a session's statement.
 
     Attributes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class RunState(StrEnum):
@@ -19,8 +20,7 @@ class RunState(StrEnum):
     """Exit status other than 0; `BenchRun.message` has pgbench's own words."""
 
 
-@dataclass(frozen=True, slots=True)
-class BenchRun:
+class BenchRun(Struct, frozen=True):
     """One run of pgbench, unchanged but for its state while it lasts.
 
     Attributes:
@@ -78,8 +78,7 @@ class BenchRun:
         return self.rate_per_s is not None
 
 
-@dataclass(frozen=True, slots=True)
-class BenchProgress:
+class BenchProgress(Struct, frozen=True):
     """One `progress:` line of pgbench: figures of the interval that ended at `elapsed_s` of the run."""
 
     elapsed_s: float
@@ -96,8 +95,7 @@ class BenchProgress:
     retries: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptLatencies:
+class ScriptLatencies(Struct, frozen=True):
     """The part of a `LatencySecond` that one of several scripts has; fields as there.
 
     Attributes:
@@ -113,8 +111,7 @@ class ScriptLatencies:
     skipped: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class LatencySecond:
+class LatencySecond(Struct, frozen=True):
     """Logged transactions that ended within one second of the wall clock.
 
     Latencies are of transactions that ended well, with all their tries. With --rate they count from the scheduled
@@ -148,8 +145,7 @@ class LatencySecond:
     scripts: tuple[ScriptLatencies, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class BenchSample:
+class BenchSample(Struct, frozen=True):
     """What pgbench said since the previous frame.
 
     Attributes:

@@ -5,11 +5,10 @@ None is what the report does not have: an older version, an option that was not 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class StatementReport:
+class StatementReport(Struct, frozen=True):
     """A line of a script, with -r.
 
     Attributes:
@@ -25,8 +24,7 @@ class StatementReport:
     retries: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptReport:
+class ScriptReport(Struct, frozen=True):
     """One of several scripts.
 
     Attributes:
@@ -56,8 +54,7 @@ class ScriptReport:
     statements: tuple[StatementReport, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class BenchReport:
+class BenchReport(Struct, frozen=True):
     """Figures of the whole run.
 
     A report is printed after an aborted run as well, with a tps line in it: whether the figures count is said by the

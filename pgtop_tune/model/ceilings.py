@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import Annotated
+
+from msgspec import Struct
+
+from pgtop_tune.model.recorded_as import Keyed
 
 
-@dataclass(frozen=True, slots=True)
-class Ceiling:
+class Ceiling(Struct, frozen=True):
     """Something measured that a load cannot go beyond.
 
     Attributes:
@@ -24,8 +27,7 @@ class Ceiling:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """One measurement of everything.
 
     Attributes:
@@ -34,7 +36,7 @@ class Measured:
         at_ms: When, milliseconds since the epoch; 0 where it is not known.
     """
 
-    ceilings: tuple[Ceiling, ...] = field(metadata={"key": "id"})
+    ceilings: Annotated[tuple[Ceiling, ...], Keyed("id")]
     missing: tuple[tuple[str, str], ...] = ()
     at_ms: int = 0
 

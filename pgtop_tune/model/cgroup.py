@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class CgroupSample:
+class CgroupSample(Struct, frozen=True):
     """The postmaster's control group. Limits are the tightest of the group and those above it.
 
     Attributes:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 
 class ChangeState(StrEnum):
@@ -33,8 +34,7 @@ class ScopeKind(StrEnum):
     """ALTER ROLE … IN DATABASE … SET."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """For whom a parameter is changed.
 
     Attributes:
@@ -50,8 +50,7 @@ class Scope:
 SYSTEM: Final = Scope()
 
 
-@dataclass(frozen=True, slots=True)
-class ParameterChange:
+class ParameterChange(Struct, frozen=True):
     """A change of one parameter.
 
     Attributes:
@@ -99,8 +98,7 @@ class ParameterChange:
     restart: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """A parameter as somebody wants it.
 
     Attributes:
@@ -112,8 +110,7 @@ class Wanted:
     scope: Scope = SYSTEM
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(Struct, frozen=True):
     """On which terms a set of changes is made.
 
     Attributes:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import Annotated
+
+from msgspec import Struct
+
+from pgtop_tune.model.recorded_as import Keyed
 
 
-@dataclass(frozen=True, slots=True)
-class FileSystem:
+class FileSystem(Struct, frozen=True):
     """statvfs(3) of one mount.
 
     Attributes:
@@ -32,8 +35,7 @@ class FileSystem:
     inodes_free: int
 
 
-@dataclass(frozen=True, slots=True)
-class FileSystemSample:
+class FileSystemSample(Struct, frozen=True):
     """The mounts PostgreSQL uses, every few seconds.
 
     Attributes:
@@ -41,5 +43,5 @@ class FileSystemSample:
     """
 
     at_s: float
-    file_systems: tuple[FileSystem, ...] = field(metadata={"key": "mount"})
+    file_systems: Annotated[tuple[FileSystem, ...], Keyed("mount")]
     unanswered: tuple[str, ...] = ()

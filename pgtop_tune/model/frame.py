@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
 from pgtop_tune.model.bench import BenchSample
@@ -13,8 +13,7 @@ from pgtop_tune.model.pooler import PoolerSample
 from pgtop_tune.model.postgres import PostgresSample
 
 
-@dataclass(frozen=True, slots=True)
-class Footprint:
+class Footprint(Struct, frozen=True):
     """What watching costs: our own CPU, and the time our statements kept the server."""
 
     at_s: float
@@ -29,8 +28,7 @@ class Footprint:
     """Bytes written to the terminal since the start; 0 without a screen."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """Everything seen in one tick.
 
     Attributes:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import Annotated
+
+from msgspec import Struct
+
+from pgtop_tune.model.recorded_as import Keyed
 
 
-@dataclass(frozen=True, slots=True)
-class OpenTransaction:
+class OpenTransaction(Struct, frozen=True):
     """A backend with a transaction id or a snapshot: pg_stat_activity.backend_xid, backend_xmin.
 
     Attributes:
@@ -28,8 +31,7 @@ class OpenTransaction:
     is_vacuum: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedTransaction:
+class PreparedTransaction(Struct, frozen=True):
     """One row of pg_prepared_xacts."""
 
     gid: str
@@ -39,8 +41,7 @@ class PreparedTransaction:
     prepared_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class HorizonSample:
+class HorizonSample(Struct, frozen=True):
     """The oldest open transactions and all prepared ones, read every few seconds.
 
     Attributes:
@@ -55,5 +56,5 @@ class HorizonSample:
     now_ms: int
     next_xid: int
     n_open: int
-    open: tuple[OpenTransaction, ...] = field(metadata={"key": "pid"})
-    prepared: tuple[PreparedTransaction, ...] = field(default=(), metadata={"key": "gid"})
+    open: Annotated[tuple[OpenTransaction, ...], Keyed("pid")]
+    prepared: Annotated[tuple[PreparedTransaction, ...], Keyed("gid")] = ()

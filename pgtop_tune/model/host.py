@@ -7,18 +7,20 @@ converted to bytes (512 each, Documentation/admin-guide/iostats.rst) because no 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import Annotated
+
+from msgspec import Struct
 
 from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
 from pgtop_tune.model.cgroup import CgroupSample
 from pgtop_tune.model.filesystems import FileSystemSample
 from pgtop_tune.model.network import NetworkSample
 from pgtop_tune.model.numa import FrequencySample, NumaSample
+from pgtop_tune.model.recorded_as import Keyed
 from pgtop_tune.model.setup import MachineSetup
 
 
-@dataclass(frozen=True, slots=True)
-class HostFacts:
+class HostFacts(Struct, frozen=True):
     """What does not change while we look.
 
     Attributes:
@@ -42,8 +44,7 @@ class HostFacts:
     memory_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class CpuTimes:
+class CpuTimes(Struct, frozen=True):
     """One `cpu` line of /proc/stat, in ticks since boot. `guest` is contained in `user`, `guest_nice` in `nice`."""
 
     cpu: str
@@ -60,13 +61,12 @@ class CpuTimes:
     guest_nice_ticks: int
 
 
-@dataclass(frozen=True, slots=True)
-class CpuSample:
+class CpuSample(Struct, frozen=True):
     """/proc/stat and /proc/loadavg."""
 
     at_s: float
     total: CpuTimes
-    cores: tuple[CpuTimes, ...] = field(metadata={"key": "cpu"})
+    cores: Annotated[tuple[CpuTimes, ...], Keyed("cpu")]
     context_switches: int
     procs_running: int
     """Runnable now, on a CPU or waiting for one (`procs_running`)."""
@@ -79,8 +79,7 @@ class CpuSample:
     """Hardware interrupts served since boot (first number of `intr`); None in recordings of older versions."""
 
 
-@dataclass(frozen=True, slots=True)
-class HugePages:
+class HugePages(Struct, frozen=True):
     """One pool of huge pages (/sys/kernel/mm/hugepages/hugepages-<size>kB). Counts of pages, not bytes."""
 
     page_bytes: int
@@ -90,8 +89,7 @@ class HugePages:
     surplus: int
 
 
-@dataclass(frozen=True, slots=True)
-class MemorySample:
+class MemorySample(Struct, frozen=True):
     """/proc/meminfo in bytes, swap traffic of /proc/vmstat in pages, transparent huge pages from /sys."""
 
     at_s: float
@@ -118,15 +116,14 @@ class MemorySample:
     """Since boot; None where /proc/vmstat cannot be read."""
     thp_mode: str
     """The word in brackets in /sys/kernel/mm/transparent_hugepage/enabled: always, madvise, never; "" if unreadable."""
-    huge_pages: tuple[HugePages, ...] = field(default=(), metadata={"key": "page_bytes"})
+    huge_pages: Annotated[tuple[HugePages, ...], Keyed("page_bytes")] = ()
     thp_defrag: str = ""
     """The word in brackets in …/defrag: always, defer, defer+madvise, madvise, never; "" if unreadable."""
     file_huge_bytes: int | None = None
     """FileHugePages; None in a kernel that does not count them."""
 
 
-@dataclass(frozen=True, slots=True)
-class PressureLine:
+class PressureLine(Struct, frozen=True):
     """Stall time since boot in microseconds (`total` of a /proc/pressure file; averages are not used)."""
 
     some_us: int
@@ -134,8 +131,7 @@ class PressureLine:
     """None where the kernel has no such line (cpu before Linux 5.13)."""
 
 
-@dataclass(frozen=True, slots=True)
-class PressureSample:
+class PressureSample(Struct, frozen=True):
     """/proc/pressure/{cpu,io,memory}."""
 
     at_s: float
@@ -144,8 +140,7 @@ class PressureSample:
     memory: PressureLine
 
 
-@dataclass(frozen=True, slots=True)
-class DiskCounters:
+class DiskCounters(Struct, frozen=True):
     """One block device of /proc/diskstats, since boot."""
 
     name: str
@@ -170,18 +165,16 @@ class DiskCounters:
     """What the operator says the device can do at most (--disk-cap); None when it is not said."""
 
 
-@dataclass(frozen=True, slots=True)
-class DiskSample:
+class DiskSample(Struct, frozen=True):
     """Whole disks, and every device under a directory of the server's."""
 
     at_s: float
-    disks: tuple[DiskCounters, ...] = field(metadata={"key": "name"})
+    disks: Annotated[tuple[DiskCounters, ...], Keyed("name")]
     unplaced: tuple[str, ...] = ()
     """Roles whose device is not known, and why: "wal: … is closed to us …". Foreign text."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessCounters:
+class ProcessCounters(Struct, frozen=True):
     """One process: /proc/PID/stat, and /proc/PID/io where we may read it (same user or root)."""
 
     pid: int
@@ -202,8 +195,7 @@ class ProcessCounters:
     """Waited for a CPU while ready to run: field 2 of /proc/PID/schedstat, main thread; None when not read."""
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadCounters:
+class ThreadCounters(Struct, frozen=True):
     """One thread of a program that has several (pgbench): /proc/PID/task/TID/{stat,schedstat}."""
 
     tid: int
@@ -214,20 +206,18 @@ class ThreadCounters:
     run_delay_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessSample:
+class ProcessSample(Struct, frozen=True):
     """The server's processes, pgbench and ourselves."""
 
     at_s: float
-    processes: tuple[ProcessCounters, ...] = field(metadata={"key": "pid"})
+    processes: Annotated[tuple[ProcessCounters, ...], Keyed("pid")]
     io_refused: int = 0
     """Processes whose /proc/PID/io we asked for and may not read; the server's user or root could."""
-    threads: tuple[ThreadCounters, ...] = field(default=(), metadata={"key": "tid"})
+    threads: Annotated[tuple[ThreadCounters, ...], Keyed("tid")] = ()
     """Of pgbench on *this* machine, wherever the server is: one busy thread among idle ones makes the load lie."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostSample:
+class HostSample(Struct, frozen=True):
     """One look at the machine. A section that could not be read says why."""
 
     facts: HostFacts | Unavailable = NOT_RECORDED

@@ -6,11 +6,14 @@ track_wal_io_timing) is off.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import Annotated
+
+from msgspec import Struct
+
+from pgtop_tune.model.recorded_as import Keyed
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseRow:
+class DatabaseRow(Struct, frozen=True):
     """One row of pg_stat_database."""
 
     datid: int
@@ -44,18 +47,16 @@ class DatabaseRow:
     stats_reset_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseSample:
+class DatabaseSample(Struct, frozen=True):
     """The databases with most transactions."""
 
     at_s: float
-    databases: tuple[DatabaseRow, ...] = field(metadata={"key": "datid"})
+    databases: Annotated[tuple[DatabaseRow, ...], Keyed("datid")]
     left_out: int = 0
     """Databases that are not in `databases`."""
 
 
-@dataclass(frozen=True, slots=True)
-class IoCounters:
+class IoCounters(Struct, frozen=True):
     """One row of pg_stat_io (16+). None where such an operation cannot happen."""
 
     id: str
@@ -83,17 +84,15 @@ class IoCounters:
     fsync_us: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class IoSample:
+class IoSample(Struct, frozen=True):
     """pg_stat_io without the rows in which nothing has happened yet."""
 
     at_s: float
     stats_reset_ms: int | None
-    rows: tuple[IoCounters, ...] = field(metadata={"key": "id"})
+    rows: Annotated[tuple[IoCounters, ...], Keyed("id")]
 
 
-@dataclass(frozen=True, slots=True)
-class SlruCounters:
+class SlruCounters(Struct, frozen=True):
     """One row of pg_stat_slru, in pages of 8 kB."""
 
     name: str
@@ -108,16 +107,14 @@ class SlruCounters:
     stats_reset_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class SlruSample:
+class SlruSample(Struct, frozen=True):
     """pg_stat_slru: the small caches of transaction states and the like."""
 
     at_s: float
-    slrus: tuple[SlruCounters, ...] = field(metadata={"key": "name"})
+    slrus: Annotated[tuple[SlruCounters, ...], Keyed("name")]
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiverStatus:
+class ArchiverStatus(Struct, frozen=True):
     """pg_stat_archiver, and where WAL stands."""
 
     at_s: float
@@ -131,8 +128,7 @@ class ArchiverStatus:
     stats_reset_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class WalFiles:
+class WalFiles(Struct, frozen=True):
     """pg_ls_waldir(): segments in the WAL directory."""
 
     at_s: float

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptChoice:
+class ScriptChoice(Struct, frozen=True):
     """A script of the operator's own and how often it is chosen (-f FILE@WEIGHT)."""
 
     file: str
     weight: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class LoadSpec:
+class LoadSpec(Struct, frozen=True):
     """A load as the operator describes it; the runner turns it into a command line.
 
     Attributes:
@@ -53,8 +51,7 @@ class LoadSpec:
     settings: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileSummary:
+class ProfileSummary(Struct, frozen=True):
     """A load profile as the load screen lists it."""
 
     name: str

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Struct
+
+from pgtop_tune.model.recorded_as import Keyed
 
 PREPARED_TRANSACTION: Final = 0
 """pg_blocking_pids() gives 0 for a blocker without a process, and so do the holders here."""
 
 
-@dataclass(frozen=True, slots=True)
-class LockWait:
+class LockWait(Struct, frozen=True):
     """What one backend waits for, and who of those that hold anybody up has it.
 
     Attributes:
@@ -36,8 +38,7 @@ class LockWait:
     prepared: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LockSample:
+class LockSample(Struct, frozen=True):
     """Lock waits at one moment, the longest waiting first; empty, and nothing was asked, when nobody waited.
 
     Attributes:
@@ -46,5 +47,5 @@ class LockSample:
     """
 
     at_s: float
-    waits: tuple[LockWait, ...] = field(metadata={"key": "pid"})
+    waits: Annotated[tuple[LockWait, ...], Keyed("pid")]
     left_out: int = 0

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
 from pgtop_tune.model.system_setting import SystemSetting
 
 
-@dataclass(frozen=True, slots=True)
-class Queue:
+class Queue(Struct, frozen=True):
     """A disk under the server's directories, as the kernel describes it.
 
     Attributes:
@@ -27,8 +26,7 @@ class Queue:
     stacked: bool
 
 
-@dataclass(frozen=True, slots=True)
-class MountPoint:
+class MountPoint(Struct, frozen=True):
     """A mount that holds a directory of the server's.
 
     Attributes:
@@ -46,8 +44,7 @@ class MountPoint:
     roles: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Postmaster:
+class Postmaster(Struct, frozen=True):
     """The server's first process.
 
     Attributes:
@@ -62,8 +59,7 @@ class Postmaster:
     open_files_hard: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class MachineDetails:
+class MachineDetails(Struct, frozen=True):
     """Settings, each found or the reason why not.
 
     Attributes:

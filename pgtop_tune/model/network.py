@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import Annotated
+
+from msgspec import Struct
+
+from pgtop_tune.model.recorded_as import Keyed
 
 
-@dataclass(frozen=True, slots=True)
-class InterfaceCounters:
+class InterfaceCounters(Struct, frozen=True):
     """One line of /proc/net/dev, since the interface came up.
 
     Attributes:
@@ -26,9 +29,8 @@ class InterfaceCounters:
     speed_bits_per_s: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkSample:
+class NetworkSample(Struct, frozen=True):
     """Interfaces that have carried anything; loopback stands among them, a local pgbench goes through it."""
 
     at_s: float
-    interfaces: tuple[InterfaceCounters, ...] = field(metadata={"key": "name"})
+    interfaces: Annotated[tuple[InterfaceCounters, ...], Keyed("name")]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import Annotated
+
+from msgspec import Struct
+
+from pgtop_tune.model.recorded_as import Keyed
 
 
-@dataclass(frozen=True, slots=True)
-class NumaNode:
+class NumaNode(Struct, frozen=True):
     """/sys/devices/system/node/nodeN: meminfo in bytes, numastat in pages since boot.
 
     Attributes:
@@ -30,16 +33,14 @@ class NumaNode:
     foreign_pages: int
 
 
-@dataclass(frozen=True, slots=True)
-class NumaSample:
+class NumaSample(Struct, frozen=True):
     """Every node with memory."""
 
     at_s: float
-    nodes: tuple[NumaNode, ...] = field(metadata={"key": "node"})
+    nodes: Annotated[tuple[NumaNode, ...], Keyed("node")]
 
 
-@dataclass(frozen=True, slots=True)
-class CpuFrequency:
+class CpuFrequency(Struct, frozen=True):
     """One frequency policy: /sys/devices/system/cpu/cpufreq/policyN, usually one core.
 
     Attributes:
@@ -55,9 +56,8 @@ class CpuFrequency:
     governor: str
 
 
-@dataclass(frozen=True, slots=True)
-class FrequencySample:
+class FrequencySample(Struct, frozen=True):
     """Frequencies, every few seconds."""
 
     at_s: float
-    policies: tuple[CpuFrequency, ...] = field(metadata={"key": "policy"})
+    policies: Annotated[tuple[CpuFrequency, ...], Keyed("policy")]

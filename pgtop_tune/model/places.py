@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class ServerPlaces:
+
+class ServerPlaces(Struct, frozen=True):
     """Directories besides the data directory, on the server's machine.
 
     Attributes:

@@ -6,17 +6,18 @@ admin database, 1.2 and 1.3). A column that a version does not have is None.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Struct
 
 from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.recorded_as import Keyed
 
 PGBOUNCER: Final = "PgBouncer"
 PGCAT: Final = "PgCat"
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
+class Pool(Struct, frozen=True):
     """One row of SHOW POOLS: the connections of one user to one database.
 
     Attributes:
@@ -48,8 +49,7 @@ class Pool:
     maxwait_us: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class PoolerCounters:
+class PoolerCounters(Struct, frozen=True):
     """One row of SHOW STATS: of a database (PgBouncer), of a server, database and user (PgCat). Counted up.
 
     Attributes:
@@ -78,8 +78,7 @@ class PoolerCounters:
     errors: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class PooledDatabase:
+class PooledDatabase(Struct, frozen=True):
     """One row of SHOW DATABASES: where a name leads to.
 
     Attributes:
@@ -112,8 +111,7 @@ class PooledDatabase:
     disabled: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class PoolerSettings:
+class PoolerSettings(Struct, frozen=True):
     """Rows of SHOW CONFIG that decide how many connections there may be.
 
     Attributes:
@@ -132,8 +130,7 @@ class PoolerSettings:
     prepare_cache_size: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ConsoleSample:
+class ConsoleSample(Struct, frozen=True):
     """One look at an admin console.
 
     Attributes:
@@ -152,13 +149,12 @@ class ConsoleSample:
     clients: int | None = None
     login_clients: int | None = None
     servers: int | None = None
-    pools: tuple[Pool, ...] = field(default=(), metadata={"key": "id"})
-    counters: tuple[PoolerCounters, ...] = field(default=(), metadata={"key": "id"})
-    databases: tuple[PooledDatabase, ...] = field(default=(), metadata={"key": "id"})
+    pools: Annotated[tuple[Pool, ...], Keyed("id")] = ()
+    counters: Annotated[tuple[PoolerCounters, ...], Keyed("id")] = ()
+    databases: Annotated[tuple[PooledDatabase, ...], Keyed("id")] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Pooler:
+class Pooler(Struct, frozen=True):
     """A pooler the operator named.
 
     Attributes:
@@ -175,9 +171,8 @@ class Pooler:
     port: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PoolerSample:
+class PoolerSample(Struct, frozen=True):
     """All poolers the operator named (--pooler), each with a clock of its own."""
 
     at_s: float
-    poolers: tuple[Pooler, ...] = field(default=(), metadata={"key": "name"})
+    poolers: Annotated[tuple[Pooler, ...], Keyed("name")] = ()

@@ -7,14 +7,16 @@ turns them into ages. Counters are since their `…reset_ms` or since the server
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Struct
 
 from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
 from pgtop_tune.model.horizon import HorizonSample
 from pgtop_tune.model.io import ArchiverStatus, DatabaseSample, IoSample, SlruSample, WalFiles
 from pgtop_tune.model.locks import LockSample
 from pgtop_tune.model.progress import ProgressSample
+from pgtop_tune.model.recorded_as import WIDE, Keyed, Near
 from pgtop_tune.model.relations import DatabaseLimits, RelationSample, TempFileSample
 from pgtop_tune.model.replication import ReplicationSample, SlotSample, SubscriptionSample
 from pgtop_tune.model.server_log import LogTail
@@ -22,8 +24,7 @@ from pgtop_tune.model.statements import StatementSample, StatementTexts
 from pgtop_tune.model.waits import WaitSample
 
 
-@dataclass(frozen=True, slots=True)
-class ServerFacts:
+class ServerFacts(Struct, frozen=True):
     """Probed once per connection; a change of `started_ms` means a restart."""
 
     version_num: int
@@ -64,8 +65,7 @@ HIDDEN_QUERY: Final = "<insufficient privilege>"
 """What the server says in place of a statement of others, to a role that may not see it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Backend:
+class Backend(Struct, frozen=True):
     """One row of pg_stat_activity, auxiliary processes included; our own sessions are left out."""
 
     pid: int
@@ -80,35 +80,33 @@ class Backend:
     state: str | None
     wait_event_type: str | None
     wait_event: str | None
-    xact_start_ms: int | None = field(metadata={"near": "query_start_ms"})
+    xact_start_ms: Annotated[int | None, Near("query_start_ms")]
     """As `query_start_ms` and `state_change_ms` to the next 10 ms."""
     query_start_ms: int | None
-    state_change_ms: int | None = field(metadata={"near": "query_start_ms"})
+    state_change_ms: Annotated[int | None, Near("query_start_ms")]
     backend_xmin_age: int | None
     """age(backend_xmin) in transactions."""
-    query_id: int | None = field(metadata={"wide": True})
+    query_id: Annotated[int | None, WIDE]
     query: str | None
     """The first 500 characters, with the server's own text when not permitted ("<insufficient privilege>")."""
     blocked_by: tuple[int, ...] = ()
     """pg_blocking_pids(pid), asked only for backends that wait for a heavyweight lock."""
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
+class Activity(Struct, frozen=True):
     """pg_stat_activity at one moment."""
 
     at_s: float
     now_ms: int
     """clock_timestamp() of the server."""
-    backends: tuple[Backend, ...] = field(metadata={"key": "pid"})
+    backends: Annotated[tuple[Backend, ...], Keyed("pid")]
     own_backends: int = 0
     """Sessions of ours that were left out."""
     configured_ms: int | None = None
     """pg_conf_load_time() of our session: when it last read the configuration files."""
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseCounters:
+class DatabaseCounters(Struct, frozen=True):
     """pg_stat_database, summed over all databases."""
 
     at_s: float
@@ -132,8 +130,7 @@ class DatabaseCounters:
     """Rows added up; when one is dropped its counts leave the sums."""
 
 
-@dataclass(frozen=True, slots=True)
-class WalCounters:
+class WalCounters(Struct, frozen=True):
     """pg_stat_wal (14+) and the insert position."""
 
     at_s: float
@@ -153,8 +150,7 @@ class WalCounters:
     wal_sync_us: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointCounters:
+class CheckpointCounters(Struct, frozen=True):
     """pg_stat_bgwriter (to 16), pg_stat_checkpointer and pg_stat_bgwriter (17+), and the last redo point."""
 
     at_s: float
@@ -181,8 +177,7 @@ class CheckpointCounters:
     """Files backends had to sync themselves because the checkpointer's queue was full."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointCycle:
+class CheckpointCycle(Struct, frozen=True):
     """pg_stat_wal.wal_fpi at the moments checkpoints began, as far as we looked on.
 
     Attributes:
@@ -196,8 +191,7 @@ class CheckpointCycle:
     full_pages_at_previous: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class StatementTotals:
+class StatementTotals(Struct, frozen=True):
     """pg_stat_statements(showtext := false), summed, statements of other users included where permitted."""
 
     at_s: float
@@ -210,8 +204,7 @@ class StatementTotals:
     """Calls made by our own sessions, subtracted from QPS."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """One row of pg_settings.
 
     Attributes:
@@ -245,16 +238,14 @@ class Parameter:
     in_auto_conf: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ParameterSample:
+class ParameterSample(Struct, frozen=True):
     """pg_settings, on a slow cadence and after every change."""
 
     at_s: float
-    parameters: tuple[Parameter, ...] = field(metadata={"key": "name"})
+    parameters: Annotated[tuple[Parameter, ...], Keyed("name")]
 
 
-@dataclass(frozen=True, slots=True)
-class PostgresSample:
+class PostgresSample(Struct, frozen=True):
     """One look at the server. A section that could not be read says why."""
 
     server: ServerFacts | Unavailable = NOT_RECORDED

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import Annotated
+
+from msgspec import Struct
+
+from pgtop_tune.model.recorded_as import Keyed
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressRow:
+class ProgressRow(Struct, frozen=True):
     """One row of a pg_stat_progress_* view.
 
     Attributes:
@@ -43,9 +46,8 @@ class ProgressRow:
     delay_ms: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressSample:
+class ProgressSample(Struct, frozen=True):
     """All pg_stat_progress_* views at one moment."""
 
     at_s: float
-    commands: tuple[ProgressRow, ...] = field(metadata={"key": "pid"})
+    commands: Annotated[tuple[ProgressRow, ...], Keyed("pid")]

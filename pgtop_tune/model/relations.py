@@ -6,15 +6,17 @@ ages, so that the row of a table nobody uses stands still.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Struct
+
+from pgtop_tune.model.recorded_as import Keyed
 
 FIRST_USER_OID: Final = 16_384
 """FirstNormalObjectId: below it are the relations initdb made."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableCounters:
+class TableCounters(Struct, frozen=True):
     """One row of pg_stat_all_tables, pg_statio_all_tables and pg_class.
 
     Attributes:
@@ -70,8 +72,7 @@ class TableCounters:
     options: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class IndexCounters:
+class IndexCounters(Struct, frozen=True):
     """One row of pg_stat_all_indexes, pg_statio_all_indexes and pg_index.
 
     Attributes:
@@ -100,8 +101,7 @@ class IndexCounters:
     pages: int
 
 
-@dataclass(frozen=True, slots=True)
-class RelationSample:
+class RelationSample(Struct, frozen=True):
     """Tables and indexes of the database we are connected to, read on a slow cadence.
 
     With many tables, those used lately and those with most dead tuples, pages, or age; `n_tables` counts all.
@@ -119,12 +119,11 @@ class RelationSample:
     next_multixact: int
     n_tables: int
     n_indexes: int
-    tables: tuple[TableCounters, ...] = field(metadata={"key": "oid"})
-    indexes: tuple[IndexCounters, ...] = field(metadata={"key": "oid"})
+    tables: Annotated[tuple[TableCounters, ...], Keyed("oid")]
+    indexes: Annotated[tuple[IndexCounters, ...], Keyed("oid")]
 
 
-@dataclass(frozen=True, slots=True)
-class RelationSizes:
+class RelationSizes(Struct, frozen=True):
     """Exact sizes of one table, asked for by the operator and never per tick.
 
     Attributes:
@@ -147,8 +146,7 @@ class RelationSizes:
         return self.heap_bytes + self.other_forks_bytes + self.toast_bytes + sum(size for _, size in self.indexes)
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseFacts:
+class DatabaseFacts(Struct, frozen=True):
     """One row of pg_database.
 
     Attributes:
@@ -166,8 +164,7 @@ class DatabaseFacts:
     allows_connections: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RoleLimit:
+class RoleLimit(Struct, frozen=True):
     """A role with a CONNECTION LIMIT; roles without are not listed."""
 
     oid: int
@@ -175,19 +172,17 @@ class RoleLimit:
     connection_limit: int
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseLimits:
+class DatabaseLimits(Struct, frozen=True):
     """All databases of the server, and the roles with a limit, read on a slow cadence."""
 
     at_s: float
     next_xid: int
     next_multixact: int
-    databases: tuple[DatabaseFacts, ...] = field(metadata={"key": "oid"})
-    role_limits: tuple[RoleLimit, ...] = field(default=(), metadata={"key": "oid"})
+    databases: Annotated[tuple[DatabaseFacts, ...], Keyed("oid")]
+    role_limits: Annotated[tuple[RoleLimit, ...], Keyed("oid")] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TempFiles:
+class TempFiles(Struct, frozen=True):
     """Temporary files of one process that exist now."""
 
     pid: int
@@ -195,9 +190,8 @@ class TempFiles:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class TempFileSample:
+class TempFileSample(Struct, frozen=True):
     """pg_ls_tmpdir() of all tablespaces. Files shared by parallel workers lie in directories and are not listed."""
 
     at_s: float
-    processes: tuple[TempFiles, ...] = field(metadata={"key": "pid"})
+    processes: Annotated[tuple[TempFiles, ...], Keyed("pid")]

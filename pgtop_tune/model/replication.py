@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import Annotated
+
+from msgspec import Struct
+
+from pgtop_tune.model.recorded_as import Keyed
 
 
-@dataclass(frozen=True, slots=True)
-class Sender:
+class Sender(Struct, frozen=True):
     """One row of pg_stat_replication."""
 
     pid: int
@@ -28,8 +31,7 @@ class Sender:
     reply_time_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Receiver:
+class Receiver(Struct, frozen=True):
     """pg_stat_wal_receiver and the replay, on a standby.
 
     Attributes:
@@ -54,8 +56,7 @@ class Receiver:
     replay_state: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicationSample:
+class ReplicationSample(Struct, frozen=True):
     """pg_stat_replication, and pg_stat_wal_receiver on a standby.
 
     Attributes:
@@ -68,12 +69,11 @@ class ReplicationSample:
     at_s: float
     now_ms: int
     lsn_bytes: int | None
-    senders: tuple[Sender, ...] = field(metadata={"key": "pid"})
+    senders: Annotated[tuple[Sender, ...], Keyed("pid")]
     receiver: Receiver | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Struct, frozen=True):
     """One row of pg_replication_slots, with pg_stat_replication_slots for a logical one.
 
     Attributes:
@@ -111,8 +111,7 @@ class Slot:
     stats_reset_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class SlotSample:
+class SlotSample(Struct, frozen=True):
     """pg_replication_slots, read every few seconds.
 
     Attributes:
@@ -124,11 +123,10 @@ class SlotSample:
     now_ms: int
     lsn_bytes: int | None
     next_xid: int
-    slots: tuple[Slot, ...] = field(metadata={"key": "slot_name"})
+    slots: Annotated[tuple[Slot, ...], Keyed("slot_name")]
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriptionWorker:
+class SubscriptionWorker(Struct, frozen=True):
     """One row of pg_stat_subscription.
 
     Attributes:
@@ -154,10 +152,9 @@ class SubscriptionWorker:
     sync_errors: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriptionSample:
+class SubscriptionSample(Struct, frozen=True):
     """pg_stat_subscription: this server as a subscriber."""
 
     at_s: float
     now_ms: int
-    workers: tuple[SubscriptionWorker, ...] = field(metadata={"key": "id"})
+    workers: Annotated[tuple[SubscriptionWorker, ...], Keyed("id")]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from pgtop_tune.model.change import ParameterChange
 
@@ -34,8 +35,7 @@ class RestartState(StrEnum):
     """It does not run, and we could not start it."""
 
 
-@dataclass(frozen=True, slots=True)
-class PendingParameter:
+class PendingParameter(Struct, frozen=True):
     """A parameter whose new value waits for a restart.
 
     Attributes:
@@ -51,8 +51,7 @@ class PendingParameter:
     change: ParameterChange | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RestartCheck:
+class RestartCheck(Struct, frozen=True):
     """One thing that was looked at before a restart.
 
     Attributes:
@@ -67,8 +66,7 @@ class RestartCheck:
     hint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RestartPlan:
+class RestartPlan(Struct, frozen=True):
     """What a restart would do, before it is done.
 
     Attributes:
@@ -99,8 +97,7 @@ class RestartPlan:
         return all(check.verdict is not Verdict.IMPOSSIBLE for check in self.checks)
 
 
-@dataclass(frozen=True, slots=True)
-class RestartOutcome:
+class RestartOutcome(Struct, frozen=True):
     """What came of a restart.
 
     Attributes:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from pgtop_tune.model.bench import BenchProgress, RunState
 from pgtop_tune.model.bench_report import BenchReport
@@ -28,8 +29,7 @@ class Verdict(StrEnum):
     """To be known when they are compared."""
 
 
-@dataclass(frozen=True, slots=True)
-class Doubt:
+class Doubt(Struct, frozen=True):
     """One reason to trust a result less.
 
     Attributes:
@@ -46,8 +46,7 @@ class Doubt:
     numbers: tuple[tuple[str, float], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Latencies:
+class Latencies(Struct, frozen=True):
     """Latencies of logged transactions, in milliseconds.
 
     Attributes:
@@ -65,8 +64,7 @@ class Latencies:
         return dict(self.quantiles).get(quantile)
 
 
-@dataclass(frozen=True, slots=True)
-class LatencyOf:
+class LatencyOf(Struct, frozen=True):
     """Latencies of a part of the run.
 
     Attributes:
@@ -77,8 +75,7 @@ class LatencyOf:
     latencies: Latencies
 
 
-@dataclass(frozen=True, slots=True)
-class SteadyState:
+class SteadyState(Struct, frozen=True):
     """Whether throughput settled, and what it was from then on. See `metrics.steady_state`.
 
     Attributes:
@@ -98,8 +95,7 @@ class SteadyState:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(Struct, frozen=True):
     """Throughput second by second.
 
     Attributes:
@@ -113,8 +109,7 @@ class Spread:
     stalled_s: int
 
 
-@dataclass(frozen=True, slots=True)
-class GeneratorLoad:
+class GeneratorLoad(Struct, frozen=True):
     """How busy pgbench itself was. See `metrics.client_bound`.
 
     Attributes:
@@ -144,8 +139,7 @@ class GeneratorLoad:
     advice: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class HousekeepingStep:
+class HousekeepingStep(Struct, frozen=True):
     """One thing done before a run.
 
     Attributes:
@@ -158,8 +152,7 @@ class HousekeepingStep:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptFile:
+class ScriptFile(Struct, frozen=True):
     """A script that was run.
 
     Attributes:
@@ -172,8 +165,7 @@ class ScriptFile:
     sha256: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RunFacts:
+class RunFacts(Struct, frozen=True):
     """What is known of a run besides its frames.
 
     Attributes:
@@ -201,8 +193,7 @@ class RunFacts:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class StatementTimes:
+class StatementTimes(Struct, frozen=True):
     """A statement of a load as the server timed it over the run. See `experiment.server_times`.
 
     Attributes:
@@ -219,8 +210,7 @@ class StatementTimes:
     stddev_ms: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ServerTimes:
+class ServerTimes(Struct, frozen=True):
     """What pg_stat_statements counted of a run's statements; nothing where that was not asked for.
 
     Attributes:
@@ -237,8 +227,7 @@ class ServerTimes:
         return next(found, None)
 
 
-@dataclass(frozen=True, slots=True)
-class RunResult:
+class RunResult(Struct, frozen=True):
     """One run.
 
     Attributes:
@@ -347,9 +336,9 @@ def _percentiles(latencies: Latencies) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses, tuples and mappings as JSON's objects and arrays; numbers JSON does not have as null."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+    """Structs, tuples and mappings as JSON's objects and arrays; numbers JSON does not have as null."""
+    if isinstance(value, Struct):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, Mapping):
         return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import Annotated
+
+from msgspec import Struct
+
+from pgtop_tune.model.recorded_as import Keyed
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
+class LogLine(Struct, frozen=True):
     """One entry of the log.
 
     Attributes:
@@ -22,8 +25,7 @@ class LogLine:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class LogTail:
+class LogTail(Struct, frozen=True):
     """The newest entries of the server's log that are not about single statements.
 
     Attributes:
@@ -37,4 +39,4 @@ class LogTail:
     file: str
     skipped_bytes: int
     left_out: int
-    lines: tuple[LogLine, ...] = field(metadata={"key": "id"})
+    lines: Annotated[tuple[LogLine, ...], Keyed("id")]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import Annotated
+
+from msgspec import Struct
+
+from pgtop_tune.model.recorded_as import Keyed
 
 
-@dataclass(frozen=True, slots=True)
-class SetValue:
+class SetValue(Struct, frozen=True):
     """One setting of the operating system.
 
     Attributes:
@@ -18,8 +21,7 @@ class SetValue:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class DiskSetup:
+class DiskSetup(Struct, frozen=True):
     """A disk under the server's directories.
 
     Attributes:
@@ -45,8 +47,7 @@ class DiskSetup:
     nr_requests: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class MountSetup:
+class MountSetup(Struct, frozen=True):
     """What one of the server's directories lies on.
 
     Attributes:
@@ -60,8 +61,7 @@ class MountSetup:
     options: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MachineSetup:
+class MachineSetup(Struct, frozen=True):
     """The machine of the server.
 
     Attributes:
@@ -78,6 +78,6 @@ class MachineSetup:
     sockets: int | None
     virtualisation: str
     clock_source: str
-    settings: tuple[SetValue, ...] = field(metadata={"key": "name"})
-    disks: tuple[DiskSetup, ...] = field(metadata={"key": "name"})
-    mounts: tuple[MountSetup, ...] = field(metadata={"key": "role"})
+    settings: Annotated[tuple[SetValue, ...], Keyed("name")]
+    disks: Annotated[tuple[DiskSetup, ...], Keyed("name")]
+    mounts: Annotated[tuple[MountSetup, ...], Keyed("role")]

@@ -6,20 +6,22 @@ grow are recorded as small differences.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Struct
+
+from pgtop_tune.model.recorded_as import WIDE, Keyed
 
 OWN_MARK: Final = "/* pgtop-tune */"
 """Stands in the texts of this program's own statements, on the server as in its statistics."""
 
 
-@dataclass(frozen=True, slots=True)
-class StatementCounters:
+class StatementCounters(Struct, frozen=True):
     """One entry of pg_stat_statements. What an older version of the extension does not count is None."""
 
     id: str
     """"queryid/userid/dbid/toplevel": what an entry is about."""
-    queryid: int = field(metadata={"wide": True})
+    queryid: Annotated[int, WIDE]
     usename: str | None
     datname: str | None
     """None when the role or the database is gone."""
@@ -58,8 +60,7 @@ class StatementCounters:
     """When the entry was made; from 1.11 (PostgreSQL 17) on."""
 
 
-@dataclass(frozen=True, slots=True)
-class StatementSample:
+class StatementSample(Struct, frozen=True):
     """The entries that matter: those that changed most since the look before, and those with most time of all.
 
     A rate needs two readings of an entry. An entry that stands in this sample and not in the one before has its older
@@ -69,8 +70,8 @@ class StatementSample:
     at_s: float
     before_s: float | None
     """Moment of the look before; None in the first."""
-    statements: tuple[StatementCounters, ...] = field(metadata={"key": "id"})
-    before: tuple[StatementCounters, ...] = field(default=(), metadata={"key": "id"})
+    statements: Annotated[tuple[StatementCounters, ...], Keyed("id")]
+    before: Annotated[tuple[StatementCounters, ...], Keyed("id")] = ()
     unknown_before: tuple[str, ...] = ()
     """Ids of entries that were on the server and whose older reading we do not have."""
     changed: int = 0
@@ -83,21 +84,19 @@ class StatementSample:
     """Entries of this program's own statements, left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class StatementText:
+class StatementText(Struct, frozen=True):
     """The text of a query id as pg_stat_statements keeps it: of the first such statement, constants replaced."""
 
-    queryid: int = field(metadata={"wide": True})
+    queryid: Annotated[int, WIDE]
     query: str
     """The first 4,000 characters; "" where the server has lost it. Foreign text."""
     characters: int
     """Length of the whole text."""
 
 
-@dataclass(frozen=True, slots=True)
-class StatementTexts:
+class StatementTexts(Struct, frozen=True):
     """Texts of the entries in the StatementSample, each fetched once; some may come later than their entry."""
 
     at_s: float
     """When the last of them was fetched."""
-    texts: tuple[StatementText, ...] = field(metadata={"key": "queryid"})
+    texts: Annotated[tuple[StatementText, ...], Keyed("queryid")]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.change import ChangeState
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(Struct, frozen=True):
     """A place that sets a value at boot.
 
     Attributes:
@@ -23,8 +22,7 @@ class Assignment:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class AfterReboot:
+class AfterReboot(Struct, frozen=True):
     """What the files that are read at boot make of a setting.
 
     Attributes:
@@ -42,8 +40,7 @@ class AfterReboot:
         return self.assignments[-1].value if self.assignments else None
 
 
-@dataclass(frozen=True, slots=True)
-class SystemSetting:
+class SystemSetting(Struct, frozen=True):
     """One setting of this machine.
 
     Attributes:
@@ -64,8 +61,7 @@ class SystemSetting:
     writable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class WantedSetting:
+class WantedSetting(Struct, frozen=True):
     """A setting of the operating system as somebody wants it.
 
     Attributes:
@@ -77,8 +73,7 @@ class WantedSetting:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class HostChange:
+class HostChange(Struct, frozen=True):
     """A change of one setting of the operating system, as the journal keeps it.
 
     Attributes:

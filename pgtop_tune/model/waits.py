@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Struct
+
+from pgtop_tune.model.recorded_as import WIDE, Keyed
 
 CPU: Final = "CPU"
 """In place of a wait class: an active backend that waits for nothing."""
@@ -17,8 +20,7 @@ LOAD_APPLICATION: Final = "pgbench"
 """application_name of the load's sessions: pgbench's own fallback."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitCount:
+class WaitCount(Struct, frozen=True):
     """How often one wait was seen over the samples of a `WaitSample`.
 
     Attributes:
@@ -36,7 +38,7 @@ class WaitCount:
     wait_event: str
     backend_type: str
     observations: int
-    query_id: int | None = field(default=None, metadata={"wide": True})
+    query_id: Annotated[int | None, WIDE] = None
     datname: str | None = None
     usename: str | None = None
     of_load: bool = False
@@ -63,8 +65,7 @@ class WaitCount:
         return self.wait_event_type == CLIENT and self.wait_event in (TURN, BETWEEN)
 
 
-@dataclass(frozen=True, slots=True)
-class WaitLook:
+class WaitLook(Struct, frozen=True):
     """Waits found in one look, or counted by the server since the look before.
 
     Attributes:
@@ -80,8 +81,7 @@ ACTIVITY_SOURCE: Final = "pg_stat_activity"
 PROFILE_SOURCE: Final = "pg_wait_sampling"
 
 
-@dataclass(frozen=True, slots=True)
-class WaitSample:
+class WaitSample(Struct, frozen=True):
     """Wait events counted since the last frame.
 
     Client backends count when their state is active or fastpath; auxiliary processes when they do not wait in class
@@ -98,5 +98,5 @@ class WaitSample:
 
     at_s: float
     samples: int
-    counts: tuple[WaitCount, ...] = field(metadata={"key": "kind"})
+    counts: Annotated[tuple[WaitCount, ...], Keyed("kind")]
     source: str = ACTIVITY_SOURCE

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.secret import Secret
 
@@ -12,8 +13,7 @@ CONSOLE_DATABASE: Final = "pgbouncer"
 """The database by which PgBouncer knows that its console is meant; PgCat takes this name and its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class PoolerAddress:
+class PoolerAddress(Struct, frozen=True):
     """A console and how to reach it.
 
     Attributes:

@@ -7,8 +7,9 @@ same object from frame to frame, and equal texts are one string.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from pgtop_tune.model.postgres import Activity, Backend
 from pgtop_tune.postgres.conninfo import APPLICATION_NAME

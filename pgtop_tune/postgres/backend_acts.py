@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import psycopg
+from msgspec import Struct
+from msgspec.structs import replace
 from psycopg.rows import dict_row
 
 from pgtop_tune.errors import ConnectionProblem, ServerProblem
@@ -37,8 +38,7 @@ _CONNECTION_CLASSES: Final = ("08", "28", "53", "57P", "3D")
 Connection = psycopg.AsyncConnection[dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class BackendActs:
+class BackendActs(Struct, frozen=True):
     """See `PostgresBackends`, whose methods these are.
 
     Attributes:

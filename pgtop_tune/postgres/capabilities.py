@@ -5,8 +5,9 @@ Every question that can be answered with no comes with the sentence that says wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.model.absence import Reason, Unavailable, grant
 from pgtop_tune.model.postgres import ServerFacts
@@ -16,8 +17,7 @@ _STATEMENTS_SINCE: Final = (1, 9)
 """First pg_stat_statements with `toplevel` and pg_stat_statements_info."""
 
 
-@dataclass(frozen=True, slots=True)
-class Capabilities:
+class Capabilities(Struct, frozen=True):
     """Answers of capabilities.14.sql, about the session that asked.
 
     Attributes:

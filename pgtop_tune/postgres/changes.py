@@ -8,8 +8,10 @@ import socket
 import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.errors import ChangedMeanwhile, ServerProblem, UsageProblem
 from pgtop_tune.journal import Journal
@@ -28,8 +30,7 @@ AT_START: Final = frozenset({"command line", "environment variable"})
 _NEW_SESSIONS_ONLY: Final = frozenset({"backend", "superuser-backend"})
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """What an operator was shown of a parameter.
 
     Attributes:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.own_sessions import OwnSessions, marked
@@ -19,8 +20,7 @@ _COMMIT: Final = marked("SELECT pg_catalog.pg_logical_emit_message(true, 'pgtop-
 _NOTHING: Final = marked("SELECT 1")
 
 
-@dataclass(frozen=True, slots=True)
-class Repeated:
+class Repeated(Struct, frozen=True):
     """A statement again and again.
 
     Attributes:

@@ -12,11 +12,13 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.secret import Secret
@@ -44,8 +46,7 @@ _ASYNCPG_SESSION_ATTRS: Final[Mapping[str, tuple[str, ...]]] = {
 _SOCKET_DIRECTORIES: Final = ("/var/run/postgresql", "/run/postgresql", "/tmp")
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True):
     """One place where the server may be found.
 
     Attributes:
@@ -70,8 +71,7 @@ class Endpoint:
         return f"{name}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class ConnInfo:
+class ConnInfo(Struct, frozen=True):
     """A resolved connection: everything libpq would use, secrets apart.
 
     Attributes:
@@ -222,8 +222,7 @@ def resolve(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(Struct, frozen=True):
     """libpq's answer about a set of keywords."""
 
     values: dict[str, str]

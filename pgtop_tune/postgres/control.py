@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.errors import ConnectionProblem, JournalProblem, PgtopError, ServerProblem, UnsafeChange
 from pgtop_tune.journal import Journal, JournalText, path_for, read
@@ -36,8 +38,7 @@ _RELOAD: Final = "SELECT pg_reload_conf()"
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """What tuning knows about parameters and this door holds to.
 
     Attributes:
@@ -56,6 +57,9 @@ class Rules:
     note_place: Callable[[OperatorSession, Journal], None] = lambda session, journal: None
 
 
+_NO_RULES: Final = Rules()
+
+
 class PostgresControl:
     """Changes with a journal; fits ParameterControl. Connects when first used, and again after a loss."""
 
@@ -65,7 +69,7 @@ class PostgresControl:
         *,
         own: OwnSessions | None = None,
         directory: Path | None = None,
-        rules: Rules = Rules(),
+        rules: Rules = _NO_RULES,
     ) -> None:
         """Args:
         conninfo: The server.

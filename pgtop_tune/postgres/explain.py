@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import psycopg
+from msgspec import Struct
 from psycopg.generators import execute
 from psycopg.pq import ExecStatus
 from psycopg.rows import dict_row
@@ -25,8 +25,7 @@ _LONGEST_CHARACTER: Final = 4
 Connection = psycopg.AsyncConnection[dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """A statement in full and where it was run."""
 
     query: str

@@ -10,8 +10,10 @@ import csv
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 MESSAGE_CHARACTERS: Final = 500
 _PREFIX_CHARACTERS: Final = 120
@@ -35,8 +37,7 @@ _PARAMETERS: Final = re.compile(r"(?i)parameters:|.*\$1 = ")
 """DETAIL with the values bound to a statement."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogEntry:
+class LogEntry(Struct, frozen=True):
     """An entry worth showing.
 
     Attributes:
@@ -52,8 +53,7 @@ class LogEntry:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class LogEntries:
+class LogEntries(Struct, frozen=True):
     """What was found in a piece of the log.
 
     Attributes:

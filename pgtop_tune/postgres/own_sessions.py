@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from pgtop_tune.model.statements import OWN_MARK
 
 
-@dataclass(slots=True)
-class OwnSessions:
+class OwnSessions(Struct):
     """Shared by the reader and the control of one process.
 
     Attributes:

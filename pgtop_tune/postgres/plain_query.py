@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.errors import UsageProblem
 
@@ -41,8 +42,7 @@ _TOKEN: Final = re.compile(
 _COMMENT_EDGE: Final = re.compile(r"/\*|\*/")
 
 
-@dataclass(frozen=True, slots=True)
-class PlainQuery:
+class PlainQuery(Struct, frozen=True):
     """A query that EXPLAIN may see.
 
     Attributes:

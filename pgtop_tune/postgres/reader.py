@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import asyncpg
+from msgspec import Struct
 
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.model.absence import NOT_YET, Unavailable
@@ -51,8 +51,7 @@ _FORCED_FLUSH_SINCE: Final = 15
 _T = TypeVar("_T")
 
 
-@dataclass(slots=True)
-class _Refusal:
+class _Refusal(Struct):
     """A query the server refused: left alone until a moment, then for twice as long."""
 
     why: Unavailable

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import asyncpg
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -38,8 +39,7 @@ _CLOSED: Final = "takes no connections (datallowconn)"
 Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What one database said.
 
     Attributes:
@@ -53,8 +53,7 @@ class Asked:
     refused: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
+class Survey(Struct, frozen=True):
     """What a server said.
 
     Attributes:

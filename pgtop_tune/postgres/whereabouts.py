@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import cast
+
+from msgspec import Struct
 
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.queries import OLDEST_MAJOR, sql
 from pgtop_tune.postgres.sql_hand import open_hand
 
 
-@dataclass(frozen=True, slots=True)
-class Whereabouts:
+class Whereabouts(Struct, frozen=True):
     """Of one session.
 
     Attributes:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Final, Protocol
+
+from msgspec import Struct
 
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.recording.format import MAX_BLOCK_BYTES, MAX_LINE_BYTES, YEAR_9999_MS, read_header
@@ -32,8 +33,7 @@ _FIRST_LINE: Final = 1 << 16
 """Bytes unpacked to find the end of a key frame's line; of a longer one more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """A key frame and the frames up to the next one.
 
     Attributes:

@@ -17,11 +17,12 @@ rows take one by one, compressed. Older recordings have [1, 0, null] for differe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, compress, repeat
 from math import gcd
 from operator import add, mul, ne, sub
 from typing import Any, Final
+
+from msgspec import Struct
 
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.recording.row_numbers import BASE, BEFORE, MANY_NUMBERS, digits_of, lengthened, shortened
@@ -46,16 +47,14 @@ _HABIT: Final = 30
 """Frames until all forms of a column of numbers are made again to see which is shortest; one is, else."""
 
 
-@dataclass(frozen=True, slots=True)
-class Near:
+class Near(Struct, frozen=True):
     """A column of the same rows that another one stays close to."""
 
     name: str
     values: Sequence[Any]
 
 
-@dataclass(slots=True)
-class Habit:
+class Habit(Struct):
     """Which form of a column was the shortest when all were made, and how often it may still be taken for granted."""
 
     form: str = ""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from pgtop_tune import paths
 from pgtop_tune.recording.blocks import is_recording
@@ -40,8 +41,7 @@ class Files(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class OneFile:
+class OneFile(Struct, frozen=True):
     """A single file; where it was removed, another of the same name. Implements `Files`."""
 
     path: Path
@@ -143,8 +143,7 @@ class RotatedFiles:
             self._lock = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Older:
+class _Older(Struct, frozen=True):
     stamp: str
     serial: int
     path: Path

@@ -14,8 +14,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import asdict, dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field, to_builtins
 
 from pgtop_tune.errors import RecordingProblem
 
@@ -39,8 +40,7 @@ _PARTS_OF_LARGE: Final = (b"0" * 20, b"0e000", b"0E000", b"0e+000", b"0E+000")
 """One of these stands in such a number once each of its digits is a 0: they are found twenty times faster."""
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(Struct, frozen=True):
     """First line of a recording.
 
     Attributes:
@@ -63,7 +63,7 @@ class Header:
 
 def header_line(header: Header) -> str:
     """The header as a line without its line break."""
-    fields = asdict(header)
+    fields = to_builtins(header)
     extra = fields.pop("extra")
     return json.dumps({**fields, **extra}, separators=(",", ":"))
 

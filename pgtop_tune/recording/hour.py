@@ -13,8 +13,10 @@ import zlib
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.frames import Score
@@ -33,8 +35,7 @@ _BLOCK_FRAMES: Final = 30
 _LEVEL: Final = 5
 
 
-@dataclass(slots=True)
-class _Block:
+class _Block(Struct):
     """A whole frame and those after it.
 
     Attributes:

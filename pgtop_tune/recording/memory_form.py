@@ -3,8 +3,8 @@
 A form is built of what `marshal` knows, and says only what is not the same as in the frame before:
 
     number, text, None              itself
-    dataclass                       (its number, field, field, ...)
-    tuple of dataclasses of a kind  (-1, its number, column, column, ...)
+    struct                          (its number, field, field, ...)
+    tuple of structs of a kind      (-1, its number, column, column, ...)
     other tuple                     (-2, item, item, ...)
     word of an enumeration          (-3, its number, text)
     the same as before              ...
@@ -12,13 +12,14 @@ A form is built of what `marshal` knows, and says only what is not the same as i
 
 from __future__ import annotations
 
-import dataclasses
 import marshal
 from collections.abc import Callable
 from enum import StrEnum
 from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
+
+from msgspec import Struct
 
 _SAME: Final = ...
 _TABLE: Final = -1
@@ -36,10 +37,10 @@ Form = Any
 
 
 class _Kind:
-    """A dataclass as forms see it."""
+    """A struct as forms see it."""
 
-    def __init__(self, number: int, kind: type) -> None:
-        names = [field.name for field in dataclasses.fields(kind)]
+    def __init__(self, number: int, kind: type[Struct]) -> None:
+        names = kind.__struct_fields__
         hints = get_type_hints(kind)
         self.number = number
         self.make: Callable[..., Any] = kind
@@ -99,7 +100,7 @@ class MemoryForm:
                 return self._table(value)
             return (_ITEMS, *map(self._formed, value))
         known = self._kinds.get(kind)
-        if known is None and dataclasses.is_dataclass(kind):
+        if known is None and issubclass(kind, Struct):
             known = self._learned(kind)
         if known is not None:
             fields = list(known.values(value))
@@ -125,7 +126,7 @@ class MemoryForm:
             columns[place] = (_EMPTY,) * len(rows) if empty else tuple(map(self._formed, columns[place]))
         return (_TABLE, known.number, *columns)
 
-    def _learned(self, kind: type) -> _Kind:
+    def _learned(self, kind: type[Struct]) -> _Kind:
         known = self._kinds[kind] = _Kind(self._numbered(None), kind)
         self._types[known.number] = known
         return known

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.model.absence import Unavailable
@@ -34,8 +36,7 @@ _ADDED: Final = frozenset({"at_s", "progress", "latencies"})
 _OVER: Final = frozenset({RunState.STOPPED, RunState.FINISHED, RunState.FAILED})
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(Struct, frozen=True):
     """What is told once, of several frames, oldest first."""
 
     progress: tuple[BenchProgress, ...] = ()
@@ -43,8 +44,7 @@ class Told:
     events: tuple[Event, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """A frame to be looked at.
 
     Attributes:
@@ -56,8 +56,7 @@ class Look:
     folded: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """Sections that key frames are read with.
 
     Attributes:

@@ -7,15 +7,16 @@ what stands before. Other programs (zcat, zstd -d) do not notice the marks.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from struct import Struct
 from typing import IO, Final, Protocol
+
+from msgspec import Struct
 
 from pgtop_tune.recording import gzip_members, zstd_members
 
-MARK: Final = Struct("<IQ")
+MARK: Final = struct.Struct("<IQ")
 """Number of the frame, and its moment in tenths of a millisecond."""
 MOST_MARKS: Final = 1 << 18
 """Half a year of a frame a second. What has more was not written by us, and must not fill the memory."""
@@ -39,8 +40,7 @@ class Member(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Packing:
+class Packing(Struct, frozen=True):
     """One way to pack.
 
     Attributes:

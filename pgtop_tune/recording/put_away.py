@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
+
+from msgspec import Struct
 
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.paths import private
@@ -16,8 +17,7 @@ _PIECES_A_FILE: Final = 20
 """A file's room is given back when its last piece is forgotten; more would keep too much, fewer take descriptors."""
 
 
-@dataclass(frozen=True, slots=True)
-class PutAway:
+class PutAway(Struct, frozen=True):
     """A piece of a file; the file lives as long as one of its pieces."""
 
     file: IO[bytes]

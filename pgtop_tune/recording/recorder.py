@@ -6,10 +6,12 @@ import contextlib
 import re
 import threading
 import time
-from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune import __version__, paths, units
 from pgtop_tune.errors import RecordingProblem
@@ -29,8 +31,7 @@ _FIRST_WAIT_S: Final = 1.0
 _LONGEST_WAIT_S: Final = 30.0
 
 
-@dataclass(slots=True)
-class _Gap:
+class _Gap(Struct):
     """Frames that could not be written.
 
     Attributes:

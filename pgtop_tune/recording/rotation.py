@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.session.time_words import seconds
@@ -23,8 +24,7 @@ _LEAST_S: Final = 1.0
 _LEAST_BYTES: Final = 1000.0
 
 
-@dataclass(frozen=True, slots=True)
-class Rotation:
+class Rotation(Struct, frozen=True):
     """What was said; None where nothing was. Where several things were said, each counts.
 
     Attributes:

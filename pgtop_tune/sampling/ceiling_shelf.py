@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Final
+
+from msgspec import to_builtins
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
@@ -36,7 +37,7 @@ def remember(server: ServerFacts, measured: Measured) -> bool:
     path = _place(server)
     if path is None or not measured.ceilings:
         return False
-    text = json.dumps({"at_ms": measured.at_ms, "ceilings": [asdict(each) for each in measured.ceilings]}, indent=1)
+    text = json.dumps({"at_ms": measured.at_ms, "ceilings": to_builtins(measured.ceilings)}, indent=1)
     try:
         private(path.parent)
         with replacing(path) as file:

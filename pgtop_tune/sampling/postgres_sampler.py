@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from math import ceil
 from typing import Any, Final
+
+from msgspec import Struct
 
 from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
@@ -30,8 +31,7 @@ _RETRY_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 """Waits between attempts to connect: a restart is seen within a second, a server that is gone costs little."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cadence:
+class Cadence(Struct, frozen=True):
     """How often a section is read.
 
     Attributes:

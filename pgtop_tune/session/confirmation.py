@@ -6,9 +6,10 @@ A state machine without a clock and without hands: it is told the time and the f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from pgtop_tune.metrics.catalogue import Interval
@@ -29,8 +30,7 @@ class Fate(StrEnum):
     TRIPPED = "tripped"
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """Where a trial stands.
 
     Attributes:

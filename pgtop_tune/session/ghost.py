@@ -5,9 +5,10 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
+
+from msgspec import Struct, field
 
 from pgtop_tune.metrics.load import run_of
 from pgtop_tune.model.bench import BenchRun
@@ -47,8 +48,7 @@ class Curve:
         return len(self._at_s)
 
 
-@dataclass(frozen=True, slots=True)
-class GhostRun:
+class GhostRun(Struct, frozen=True):
     """One run of a load, or all of a recording without one.
 
     Attributes:
@@ -71,8 +71,7 @@ class GhostRun:
         return 2 if (self.profile, self.rate_per_s) == (run.profile, run.rate_per_s) else 1
 
 
-@dataclass(frozen=True, slots=True)
-class Ghost:
+class Ghost(Struct, frozen=True):
     """An earlier recording, or the records of earlier runs.
 
     Attributes:
@@ -97,8 +96,7 @@ class Ghost:
         return self.runs[0] if len(self.runs) == 1 else None
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(Struct, frozen=True):
     """A run of the ghost at its place on the session's clock.
 
     Attributes:
@@ -176,8 +174,7 @@ def started_s(run: BenchRun, frame: Frame) -> float:
     return (run.started_ms - frame.taken_at_ms) / 1000.0 + frame.elapsed_s
 
 
-@dataclass(frozen=True, slots=True)
-class GhostEntry:
+class GhostEntry(Struct, frozen=True):
     """A file that can be a ghost.
 
     Attributes:

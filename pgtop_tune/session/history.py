@@ -9,8 +9,9 @@ import math
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
+
+from msgspec import Struct
 
 from pgtop_tune.metrics.percentiles import percentiles
 
@@ -32,8 +33,7 @@ class Charted(Protocol):
     def __call__(self, interval: Interval) -> float | None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(Struct, frozen=True):
     """One value of a series; `None` is a gap."""
 
     at_s: float
@@ -94,8 +94,7 @@ class History:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class LatencyPoint:
+class LatencyPoint(Struct, frozen=True):
     """Percentiles of one second of the transaction log, milliseconds.
 
     Attributes:

@@ -5,8 +5,9 @@ Everything is called from the engine's thread unless it says otherwise.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from pgtop_tune.metrics.knee import Knee, LoadPoint
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from pgtop_tune.model.run_result import RunResult
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetFound:
+class DatasetFound(Struct, frozen=True):
     """A data set that profiles need, as the database has it.
 
     Attributes:
@@ -29,8 +29,7 @@ class DatasetFound:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class MakingPlan:
+class MakingPlan(Struct, frozen=True):
     """A data set to be made.
 
     Attributes:
@@ -42,8 +41,7 @@ class MakingPlan:
     size: str
 
 
-@dataclass(frozen=True, slots=True)
-class MakingPreview:
+class MakingPreview(Struct, frozen=True):
     """What making it would mean.
 
     Attributes:
@@ -64,8 +62,7 @@ class MakingPreview:
     database: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class MakingProgress:
+class MakingProgress(Struct, frozen=True):
     """How far the making is.
 
     Attributes:
@@ -84,8 +81,7 @@ class MakingProgress:
     remaining_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
+class Made(Struct, frozen=True):
     """A data set that was made.
 
     Attributes:
@@ -97,8 +93,7 @@ class Made:
     total_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class LoadSeries:
+class LoadSeries(Struct, frozen=True):
     """Runs that were started together: one, or the steps of a load.
 
     Attributes:
@@ -119,8 +114,7 @@ class LoadSeries:
     over: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LoadState:
+class LoadState(Struct, frozen=True):
     """Where everything stands.
 
     Attributes:

@@ -7,9 +7,10 @@ Everything here is called from the engine's thread unless it says otherwise.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from pgtop_tune.model.change import SYSTEM, ParameterChange, Scope
 
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from pgtop_tune.model.postgres import Parameter
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """What a source hands over at once.
 
     Attributes:
@@ -105,8 +105,7 @@ class ParameterControl(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class RecordingState:
+class RecordingState(Struct, frozen=True):
     """Whether frames are being written.
 
     Attributes:
@@ -142,8 +141,7 @@ class RecordingControl(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class TransportState:
+class TransportState(Struct, frozen=True):
     """Where a replay stands."""
 
     paused: bool

@@ -11,9 +11,10 @@ start, end
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.units import clock
@@ -26,8 +27,7 @@ _LENGTH_PART: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([dhms]?)", re.ASCII)
 _TIME: Final = re.compile(r"(\d{1,3}):(\d{2})(?::(\d{2}))?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(Struct, frozen=True):
     """What a moment is told against.
 
     Attributes:

@@ -6,8 +6,10 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.model.change import ParameterChange
@@ -29,8 +31,7 @@ Change = ParameterChange | HostChange
 """Of the server, or of its machine."""
 
 
-@dataclass(frozen=True, slots=True)
-class OnTrial:
+class OnTrial(Struct, frozen=True):
     """A set that is in force until its time is over.
 
     Attributes:
@@ -54,8 +55,7 @@ class OnTrial:
         return max((self.until_ms - now_ms) / 1000.0, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class TakenBack:
+class TakenBack(Struct, frozen=True):
     """A trial that ended without being kept.
 
     Attributes:

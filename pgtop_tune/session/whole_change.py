@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.errors import ConnectionProblem, PgtopError
 
@@ -15,8 +17,7 @@ if TYPE_CHECKING:
     from pgtop_tune.session.machine_control import MachineControl
 
 
-@dataclass(frozen=True, slots=True)
-class Whole:
+class Whole(Struct, frozen=True):
     """A set with two halves.
 
     Attributes:
@@ -32,8 +33,7 @@ class Whole:
     survive: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
+class Made(Struct, frozen=True):
     """What came of it.
 
     Attributes:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """A part of a session's time.
 
     Attributes:
@@ -27,8 +27,7 @@ class Window:
         return self.since_s < other.until_s and other.since_s < self.until_s
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
+class Marks(Struct, frozen=True):
     """What the operator has marked so far.
 
     Attributes:

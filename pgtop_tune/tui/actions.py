@@ -7,9 +7,10 @@ keys on a live server.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.tui.pages.registry import DASHBOARD_ID, DASHBOARD_KEY, PAGES
@@ -31,8 +32,7 @@ class Need(StrEnum):
     GHOSTS = "ghosts"
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(Struct, frozen=True):
     """One thing the operator can do.
 
     Attributes:

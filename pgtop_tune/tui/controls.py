@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct, field
 
 from pgtop_tune.tui.actions import Need
 
@@ -55,8 +56,7 @@ class TerminalTally:
         return 0 if self._read is None else self._read()
 
 
-@dataclass(frozen=True, slots=True)
-class Controls:
+class Controls(Struct, frozen=True):
     """What an operator can reach from the screen. None where the session does not have it.
 
     Attributes:
@@ -110,8 +110,7 @@ class Controls:
         return frozenset(need for need, there in present.items() if there)
 
 
-@dataclass(frozen=True, slots=True)
-class ScreenOptions:
+class ScreenOptions(Struct, frozen=True):
     """How the screen looks and listens.
 
     Attributes:
@@ -137,8 +136,7 @@ class ScreenOptions:
     ghost: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ScreenOutcome:
+class ScreenOutcome(Struct, frozen=True):
     """What is left behind when the screen closes, for the last words on the normal screen.
 
     Attributes:

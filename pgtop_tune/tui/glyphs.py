@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import Struct, field
 
-@dataclass(frozen=True, slots=True)
-class Glyphs:
+
+class Glyphs(Struct, frozen=True):
     """A set of characters, every one of them one cell wide.
 
     Attributes:
@@ -67,7 +67,7 @@ class Glyphs:
     speck: str
     times: str
     minus: str
-    instead: Mapping[int, str] = field(default_factory=dict, compare=False)
+    instead: Mapping[int, str] = field(default_factory=dict)
 
 
 UNICODE: Final = Glyphs(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from pgtop_tune.tui.frames import ScreenSink
 from pgtop_tune.tui.hands import Hands
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from pgtop_tune.session.session import Session
 
 
-@dataclass(frozen=True, slots=True)
-class KeptPast:
+class KeptPast(Struct, frozen=True):
     """Frames that were kept, as something to play.
 
     Attributes:

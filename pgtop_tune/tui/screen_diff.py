@@ -9,8 +9,9 @@ positions (CUP), colours (SGR) and text. Anything else is handed on as it is.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 _SEQUENCE: Final = re.compile(r"\x1b\[([0-9;]*)([mH])")
 _CONTROL: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
@@ -52,8 +53,7 @@ _NEAR: Final = 3
 Segment = tuple[str, "_Look"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
+class _Look(Struct, frozen=True):
     """A style as the terminal knows it.
 
     Attributes:

@@ -7,9 +7,9 @@ widget's reactive value.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 from rich.cells import cell_len
 
 from pgtop_tune.safe_text import one_line
@@ -19,8 +19,7 @@ LIMIT: Final = 1_000
 """Characters taken at most; a paste of a megabyte is cut."""
 
 
-@dataclass(slots=True)
-class TextField:
+class TextField(Struct):
     """Text and cursor.
 
     Attributes:

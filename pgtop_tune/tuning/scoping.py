@@ -5,9 +5,10 @@ Source: pg_settings.context, documentation of the view and of "Setting Parameter
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 
 class Reach(StrEnum):
@@ -20,8 +21,7 @@ class Reach(StrEnum):
     SYSTEM = "system"
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """One way to change a parameter.
 
     Attributes:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import stat
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune import paths
 from pgtop_tune.analysis import baselines

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.analysis import opening
 from pgtop_tune.analysis.comparison import NOT_COMPARABLE, TOO_SHORT, Comparison, FigureRow, compare

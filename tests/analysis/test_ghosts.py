@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.analysis.ghosts import Shelf
 from pgtop_tune.errors import RecordingProblem

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from pgtop_tune.analysis.from_records import material_of_records
 from pgtop_tune.analysis.html import html

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.analysis.differing import Brushed, Differing, brushed
 from pgtop_tune.analysis.every_metric import FAMILIES, FIGURED, OF_OTHER_TIMES, PASSING, SINGLE

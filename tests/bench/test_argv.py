@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import shlex
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pgtop_tune.bench.argv import run_argv, shell_quoted, threads_for
 from pgtop_tune.bench.endpoint import Endpoint

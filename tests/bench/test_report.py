@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from pgtop_tune.bench.report import parse_report
 from pgtop_tune.model.bench_report import BenchReport, ScriptReport, StatementReport
@@ -147,9 +147,9 @@ def _values(part: object) -> Iterator[object]:
     if isinstance(part, tuple):
         for each in part:
             yield from _values(each)
-    elif is_dataclass(part) and not isinstance(part, type):
-        for each in fields(part):
-            yield from _values(getattr(part, each.name))
+    elif isinstance(part, Struct):
+        for name in part.__struct_fields__:
+            yield from _values(getattr(part, name))
         if isinstance(part, ScriptReport):
             yield (part.processed or 0) + (part.skipped or 0)
             yield (part.processed or 0) + (part.skipped or 0) + (part.failed or 0)
@@ -259,7 +259,7 @@ def test_no_prefix_and_no_mutation_upsets_the_parser_or_makes_up_a_figure(path: 
     whole = parse_report(text)
     cut = parse_report(text[: data.draw(st.integers(0, len(text)))])
     if cut is not None and whole is not None:
-        missing = [each.name for each in fields(cut) if getattr(whole, each.name) is None]
+        missing = [name for name in cut.__struct_fields__ if getattr(whole, name) is None]
         assert [name for name in missing if getattr(cut, name) is not None] == []
     at = data.draw(st.integers(0, len(text)))
     parse_report(text[:at] + data.draw(st.text(max_size=20)) + text[at + data.draw(st.integers(0, 40)) :])

@@ -7,11 +7,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.bench.endpoint import Endpoint
 from pgtop_tune.bench.locate import find_pgbench

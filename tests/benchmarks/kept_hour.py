@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from pgtop_tune.recording.hour import KeptHour
 from pgtop_tune.recording.reader import RecordingReader

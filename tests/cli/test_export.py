@@ -8,11 +8,11 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.cli.commands.export import ExportFormat, export
 from pgtop_tune.errors import RecordingProblem, UsageProblem

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from pgtop_tune.cli.machine_rows import MachineRow, as_json, settings_differing, settings_of, table
 from pgtop_tune.host.drop_in import PATH as DROP_IN

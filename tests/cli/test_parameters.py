@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.cli.advice_text import configuration, script, text
 from pgtop_tune.cli.parameter_rows import differing, rows_of

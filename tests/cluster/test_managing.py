@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.cluster.managing import Here, managed
 from pgtop_tune.cluster.postmaster import Postmaster, look

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.compare.effect import Verdict
 from pgtop_tune.compare.since_change import since_change

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.experiment.limits import Limit, PathFacts, limits, pool_mode, pooler_at
 from pgtop_tune.host.open_files import OpenFiles

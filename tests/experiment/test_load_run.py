@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.bench.initialise import initialise
 from pgtop_tune.bench.locate import find_pgbench

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.experiment.preflight import connection_room, file_room
 from pgtop_tune.metrics.catalogue import Interval

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.model.bench import RunState
 from pgtop_tune.model.run_result import FORMAT, as_json

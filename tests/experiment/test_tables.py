@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from pgtop_tune.experiment.series import curves, series_json
 from pgtop_tune.experiment.step_chart import BAR, chart_lines

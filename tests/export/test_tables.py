@@ -7,11 +7,11 @@ import io
 import json
 import tracemalloc
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.export.catalogue import chosen, for_openmetrics, for_tables
 from pgtop_tune.export.csv_file import write_tidy, write_wide

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Finding, Language, Severity

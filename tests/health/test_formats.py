@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Severity, Unknown
 from pgtop_tune.health.formats import as_json, junit, markdown, sarif, script, text

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.health.check import Check, Severity
 from pgtop_tune.health.registry import CHECKS

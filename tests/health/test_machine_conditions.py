@@ -6,10 +6,10 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.facts import Facts

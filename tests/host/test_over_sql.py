@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import fields
 
 import psycopg
 import pytest
@@ -54,7 +53,7 @@ def cpu_numbers(sample: HostSample) -> list[int]:
     assert isinstance(sample.cpu, CpuSample)
     total = sample.cpu.total
     ticks = [
-        getattr(total, field.name) for field in fields(total) if field.name not in {"cpu", "idle_ticks", "iowait_ticks"}
+        getattr(total, name) for name in total.__struct_fields__ if name not in {"cpu", "idle_ticks", "iowait_ticks"}
     ]
     return [*ticks, sample.cpu.context_switches, sample.cpu.interrupts or 0]
 
@@ -87,8 +86,8 @@ async def test_numbers_lie_between_two_readings_of_the_files(all_servers: Throwa
         assert isinstance(opened, HostFacts)
         ours = local.facts()
         assert isinstance(ours, HostFacts)
-        assert [getattr(opened, name.name) for name in fields(HostFacts) if name.name != "source"] == [
-            getattr(ours, name.name) for name in fields(HostFacts) if name.name != "source"
+        assert [getattr(opened, name) for name in HostFacts.__struct_fields__ if name != "source"] == [
+            getattr(ours, name) for name in HostFacts.__struct_fields__ if name != "source"
         ]
         assert opened.source == "server's /proc over SQL"
         assert remote.postmaster_pid == all_servers.postmaster_pid

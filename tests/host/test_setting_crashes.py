@@ -6,11 +6,11 @@ import asyncio
 import itertools
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.errors import HostProblem, JournalProblem
 from pgtop_tune.host import drop_in

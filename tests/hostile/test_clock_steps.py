@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.server import TPS

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.client_bound import client_bound

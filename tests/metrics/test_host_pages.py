@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.metrics import disk_cap, host_details, host_limits, host_places
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pgtop_tune.metrics.blocking import Blocking, blocking
 from pgtop_tune.metrics.catalogue import Interval

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 
 import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
 from psycopg import sql as compose
 
 from pgtop_tune.cluster.throwaway import Throwaway
@@ -52,8 +52,8 @@ from pgtop_tune.postgres.queries import inventory, quoted, sql
 from tests.support.servers import conninfo
 
 
-def names(model: type, *without: str) -> list[str]:
-    return [field.name for field in fields(model) if field.name not in without]  # type: ignore[arg-type]
+def names(model: type[Struct], *without: str) -> list[str]:
+    return [name for name in model.__struct_fields__ if name not in without]
 
 
 COLUMNS: dict[str, list[str]] = {

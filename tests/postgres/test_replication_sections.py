@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics.catalogue import Interval
@@ -54,7 +54,7 @@ async def connected(server: Throwaway) -> PostgresReader:
 
 
 def interval(**sections: object) -> Interval:
-    sample = dataclasses.replace(PostgresSample(), **sections)  # type: ignore[arg-type]
+    sample = replace(PostgresSample(), **sections)  # type: ignore[arg-type]
     return Interval((frame(0, postgres=sample),))
 
 

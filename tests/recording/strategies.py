@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
 import types
 from enum import StrEnum
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.recorded_as import Keyed
 
 _INTEGERS = st.integers(-(2**62), 2**62)
 _TEXT = st.text(max_size=12)
 
 
-def of(hint: Any, metadata: Any = None) -> st.SearchStrategy[Any]:
+def of(hint: Any) -> st.SearchStrategy[Any]:
     """Values of a type hint; keyed tables have unique keys, in any order."""
-    key = (metadata or {}).get("key")
-    if key is not None:
-        rows = st.lists(of(get_args(hint)[0]), max_size=6, unique_by=lambda row: getattr(row, key))
-        return rows.map(tuple)
+    for mark in getattr(hint, "__metadata__", ()):
+        hint = get_args(hint)[0]
+        if isinstance(mark, Keyed):
+            return _table(get_args(hint)[0], mark.by)
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return st.one_of(*(of(argument) for argument in arguments))
@@ -31,12 +33,14 @@ def of(hint: Any, metadata: Any = None) -> st.SearchStrategy[Any]:
     return _plain(hint)
 
 
+def _table(kind: Any, key: str) -> st.SearchStrategy[Any]:
+    return st.lists(of(kind), max_size=6, unique_by=lambda row: getattr(row, key)).map(tuple)
+
+
 def _plain(hint: Any) -> st.SearchStrategy[Any]:
-    if dataclasses.is_dataclass(hint):
-        hints = get_type_hints(hint)
-        return st.builds(
-            hint, **{field.name: of(hints[field.name], field.metadata) for field in dataclasses.fields(hint)}
-        )
+    if issubclass(hint, Struct):
+        hints = get_type_hints(hint, include_extras=True)
+        return st.builds(hint, **{name: of(hints[name]) for name in hint.__struct_fields__})
     if issubclass(hint, StrEnum):
         return st.sampled_from(list(hint))
     simple = {
@@ -52,7 +56,7 @@ def _plain(hint: Any) -> st.SearchStrategy[Any]:
 MOMENTS = st.integers(0, 250_000_000_000_000)
 """Of wall clocks, to the year 9892: a frame of another moment is refused."""
 FRAMES = st.builds(
-    lambda frame, taken_at_ms, elapsed_s: dataclasses.replace(frame, taken_at_ms=taken_at_ms, elapsed_s=elapsed_s),
+    lambda frame, taken_at_ms, elapsed_s: replace(frame, taken_at_ms=taken_at_ms, elapsed_s=elapsed_s),
     of(Frame),
     MOMENTS,
     st.floats(-1e9, 1e9),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from pgtop_tune.recording.reader import RecordingReader
 
@@ -34,4 +34,4 @@ def test_a_recording_of_an_earlier_version_reads(path: Path) -> None:
     assert reader.problems == []
     assert len(frames) == reader.frame_count == expected["count"]
     for index, values in expected["frames"].items():
-        assert same(dataclasses.asdict(frames[int(index)]), values), index
+        assert same(to_builtins(frames[int(index)]), values), index

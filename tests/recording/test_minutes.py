@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.analysis.from_recording import _WANTED, material_of, material_of_looks
 from pgtop_tune.analysis.material import Material

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.compare.effect import Verdict
 from pgtop_tune.compare.ghost import against_ghost

@@ -6,8 +6,9 @@ spoilt(parameters={"work_mem": "32MB"}, memory_bytes=16 * GIB)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from pgtop_tune.health.check import Check, Finding, Limits, Unknown
 from pgtop_tune.health.facts import NOT_MEASURED, Answer, Facts

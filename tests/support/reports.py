@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Severity, Unknown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from pgtop_tune.experiment.record import Asked, record_of, record_of_nothing
 from pgtop_tune.model.bench import RunState

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from typing import Final
+
+from msgspec.structs import replace
 
 from pgtop_tune.metrics.run_evidence import Evidence, evidence_of
 from pgtop_tune.model.bench import BenchProgress, BenchSample, RunState

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from pgtop_tune.model.events import Event
 from pgtop_tune.model.frame import Frame

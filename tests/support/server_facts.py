@@ -6,8 +6,9 @@ spoiled(parameters={"fsync": "off"}); values are those of pg_settings.setting, i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from pgtop_tune.health.facts import Answer, Facts, Refused
 from pgtop_tune.health.questions import QUESTIONS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 
 from pgtop_tune.model.io import DatabaseRow, IoCounters, SlruCounters
 from pgtop_tune.model.statements import StatementCounters, StatementSample, StatementText, StatementTexts
@@ -16,7 +15,7 @@ HOSTILE = "SELECT '\x1b[31m[red]boo' -- \u202eevil\n FROM t"
 
 def statement(queryid: int, **other: object) -> StatementCounters:
     """An entry that has counted nothing but what is said."""
-    values: dict[str, object] = {field.name: 0 for field in fields(StatementCounters)}
+    values: dict[str, object] = dict.fromkeys(StatementCounters.__struct_fields__, 0)
     values |= {
         "id": f"{queryid}/10/5/1", "queryid": queryid, "usename": "bench", "datname": "bench", "toplevel": True,
         "stats_since_ms": EPOCH_MS - 60_000,
@@ -38,20 +37,20 @@ def texts(at_s: float, words: Mapping[int, str]) -> StatementTexts:
 
 def database(datid: int, **other: object) -> DatabaseRow:
     """A database that has counted nothing but what is said."""
-    values: dict[str, object] = {field.name: 0 for field in fields(DatabaseRow)}
+    values: dict[str, object] = dict.fromkeys(DatabaseRow.__struct_fields__, 0)
     return DatabaseRow(**(values | {"datid": datid, "datname": f"db{datid}"} | other))  # type: ignore[arg-type]
 
 
 def io_row(backend_type: str, object: str = "relation", context: str = "normal", **other: int | None) -> IoCounters:
     """A row of pg_stat_io in which every operation can happen and none has."""
-    values: dict[str, int | None] = {field.name: 0 for field in fields(IoCounters)}
+    values: dict[str, int | None] = dict.fromkeys(IoCounters.__struct_fields__, 0)
     words = {"id": f"{backend_type}/{object}/{context}", "backend_type": backend_type, "object": object}
     return IoCounters(**(values | words | {"context": context} | other))  # type: ignore[arg-type]
 
 
 def slru(name: str, **other: object) -> SlruCounters:
     """A cache that has counted nothing but what is said."""
-    values: dict[str, object] = {field.name: 0 for field in fields(SlruCounters)}
+    values: dict[str, object] = dict.fromkeys(SlruCounters.__struct_fields__, 0)
     return SlruCounters(**(values | {"name": name} | other))  # type: ignore[arg-type]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import pytest
 from rich.cells import cell_len
 
@@ -12,15 +10,15 @@ from pgtop_tune.tui.glyphs import ASCII, UNICODE, Glyphs
 
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII], ids=lambda glyphs: glyphs.name)
 def test_characters_are_one_cell_wide(glyphs: Glyphs) -> None:
-    for field in fields(glyphs):
-        value = getattr(glyphs, field.name)
-        if field.name != "name" and isinstance(value, str):
-            assert all(cell_len(char) == 1 for char in value), field.name
-            assert len(value) == 1 or field.name in ("rising", "growing")
+    for name in glyphs.__struct_fields__:
+        value = getattr(glyphs, name)
+        if name != "name" and isinstance(value, str):
+            assert all(cell_len(char) == 1 for char in value), name
+            assert len(value) == 1 or name in ("rising", "growing")
 
 
 def test_the_ascii_set_is_ascii() -> None:
-    assert all(str(getattr(ASCII, field.name)).isascii() for field in fields(ASCII))
+    assert all(str(getattr(ASCII, name)).isascii() for name in ASCII.__struct_fields__)
 
 
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII], ids=lambda glyphs: glyphs.name)

@@ -7,7 +7,6 @@ import math
 import os
 import subprocess
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -15,6 +14,7 @@ import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.host.block_devices import ROOT

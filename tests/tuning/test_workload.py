@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.model.postgres import DatabaseCounters
 from pgtop_tune.tuning.advice.facts import Workload

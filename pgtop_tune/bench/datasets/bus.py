@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import resources
 from string import Template
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.errors import LoadProblem
 
@@ -37,8 +38,7 @@ _SIZE: Final = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)([kKmMgG]?)([bB]?)")
 _THOUSANDS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
 
-@dataclass(frozen=True, slots=True)
-class BusPlan:
+class BusPlan(Struct, frozen=True):
     """What is to be made.
 
     Attributes:

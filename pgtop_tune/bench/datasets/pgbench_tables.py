@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.errors import LoadProblem
 
@@ -35,8 +36,7 @@ _ACCOUNT: Final = 132
 _INDEX_BYTES_PER_SCALE: Final = 2_260_000
 
 
-@dataclass(frozen=True, slots=True)
-class PgbenchShape:
+class PgbenchShape(Struct, frozen=True):
     """Options of pgbench -i besides the scale.
 
     Attributes:
@@ -87,8 +87,7 @@ class PgbenchShape:
         return words
 
 
-@dataclass(frozen=True, slots=True)
-class _Refusal:
+class _Refusal(Struct, frozen=True):
     """What pgbench would not take."""
 
     wrong: Callable[[PgbenchShape], object]

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.bench.ports import SqlHand
 from pgtop_tune.errors import PgtopError
@@ -40,8 +41,7 @@ _BLOCKS: Final = {
 """Steps in pgbench's words and in ours → the blocks done and all."""
 
 
-@dataclass(frozen=True, slots=True)
-class InitialiseProgress:
+class InitialiseProgress(Struct, frozen=True):
     """Where it stands.
 
     Attributes:

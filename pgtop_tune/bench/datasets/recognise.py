@@ -7,8 +7,9 @@ pg_partitioned_table.partstrat; rows of pgbench_branches; the note that the maki
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.bench.datasets.bus import CHUNK_TICKETS, OWN_TABLES, TABLES, VERSION, BusPlan, rows_of
 from pgtop_tune.bench.ports import SqlHand
@@ -52,8 +53,7 @@ GROUP BY c.oid
 """
 
 
-@dataclass(frozen=True, slots=True)
-class PgbenchFacts:
+class PgbenchFacts(Struct, frozen=True):
     """pgbench's tables as they are.
 
     Attributes:
@@ -98,8 +98,7 @@ class PgbenchFacts:
         return ", ".join(parts)
 
 
-@dataclass(frozen=True, slots=True)
-class BusFacts:
+class BusFacts(Struct, frozen=True):
     """The bus tables as they are.
 
     Attributes:

@@ -6,8 +6,9 @@ Source: pg_settings data_directory and max_wal_size, pg_database.dattablespace, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.bench.ports import SqlHand
 from pgtop_tune.errors import LoadProblem, ServerProblem
@@ -25,8 +26,7 @@ SELECT coalesce(nullif(pg_tablespace_location(coalesce(
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(Struct, frozen=True):
     """What is wanted and what there is.
 
     Attributes:

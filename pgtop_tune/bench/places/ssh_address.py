@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from pgtop_tune.errors import UsageProblem
 
@@ -30,8 +31,7 @@ _ALWAYS: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class SshAddress:
+class SshAddress(Struct, frozen=True):
     """A machine as the user's ssh knows it; None leaves it to his configuration."""
 
     host: str

@@ -228,7 +228,8 @@ def _measured(conninfo: ConnInfo, facts: Facts, yes: bool) -> Facts:
     """
     import asyncio
     import sys
-    from dataclasses import replace
+
+    from msgspec.structs import replace
 
     from pgtop_tune.cli.output import complain, tell
     from pgtop_tune.errors import UsageProblem

@@ -6,11 +6,11 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from msgspec import Struct
 
 from pgtop_tune.cli import options
 from pgtop_tune.cli.connecting import ConnectionWords
@@ -31,8 +31,7 @@ WITHOUT_TERMINAL_S: Final = 20.0
 _DEMO: Final = "Demo"
 
 
-@dataclass(frozen=True, slots=True)
-class DemoWords:
+class DemoWords(Struct, frozen=True):
     """The options that shape the server."""
 
     scale: int

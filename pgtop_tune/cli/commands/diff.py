@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from msgspec import Struct
 
 from pgtop_tune.cli import options
 from pgtop_tune.cli.commands.bench.formats import Format
@@ -63,8 +63,7 @@ def diff(
         tell(f"{len(found) - len(shown)} more with --all: directories, and what only one of them has or shows")
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
+class _Side(Struct, frozen=True):
     """What is compared, by name.
 
     Attributes:

@@ -119,7 +119,7 @@ def _format_of(output: Path | None) -> ExportFormat:
 
 
 def _span(reader: RecordingReader, since: str, until: str, every: str | None) -> Span:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from pgtop_tune.export.moments import Span
     from pgtop_tune.session.time_words import Timeline, moment, seconds

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
@@ -23,8 +24,7 @@ _CONTEXTS_SINCE: Final = 16
 _NOT_BACKENDS: Final = frozenset({"checkpointer", "background writer"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Writers:
+class _Writers(Struct, frozen=True):
     """Who wrote dirty buffers of relations, in buffers a second.
 
     Attributes:

@@ -7,8 +7,9 @@ mm/overcommit-accounting.rst.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from pgtop_tune import units
 from pgtop_tune.health import needs

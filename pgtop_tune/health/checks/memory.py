@@ -6,8 +6,9 @@ Source: PostgreSQL documentation, "Resource Consumption"; 8 bytes of page table 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
@@ -30,8 +31,7 @@ _SHARED: Final = "shared memory"
 _SHOWN: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """A term of the memory rule.
 
     Attributes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 from psycopg import sql
 
 from pgtop_tune.health import needs
@@ -43,8 +43,7 @@ def _switches(facts: Facts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class _Clock:
+class _Clock(Struct, frozen=True):
     """Transactions, or multixacts.
 
     Attributes:

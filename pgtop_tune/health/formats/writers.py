@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.formats import as_json, junit, markdown, sarif, script, text
 from pgtop_tune.health.report import Report
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(Struct, frozen=True):
     """How a report is wanted.
 
     Attributes:

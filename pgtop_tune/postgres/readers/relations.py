@@ -7,10 +7,11 @@ worth a row. So a database of ten thousand tables costs one pass over pg_class, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from heapq import nlargest
 from operator import attrgetter
 from typing import Final, TypeVar
+
+from msgspec import Struct
 
 from pgtop_tune.model.absence import Reason, Unavailable, grant
 from pgtop_tune.model.postgres import ServerFacts
@@ -40,8 +41,7 @@ INDEXES_AT_MOST: Final = 400
 _Row = TypeVar("_Row", TableCounters, IndexCounters)
 
 
-@dataclass(frozen=True, slots=True)
-class TableLook:
+class TableLook(Struct, frozen=True):
     """One row of relation_activity.14.sql.
 
     Attributes:

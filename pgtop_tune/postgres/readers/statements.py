@@ -8,9 +8,10 @@ true and is the older reading of its next rate.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from heapq import nlargest
 from typing import Any, Final
+
+from msgspec import Struct
 
 from pgtop_tune.model.statements import (
     OWN_MARK,
@@ -60,8 +61,7 @@ def variant(version: str) -> int:
     return next((major for first, major in _EXTENSION_MAJORS if found >= first), 14)
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(Struct):
     """What is known of an entry.
 
     Attributes:

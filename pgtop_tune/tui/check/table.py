@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.health.check import Action, Check, Finding, Unknown
 from pgtop_tune.health.report import Report
@@ -11,8 +12,7 @@ from pgtop_tune.health.report import Report
 _UNKNOWN: Final = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class CheckRow:
+class CheckRow(Struct, frozen=True):
     """One finding, or one thing that is unknown."""
 
     check: Check

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
+
+from msgspec import Struct
 
 from pgtop_tune.metrics import host as metrics
 from pgtop_tune.metrics import host_details as details
@@ -29,8 +30,7 @@ S = TypeVar("S")
 Form = Callable[[float | None], str]
 
 
-@dataclass(frozen=True, slots=True)
-class MachineRow:
+class MachineRow(Struct, frozen=True):
     """A row of any of the tables.
 
     Attributes:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.safe_text import one_line
@@ -30,8 +32,7 @@ NATURAL: Final = ""
 """The sort of a table in its own order."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListingView:
+class ListingView(Struct, frozen=True):
     """What the operator chose in one table.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.blocking import IDLE_IN_TRANSACTION, LockNode, lock_tree
@@ -35,8 +36,7 @@ _LONG_MS: Final = 1_000
 """deadlock_timeout's default: who waits for longer waits for somebody who does not come back by himself."""
 
 
-@dataclass(frozen=True, slots=True)
-class LockRow:
+class LockRow(Struct, frozen=True):
     """A node of the tree at a moment of the server's clock."""
 
     node: LockNode

@@ -7,8 +7,10 @@ a page only says what its rows are and what stands in each column.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.backend_action import BackendKey
@@ -25,8 +27,7 @@ def _plain(row: Any) -> str:
     return PLAIN
 
 
-@dataclass(frozen=True, slots=True)
-class PageColumn:
+class PageColumn(Struct, frozen=True):
     """A column of a table.
 
     Attributes:
@@ -70,8 +71,7 @@ def grown(columns: Sequence[PageColumn], room: int) -> tuple[PageColumn, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
-class PageTable:
+class PageTable(Struct, frozen=True):
     """One table of a page; Tab goes from table to table.
 
     Attributes:
@@ -123,8 +123,7 @@ MOST_ROWS: Final = 10_000
 """Rows a table takes from its source; a page with more says how many are left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """A screen besides the dashboard.
 
     Attributes:

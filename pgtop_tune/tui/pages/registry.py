@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from pgtop_tune.tui.pages.page import Page
@@ -15,8 +16,7 @@ DASHBOARD_NAME: Final = "dash"
 POOLERS_KEY: Final = "0"
 
 
-@dataclass(frozen=True, slots=True)
-class PageRow:
+class PageRow(Struct, frozen=True):
     """What keys and footers need to know of a page; the same words stand in its module.
 
     Attributes:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
 
+from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 
 from pgtop_tune.metrics import sections
@@ -47,8 +47,7 @@ _MOST: Final = 8
 """Rows of a drill-down."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitRow:
+class WaitRow(Struct, frozen=True):
     """A group of sessions, beside all that are at work.
 
     Attributes:
@@ -82,8 +81,7 @@ def _everything(count: WaitCount) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class _Dimension:
+class _Dimension(Struct, frozen=True):
     """A way to tell sessions apart.
 
     Attributes:

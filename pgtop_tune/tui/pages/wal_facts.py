@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
+
+from msgspec import Struct
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Metric
@@ -29,8 +30,7 @@ from pgtop_tune.tui.panes.phrase import lasting, spaced
 from pgtop_tune.units import UNKNOWN, count, ms, size
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Struct, frozen=True):
     """A row: what it is called, its value and growth as text.
 
     Attributes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.metrics import sections
@@ -23,8 +24,7 @@ _NAMES_AT_MOST: Final = 8
 """Roles or databases to choose from; the command line takes any."""
 
 
-@dataclass(frozen=True, slots=True)
-class Conditions:
+class Conditions(Struct, frozen=True):
     """On which terms sets are made, as the operator chose them.
 
     Attributes:
@@ -50,8 +50,7 @@ class Conditions:
         return tuple(trip_wire(word) for word in self.wires.replace(",", " ").split())
 
 
-@dataclass(frozen=True, slots=True)
-class Circumstances:
+class Circumstances(Struct, frozen=True):
     """What decides which reach shows an effect.
 
     Attributes:
@@ -69,8 +68,7 @@ class Circumstances:
     databases: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class OneSet:
+class OneSet(Struct, frozen=True):
     """What is staged, by what is done with it.
 
     Attributes:

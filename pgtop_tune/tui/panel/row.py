@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.absence import Unavailable
@@ -28,8 +30,7 @@ _DERIVED: Final = "override"
 """Source of what the server has worked out by itself, such as wal_buffers from -1."""
 
 
-@dataclass(frozen=True, slots=True)
-class Staged:
+class Staged(Struct, frozen=True):
     """A value that waits to be applied; None as the value resets the parameter."""
 
     value: str | None
@@ -38,8 +39,7 @@ class Staged:
         return "reset" if self.value is None else self.value
 
 
-@dataclass(frozen=True, slots=True)
-class PanelRow:
+class PanelRow(Struct, frozen=True):
     """A parameter beside its knob.
 
     Attributes:

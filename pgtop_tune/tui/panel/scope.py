@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from pgtop_tune.session.restart_control import RestartControl
 from pgtop_tune.tui.hands import Hands
@@ -10,8 +10,7 @@ from pgtop_tune.tui.panel.one_set import Conditions
 from pgtop_tune.tuning.knobs.knob import Knob
 
 
-@dataclass
-class PanelScope:
+class PanelScope(Struct):
     """One for each session.
 
     Attributes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from pgtop_tune.tui.panel.row import PanelRow, Staged
 from pgtop_tune.tui.text_field import TextField

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.compare.ghost import GhostWatch
 from pgtop_tune.session.load_control import LoadState
@@ -28,8 +29,7 @@ _LOAD: Final = "load"
 """The word in the footer beside the key that starts one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """What the screen knows beyond the frames.
 
     Attributes:
@@ -45,7 +45,7 @@ class Look:
         ghost: An earlier run under the charts.
     """
 
-    view: SessionsView = SessionsView()  # noqa: RUF009 (frozen)
+    view: SessionsView = SessionsView()
     rows: Sequence[SessionRow] | None = None
     keys: Sequence[tuple[str, str]] = ()
     recording: RecordingState | None = None
@@ -53,7 +53,7 @@ class Look:
     target: str = ""
     pages: PageNames = NO_PAGES
     load: LoadState | None = None
-    marks: Marks = Marks()  # noqa: RUF009 (frozen)
+    marks: Marks = Marks()
     ghost: GhostWatch | None = None
 
 
@@ -111,12 +111,15 @@ _PANES: Final[dict[str, _Draw]] = {
 }
 
 
+_PLAIN_LOOK: Final = Look()
+
+
 def dashboard_lines(
     session: Session,
     layout: Layout,
     width: int,
     glyphs: Glyphs,
-    look: Look = Look(),
+    look: Look = _PLAIN_LOOK,
 ) -> dict[str, list[Line]]:
     """Lines of every pane of a layout; each pane gets exactly its rows, each line exactly so many cells.
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from pgtop_tune.metrics import ceilings, checkpoints, host, load, own_cost, server
 from pgtop_tune.tui.lines import PLAIN, Line
@@ -28,8 +29,7 @@ class Described(Protocol):
     def source(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A number that is no metric of its own."""
 
     title: str

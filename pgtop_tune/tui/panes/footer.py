@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line, Span
@@ -15,8 +16,7 @@ _ROOMY: Final = 110
 """From here on the pages are named one by one."""
 
 
-@dataclass(frozen=True, slots=True)
-class PageNames:
+class PageNames(Struct, frozen=True):
     """The pages there are.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.metrics.catalogue import Interval, Metric
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -15,8 +16,7 @@ from pgtop_tune.tui.lines import PLAIN, Line, Span, fit, width
 from pgtop_tune.units import UNKNOWN, age, count
 
 
-@dataclass(frozen=True, slots=True)
-class Phrase:
+class Phrase(Struct, frozen=True):
     """A fact on a line.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from pgtop_tune.metrics.host import PROCESS_CPU, PROCESS_READ_BYTES, PROCESS_RSS, PROCESS_WRITE_BYTES
 from pgtop_tune.metrics.host_details import PROCESS_RUN_DELAY
@@ -34,8 +35,7 @@ _STATES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SessionColumn:
+class SessionColumn(Struct, frozen=True):
     """A column of the session table, on the dashboard and on the page of sessions.
 
     Attributes:

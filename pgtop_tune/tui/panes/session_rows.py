@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
@@ -135,8 +137,7 @@ class SessionRow(NamedTuple):
         return self.backend.pid, self.backend.backend_start_ms
 
 
-@dataclass(frozen=True, slots=True)
-class SessionsView:
+class SessionsView(Struct, frozen=True):
     """What the operator chose.
 
     Attributes:

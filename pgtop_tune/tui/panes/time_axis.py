@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.metrics import waits
 from pgtop_tune.metrics.load import CLIENT_TPS
@@ -27,8 +28,7 @@ _MARKED: Final = {EventKind.PARAMETER, EventKind.LOAD, EventKind.RESTART}
 """Kinds of events that go through the charts as an upright; the others stand on the tape alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimeAxis:
+class TimeAxis(Struct, frozen=True):
     """A window of the session's time in columns.
 
     Attributes:

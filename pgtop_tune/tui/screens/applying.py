@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from msgspec import Struct
 from textual.app import App
 
 from pgtop_tune.errors import PgtopError, UsageProblem
@@ -28,8 +28,7 @@ from pgtop_tune.tui.screens.restart import RestartDialog
 from pgtop_tune.tuning.ordering import in_order
 
 
-@dataclass(frozen=True, slots=True)
-class Came:
+class Came(Struct, frozen=True):
     """What came of it.
 
     Attributes:

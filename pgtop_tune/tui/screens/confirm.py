@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
+from msgspec import Struct
 from rich.cells import cell_len
 from textual import events
 
@@ -21,8 +21,7 @@ T = TypeVar("T")
 _WIDEST: Final = 132
 
 
-@dataclass(frozen=True, slots=True)
-class Choice(Generic[T]):
+class Choice(Struct, Generic[T], frozen=True):
     """One answer.
 
     Attributes:
@@ -36,8 +35,7 @@ class Choice(Generic[T]):
     value: T
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """A paragraph of the question in one style; may be foreign text."""
 
     text: str

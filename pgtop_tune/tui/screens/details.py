@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from textual import events
 
 from pgtop_tune.session.session import Session
@@ -13,8 +13,7 @@ from pgtop_tune.tui.lines import Line
 from pgtop_tune.tui.screens.dialog import Dialog
 
 
-@dataclass(frozen=True, slots=True)
-class RowKey:
+class RowKey(Struct, frozen=True):
     """A key that does something with the row shown.
 
     Attributes:

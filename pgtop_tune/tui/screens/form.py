@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from pgtop_tune import units
 from pgtop_tune.errors import UsageProblem
@@ -17,8 +18,7 @@ _VALUE_CELLS: Final = 24
 _DIGITS: Final = "0123456789"
 
 
-@dataclass(slots=True)
-class ChoiceField:
+class ChoiceField(Struct):
     """One of several words.
 
     Attributes:
@@ -61,8 +61,7 @@ class ChoiceField:
         return ((value.ljust(_VALUE_CELLS), "cursor" if focused else PLAIN), (f" {self.remark}", "dim"))
 
 
-@dataclass(slots=True)
-class NumberField:
+class NumberField(Struct):
     """A number typed, doubled with + and halved with -.
 
     Attributes:
@@ -130,8 +129,7 @@ class NumberField:
         return ((value, "dim" if empty else PLAIN), (f" {self.remark}", "dim"))
 
 
-@dataclass(slots=True)
-class WordField:
+class WordField(Struct):
     """Text of any kind."""
 
     label: str
@@ -156,8 +154,7 @@ class WordField:
 Field = ChoiceField | NumberField | WordField
 
 
-@dataclass(slots=True)
-class Form:
+class Form(Struct):
     """Fields, and the one the keys go to."""
 
     fields: Sequence[Field]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from pgtop_tune.model.load import LoadSpec, ProfileSummary
 from pgtop_tune.safe_text import one_line

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from msgspec import Struct
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -50,8 +50,7 @@ _WITH_ONE: Final = {
 """Action of the table → the same, for the session with this pid and start."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
+class Scene(Struct, frozen=True):
     """What is drawn.
 
     Attributes:
@@ -71,7 +70,7 @@ class Scene:
     transport: TransportState | None = None
     load: LoadState | None = None
     trial: OnTrial | None = None
-    marks: Marks = Marks()  # noqa: RUF009 (frozen)
+    marks: Marks = Marks()
     ghost: GhostWatch | None = None
 
 

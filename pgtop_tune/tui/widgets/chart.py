@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.session.history import Point
 from pgtop_tune.tui.glyphs import Glyphs
@@ -28,8 +29,7 @@ _PAUSE: Final = 4.0
 """Points further apart than so many usual distances are not joined by a line."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChartSeries:
+class ChartSeries(Struct, frozen=True):
     """One curve.
 
     Attributes:
@@ -43,8 +43,7 @@ class ChartSeries:
     dim: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ChartMark:
+class ChartMark(Struct, frozen=True):
     """A moment drawn as a faint upright through the empty cells of a chart."""
 
     at_s: float

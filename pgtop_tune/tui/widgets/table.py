@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
+from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 
 from pgtop_tune.safe_text import printable
@@ -18,8 +18,7 @@ GAP: Final = 1
 """Blank cells between two columns."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """A column of a table.
 
     Attributes:

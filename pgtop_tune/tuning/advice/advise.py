@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
+
+from msgspec.structs import replace
 
 from pgtop_tune.tuning.advice import memory_rules, other_rules, wal_rules
 from pgtop_tune.tuning.advice.facts import Advice, Facts

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune import units
 
@@ -33,8 +34,7 @@ class Workload(StrEnum):
     DESKTOP = "desktop"
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """A server and its machine; None where it is not known.
 
     Attributes:
@@ -74,8 +74,7 @@ class Facts:
     huge_pages_needed: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Opinion:
+class Opinion(Struct, frozen=True):
     """What one of the known calculators says for these facts.
 
     Attributes:
@@ -87,8 +86,7 @@ class Opinion:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(Struct, frozen=True):
     """Where to start, and where to stop looking.
 
     Attributes:

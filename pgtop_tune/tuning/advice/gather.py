@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.block_queue import Disk
@@ -21,8 +22,7 @@ from pgtop_tune.tuning.stepping import parse
 _NVME: Final = "nvme"
 
 
-@dataclass(frozen=True, slots=True)
-class Beside:
+class Beside(Struct, frozen=True):
     """What frames do not have.
 
     Attributes:

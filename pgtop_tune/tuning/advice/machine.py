@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from pgtop_tune.host.block_queue import Disk
 from pgtop_tune.host.machine_facts import MachineFacts
@@ -11,8 +11,7 @@ from pgtop_tune.tuning.advice.facts import Advice, Facts
 from pgtop_tune.tuning.advice.system_rules import advise_system, system_facts
 
 
-@dataclass(frozen=True, slots=True)
-class MachineLook:
+class MachineLook(Struct, frozen=True):
     """What a `MachineControl` says at one moment.
 
     Attributes:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pgtop_tune.host.block_queue import Disk
 from pgtop_tune.host.machine_facts import MachineFacts
@@ -30,8 +32,7 @@ _READ_AHEAD_KB: Final[Mapping[DiskKind, str]] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SystemFacts:
+class SystemFacts(Struct, frozen=True):
     """A machine and the server on it; None where it is not known.
 
     Attributes:

@@ -6,8 +6,9 @@ next begins is our own rule.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune import units
 from pgtop_tune.model.postgres import DatabaseCounters
@@ -20,8 +21,7 @@ _MANY_ROWS: Final = 10_000
 _FEW_WRITES: Final = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class SeenWorkload:
+class SeenWorkload(Struct, frozen=True):
     """What the counters say.
 
     Attributes:

@@ -7,8 +7,9 @@ Source: documentation of huge_pages, shared_memory_size_in_huge_pages, "Linux Hu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.cluster.dry_start import DryStart
 from pgtop_tune.model.absence import Unavailable
@@ -44,8 +45,7 @@ _BESIDE_BUFFERS: Final = 1.03
 """Headers, hash table and other shared memory that come with shared_buffers, roughly."""
 
 
-@dataclass(frozen=True, slots=True)
-class RestartFacts:
+class RestartFacts(Struct, frozen=True):
     """What the checks look at.
 
     Attributes:

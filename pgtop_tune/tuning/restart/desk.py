@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.cluster.service import Ran, run
 from pgtop_tune.cluster.start_log import StartLog
@@ -39,8 +41,7 @@ _BY_HAND: Final = "`pgtop-tune revert` puts the old values back and starts it"
 Progress = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Attempt:
+class _Attempt(Struct, frozen=True):
     """A restart under way.
 
     Attributes:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from pgtop_tune.cluster import auto_conf
 from pgtop_tune.cluster.dry_start import DryStart, dry_start
@@ -57,8 +58,7 @@ _CONTROL_NAMES: Final = {
 _MAPPING: Final = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) .* /anon_hugepage", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """The server before a restart.
 
     Attributes:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from pgtop_tune.cluster import auto_conf
 from pgtop_tune.cluster.managing import here, managed

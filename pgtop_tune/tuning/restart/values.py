@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.change import Wanted
@@ -16,8 +17,7 @@ _BYTES: Final = {"B": 1, "kB": 2**10, "8kB": 8 * 2**10, "MB": 2**20, "16MB": 16 
 """pg_settings.unit → bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class ValuesAfter:
+class ValuesAfter(Struct, frozen=True):
     """Values after a restart.
 
     Attributes:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.model.change import Terms, Wanted
 from pgtop_tune.model.frame import Frame

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.model.postgres import Activity, Parameter, PostgresSample
 from pgtop_tune.model.proof import Proof

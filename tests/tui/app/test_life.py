@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.errors import ConnectionProblem, UsageProblem
 from pgtop_tune.model.absence import Reason, Unavailable

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.model.load import LoadSpec

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.tui import app as app_module

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.model.change import ChangeState, ParameterChange
 from pgtop_tune.model.system_setting import AfterReboot, Assignment, SystemSetting

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable
-from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import RunState
@@ -127,7 +127,7 @@ def troubles(draw: st.DrawFn) -> list[dict[str, object]]:
             if how == "gone":
                 missing[name] = draw(REASONS)
             elif how == "parts":
-                gone = draw(st.dictionaries(st.sampled_from([field.name for field in fields(kind)]), REASONS))
+                gone = draw(st.dictionaries(st.sampled_from(kind.__struct_fields__), REASONS))
                 missing[name] = postgres_sample(second, **gone) if name == "postgres" else host_sample(second, **gone)
         if draw(st.booleans()):
             state = draw(st.sampled_from(RunState))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.compare.effect import Effect, Verdict
 from pgtop_tune.compare.since_change import SinceChange

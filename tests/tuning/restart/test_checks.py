@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.cluster.dry_start import DryStart
 from pgtop_tune.model.absence import Reason, Unavailable

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.errors import UsageProblem
 
@@ -17,8 +18,7 @@ class Dataset(StrEnum):
     BUS = "bus"
 
 
-@dataclass(frozen=True, slots=True)
-class InitWords:
+class InitWords(Struct, frozen=True):
     """None and "" where an option was not given."""
 
     dataset: Dataset = Dataset.PGBENCH

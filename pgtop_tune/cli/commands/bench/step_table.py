@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from pgtop_tune.cli.commands.bench.formats import TableFormat
 from pgtop_tune.model.run_result import INIT_FORMAT
@@ -14,8 +15,7 @@ _HEAD: Final = "init step, s"
 _TOTAL: Final = "total"
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
+class Made(Struct, frozen=True):
     """What came of it.
 
     Attributes:

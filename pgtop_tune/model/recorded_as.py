@@ -1,0 +1,34 @@
+"""What a recording has to know of a field besides its type, as annotations: see `recording.codec`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+
+class Keyed(Struct, frozen=True):
+    """A table: rows are told apart by one of their fields.
+
+    Attributes:
+        by: Its name.
+    """
+
+    by: str
+
+
+class Near(Struct, frozen=True):
+    """A number that lies close to another of the same row.
+
+    Attributes:
+        other: The name of its field.
+    """
+
+    other: str
+
+
+class Wide(Struct, frozen=True):
+    """An integer of more than 53 bits, which JSON readers would round."""
+
+
+WIDE: Final = Wide()

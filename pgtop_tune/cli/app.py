@@ -1,19 +1,16 @@
-"""The command line: names, defaults, and what becomes of a failure. Commands are imported when they run."""
+"""The command line: names, defaults, and what becomes of a failure. Commands are imported when they are asked for."""
 
 from __future__ import annotations
 
 import gc
 import os
 import sys
-from typing import Annotated, Final
+from importlib import import_module
+from typing import Annotated, Any, Final
 
 import typer
 
 from pgtop_tune import __version__
-from pgtop_tune.cli.commands import check, compare, demo, diff, export, parameters, record, replay, report, revert, top
-from pgtop_tune.cli.commands import set as changes
-from pgtop_tune.cli.commands.baseline import baseline
-from pgtop_tune.cli.commands.bench.app import bench
 from pgtop_tune.cli.exit_codes import ExitCode, exit_code
 from pgtop_tune.cli.help_text import help_of
 from pgtop_tune.cli.output import PROGRAM, complain, say
@@ -39,30 +36,32 @@ def _program(
 
 
 COMMANDS: Final = (
-    ("top", top.top),
-    ("demo", demo.demo),
-    ("record", record.record),
-    ("replay", replay.replay),
-    ("parameters", parameters.parameters),
-    ("advise", parameters.advise),
-    ("set", changes.set_parameters),
-    ("reset", changes.reset_parameters),
-    ("revert", revert.revert),
-    ("diff", diff.diff),
-    ("check", check.check),
-    ("compare", compare.compare),
-    ("report", report.report),
-    ("export", export.export),
+    ("top", "top", "top"),
+    ("demo", "demo", "demo"),
+    ("record", "record", "record"),
+    ("replay", "replay", "replay"),
+    ("parameters", "parameters", "parameters"),
+    ("advise", "parameters", "advise"),
+    ("set", "set", "set_parameters"),
+    ("reset", "set", "reset_parameters"),
+    ("revert", "revert", "revert"),
+    ("diff", "diff", "diff"),
+    ("check", "check", "check"),
+    ("compare", "compare", "compare"),
+    ("report", "report", "report"),
+    ("export", "export", "export"),
 )
-GROUPS: Final = (("bench", bench), ("baseline", baseline))
-"""Commands with commands of their own."""
+"""Name, module below `cli.commands`, function."""
+GROUPS: Final = (("bench", "bench.app", "bench"), ("baseline", "baseline", "baseline"))
+"""Commands with commands of their own: name, module, what typer makes of them."""
+_NAMES: Final = frozenset(name for name, _, _ in (*COMMANDS, *GROUPS))
 
 
 def program(named: str = "") -> typer.Typer:
     """The command line.
 
     Args:
-        named: The only command that will be asked for: what the others take need not be found out, which takes 50 ms.
+        named: The only command that will be asked for: what the others take need not be found out, which takes 60 ms.
             Any other word is all of them.
     """
     made = typer.Typer(
@@ -80,20 +79,24 @@ def program(named: str = "") -> typer.Typer:
         context_settings={"help_option_names": ["--help"]},
     )
     made.callback()(_program)
-    alone = named in {name for name, _ in (*COMMANDS, *GROUPS)}
-    for name, command in COMMANDS:
+    alone = named in _NAMES
+    for name, module, function in COMMANDS:
         if name == named or not alone:
+            command = _part(module, function)
             made.command(name, help=help_of(command))(command)
-    for name, group in GROUPS:
+    for name, module, group in GROUPS:
         if name == named or not alone:
-            made.add_typer(group, name=name)
+            made.add_typer(_part(module, group), name=name)
     return made
+
+
+def _part(module: str, name: str) -> Any:
+    return getattr(import_module(f"pgtop_tune.cli.commands.{module}"), name)
 
 
 def with_default_command(arguments: list[str]) -> list[str]:
     """The words with `top` put in front when they name no command: `pgtop-tune -h db1 bench` is `pgtop-tune top …`."""
-    names = {name for name, _ in (*COMMANDS, *GROUPS)}
-    if arguments and (arguments[0] in names or arguments[0] in _OF_THE_PROGRAM):
+    if arguments and (arguments[0] in _NAMES or arguments[0] in _OF_THE_PROGRAM):
         return arguments
     return [DEFAULT_COMMAND, *arguments]
 

@@ -90,10 +90,12 @@ def frames_of(path: Path, since_s: float) -> Iterator[Frame]:
 def open_screen(controls: Controls, options: ScreenOptions) -> ScreenOutcome:
     """Imports Textual, and shows the session until the operator leaves (see `tui.run.run_screen`)."""
     os.environ.setdefault("TEXTUAL_FPS", _PAINTS_PER_S)
+    # Imports leave no garbage, and what they make stays: nobody has to look through it, now or later.
+    gc.disable()
     from pgtop_tune.tui.run import run_screen
 
-    # What was imported stays: nobody has to look through it for garbage again.
     gc.freeze()
+    gc.enable()
     return run_screen(controls, options)
 
 

@@ -155,6 +155,7 @@ class PgtopApp(OperatorApp):
         if self._leave_status is not None:
             self.exit(self._leave_status)
             return
+        self._controls.engine.start()
         self.set_keymap(dict(self._options.keymap))
         driver = self._driver
         if isinstance(driver, ScreenDriver):
@@ -163,12 +164,12 @@ class PgtopApp(OperatorApp):
         # Awaited: what is pushed on a screen that is still on its way comes to lie below it.
         await self.push_screen(self._dashboard)
         self._look_at_size(self.size)
+        self.on_frames_waiting()
         self._begin()
         if self.changes is not None:
             self.set_interval(_COUNT_S, self._count_down)
 
     def _begin(self) -> None:
-        self._controls.engine.start()
         if self._options.ghost is not None and self.ghost is not None:
             self.ghost.take(self._options.ghost)
         if self._options.start_load is not None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 
 from pgtop_tune.bench.progress import PREFIX, parse_progress
 from pgtop_tune.model.bench import BenchProgress

@@ -38,7 +38,7 @@ def test_without_a_command_it_is_top(typed: list[str], run_as: list[str]) -> Non
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["--version"], ["bench", "init", "--help"], *([name, "--help"] for name, _ in COMMANDS)]
+    "words", [["--help"], ["--version"], ["bench", "init", "--help"], *([name, "--help"] for name, _, _ in COMMANDS)]
 )
 def test_help_and_version_load_nothing_heavy(words: list[str], tmp_path: Path) -> None:
     script = (
@@ -62,7 +62,7 @@ def test_sampling_without_a_screen_loads_no_textual(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("modules", "unwanted"),
     [
-        ("pgtop_tune.cli.app, pgtop_tune.cli.screen, pgtop_tune.tui.run", LATER),
+        ("pgtop_tune.cli.app, pgtop_tune.cli.live_screen, pgtop_tune.tui.run", LATER),
         ("pgtop_tune.cli.starting, pgtop_tune.cli.watching", ("pgtop_tune.bench", "pgtop_tune.experiment")),
     ],
 )

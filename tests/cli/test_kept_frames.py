@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pgtop_tune.cli.screen import _kept_frames
+from pgtop_tune.cli.live_screen import _kept_frames
 from pgtop_tune.recording.hour import KeptHour
 from pgtop_tune.session.ports import Step
 from tests.support.sides import frames, recorded

@@ -78,6 +78,6 @@ async def test_what_is_noted_and_asked_while_it_starts_is_answered_later(tmp_pat
 async def test_ending_while_the_controls_are_made_closes_them(tmp_path: Path) -> None:
     session, seen = session_of(tmp_path), Seen()
     async with running(session, seen), asyncio.timeout(PATIENCE_S):
-        while not seen.frames:
+        while seen.frames < 2:
             await asyncio.sleep(0.01)
     assert session.made is not None, "a thread cannot be stopped half way: its work is waited for and closed"

@@ -81,7 +81,7 @@ async def test_every_section_is_there_and_nobody_inherits_our_settings(pooled: s
             last = watcher.frames[-1].sequence
             frame = await watcher.until(lambda frame, last=last: frame.sequence > last and answered(frame))
         sample = frame.postgres
-        sections = {name: getattr(sample, name) for name in sample.__dataclass_fields__}
+        sections = {name: getattr(sample, name) for name in sample.__struct_fields__}
         assert {name for name, section in sections.items() if isinstance(section, Unavailable)} == {"server_log"}
         assert sample.server.pooled
         shown = [backend for frame in watcher.frames if answered(frame) for backend in frame.postgres.activity.backends]

@@ -45,7 +45,7 @@ async def watched(target: str) -> tuple[Session, Mapping[str, Unavailable]]:
         frame = await watcher.until(lambda frame: answered(frame) and frame.sequence >= first.sequence + 4)
         session = session_of(watcher.frames)
     assert_fits_and_obeys_nothing(session)
-    every = {name: getattr(frame.postgres, name) for name in frame.postgres.__dataclass_fields__}
+    every = {name: getattr(frame.postgres, name) for name in frame.postgres.__struct_fields__}
     return session, {name: each for name, each in every.items() if isinstance(each, Unavailable)}
 
 

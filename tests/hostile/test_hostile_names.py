@@ -148,7 +148,7 @@ async def test_bytes_of_no_encoding_are_shown_from_their_own_database_and_from_a
             text = assert_fits_and_obeys_nothing(session_of(frames))
             assert "o\ufffd\ufffd'" in text, dbname
             sample = frames[-1].postgres
-            sections = {name: getattr(sample, name) for name in sample.__dataclass_fields__}
+            sections = {name: getattr(sample, name) for name in sample.__struct_fields__}
             absent = {name: str(each) for name, each in sections.items() if isinstance(each, Unavailable)}
             expected = {"server_log"} if dbname == "bytes" else {"server_log", *STATEMENTS}
             assert absent.keys() == expected, absent

@@ -141,7 +141,7 @@ def test_whatever_a_console_sends_ids_are_unique_and_numbers_are_small_enough_to
     for parsed in (pools_of(rows), counters_of(rows), databases_of(rows)):
         assert len({row.id for row in parsed}) == len(parsed)
         for row in parsed:
-            for name in row.__dataclass_fields__:
+            for name in row.__struct_fields__:
                 value = getattr(row, name)
                 assert value is None or isinstance(value, str) or 0 <= value < 2**63
     version_of(rows)

@@ -317,5 +317,5 @@ def test_every_version_has_its_variant() -> None:
 
 
 def test_columns_of_counters_exist() -> None:
-    names = StatementCounters.__dataclass_fields__
+    names = StatementCounters.__struct_fields__
     assert {field for fields in statements_module.CRITERIA for field in fields} <= set(names)

@@ -27,7 +27,7 @@ class Unanswering:
         if "(true)" in text:
             self.asked += 1
             raise ConnectionProblem("no answer in time")
-        entry = dict.fromkeys(StatementCounters.__dataclass_fields__, 0) | {"id": "1/2/3/1", "queryid": 1}
+        entry = dict.fromkeys(StatementCounters.__struct_fields__, 0) | {"id": "1/2/3/1", "queryid": 1}
         return [(1, 2, 3, True, 1, 0, 5.0)] if "min_exec_time" not in text else [entry]
 
 

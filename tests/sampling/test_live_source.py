@@ -78,7 +78,7 @@ async def test_every_section_is_there_on_a_server_of_ours(server: Throwaway) -> 
     async with watching(conninfo(server)) as watcher:
         frame = await watcher.until(answered)
         assert isinstance(frame.postgres, PostgresSample)
-        sections = {name: getattr(frame.postgres, name) for name in PostgresSample.__dataclass_fields__}
+        sections = {name: getattr(frame.postgres, name) for name in PostgresSample.__struct_fields__}
         # Servers made here write their log to stderr, where no SQL reaches it.
         assert {name for name, section in sections.items() if isinstance(section, Unavailable)} == {"server_log"}
         assert frame.postgres.server.local
@@ -197,6 +197,7 @@ async def test_a_server_that_is_not_there_is_waited_for(make_server: Callable[..
 async def test_late_ticks_are_skipped_and_the_real_interval_is_kept(database: str) -> None:
     async with watching(database) as watcher:
         await watcher.until(answered)
+        await watcher.more(1)
         watcher.session.source.set_interval(0.0001)
         assert watcher.session.source.interval_s == 0.2
         await asyncio.sleep(0.7)

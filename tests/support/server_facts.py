@@ -203,7 +203,7 @@ def session(pid: int, idle_s: float = 0.0, **other: Any) -> Backend:
 
 def database_row(**other: Any) -> DatabaseRow:
     """pg_stat_database of "bench"."""
-    numbers = dict.fromkeys(DatabaseRow.__dataclass_fields__, 0)
+    numbers = dict.fromkeys(DatabaseRow.__struct_fields__, 0)
     return DatabaseRow(**({**numbers, "datid": 16_384, "datname": "bench", "stats_reset_ms": RESET_MS} | other))
 
 

@@ -70,10 +70,14 @@ class LiveWords(Struct, frozen=True):
 
 
 def import_watching() -> None:
-    """Imports what looks at a server, for whoever waits to be told where it is."""
+    """Imports what looks at a server and what keeps what was seen, for whoever waits to be told where it is."""
     import pgtop_tune.cli.allocator
     import pgtop_tune.cli.starting
-    import pgtop_tune.session.engine  # noqa: F401
+    import pgtop_tune.recording.hour
+    import pgtop_tune.recording.recorder
+    import pgtop_tune.session.engine
+    import pgtop_tune.tui.controls
+    import pgtop_tune.tuning.knobs.catalogue  # noqa: F401
 
 
 def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:

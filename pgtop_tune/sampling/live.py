@@ -119,8 +119,8 @@ class LiveSource:
             yield Step((await self._frame(self._server),))
             first = self._sequence == 1
             now = loop.time()
-            # The first is taken while the screen gets ready, and may have waited for it.
-            due = max(due + min(self._interval_s, _SECOND_LOOK_S), now) if first else due + self._interval_s
+            # The first may have waited for the screen, which is being drawn now.
+            due = now + min(self._interval_s, _SECOND_LOOK_S) if first else due + self._interval_s
             if (late_s := now - due) > 0:
                 skipped = int(late_s / self._interval_s) + 1
                 self._sequence += skipped

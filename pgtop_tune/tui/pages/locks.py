@@ -21,6 +21,7 @@ from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable
 from pgtop_tune.tui.pages.row_source import unless_hidden
 from pgtop_tune.tui.panes.phrase import Phrase, absence, labelled, lasting, summed
 from pgtop_tune.tui.panes.session_details import details_lines
+from pgtop_tune.tui.panes.session_work import locked_object
 from pgtop_tune.tui.wrapping import labelled as labelled_lines
 from pgtop_tune.units import UNKNOWN, age, count
 
@@ -120,11 +121,7 @@ def _wait_of(name: str) -> Callable[[Any], str]:
 
 
 def _object(row: LockRow) -> str:
-    wait = row.node.wait
-    if wait is None:
-        return ""
-    target = "" if wait.relation and wait.target == wait.locktype else wait.target
-    return one_line(" ".join(part for part in (wait.relation, target) if part), _TEXT)
+    return "" if row.node.wait is None else locked_object(row.node.wait)
 
 
 def _query(row: LockRow) -> str:
@@ -193,12 +190,8 @@ def _details(session: Session, row: Any, cells: int, glyphs: Glyphs) -> list[Lin
         lines += labelled_lines(
             "ends with", f"COMMIT PREPARED {name} or ROLLBACK PREPARED {name}, in its database", cells
         )
-    if node.wait is not None:
-        lines += labelled_lines("waits for", f"{node.wait.mode} on {_object(row)} ({node.wait.locktype})", cells)
-        held = ", ".join(f"{pid} {modes}" for pid, modes in zip(node.wait.holders, node.wait.held_modes, strict=False))
-        lines += labelled_lines("held by", held or "nobody of those asked about: others are ahead in the queue", cells)
     if row.session is not None:
-        lines += [(), *details_lines(session, row.session, cells)]
+        lines += details_lines(session, row.session, cells)
     return lines or [((f"process {node.pid} is not among the sessions we see", "warning"),)]
 
 

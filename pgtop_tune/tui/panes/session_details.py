@@ -16,6 +16,7 @@ from pgtop_tune.safe_text import one_line
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.lines import Line, clip
 from pgtop_tune.tui.panes.phrase import lasting
+from pgtop_tune.tui.panes.session_work import earlier_lines, work_lines
 from pgtop_tune.tui.wrapping import labelled, wrapped
 from pgtop_tune.units import UNKNOWN, size, wall_clock
 
@@ -59,8 +60,9 @@ def details_lines(session: Session, key: BackendKey, cells: int) -> list[Line]:
         process = next((each for each in processes.processes if each.pid == backend.pid), None)
         if process is not None:
             lines += labelled("process", _process(process, _ticks_per_s(frame)), cells)
+    lines += work_lines(backend, activity, session, cells)
     lines += _blockers(backend, activity, cells)
-    return [*lines, *_query(backend, session, cells)]
+    return [*lines, *_query(backend, session, cells), *earlier_lines(backend, session, cells)]
 
 
 def _query(backend: Backend, session: Session, cells: int) -> list[Line]:

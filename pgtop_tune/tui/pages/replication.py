@@ -18,6 +18,7 @@ from pgtop_tune.metrics.replication import (
     slot_states,
 )
 from pgtop_tune.metrics.vacuum import age as xid_age
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.horizon import PreparedTransaction
 from pgtop_tune.model.replication import SubscriptionWorker
 from pgtop_tune.safe_text import one_line
@@ -224,12 +225,18 @@ def _of_standby(lag: ReceiverLag) -> list[Phrase]:
     ]
 
 
+def _counted(label: str, section: object, rows: int, rank: int) -> Phrase:
+    """How many there are; unknown where we may not see them."""
+    hidden = isinstance(section, Unavailable)
+    return Phrase(labelled(label, UNKNOWN if hidden else spaced(rows), "dim" if hidden else PLAIN), rank)
+
+
 def _of_primary(interval: Interval) -> list[Phrase]:
     senders, slots, holding = sender_lags(interval), slot_states(interval), holders(interval)
     retained = max((slot.retained_bytes or 0 for slot in slots), default=None)
     phrases = [
-        Phrase(labelled("senders", spaced(len(senders))), 1),
-        Phrase(labelled("slots", spaced(len(slots))), 2),
+        _counted("senders", sections.replication(interval.newest), len(senders), 1),
+        _counted("slots", sections.slots(interval.newest), len(slots), 2),
     ]
     if retained is not None:
         phrases.append(Phrase(labelled("most WAL retained", size(retained)), 3))

@@ -12,7 +12,7 @@ from pgtop_tune.metrics.server import QPS
 from pgtop_tune.metrics.settings import is_on
 from pgtop_tune.metrics.settings import number as setting_of
 from pgtop_tune.metrics.statements import STATEMENT_EVICTIONS, STATEMENT_LOAD, StatementRate, statement_rates
-from pgtop_tune.model.absence import NOT_YET, Unavailable, grant
+from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable, grant
 from pgtop_tune.model.postgres import StatementTotals
 from pgtop_tune.model.statements import StatementSample
 from pgtop_tune.safe_text import one_line
@@ -110,6 +110,8 @@ def _rows(session: Session) -> Sequence[StatementRate] | Unavailable:
     if frame is None or interval is None:
         return NOT_YET
     found = sections.statement_counters(frame)
+    if not isinstance(found, Unavailable) and not found.statements and found.hidden:
+        return Unavailable(Reason.NO_PERMISSION, _hidden(found, interval))
     # Those that did nothing lately compare alike in most orders: the dearest of all time stand first among them.
     return found if isinstance(found, Unavailable) else sorted(statement_rates(interval), key=_total_ms, reverse=True)
 
@@ -220,19 +222,23 @@ def _of_sample(sample: StatementSample) -> list[Phrase]:
 def _notes(session: Session, interval: Interval) -> list[Line]:
     """Why something is missing that one might look for."""
     sample = interval.now(sections.statement_counters)
-    server = sections.server(interval.newest)
-    user = UNKNOWN if isinstance(server, Unavailable) else one_line(server.user, 100)
     texts = sections.statement_texts(interval.newest)
     found: list[Line] = []
     if sample is not None and sample.hidden:
-        words = f"{sample.hidden} statements of other users are hidden: {grant('pg_read_all_stats', user)} shows them"
-        found.append(((words, "warning"),))
+        found.append(((_hidden(sample, interval), "warning"),))
     if isinstance(texts, Unavailable) and sample is not None:
         found.append((("texts: ", "label"), *absence(texts)))
     off = [f"{what} ({name} is off)" for name, what in _SWITCHES if is_on(interval, name) is False]
     if off:
         found.append(((f"not counted: {', '.join(off)}", "dim"),))
     return found
+
+
+def _hidden(sample: StatementSample, interval: Interval) -> str:
+    server = sections.server(interval.newest)
+    user = UNKNOWN if isinstance(server, Unavailable) else one_line(server.user, 100)
+    what = "1 statement of another user is" if sample.hidden == 1 else f"{sample.hidden} statements of other users are"
+    return f"{what} hidden: {grant('pg_read_all_stats', user)} shows {'it' if sample.hidden == 1 else 'them'}"
 
 
 _SWITCHES: Final = (("track_io_timing", "time of I/O"), ("pg_stat_statements.track_planning", "planning"))

@@ -16,7 +16,7 @@ from pgtop_tune.session.session import Session
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line, Span, shortened
 from pgtop_tune.tui.lines import width as cells_of
-from pgtop_tune.tui.panes.phrase import absence, head, padded
+from pgtop_tune.tui.panes.phrase import absent, head, padded
 from pgtop_tune.tui.panes.wait_source import wait_source
 from pgtop_tune.tui.panes.wait_style import wait_style
 from pgtop_tune.tui.widgets.gauges import bar
@@ -44,7 +44,11 @@ class _Part(Struct, frozen=True):
 
 def budget_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
     """A head with the whole, then bars per wait, largest first, "other" last; what has no room is one sum."""
-    title, parts, unit = _content(session)
+    interval, waits = session.interval, wait_source(session)
+    if interval is None or isinstance(waits, Unavailable):
+        reason = waits if isinstance(waits, Unavailable) else NOT_YET
+        return _filled(absent("waits", reason, width, height, glyphs), width, height)
+    title, parts, unit = _content(interval)
     lines: list[Line] = [head(title, width, glyphs)]
     across = max((width - 1) // _SLOT, 1)
     rows = height - 1
@@ -52,15 +56,14 @@ def budget_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> l
         lines += _bars(_gathered(parts, across * rows), unit, width, across, rows, glyphs)
     elif rows > 0:
         lines += [_words(parts, unit, width)]
-    lines += [((" " * width, PLAIN),)] * (height - len(lines))
-    return lines[:height]
+    return _filled(lines, width, height)
 
 
-def _content(session: Session) -> tuple[Line, list[_Part], str]:
-    interval, waits = session.interval, wait_source(session)
-    if interval is None or isinstance(waits, Unavailable):
-        reason = waits if isinstance(waits, Unavailable) else NOT_YET
-        return (("waits  ", "title"), *absence(reason)), [], ""
+def _filled(lines: list[Line], width: int, height: int) -> list[Line]:
+    return [*lines, *[((" " * width, PLAIN),)] * (height - len(lines))][:height]
+
+
+def _content(interval: Interval) -> tuple[Line, list[_Part], str]:
     budget = latency_budget(interval)
     if budget is None:
         return _profile(interval)

@@ -13,6 +13,7 @@ from pgtop_tune.safe_text import one_line
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line, Span, fit, width
+from pgtop_tune.tui.wrapping import wrap
 from pgtop_tune.units import UNKNOWN, age, count
 
 
@@ -82,6 +83,17 @@ def head(title: Line, cells: int, glyphs: Glyphs, right: Sequence[Phrase] = ()) 
     if middle < 1:
         return padded(fit(tuple(spans), cells), cells)
     return (*spans, (" " + stroke * middle, "dim"), *closing)
+
+
+def absent(title: str, found: Unavailable, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
+    """A pane that has nothing to show: why stands in its head, or below it where the head is too short for that."""
+    reason = absence(found)
+    beside: Line = ((f"{title}  ", "title"), *reason)
+    if width(beside) + 4 <= cells or rows < 2:
+        return [head(beside, cells, glyphs)]
+    text, style = reason[0]
+    below = [padded(((f" {line}", style),), cells) for line in wrap(text, cells - 2)]
+    return [head(((title, "title"),), cells, glyphs), *below][:rows]
 
 
 def padded(line: Line, cells: int) -> Line:

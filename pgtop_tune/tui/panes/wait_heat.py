@@ -12,7 +12,7 @@ from pgtop_tune.model.waits import ACTIVITY_SOURCE, CPU, WaitSample
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line
-from pgtop_tune.tui.panes.phrase import Phrase, absence, head, labelled, padded
+from pgtop_tune.tui.panes.phrase import Phrase, absent, head, labelled, padded
 from pgtop_tune.tui.panes.time_axis import TimeAxis, time_axis
 from pgtop_tune.tui.panes.wait_source import wait_source
 from pgtop_tune.tui.panes.wait_style import wait_style
@@ -41,7 +41,7 @@ def heat_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> lis
     interval, sample = session.interval, wait_source(session)
     if interval is None or isinstance(sample, Unavailable):
         reason = sample if isinstance(sample, Unavailable) else NOT_YET
-        return [head((("waits  ", "title"), *absence(reason)), width, glyphs)]
+        return absent("waits", reason, width, height, glyphs)
     cpus = _cpus(session)
     axis = time_axis(session, max(width - _FIGURE - _MARGINS, GUTTER + 1), _PICTURE)
     rows = [(metric, _columns(session, metric, axis)) for metric in (ACTIVE_SESSIONS, *CLASSES)]

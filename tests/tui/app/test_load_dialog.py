@@ -8,6 +8,7 @@ from pgtop_tune.errors import LoadProblem
 from pgtop_tune.model.bench import BenchSample, RunState
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.session.load_control import DatasetFound
 from pgtop_tune.session.ports import Step
 from pgtop_tune.tui.screens.dashboard import Dashboard
 from pgtop_tune.tui.screens.load import LoadDialog
@@ -129,3 +130,16 @@ async def test_what_the_fields_of_steps_say_is_whole_at_80_columns() -> None:
         await rig.sees("empty history, vacuum, checkpoint")
         await rig.press("down", "down", "right")
         await rig.sees("each begins where the last one ended")
+
+
+async def test_making_a_data_set_is_offered_where_that_would_help() -> None:
+    load = ScriptedLoad()
+    load.found = (DatasetFound("pgbench", problem="permission denied for table pgbench_branches"),)
+    async with running_screen(_idle(), load=load) as rig:
+        await rig.press("b")
+        await rig.sees("permission denied for table pgbench_branches")
+        assert "i makes it" not in rig.text()
+    load.found = (DatasetFound("pgbench", "scale 10", "pgbench_tellers is empty"),)
+    async with running_screen(_idle(), load=load) as rig:
+        await rig.press("b")
+        await rig.sees("scale 10: pgbench_tellers is empty: i makes it")

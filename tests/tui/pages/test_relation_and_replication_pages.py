@@ -121,3 +121,10 @@ def test_a_command_is_bound_to_the_session_that_runs_it() -> None:
     found = {row.row.pid: relations.PROGRESS.backend_of(row) for row in rows}
     assert found[2_231] == (2_231, EPOCH_MS - 60_000)
     assert found[4_100] is None
+
+
+@pytest.mark.parametrize(("name", "said"), [("replication", "senders - "), ("slots", "slots - ")])
+def test_what_may_not_be_seen_is_not_counted_as_none(name: str, said: str) -> None:
+    session = Session()
+    session.apply(Step((moment(1, **{name: Unavailable(Reason.NO_PERMISSION, "GRANT it TO me")}),)))
+    assert said in picture(session, replication.PAGE, replication.SENDERS, 80, 20)[0] + " "

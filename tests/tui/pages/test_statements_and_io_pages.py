@@ -228,6 +228,13 @@ def test_statements_hidden_from_this_role_come_with_the_grant() -> None:
     assert "12 statements of other users are hidden: GRANT pg_read_all_stats TO bench" in text
 
 
+def test_where_all_statements_are_hidden_the_table_does_not_say_that_none_has_ended() -> None:
+    hidden = {**section(0), "statement_counters": sample(0.0, None, [], hidden=1)}
+    text = "\n".join(shown(statements.PAGE, statements.TABLE, session_with([hidden]), 80, 24))
+    assert "1 statement of another user is hidden: GRANT pg_read_all_stats TO bench" in " ".join(text.split())
+    assert "no statement has ended" not in text
+
+
 @pytest.mark.parametrize("cells", range(60, 161, 5))
 def test_who_reads_and_writes_is_never_cut_in_a_number(cells: int) -> None:
     names = ("client backend", "autovacuum worker", "background writer", "checkpointer")

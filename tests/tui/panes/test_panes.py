@@ -15,7 +15,8 @@ from pgtop_tune.model.waits import WaitCount, WaitSample
 from pgtop_tune.session.ports import RecordingState
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.glyphs import UNICODE
-from pgtop_tune.tui.lines import text_of, width
+from pgtop_tune.tui.lines import text_of
+from pgtop_tune.tui.lines import width as cells_of
 from pgtop_tune.tui.panes.budget import budget_lines
 from pgtop_tune.tui.panes.dashboard import Look
 from pgtop_tune.tui.panes.explain import PANE_METRICS, explain_lines
@@ -181,7 +182,7 @@ def test_waits_that_a_role_may_not_see_are_hidden_and_not_idle() -> None:
     for lines in (budget_lines(hidden, 60, 3, UNICODE), heat_lines(hidden, 60, 6, UNICODE)):
         words = " ".join(text_of(line) for line in lines)
         assert "GRANT pg_monitor TO bench shows them" in " ".join(words.split()), "not cut where there is room below"
-        assert all(width(line) == 60 for line in lines)
+        assert all(cells_of(line) == 60 for line in lines)
     count = WaitCount("IO", "DataFileRead", "client backend", 25)
     own = session_of(3, load=False, change=lambda second: change(second, count))
     assert "IO:DataFileRead" in "".join(map(text_of, budget_lines(own, 120, 2, UNICODE)))

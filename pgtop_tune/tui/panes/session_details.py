@@ -16,7 +16,6 @@ from pgtop_tune.safe_text import one_line
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.lines import Line, clip
 from pgtop_tune.tui.panes.phrase import lasting
-from pgtop_tune.tui.panes.session_work import earlier_lines, work_lines
 from pgtop_tune.tui.wrapping import labelled, wrapped
 from pgtop_tune.units import UNKNOWN, size, wall_clock
 
@@ -45,6 +44,9 @@ def details_lines(session: Session, key: BackendKey, cells: int) -> list[Line]:
         key: Which session.
         cells: Width.
     """
+    # Not needed for the first picture.
+    from pgtop_tune.tui.panes.session_work import earlier_lines, work_lines
+
     frame = session.now
     if frame is None:
         return [(("waiting for the first frame", "dim"),)]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.locks import LockSample, LockWait

@@ -22,6 +22,7 @@ from pgtop_tune.units import clock, percent, size
 _NARROW: Final = 100
 _APART: Final = ("  ", PLAIN)
 _NAME: Final = 40
+_REASON: Final = 300
 """Characters of a host or user name that are shown."""
 
 
@@ -69,7 +70,7 @@ def _left(frame: Frame | None, target: str, *, narrow: bool) -> list[Phrase]:
     server = sections.server(frame)
     if isinstance(server, Unavailable):
         where: Line = ((one_line(target, _NAME), PLAIN),) if target else ()
-        return [Phrase(name, 1), Phrase(where, 2), Phrase(_silence(server))]
+        return [Phrase(name, 1), Phrase(where, 2), Phrase(_silence(server, target))]
     up_s = (_server_now_ms(frame) - server.started_ms) / 1000.0
     return [
         Phrase(name),
@@ -91,10 +92,12 @@ def _going_on(load: LoadState | None) -> list[Phrase]:
     return [Phrase(((f"making {load.title}: {far}", "warning"),), 0, ((f"making: {share}", "warning"),))]
 
 
-def _silence(server: Unavailable) -> Line:
-    ((words, style),) = absence(server)
+def _silence(server: Unavailable, target: str) -> Line:
+    """Why there is no answer; who was asked stands beside it."""
     if server.reason is not Reason.NO_ANSWER:
-        return ((words, style),)
+        return absence(server)
+    said = str(server).replace(f"{target}: ", "", 1) if target else str(server)
+    words = one_line(said, _REASON)
     return ((words if words.startswith(str(server.reason)) else f"{server.reason}: {words}", "critical"),)
 
 

@@ -157,4 +157,8 @@ _ABSENCE_STYLES: Final = {
 
 def absence(found: Unavailable) -> Line:
     """Why a number is not there, in its place."""
-    return ((one_line(str(found), 300), _ABSENCE_STYLES.get(found.reason, "warning")),)
+    said = str(found)
+    if found.reason is Reason.NO_ANSWER and said.startswith(found.reason):
+        # Why there is none stands in the header.
+        said = said.partition(": ")[0]
+    return ((one_line(said, 300), _ABSENCE_STYLES.get(found.reason, "warning")),)

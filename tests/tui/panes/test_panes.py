@@ -34,6 +34,7 @@ from pgtop_tune.tui.panes.wal import wal_lines
 from tests.support.frames import EPOCH_MS, backend, bench_sample, facts, host_sample, postgres_sample, session_of
 from tests.support.pictures import pane_text
 
+TARGET = "bench@/run/postgresql:5432/bench"
 REFUSED = Unavailable(Reason.NO_ANSWER, "connection refused; trying again")
 
 
@@ -330,3 +331,16 @@ def test_a_standby_makes_restartpoints(standby: bool, said: str) -> None:
     )
     words = " ".join(text_of(line) for line in wal_lines(session, 160, 2, UNICODE))
     assert re.search(rf"· {said} \d+ timed", words)
+
+
+def test_why_there_is_no_answer_stands_in_the_header_without_who_was_asked_twice() -> None:
+    why = f"no answer for 10 s: {TARGET}: no answer in time; trying again"
+    session = session_of(
+        3, charted=CHARTED, load=False, change=lambda second: {"postgres": Unavailable(Reason.NO_ANSWER, why)}
+    )
+    (line,) = header_lines(session, 80, 1, UNICODE, target=TARGET)
+    assert "no answer for 10 s: no answer in time; trying again" in text_of(line)
+    for pane in ("budget", "wal", "sessions"):
+        words = pane_text(session, pane, 80, 24)
+        assert "no answer for 10 s" in words
+        assert "in time" not in words

@@ -158,7 +158,7 @@ _ABSENCE_STYLES: Final = {
 def absence(found: Unavailable) -> Line:
     """Why a number is not there, in its place."""
     said = str(found)
-    if found.reason is Reason.NO_ANSWER and said.startswith(found.reason):
-        # Why there is none stands in the header.
-        said = said.partition(": ")[0]
+    if found.reason is Reason.NO_ANSWER:
+        # Who was asked, and why there is no answer any more, stands in the header.
+        said = said.partition(": ")[0] if said.startswith(found.reason) else said.rpartition(": ")[2]
     return ((one_line(said, 300), _ABSENCE_STYLES.get(found.reason, "warning")),)

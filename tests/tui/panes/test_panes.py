@@ -344,3 +344,12 @@ def test_why_there_is_no_answer_stands_in_the_header_without_who_was_asked_twice
         words = pane_text(session, pane, 80, 24)
         assert "no answer for 10 s" in words
         assert "in time" not in words
+
+
+def test_a_server_that_never_answered_is_not_named_in_every_pane() -> None:
+    refused = Unavailable(Reason.NO_ANSWER, f"{TARGET}: password authentication failed")
+    session = session_of(3, charted=CHARTED, load=False, change=lambda second: {"postgres": refused})
+    for pane in ("budget", "wal", "sessions"):
+        words = pane_text(session, pane, 80, 24)
+        assert "password authentication failed" in words
+        assert TARGET not in words

@@ -15,16 +15,20 @@ from pgtop_tune.host.disk_caps import DiskCap
 from pgtop_tune.host.local import LocalHost
 from pgtop_tune.host.locality import local_postmaster, working_directory
 from pgtop_tune.host.over_sql import SqlHost, grants
+from pgtop_tune.host.pgbench_processes import pgbench_processes
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.host import HostSample, ProcessSample
 from pgtop_tune.model.places import NOWHERE_ELSE, ServerPlaces
 from pgtop_tune.model.postgres import Backend, PostgresSample, ServerFacts
+from pgtop_tune.model.waits import LOAD_APPLICATION
 
 _T = TypeVar("_T")
 
 _ALL_IO_BELOW: Final = 100
 """Up to so many processes everybody's I/O is read each tick; above, only of those that are not idle."""
 _PLACES_EVERY_S: Final = 60.0
+_PGBENCH_EVERY_S: Final = 5.0
+"""All processes of the machine have to be looked through for those of a pgbench that others started."""
 _SQL_COST: Final = 20.0
 """Over SQL the machine is looked at no more than a twentieth of the time, like every section of the server."""
 _STALE_S: Final = 5.0
@@ -92,6 +96,8 @@ class HostSampler:
         self._places: ServerPlaces = NOWHERE_ELSE
         self._places_due_s = 0.0
         self._places_task: asyncio.Task[None] | None = None
+        self._pgbench: tuple[int, ...] = ()
+        self._pgbench_due_s = 0.0
 
     def directories(self) -> tuple[str, ...] | Unavailable:
         """Where a server of this machine keeps data and WAL; NOT_LOCAL or NOT_YET for another. Thread-safe."""
@@ -147,6 +153,7 @@ class HostSampler:
                 return postgres
             pids = [backend.pid for backend in backends if backend.pid in io_pids]
             return await self._look_over_sql(pids, io_pids, loads, patience_s)
+        loads = loads or self._pgbench_of_others(backends)
         pids = [os.getpid(), *loads, *(backend.pid for backend in backends)]
         if self._postmaster_pid is not None:
             pids.append(self._postmaster_pid)
@@ -155,6 +162,15 @@ class HostSampler:
         sample = self._host.sample(pids, {*io_pids, *loads, os.getpid()}, loads, self._resting(backends))
         self._processes, self._processes_due_s = sample.processes, self._clock() + _good_for_s(len(pids))
         return sample
+
+    def _pgbench_of_others(self, backends: tuple[Backend, ...]) -> tuple[int, ...]:
+        """What somebody started by hand; looked for while sessions call themselves so."""
+        if not any(backend.application_name == LOAD_APPLICATION for backend in backends):
+            return ()
+        if self._clock() >= self._pgbench_due_s:
+            self._pgbench_due_s = self._clock() + _PGBENCH_EVERY_S
+            self._pgbench = pgbench_processes()
+        return self._pgbench
 
     def _resting(self, backends: tuple[Backend, ...]) -> set[int]:
         """Sessions that were idle at the look before and have been since: the reader hands over the same object."""

@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -22,6 +23,7 @@ from pgtop_tune.metrics.waits import wait_profile
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.host import HostSample, ProcessSample
 from pgtop_tune.model.postgres import PostgresSample
 from pgtop_tune.postgres.conninfo import resolve
 from tests.support.servers import conninfo
@@ -226,3 +228,28 @@ async def test_a_longer_interval_begins_with_the_frame_that_is_due(database: str
             await asyncio.sleep(0)
             watcher.session.source.set_interval(60.0)
             await following
+
+
+async def test_a_pgbench_that_somebody_else_started_is_among_the_processes(server: Throwaway, tmp_path: Path) -> None:
+    script = tmp_path / "one.sql"
+    script.write_text("SELECT 1;\n")
+    command = [str(server.bin_dir / "pgbench"), "-n", "-R", "20", "-T", "300", "-f", str(script), conninfo(server)]
+    pgbench = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        async with watching(conninfo(server)) as watcher:
+
+            def seen(frame: Frame) -> bool:
+                host = frame.host
+                return isinstance(host, HostSample) and isinstance(host.processes, ProcessSample) and any(
+                    thread.pid == pgbench.pid for thread in host.processes.threads
+                )  # fmt: skip
+
+            frame = await watcher.until(seen)
+            assert isinstance(frame.host, HostSample)
+            assert isinstance(frame.host.processes, ProcessSample)
+            assert pgbench.pid in [process.pid for process in frame.host.processes.processes]
+    finally:
+        pgbench.kill()
+        await pgbench.wait()

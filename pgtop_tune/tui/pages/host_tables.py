@@ -282,6 +282,10 @@ def _others(frame: Frame) -> Callable[[int], str]:
         known[server.postmaster_pid] = "postmaster"
     if not isinstance(bench, Unavailable):
         known[bench.run.pid] = "pgbench"
+    processes = sections.processes(frame)
+    if not isinstance(processes, Unavailable):
+        # Threads are looked at of pgbench alone, also where somebody else started it.
+        known |= dict.fromkeys((thread.pid for thread in processes.threads), "pgbench")
     # Over SQL there are none but the server's own.
     rest = "pgtop-tune" if facts is None or facts.source == "local" else "postmaster"
     return lambda pid: known.get(pid, rest)

@@ -12,7 +12,7 @@ from pgtop_tune.metrics import host_limits as limits
 from pgtop_tune.metrics import host_places as places
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.filesystems import FileSystemSample
-from pgtop_tune.model.host import DiskSample, HostFacts, HostSample, HugePages
+from pgtop_tune.model.host import DiskSample, HostFacts, HostSample, HugePages, ThreadCounters
 from pgtop_tune.session.ports import Step
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.glyphs import UNICODE
@@ -219,3 +219,13 @@ def test_a_disk_with_many_roles_names_them_where_there_is_room() -> None:
     disks = tuple(replace(disk, roles=roles) for disk in host.disks.disks)
     session = session_with(2, disks=replace(host.disks, disks=disks))
     assert " ".join(roles) in "\n".join(table_text(session, DISKS))
+
+
+def test_a_pgbench_started_by_hand_is_called_pgbench() -> None:
+    host = full_host(1)
+    assert not isinstance(host.processes, Unavailable)
+    row, *_ = host.processes.processes
+    thread = ThreadCounters(4_711, 4_711, 1, 2, 3, 0)
+    processes = replace(host.processes, processes=(replace(row, pid=4_711),), threads=(thread,))
+    (line,) = [each for each in table_text(session_with(2, processes=processes), PROCESSES) if " 4711 " in each]
+    assert "pgbench" in line

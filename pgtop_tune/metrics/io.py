@@ -144,10 +144,13 @@ def _archive_backlog(interval: Interval) -> float | None:
     )
     if archiver is None or wal is None or isinstance(server, Unavailable) or wal.lsn_bytes is None:
         return None
-    last = segment_number(archiver.last_archived_wal, server.wal_segment_bytes)
-    if last is None:
-        return None
-    return float(max(wal.lsn_bytes // server.wal_segment_bytes - last - 1, 0))
+    segment_bytes = server.wal_segment_bytes
+    last, failed = (
+        segment_number(name, segment_bytes) for name in (archiver.last_archived_wal, archiver.last_failed_wal)
+    )
+    # The archiver goes on with the oldest until it succeeds.
+    first = last + 1 if last is not None else failed
+    return None if first is None else float(max(wal.lsn_bytes // segment_bytes - first, 0))
 
 
 def _since_archived(interval: Interval) -> float | None:
@@ -204,8 +207,10 @@ BACKEND_FSYNCS = Metric(
 )  # fmt: skip
 ARCHIVE_BACKLOG = Metric(
     "server.archive_backlog", "archive backlog", "segments",
-    "Complete WAL segments written after the last one archived. They stay on the WAL disk until they are.",
-    "segment of pg_current_wal_insert_lsn() − segment of pg_stat_archiver.last_archived_wal − 1", _archive_backlog,
+    "Complete WAL segments written after the last one archived, or where none was yet, from the one on that failed. "
+    "They stay on the WAL disk until they are.",
+    "segment of pg_current_wal_insert_lsn() − segment of pg_stat_archiver.last_archived_wal − 1, or of last_failed_wal",
+    _archive_backlog,
     critical=64.0,
 )  # fmt: skip
 SINCE_ARCHIVED = Metric(

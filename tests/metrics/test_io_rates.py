@@ -144,6 +144,13 @@ def test_the_backlog_is_what_was_completed_after_the_last_archived() -> None:
     assert ARCHIVE_BACKLOG(interval_of({"archiver": replace(archiver, last_archived_wal="")})) is None
 
 
+def test_where_nothing_was_ever_archived_the_backlog_begins_with_what_failed() -> None:
+    failed = f"00000001{2550 // 256:08X}{2550 % 256:08X}"
+    archiver = ArchiverStatus(0.0, 0, "", None, 3, failed, 1, None)
+    assert ARCHIVE_BACKLOG(interval_of({"archiver": archiver})) == 10.0
+    assert ARCHIVE_BACKLOG(interval_of({"archiver": replace(archiver, last_failed_wal="00000002.history")})) is None
+
+
 def growing_wal(max_wal_size_mb: int, wal_keep_size_mb: int = 0) -> list[Frame]:
     """The WAL directory has grown from 1 GiB by 10 MiB a second, and its disk has 5 GiB left."""
     systems = (

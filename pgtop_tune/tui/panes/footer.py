@@ -12,8 +12,10 @@ from pgtop_tune.tui.lines import PLAIN, Line, Span
 from pgtop_tune.tui.panes.phrase import Phrase, fitting, padded
 
 _ALWAYS = ("help", "quit")
-_ROOMY: Final = 110
+ROOMY: Final = 110
 """From here on the pages are named one by one."""
+VERY_ROOMY: Final = 150
+"""The same where the keys that move through time come first: they are needed more than names."""
 
 
 class PageNames(Struct, frozen=True):
@@ -22,10 +24,12 @@ class PageNames(Struct, frozen=True):
     Attributes:
         names: (key, name) rows.
         here: Key of the one in view.
+        named_from: Cells from which on they are named one by one.
     """
 
     names: Sequence[tuple[str, str]] = ()
     here: str = ""
+    named_from: int = ROOMY
 
 
 NO_PAGES: Final = PageNames()
@@ -48,7 +52,7 @@ def footer_lines(
         for rank, (key, word) in enumerate(keys, 1)
     ]
     if pages.names:
-        phrases.insert(0, Phrase(_named(pages) if width >= _ROOMY else _counted(pages)))
+        phrases.insert(0, Phrase(_named(pages) if width >= pages.named_from else _counted(pages)))
     return [padded(((" ", PLAIN), *fitting(phrases, width - 2, ("  ", PLAIN))), width)][:height]
 
 

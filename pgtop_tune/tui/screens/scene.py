@@ -19,7 +19,7 @@ from pgtop_tune.tui.actions import ACTIONS, Action, key_name, keys_of
 from pgtop_tune.tui.lines import Line, fit
 from pgtop_tune.tui.pages.registry import NAMES, POOLERS_KEY
 from pgtop_tune.tui.panes.danger import danger_line
-from pgtop_tune.tui.panes.footer import PageNames
+from pgtop_tune.tui.panes.footer import ROOMY, VERY_ROOMY, PageNames
 from pgtop_tune.tui.panes.marks import marks_line
 from pgtop_tune.tui.panes.trial import trial_line
 from pgtop_tune.tui.screens.details import RowKey
@@ -225,7 +225,8 @@ class SceneScreen(Screen[None]):
         """The pages for the footer; that of poolers where there are some, or it is in view."""
         now = self._scene.session.now
         empty = POOLERS_KEY if now is None or isinstance(now.pooler, Unavailable) else ""
-        return PageNames([(key, name) for key, name in NAMES if key == here or key != empty], here)
+        names = [(key, name) for key, name in NAMES if key == here or key != empty]
+        return PageNames(names, here, VERY_ROOMY if self.moving else ROOMY)
 
     @property
     def moving(self) -> bool:

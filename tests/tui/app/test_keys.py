@@ -277,3 +277,13 @@ async def test_a_key_does_what_the_table_says(check: Check, tmp_path: Path, monk
         ghosts=Shelf(tmp_path, lambda: None),
     ) as rig:
         await check(rig)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (160, 48)])
+async def test_the_keys_of_a_replay_stand_in_its_footer_at_every_size(size: tuple[int, int]) -> None:
+    async with running_screen(transport=ScriptedTransport(), size=size) as rig:
+        footer = rig.text().splitlines()[-1]
+        for words in (", back", ". step", "T jump", "} faster", "? help", "q quit"):
+            assert words in footer
+        assert "live" not in footer, "there is nothing live about it"
+        assert "press b" not in rig.text()

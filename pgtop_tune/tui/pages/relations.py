@@ -11,13 +11,14 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.progress import Progress, progress_rows
 from pgtop_tune.metrics.relations import dead_percent, hot_percent, index_rates, table_rates
 from pgtop_tune.metrics.vacuum import TableVacuum, database_ages, table_vacuums
-from pgtop_tune.model.relations import FIRST_USER_OID, TableCounters, TempFiles
+from pgtop_tune.model.relations import FIRST_USER_OID, TableCounters
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.glyphs import UNICODE, Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line
 from pgtop_tune.tui.pages.numbers import number, word
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable
 from pgtop_tune.tui.pages.row_source import foreign, rows_of
+from pgtop_tune.tui.pages.temp_files import TEMP_FILES
 from pgtop_tune.tui.panes.phrase import Phrase, labelled, lasting, spaced, summed
 from pgtop_tune.tui.widgets.gauges import bar
 from pgtop_tune.units import age, count, ms, percent, size
@@ -272,19 +273,6 @@ _AGE_COLUMNS: Final = (
 )  # fmt: skip
 
 
-def _temp_rows(interval: Interval) -> list[TempFiles]:
-    sample = interval.now(sections.temp_files)
-    return [] if sample is None else list(sample.processes)
-
-
-_TEMP_COLUMNS: Final = (
-    number("pid", "PID", 7, lambda row: row.pid, lambda value: f"{value or 0:.0f}",
-           "Process that made the files.", "pg_ls_tmpdir().name"),
-    number("files", "files", 7, lambda row: row.files, count, "Temporary files that exist now.", "pg_ls_tmpdir()"),
-    number("bytes", "size", 8, lambda row: row.bytes, size, "Their size.", "pg_ls_tmpdir().size"),
-)  # fmt: skip
-
-
 def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
     interval = session.interval
     if interval is None or height < 1:
@@ -371,16 +359,6 @@ WRAPAROUND: Final = PageTable(
     key_of=lambda row: row.database.oid,
     sort="freeze",
 )
-TEMP_FILES: Final = PageTable(
-    id="temp-files",
-    title="temp files",
-    columns=_TEMP_COLUMNS,
-    rows=rows_of(sections.temp_files, _temp_rows),
-    key_of=lambda row: row.pid,
-    sort="bytes",
-    empty="no temporary files now",
-)
-
 
 PAGE: Final = Page(
     "8", "tables", "tables", (TABLES, INDEXES, VACUUM, PROGRESS, WRAPAROUND, TEMP_FILES), _summary, _summary_rows

@@ -19,6 +19,7 @@ from pgtop_tune.tui.pages import relations, replication, sessions
 from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
 from pgtop_tune.tui.pages.page import Page, PageTable
 from pgtop_tune.tui.pages.row_details import row_lines
+from pgtop_tune.tui.pages.temp_files import TEMP_FILES
 from tests.support.frames import EPOCH_MS, GIB
 from tests.support.pictures import assert_picture
 from tests.support.relation_frames import moment, watched
@@ -121,6 +122,16 @@ def test_a_command_is_bound_to_the_session_that_runs_it() -> None:
     found = {row.row.pid: relations.PROGRESS.backend_of(row) for row in rows}
     assert found[2_231] == (2_231, EPOCH_MS - 60_000)
     assert found[4_100] is None
+
+
+def test_temporary_files_lead_to_the_session_that_makes_them() -> None:
+    session = watched(3)
+    rows = TEMP_FILES.rows(session)
+    assert not isinstance(rows, Unavailable)
+    assert TEMP_FILES.backend_of is not None
+    assert [TEMP_FILES.backend_of(row) for row in rows] == [(2_231, EPOCH_MS - 60_000)]
+    said = picture(session, relations.PAGE, TEMP_FILES, 120, 20)
+    assert any("2231" in line and "14.0M" in line and "bench" in line and "UPDATE" in line for line in said)
 
 
 @pytest.mark.parametrize(("name", "said"), [("replication", "senders - "), ("slots", "slots - ")])

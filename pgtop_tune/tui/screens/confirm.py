@@ -18,7 +18,7 @@ from pgtop_tune.tui.wrapping import wrapped
 
 T = TypeVar("T")
 
-_WIDEST: Final = 132
+_WIDEST: Final = 156
 
 
 class Choice(Struct, Generic[T], frozen=True):

@@ -16,8 +16,8 @@ import marshal
 from collections.abc import Callable
 from enum import StrEnum
 from operator import attrgetter
-from types import NoneType, UnionType
-from typing import Any, Final, Union, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -28,6 +28,8 @@ _WORD: Final = -3
 _MANY: Final = 4
 """So many rows are taken column by column."""
 _PLAIN: Final = frozenset((int, float, str, bool, NoneType))
+_PLAIN_HINTS: Final = frozenset(f"{kind}{rest}" for kind in ("int", "float", "str", "bool") for rest in ("", " | None"))
+"""As they stand in the source: to have them evaluated takes longer than the first frame does."""
 _VERSION: Final = 2
 """Of marshal: later ones look for what is the same object, which takes longer than it saves."""
 
@@ -41,20 +43,20 @@ class _Kind:
 
     def __init__(self, number: int, kind: type[Struct]) -> None:
         names = kind.__struct_fields__
-        hints = get_type_hints(kind)
         self.number = number
         self.make: Callable[..., Any] = kind
         self.getters = [attrgetter(name) for name in names]
         self.values: Callable[[Any], tuple[Any, ...]] = (
             attrgetter(*names) if len(names) > 1 else lambda value: (getattr(value, names[0]),)
         )
-        self.deep = tuple(place for place, name in enumerate(names) if not _is_plain(hints[name]))
+        hints = kind.__annotations__
+        self.deep = tuple(place for place, name in enumerate(names) if not _is_plain(hints.get(name)))
         """Places of the fields that hold more than a number or a text."""
 
 
 def _is_plain(hint: Any) -> bool:
-    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    return all(kind in _PLAIN for kind in kinds)
+    """Whether a field surely holds no more than a number or a text; where that is not seen it costs time, no more."""
+    return isinstance(hint, str) and hint.removeprefix("Annotated[").partition(",")[0] in _PLAIN_HINTS
 
 
 class MemoryForm:

@@ -42,9 +42,14 @@ class Engine:
         self._released = asyncio.Event()
         self.failure: BaseException | None = None
 
-    def attach(self, sink: FrameSink) -> None:
-        """Adds a sink; before `start` or `run`. After `prepare` it still gets every step."""
-        self._sinks.append(sink)
+    def attach(self, sink: FrameSink, *, first: bool = False) -> None:
+        """Adds a sink; before `start` or `run`. After `prepare` it still gets every step.
+
+        Args:
+            sink: Who gets the steps.
+            first: Before those that are there: somebody waits for it.
+        """
+        self._sinks.insert(0 if first else len(self._sinks), sink)
 
     def note(self, event: Event) -> None:
         """Puts an event into the next frame. Thread-safe."""

@@ -108,7 +108,7 @@ class PgtopApp(OperatorApp):
         check_keymap(options.keymap)
         self.animation_level = "none"
         self._sink = ScreenSink(lambda: self._post(FramesWaiting()), lambda: self._post(EngineEnded()))
-        controls.engine.attach(self._sink)
+        controls.engine.attach(self._sink, first=True)
         self._dashboard = Dashboard(*self._drawn_with())
         self._in_view: SceneScreen = self._dashboard
         self._failed_run = 0

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Final
 
+_DIRECTORY: Final = Path(__file__).resolve().parent / "sql"
 _NAME: Final = re.compile(r"(?P<name>[a-z_]+)\.(?P<major>\d+)\.sql")
 _COMMENT: Final = re.compile(r"^\s*--.*\n?", re.MULTILINE)
 
@@ -17,7 +18,7 @@ OLDEST_MAJOR: Final = 14
 def inventory() -> dict[str, tuple[int, ...]]:
     """Names of all queries, each with the first majors of its variants, ascending."""
     found: dict[str, list[int]] = {}
-    for entry in files("pgtop_tune.postgres").joinpath("sql").iterdir():
+    for entry in _DIRECTORY.iterdir():
         match = _NAME.fullmatch(entry.name)
         if match:
             found.setdefault(match["name"], []).append(int(match["major"]))
@@ -34,7 +35,7 @@ def sql(name: str, major: int) -> str:
     fitting = [first for first in inventory()[name] if first <= major]
     if not fitting:
         raise LookupError(f"{name} needs PostgreSQL {inventory()[name][0]} or newer, the server is {major}")
-    text = files("pgtop_tune.postgres").joinpath("sql", f"{name}.{fitting[-1]}.sql").read_text(encoding="utf-8")
+    text = (_DIRECTORY / f"{name}.{fitting[-1]}.sql").read_text(encoding="utf-8")
     return _COMMENT.sub("", text).strip()
 
 

@@ -16,14 +16,13 @@ from msgspec.structs import replace
 from pgtop_tune import __version__, paths, units
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.model.events import Event, EventKind
-from pgtop_tune.recording.files import Files, OneFile, RotatedFiles
-from pgtop_tune.recording.format import FORMAT, KEY_EVERY, Header
-from pgtop_tune.recording.rotation import Rotation
 from pgtop_tune.recording.texts import without_texts
 from pgtop_tune.session.ports import RecordingState, Step
 
 if TYPE_CHECKING:
     from pgtop_tune.model.frame import Frame
+    from pgtop_tune.recording.files import Files
+    from pgtop_tune.recording.rotation import Rotation
     from pgtop_tune.recording.writer import RecordingWriter
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9.-]+")
@@ -110,6 +109,9 @@ class Recorder:
         return self.state()
 
     def _files_for(self, path: str | None) -> Files:
+        # A screen that does not record need not wait for what only files need.
+        from pgtop_tune.recording.files import OneFile, RotatedFiles
+
         name = _UNSAFE.sub("-", self._target).strip("-.")[:60] or "server"
         if self._rotation is not None:
             whole = Path(path).expanduser() if path else paths.private(paths.recordings_dir()) / f"{name}.jsonl.gz"
@@ -117,7 +119,7 @@ class Recorder:
         return OneFile(Path(path).expanduser().absolute() if path else _made_up(name))
 
     def _begin_file(self, files: Files) -> RecordingWriter:
-        # Frames take a while to be understood: a screen that does not record need not wait for it.
+        from pgtop_tune.recording.format import FORMAT, Header
         from pgtop_tune.recording.writer import RecordingWriter
 
         created_ms = int(time.time() * 1000)
@@ -191,7 +193,7 @@ class Recorder:
         if writer.frames == 0:
             self._file_since_s = frame.elapsed_s
         writer.write(frame)
-        if writer.frames % KEY_EVERY == 1:
+        if writer.newest_is_key:
             with contextlib.suppress(OSError):
                 files.tidy(writer.path, frame.taken_at_ms)
         if self._since_s is None:

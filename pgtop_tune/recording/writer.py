@@ -63,6 +63,11 @@ class RecordingWriter:
             raise
 
     @property
+    def newest_is_key(self) -> bool:
+        """Whether the last frame that was written is a key frame."""
+        return self.frames % KEY_EVERY == 1
+
+    @property
     def is_gone(self) -> bool:
         """Whether the file was removed, alone or with its directory: what is written goes nowhere."""
         try:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from typing import Final, Protocol, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -14,13 +15,15 @@ from pgtop_tune.host.block_devices import server_directories
 from pgtop_tune.host.disk_caps import DiskCap
 from pgtop_tune.host.local import LocalHost
 from pgtop_tune.host.locality import local_postmaster, working_directory
-from pgtop_tune.host.over_sql import SqlHost, grants
 from pgtop_tune.host.pgbench_processes import pgbench_processes
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.host import HostSample, ProcessSample
 from pgtop_tune.model.places import NOWHERE_ELSE, ServerPlaces
 from pgtop_tune.model.postgres import Backend, PostgresSample, ServerFacts
 from pgtop_tune.model.waits import LOAD_APPLICATION
+
+if TYPE_CHECKING:
+    from pgtop_tune.host.over_sql import SqlHost
 
 _T = TypeVar("_T")
 
@@ -81,7 +84,7 @@ class HostSampler:
         self._backend = backend
         self._server = server
         self._clock = clock
-        self._over_sql = SqlHost(clock, server.server_files, caps)
+        self._caps = caps
         self._idle: dict[int, Backend] = {}
         self._processes: ProcessSample | Unavailable = NOT_YET
         self._processes_due_s = 0.0
@@ -98,6 +101,13 @@ class HostSampler:
         self._places_task: asyncio.Task[None] | None = None
         self._pgbench: tuple[int, ...] = ()
         self._pgbench_due_s = 0.0
+
+    @cached_property
+    def _over_sql(self) -> SqlHost:
+        """Made for a server that is not here."""
+        from pgtop_tune.host.over_sql import SqlHost
+
+        return SqlHost(self._clock, self._server.server_files, self._caps)
 
     def directories(self) -> tuple[str, ...] | Unavailable:
         """Where a server of this machine keeps data and WAL; NOT_LOCAL or NOT_YET for another. Thread-safe."""
@@ -123,6 +133,8 @@ class HostSampler:
         return replace(facts, local=True, postmaster_pid=postmaster)
 
     async def _go_over_sql(self, facts: ServerFacts, elsewhere: Unavailable) -> None:
+        from pgtop_tune.host.over_sql import grants
+
         self._postmaster_pid, self._sql_seen, self._elsewhere = None, NOT_YET, elsewhere
         found = await self._over_sql.open(facts.data_directory, self._places)
         self._remote = not isinstance(found, Unavailable)

@@ -37,20 +37,23 @@ class Cadence(Struct, frozen=True):
     Attributes:
         section: Field of `PostgresSample` and method of the reader.
         every_s: At least so many seconds apart; 0 means every tick.
+        at_once: Read with the very first look; the others with the second, which comes soon: the first picture need not
+            wait for them.
     """
 
     section: str
     every_s: float
+    at_once: bool = False
 
 
 CADENCES: Final = (
-    Cadence("activity", 0.0),
-    Cadence("locks", 0.0),
-    Cadence("database", 0.0),
-    Cadence("wal", 0.0),
-    Cadence("checkpoints", 0.0),
-    Cadence("statements", 0.0),
-    Cadence("parameters", 60.0),
+    Cadence("activity", 0.0, at_once=True),
+    Cadence("locks", 0.0, at_once=True),
+    Cadence("database", 0.0, at_once=True),
+    Cadence("wal", 0.0, at_once=True),
+    Cadence("checkpoints", 0.0, at_once=True),
+    Cadence("statements", 0.0, at_once=True),
+    Cadence("parameters", 60.0, at_once=True),
     Cadence("statement_counters", 1.9),
     Cadence("statement_texts", 1.9),
     Cadence("databases", 1.9),
@@ -107,6 +110,7 @@ class PostgresSampler:
         self._retry_at_s = 0.0
         self._asked = asyncio.Event()
         self._configured_ms = 0
+        self._looked = False
         self._answers: list[asyncio.Future[PostgresSample]] = []
         self._wake = asyncio.Event()
         self._tried = asyncio.Event()
@@ -278,12 +282,16 @@ class PostgresSampler:
             now_s = self._clock()
             if now_s < self._due_s.get(cadence.section, 0.0):
                 continue
+            if not (self._looked or cadence.at_once):
+                self._sections[cadence.section] = NOT_YET
+                continue
             reading = await getattr(self._reader, cadence.section)()
             cost_s = self._clock() - now_s
             self._due_s[cadence.section] = now_s + max(cadence.every_s, cost_s * _SECTION_COST)
             self._sections[cadence.section] = reading
             if isinstance(reading, Activity):
                 self._look_at_configuration(reading)
+        self._looked = True
         self._answered_s = self._clock()
         self._sections["checkpoint_cycle"] = self._cycles.seen(self._sections["checkpoints"], self._sections["wal"])
         sample = PostgresSample(server=self._facts, waits=await self._waits_since(), **self._sections)

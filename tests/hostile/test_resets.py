@@ -122,6 +122,7 @@ async def test_databases_dropped_and_made_again_leave_no_trace_in_the_rates(batt
 
 async def test_an_oid_that_is_another_database_by_now_has_no_growth(server: Throwaway) -> None:
     async with watching(conninfo(server), 0.5) as watcher:
+        await watcher.until(answered)
         first = await watcher.until(answered)
         older = first.postgres.databases
         assert isinstance(older, DatabaseSample)

@@ -20,7 +20,7 @@ from pgtop_tune.errors import NotLetIn
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.server import QPS, TPS
 from pgtop_tune.metrics.waits import wait_profile
-from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostSample, ProcessSample
@@ -78,6 +78,7 @@ def silent(frame: Frame) -> bool:
 
 async def test_every_section_is_there_on_a_server_of_ours(server: Throwaway) -> None:
     async with watching(conninfo(server)) as watcher:
+        await watcher.until(answered)
         frame = await watcher.until(answered)
         assert isinstance(frame.postgres, PostgresSample)
         sections = {name: getattr(frame.postgres, name) for name in PostgresSample.__struct_fields__}
@@ -88,6 +89,15 @@ async def test_every_section_is_there_on_a_server_of_ours(server: Throwaway) -> 
         pids = {process.pid for process in frame.host.processes.processes}
         assert {server.postmaster_pid, os.getpid()} <= pids
         assert any("data" in disk.roles for disk in frame.host.disks.disks)
+
+
+async def test_the_first_picture_waits_for_no_more_than_it_shows(server: Throwaway) -> None:
+    async with watching(conninfo(server)) as watcher:
+        first = (await watcher.until(answered)).postgres
+        assert isinstance(first, PostgresSample)
+        assert (first.databases, first.relations, first.io) == (NOT_YET, NOT_YET, NOT_YET)
+        dashboard = (first.activity, first.locks, first.database, first.wal, first.checkpoints, first.parameters)
+        assert not any(isinstance(section, Unavailable) for section in dashboard)
 
 
 async def test_transactions_of_others_are_counted_and_ours_are_not(database: str) -> None:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.cli.screen import ScreenWords, frames_of, ghost_shelf, last_words, open_screen, screen_options
+from pgtop_tune.cli.screen import (
+    ScreenWords,
+    frames_of,
+    ghost_shelf,
+    last_words,
+    open_screen,
+    pace_paints,
+    screen_options,
+)
 from pgtop_tune.config import load_config
 
 if TYPE_CHECKING:
@@ -29,6 +40,20 @@ if TYPE_CHECKING:
     from pgtop_tune.tui.controls import Controls, TerminalTally
     from pgtop_tune.tui.looking_back import KeptPast
 
+_DRAWING: Final = (
+    "rich.console",
+    "textual.geometry",
+    "textual.color",
+    "textual.css.styles",
+    "textual.css.model",
+    "textual.widget",
+    "textual.containers",
+    "textual.screen",
+    "textual.command",
+    "textual.app",
+)
+"""Small steps, each a few milliseconds beyond the one before."""
+_SWITCH_S: Final = 0.001
 _PLAIN_INTERVAL_S: Final = 2.0
 _FRAMES_JUDGED: Final = 3600
 """Of a run, the newest: an hour at a frame a second, some 60 MB."""
@@ -69,8 +94,14 @@ class LiveWords(Struct, frozen=True):
     ceilings: Path | None = None
 
 
-def import_watching() -> None:
-    """Imports what looks at a server and what keeps what was seen, for whoever waits to be told where it is."""
+def import_meanwhile(known: Callable[[], bool]) -> None:
+    """Imports what looks at a server, and then of what draws as much as there is time for.
+
+    Args:
+        known: Whether it is known by now where the server is: then it is looked at while the rest is imported.
+    """
+    # Imports leave no garbage; `open_screen` has it looked for again.
+    gc.disable()
     import pgtop_tune.cli.allocator
     import pgtop_tune.cli.starting
     import pgtop_tune.recording.hour
@@ -78,6 +109,12 @@ def import_watching() -> None:
     import pgtop_tune.session.engine
     import pgtop_tune.tui.controls
     import pgtop_tune.tuning.knobs.catalogue  # noqa: F401
+
+    pace_paints()
+    for name in _DRAWING:
+        if known():
+            return
+        import_module(name)
 
 
 def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
@@ -112,7 +149,9 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
     keeper = FrameKeeper(most=_FRAMES_JUDGED)
     session = StartingSession(conninfo, options, keeper)
     engine = Engine(session, (keeper,))
-    # It connects and looks while Textual is imported, which takes longer.
+    # It connects and looks while Textual is imported. Of a crowd it reads a thousand small files, and after each of them
+    # would wait for five milliseconds of importing.
+    sys.setswitchinterval(_SWITCH_S)
     engine.prepare()
     try:
         recorder = _recorder(conninfo.describe(), options.interval_s, words, config)

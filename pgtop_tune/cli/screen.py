@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pgtop_tune.tui.controls import Controls, ScreenOptions, ScreenOutcome
 
 _PAINTS_PER_S: Final = "30"
-"""Textual adds up to 33 ms to a key's echo. Ticks are painted once whatever stands here. Read when it is imported."""
+"""Textual adds up to 33 ms to a key's echo. Ticks are painted once whatever stands here."""
 _PLAIN_THEME: Final = "ansi-dark"
 
 
@@ -87,9 +87,14 @@ def frames_of(path: Path, since_s: float) -> Iterator[Frame]:
         reader.close()
 
 
+def pace_paints() -> None:
+    """Sets how often Textual paints: it reads that when it is imported. The user's own wish counts."""
+    os.environ.setdefault("TEXTUAL_FPS", _PAINTS_PER_S)
+
+
 def open_screen(controls: Controls, options: ScreenOptions) -> ScreenOutcome:
     """Imports Textual, and shows the session until the operator leaves (see `tui.run.run_screen`)."""
-    os.environ.setdefault("TEXTUAL_FPS", _PAINTS_PER_S)
+    pace_paints()
     # Imports leave no garbage, and what they make stays: nobody has to look through it, now or later.
     gc.disable()
     from pgtop_tune.tui.run import run_screen

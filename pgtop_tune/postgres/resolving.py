@@ -47,6 +47,11 @@ class Resolving:
         if sys.platform != "darwin" and threading.active_count() == 1:
             self._begin()
 
+    @property
+    def ready(self) -> bool:
+        """Whether `answer` need not wait for the child any more."""
+        return self._child is None or bool(select.select([self._child[1]], [], [], 0.0)[0])
+
     def answer(self) -> ConnInfo:
         """Waits for it.
 

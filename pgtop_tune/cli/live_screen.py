@@ -149,8 +149,7 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
     keeper = FrameKeeper(most=_FRAMES_JUDGED)
     session = StartingSession(conninfo, options, keeper)
     engine = Engine(session, (keeper,))
-    # It connects and looks while Textual is imported. Of a crowd it reads a thousand small files, and after each of them
-    # would wait for five milliseconds of importing.
+    # It connects and looks while Textual is imported, and would wait for five milliseconds of that after each answer.
     sys.setswitchinterval(_SWITCH_S)
     engine.prepare()
     try:

@@ -42,6 +42,8 @@ _READ_PER_S: Final = 150
 """Of a crowd, so many processes are read each second: three hundred every other second. It was a fifth of our CPU."""
 _LONGEST_S: Final = 4.0
 """The windows of `budget` and `client_bound` are 10 s."""
+_AFTER_FIRST_PICTURE_S: Final = 0.2
+"""The first look at a crowd would hold up the first picture, and there are no rates before the second."""
 _EARLY: Final = 0.9
 """A frame that comes a little early is not passed over."""
 
@@ -129,7 +131,8 @@ class HostSampler:
         self._directory = facts.data_directory or working_directory(postmaster)
         await asyncio.to_thread(self._host.set_directories, self._directory, self._places)
         self._host.set_server(postmaster)
-        self._processes_due_s = 0.0
+        self._processes, self._processes_due_s = NOT_YET, self._clock() + _AFTER_FIRST_PICTURE_S
+        self._pgbench_due_s = self._processes_due_s
         return replace(facts, local=True, postmaster_pid=postmaster)
 
     async def _go_over_sql(self, facts: ServerFacts, elsewhere: Unavailable) -> None:

@@ -72,6 +72,17 @@ def test_the_first_data_waits_for_nothing_that_only_a_key_needs(modules: str, un
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_what_draws_is_imported_while_it_is_not_known_where_the_server_is(known: bool) -> None:
+    script = (
+        "import os, sys\nfrom pgtop_tune.cli.live_screen import import_meanwhile\n"
+        f"import_meanwhile(lambda: {known})\n"
+        "print('asyncpg' in sys.modules, 'textual.app' in sys.modules, os.environ['TEXTUAL_FPS'])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.split() == ["True", str(not known), "30"], "Textual reads its pace when it is imported"
+
+
 @pytest.mark.parametrize("words", [["top", "--nonsense"], ["bench", "list", "--nonsense"], ["bench", "nonsense"]])
 def test_a_command_that_was_built_alone_refuses_words_like_any_other(words: list[str], tmp_path: Path) -> None:
     ran = run(*words, home=tmp_path)

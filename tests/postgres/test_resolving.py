@@ -93,6 +93,21 @@ print(json.dumps([begun.answer().host]))
     assert told(script, tmp_path, PGSERVICEFILE=str(service)) == ["db3"]
 
 
+def test_whoever_has_other_things_to_do_is_told_when_it_is_there(tmp_path: Path) -> None:
+    service = tmp_path / "services"
+    os.mkfifo(service)
+    script = f"""
+import select
+begun = resolving.Resolving("service=reports")
+early = begun.ready
+with open({str(service)!r}, "w") as file:
+    file.write("[reports]\\nhost=db3\\nuser=reader\\n")
+select.select([begun._child[1]], [], [], 60)
+print(json.dumps([early, begun.ready, begun.answer().host, begun.ready]))
+"""
+    assert told(script, tmp_path, PGSERVICEFILE=str(service)) == [False, True, "db3", True]
+
+
 def test_a_service_file_that_never_comes_ends_with_words(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "services")
     script = """

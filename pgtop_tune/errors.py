@@ -4,7 +4,8 @@ PgtopError
 ├── UsageProblem            the words on the command line, a configuration file, a typed value
 ├── ConnectionProblem       the server is not there or does not let us in
 │   └── NotLetIn            it is there and says no: role, database, pg_hba.conf
-│       └── PasswordNeeded  it would, with a password
+│       ├── PasswordNeeded  it would, with a password
+│       └── WrongPassword   it would, with another password
 ├── ServerProblem           the server refused a statement
 ├── UnsafeChange            the value can lose data and was not unlocked
 ├── ChangedMeanwhile        somebody else has changed it since it was looked at
@@ -53,6 +54,10 @@ class NotLetIn(ConnectionProblem):
 
 class PasswordNeeded(NotLetIn):
     """The server asks for a password and none was found where libpq looks for it."""
+
+
+class WrongPassword(NotLetIn):
+    """The server does not take the password."""
 
 
 class ServerProblem(PgtopError):

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded, ServerProblem
+from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded, ServerProblem, WrongPassword
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.postgres.conninfo import ConnInfo
 
@@ -72,8 +72,8 @@ def connection_problem(error: BaseException, conninfo: ConnInfo) -> ConnectionPr
     state = sqlstate_of(error)
     if state:
         kind = NotLetIn if state.startswith("28") or state in _FINAL else ConnectionProblem
-        if state == _PASSWORD_FAILED and conninfo.password is None:
-            kind = PasswordNeeded
+        if state == _PASSWORD_FAILED:
+            kind = PasswordNeeded if conninfo.password is None else WrongPassword
         words = server_words(error)
         return kind(f"{where}: {words}", _CONNECT_HINTS.get(state, ""))
     for class_, words, hint in _NETWORK:

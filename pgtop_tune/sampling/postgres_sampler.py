@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded
+from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded, WrongPassword
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.postgres import Activity, PostgresSample, ServerFacts
@@ -97,6 +97,7 @@ class PostgresSampler:
         self._note = note
         self._localise = localise
         self._waits_for_password = waits_for_password
+        self._typed = False
         self._facts: ServerFacts | None = None
         self._sections: dict[str, Any] = {}
         self._due_s: dict[str, float] = {}
@@ -128,14 +129,19 @@ class PostgresSampler:
     @property
     def password_needed(self) -> bool:
         """Whether the server waits for a password, and we for somebody to type it."""
-        return isinstance(self._problem, PasswordNeeded)
+        return self._problem is not None and self._asks(self._problem)
+
+    def _asks(self, problem: ConnectionProblem) -> bool:
+        """Whoever mistyped is asked again; a wrong one from a file or a variable would be wrong again."""
+        return isinstance(problem, PasswordNeeded) or (self._typed and isinstance(problem, WrongPassword))
 
     def refresh(self, section: str) -> None:
         """Reads a slow section with the next tick."""
         self._due_s.pop(section, None)
 
     def retry_now(self) -> None:
-        """Ends the wait before the next attempt to connect. In the engine's loop."""
+        """Connects at once, with a password that was typed. In the engine's loop."""
+        self._typed = True
         self._wake.set()
 
     async def look(self, patience_s: float) -> PostgresSample | Unavailable:
@@ -195,7 +201,7 @@ class PostgresSampler:
 
     def _is_final(self, problem: ConnectionProblem) -> bool:
         """An operator who was let in once is not thrown out of the screen by a later no."""
-        asked_for = isinstance(problem, PasswordNeeded) and self._waits_for_password
+        asked_for = self._waits_for_password and self._asks(problem)
         return isinstance(problem, NotLetIn) and self._facts is None and not asked_for
 
     async def _pause(self, attempt: int) -> None:

@@ -1,0 +1,83 @@
+"""A password typed on the screen: a wrong one is asked for again, and the session goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.watching import Watching
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.errors import WrongPassword
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.postgres import PostgresSample
+from pgtop_tune.postgres.conninfo import ConnInfo, resolve
+from pgtop_tune.secret import Secret
+from tests.support.servers import QUICK, Servers, conninfo
+
+DEADLINE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def locked(servers: Servers) -> Iterator[str]:
+    """A connection string of a server that wants a password of this role."""
+    server = Throwaway.create(servers.binaries(18), settings=QUICK)
+    try:
+        rules = server.data_dir / "pg_hba.conf"
+        rules.write_text(f"local all bench scram-sha-256\n{rules.read_text()}")
+        with psycopg.connect(conninfo(server), autocommit=True) as connection:
+            connection.execute("CREATE ROLE bench LOGIN PASSWORD 'right'")
+            connection.execute("SELECT pg_reload_conf()")
+        yield f"host={server.socket_dir} port={server.port} user=bench dbname=postgres"
+    finally:
+        server.stop("immediate")
+
+
+@pytest.fixture(autouse=True)
+def no_password_from_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("PGPASSWORD", raising=False)
+    monkeypatch.setenv("PGPASSFILE", str(tmp_path / "pgpass"))
+
+
+@contextlib.asynccontextmanager
+async def seen_by(
+    conninfo: ConnInfo,
+) -> AsyncIterator[tuple[Watching, Callable[[Callable[[Frame], bool]], Awaitable[None]]]]:
+    """What looks at the server, and a wait for a frame."""
+    watching = Watching(conninfo, LiveOptions(0.2, waits_for_password=True))
+    steps = watching.source.steps()
+
+    async def until(condition: Callable[[Frame], bool]) -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            async for step in steps:
+                if condition(step.frames[-1]):
+                    return
+
+    try:
+        yield watching, until
+    finally:
+        await watching.source.aclose()
+
+
+async def test_a_mistyped_password_is_asked_for_again(locked: str) -> None:
+    where = resolve(locked)
+    async with seen_by(where) as (watching, until):
+        await until(lambda frame: watching.password_needed)
+        watching.connect_as(where.with_password(Secret("wrong")))
+        await until(lambda frame: "authentication failed" in str(frame.postgres))
+        assert watching.password_needed
+        watching.connect_as(where.with_password(Secret("right")))
+        await until(lambda frame: isinstance(frame.postgres, PostgresSample))
+        assert not watching.password_needed
+
+
+async def test_a_wrong_password_from_elsewhere_ends_the_session(locked: str) -> None:
+    async with seen_by(resolve(locked).with_password(Secret("of a file"))) as (_, until):
+        with pytest.raises(WrongPassword):
+            await until(lambda frame: not isinstance(frame.postgres, Unavailable))

@@ -106,6 +106,8 @@ class Terminal:
             if done:
                 self._status = os.waitstatus_to_exitcode(status)
             assert time.monotonic() < deadline, self.text()
+        while select.select([self._master], [], [], 0.0)[0] and self.read():
+            assert time.monotonic() < deadline, self.text()
         return self._status
 
     def settings(self) -> list[object]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -40,19 +39,6 @@ if TYPE_CHECKING:
     from pgtop_tune.tui.controls import Controls, TerminalTally
     from pgtop_tune.tui.looking_back import KeptPast
 
-_DRAWING: Final = (
-    "rich.console",
-    "textual.geometry",
-    "textual.color",
-    "textual.css.styles",
-    "textual.css.model",
-    "textual.widget",
-    "textual.containers",
-    "textual.screen",
-    "textual.command",
-    "textual.app",
-)
-"""Small steps, each a few milliseconds beyond the one before."""
 _SWITCH_S: Final = 0.001
 _PLAIN_INTERVAL_S: Final = 2.0
 _FRAMES_JUDGED: Final = 3600
@@ -109,12 +95,10 @@ def import_meanwhile(known: Callable[[], bool]) -> None:
     import pgtop_tune.session.engine
     import pgtop_tune.tui.controls
     import pgtop_tune.tuning.knobs.catalogue  # noqa: F401
+    from pgtop_tune.tui.meanwhile import import_until
 
     pace_paints()
-    for name in _DRAWING:
-        if known():
-            return
-        import_module(name)
+    import_until(known)
 
 
 def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:

@@ -60,7 +60,7 @@ class Controls(Struct, frozen=True):
     """What an operator can reach from the screen. None where the session does not have it.
 
     Attributes:
-        engine: Not started yet; the screen starts it after its first paint.
+        engine: Not started yet, but perhaps prepared; the screen starts it.
         knobs: Parameters offered in the parameter dialog, in this order.
         on_password: Takes the password the operator types; called in the engine's loop.
         password_needed: Whether the server waits for one now. Thread-safe.

@@ -130,11 +130,6 @@ class Engine:
             raise RuntimeError("the engine has ended")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    @property
-    def running(self) -> bool:
-        """Whether the engine's thread is alive."""
-        return self._thread is not None and self._thread.is_alive()
-
     def stop(self, timeout_s: float = 15.0) -> bool:
         """Ends the engine and waits until source and sinks are closed.
 

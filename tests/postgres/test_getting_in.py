@@ -22,6 +22,7 @@ from pgtop_tune.postgres.reader import PostgresReader
 from pgtop_tune.postgres.refusal import refusal
 from pgtop_tune.secret import Secret
 from tests.postgres.conftest import place
+from tests.support.locked_server import ask_for_password
 from tests.support.servers import QUICK, Servers, conninfo
 
 PASSWORD = "hunter2 \\'\" ☃"
@@ -32,13 +33,10 @@ def guarded_server(servers: Servers) -> Iterator[Throwaway]:
     """A server that asks the role `bench` for a password (scram) and does not let `stranger` in."""
     server = Throwaway.create(servers.binaries(18), settings=QUICK)
     try:
-        rules = server.data_dir / "pg_hba.conf"
-        rules.write_text(f"local all bench scram-sha-256\nlocal all stranger reject\n{rules.read_text()}")
+        ask_for_password(server, "bench", PASSWORD, "local all stranger reject")
         with psycopg.connect(conninfo(server), autocommit=True) as connection:
-            connection.execute(f"CREATE ROLE bench LOGIN PASSWORD {psycopg.sql.quote(PASSWORD)}".encode())
             connection.execute("CREATE ROLE sleeper NOLOGIN")
             connection.execute("CREATE ROLE stranger LOGIN")
-            connection.execute("SELECT pg_reload_conf()")
         yield server
     finally:
         server.stop("immediate")

@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from pgtop_tune.cli.live_options import LiveOptions
@@ -19,7 +18,8 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import PostgresSample
 from pgtop_tune.postgres.conninfo import ConnInfo, resolve
 from pgtop_tune.secret import Secret
-from tests.support.servers import QUICK, Servers, conninfo
+from tests.support.locked_server import ask_for_password
+from tests.support.servers import QUICK, Servers
 
 DEADLINE_S = 60.0
 
@@ -29,11 +29,7 @@ def locked(servers: Servers) -> Iterator[str]:
     """A connection string of a server that wants a password of this role."""
     server = Throwaway.create(servers.binaries(18), settings=QUICK)
     try:
-        rules = server.data_dir / "pg_hba.conf"
-        rules.write_text(f"local all bench scram-sha-256\n{rules.read_text()}")
-        with psycopg.connect(conninfo(server), autocommit=True) as connection:
-            connection.execute("CREATE ROLE bench LOGIN PASSWORD 'right'")
-            connection.execute("SELECT pg_reload_conf()")
+        ask_for_password(server, "bench", "right")
         yield f"host={server.socket_dir} port={server.port} user=bench dbname=postgres"
     finally:
         server.stop("immediate")

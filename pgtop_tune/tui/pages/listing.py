@@ -67,11 +67,8 @@ def first_view(table: PageTable, columns: frozenset[str] | None = None) -> Listi
     """
     chosen = frozenset(column.id for column in table.columns if column.shown) if columns is None else columns
     by = column_of(table, table.sort)
-    return ListingView(
-        sort=table.sort,
-        descending=by is not None and by.largest_first,
-        columns=chosen | {table.columns[0].id},
-    )
+    largest_first = by is not None and by.largest_first
+    return ListingView(table.sort, largest_first, columns=chosen | {table.columns[0].id})
 
 
 def row_key(table: PageTable, row: Any) -> Hashable:

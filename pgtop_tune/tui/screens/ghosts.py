@@ -90,15 +90,8 @@ class GhostDialog(Dialog[Path]):
             target = entry.problem or entry.target
         words = f"{figures}  {clip(one_line(path.name, name), name)}  {one_line(target, 80)}"
         broken = entry is not None and entry.problem
-        return padded(
-            (
-                (
-                    shortened(words, cells, self.glyphs.ellipsis),
-                    "cursor" if at == self._at else "dim" if broken else PLAIN,
-                ),
-            ),
-            cells,
-        )
+        style = "cursor" if at == self._at else "dim" if broken else PLAIN
+        return padded(((shortened(words, cells, self.glyphs.ellipsis), style),), cells)
 
     def on_key(self, event: events.Key) -> None:
         """Moving and choosing."""

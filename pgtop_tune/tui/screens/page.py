@@ -96,7 +96,7 @@ class PageScreen(SceneScreen):
         self._scene = scene
         if self.is_mounted:
             self._arrange()
-            self.call_after_refresh(self.paint)
+            self.paint_soon()
 
     def heights(self, width: int, height: int) -> dict[str, int]:
         """The summary gets what it asks for as long as the table keeps a few rows."""
@@ -114,7 +114,7 @@ class PageScreen(SceneScreen):
         width, height = self.app.size
         if self.is_mounted and self._summary_wanted(width, height - len(self._arranged)) != self._summary_height:
             self._arrange()
-            self.call_after_refresh(self.paint)
+            self.paint_soon()
         super().show(scene)
 
     def drawn(self, width: int) -> Mapping[str, Sequence[Line]]:

@@ -127,22 +127,22 @@ class SceneScreen(Screen[None]):
     def on_resize(self, event: events.Resize) -> None:
         """Another size: other heights."""
         self._arrange()
-        self._paint_soon()
+        self.paint_soon()
 
     def on_screen_resume(self) -> None:
         """On top again, perhaps of a terminal that has another size by now."""
         self._arrange()
-        self._paint_soon()
+        self.paint_soon()
 
     def show(self, scene: Scene) -> None:
         """Draws another scene; only what differs reaches the terminal."""
         self._scene = scene
         if self.is_mounted and self._extra.keys() != self._arranged:
             self._arrange()
-            self._paint_soon()
+            self.paint_soon()
         self.paint()
 
-    def _paint_soon(self) -> None:
+    def paint_soon(self) -> None:
         """Once, when the layout stands, however often it is asked for until then."""
         if not self._painting:
             self._painting = True

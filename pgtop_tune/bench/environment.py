@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.bench.endpoint import Endpoint
 from pgtop_tune.bench.locate import Pgbench
+from pgtop_tune.bench.ports import SqlHand
 
 _ESCAPED: Final = re.compile(r"[\\\s]")
 _BACKSLASH: Final = r"\\\g<0>"
@@ -44,6 +45,16 @@ def far_environment(endpoint: Endpoint, passfile: Path | None) -> dict[str, str]
     """
     variables = {name: value for name, value in endpoint.env.items() if name != "PGPASSWORD"} | {"LC_ALL": "C"}
     return variables | ({"PGPASSFILE": str(passfile)} if passfile is not None else {})
+
+
+async def catalog_first(hand: SqlHand) -> tuple[tuple[str, str], ...]:
+    """Settings for sessions in which names mean what PostgreSQL ships; none where they do anyway.
+
+    The owner of a database may put a schema before pg_catalog (ALTER DATABASE … SET search_path): its functions would
+    run what pgbench sends, with the rights of the role that starts it.
+    """
+    path = await hand.catalog_first()
+    return (("search_path", path),) if path else ()
 
 
 def with_settings(endpoint: Endpoint, settings: Sequence[tuple[str, str]]) -> Endpoint:

@@ -28,16 +28,18 @@ FOUND_IN: Final = {"bus": "bus"}
 HISTORY: Final = "pgbench_history"
 
 _TABLES: Final = """
-SELECT format('%%I.%%I', n.nspname, c.relname), c.relname::text, c.relpersistence = 'u',
+SELECT DISTINCT ON (c.relname)
+       format('%%I.%%I', n.nspname, c.relname), c.relname::text, c.relpersistence = 'u',
        pg_has_role(c.relowner, 'USAGE'),
        ARRAY(SELECT a.attname::text FROM pg_attribute a
               WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum)
-  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
- WHERE c.relkind IN ('r', 'p')
-   AND CASE WHEN %s::text IS NULL THEN c.relname = ANY (%s) AND pg_table_is_visible(c.oid)
-            ELSE n.nspname = %s END
- ORDER BY 1
+  FROM unnest(%s::text[]) WITH ORDINALITY AS path(name, place)
+  JOIN pg_namespace n ON n.nspname = path.name AND has_schema_privilege(n.oid, 'usage')
+  JOIN pg_class c ON c.relnamespace = n.oid
+ WHERE c.relkind IN ('r', 'p') AND (%s::text[] IS NULL OR c.relname = ANY (%s))
+ ORDER BY c.relname, path.place
 """
+"""Of each name the table that comes first on a path."""
 
 
 class DatasetTable(Struct, frozen=True):
@@ -89,7 +91,9 @@ async def find_tables(hand: SqlHand, dataset: str) -> tuple[DatasetTable, ...]:
     schema, names = FOUND_IN.get(dataset), DATASET_TABLES.get(dataset)
     if schema is None and names is None:
         return ()
-    found: list[tuple[object, ...]] = await hand.rows(_TABLES, (schema, list(names or ()), schema))
+    path = [schema] if schema is not None else list(await hand.search_path())
+    wanted = list(names) if schema is None and names is not None else None
+    found: list[tuple[object, ...]] = await hand.rows(_TABLES, (path, wanted, wanted))
     return tuple(
         DatasetTable(str(sql), str(name), bool(unlogged), bool(owned), tuple(columns))  # type: ignore[arg-type]
         for sql, name, unlogged, owned, columns in found

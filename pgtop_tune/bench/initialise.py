@@ -17,7 +17,7 @@ from pgtop_tune.bench.bounded_text import BoundedText, LineSplitter
 from pgtop_tune.bench.datasets.pgbench_tables import PgbenchShape, check_scale, heap_bytes
 from pgtop_tune.bench.datasets.progress import InitialiseProgress, StepWatch
 from pgtop_tune.bench.endpoint import Endpoint
-from pgtop_tune.bench.environment import environment
+from pgtop_tune.bench.environment import catalog_first, environment, with_settings
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.messages import hint_for, last_words
 from pgtop_tune.bench.ports import SqlHand
@@ -98,6 +98,8 @@ async def initialise(
         LoadProblem: It cannot be started or failed; has its own words and a hint.
     """
     argv = initialise_argv(scale, pgbench, endpoint, shape)
+    if hand is not None:
+        endpoint = with_settings(endpoint, await catalog_first(hand))
     base = base_directory()
     await asyncio.to_thread(sweep, base)
     directory = RunDirectory(unused_name(base))

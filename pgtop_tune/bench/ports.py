@@ -12,6 +12,8 @@ class SqlHand(Protocol):
     async def execute(self, sql: str) -> None:
         """Runs statements that give no rows; several separated by semicolons are one transaction.
 
+        Names are those of pg_catalog unless a schema stands before them.
+
         Raises:
             ServerProblem: Refused, in the server's words.
             ConnectionProblem: The connection is gone.
@@ -20,6 +22,22 @@ class SqlHand(Protocol):
 
     async def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
         """Rows of one statement; parameters are written `%s` (and then a per cent sign `%%`). Raises as `execute`."""
+        ...
+
+    async def search_path(self) -> tuple[str, ...]:
+        """The schemas that other sessions of this role in this database look through; this one looks in pg_catalog."""
+        ...
+
+    async def catalog_first(self) -> str:
+        """A search_path for other programs' sessions in which no schema comes before pg_catalog.
+
+        Returns:
+            "" where none does anyway.
+        """
+        ...
+
+    async def count_rows(self, table: str) -> int:
+        """Rows of a table, whose name is quoted; nothing of it is planned or evaluated. Raises as `execute`."""
         ...
 
     async def aclose(self) -> None:

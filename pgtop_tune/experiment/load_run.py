@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.bench.datasets.recognise import found_variables
+from pgtop_tune.bench.environment import catalog_first
 from pgtop_tune.bench.housekeeping import QUIET, DatasetTable, find_tables, tidy
 from pgtop_tune.bench.ports import SqlHand
 from pgtop_tune.bench.profiles import Profile, with_variables
@@ -217,6 +218,7 @@ class LoadRun:
         warnings = [*self._say_what_will_not_fit(cell), *await self._check_the_way(cell)]
         tables: tuple[DatasetTable, ...] = ()
         found: dict[str, str] = {}
+        pinned: tuple[tuple[str, str], ...] = ()
         try:
             hand = await self._open_hand()
         except ConnectionProblem as problem:
@@ -227,6 +229,8 @@ class LoadRun:
                 _must_be_there(cell, tables)
                 if cell.dataset == "pgbench" and cell.target.direct:
                     warnings += self._warn(await pgbench_ready(hand))
+                # A pooler lets no PGOPTIONS through; scripts of the operator's may want the path as it is.
+                pinned = await catalog_first(hand) if cell.target.direct and not cell.spec.scripts else ()
                 if cell.profile.from_dataset and not cell.spec.scripts:
                     found = await found_variables(hand, cell.dataset)
                 steps = await tidy(hand, before.housekeeping, tables, lambda step: self._told(f"housekeeping: {step}"))
@@ -237,7 +241,11 @@ class LoadRun:
         names = tuple(table.name for table in tables)
         unlogged = tuple(table.name for table in tables if table.unlogged)
         facts = replace(facts, tables=names, unlogged=unlogged, housekeeping=steps, warnings=tuple(warnings))
-        return facts, cell.spec if cell.spec.scripts else with_variables(cell.spec, cell.profile, found)
+        if cell.spec.scripts:
+            return facts, cell.spec
+        spec = with_variables(cell.spec, cell.profile, found)
+        # The same parameter of the operator's wins: it stands behind ours.
+        return facts, replace(spec, settings=(*pinned, *spec.settings))
 
     def _say_what_will_not_fit(self, cell: Cell) -> list[str]:
         return self._warn(*self._will_not_fit(cell))

@@ -21,15 +21,17 @@ from pgtop_tune.postgres.backend_statement import signal_statement
 from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo
 from pgtop_tune.postgres.explain import explained, whole_statement
 from pgtop_tune.postgres.failures import libpq_problem, refused_in_other_words, server_words, sqlstate_of
+from pgtop_tune.postgres.libpq import connect_async
 from pgtop_tune.postgres.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.queries import quoted
 from pgtop_tune.postgres.refusal import refusal
+from pgtop_tune.postgres.search_path import pin
 
-_CONNECT_TIMEOUT_S: Final = 5
 _DEADLINE_S: Final = 15.0
 _BEGIN: Final = "BEGIN READ ONLY; " + marked(
-    "SELECT set_config('statement_timeout', '5s', true), set_config('lock_timeout', '200ms', true),"
-    " set_config('idle_in_transaction_session_timeout', '10s', true)"
+    f"SELECT {pin(local=True)}, pg_catalog.set_config('statement_timeout', '5s', true),"
+    " pg_catalog.set_config('lock_timeout', '200ms', true),"
+    " pg_catalog.set_config('idle_in_transaction_session_timeout', '10s', true)"
 )
 """For one transaction: a pooler knows no startup options, and lends the session to others after it."""
 _CONNECTION_CLASSES: Final = ("08", "28", "53", "57P", "3D")
@@ -89,13 +91,10 @@ class BackendActs(Struct, frozen=True):
     @contextlib.asynccontextmanager
     async def _connected(self, conninfo: ConnInfo) -> AsyncIterator[Connection]:
         """A connection for one act, within a deadline; psycopg's words become ours on the way out."""
-        arguments: dict[str, Any] = {"connect_timeout": _CONNECT_TIMEOUT_S, **conninfo.as_psycopg()}
-        arguments["application_name"] = f"{APPLICATION_NAME} control"
+        name = f"{APPLICATION_NAME} control"
         try:
             async with asyncio.timeout(_DEADLINE_S):
-                connection = await Connection.connect(
-                    autocommit=True, row_factory=dict_row, prepare_threshold=None, **arguments
-                )
+                connection = await connect_async(conninfo, name, row_factory=dict_row, prepare_threshold=None)
                 pid = connection.info.backend_pid
                 self.own.pids.add(pid)
                 try:

@@ -9,11 +9,13 @@ import asyncpg
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.postgres.connection import ANSWER_TIMEOUT_S, ReadConnection
 from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo, Endpoint
-from pgtop_tune.postgres.failures import connection_problem
+from pgtop_tune.postgres.failures import connection_problem, sqlstate_of
 from pgtop_tune.postgres.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.pooled_connection import PooledConnection
+from pgtop_tune.postgres.search_path import NAME, PINNED, refuses_start_option
 
 CONNECT_TIMEOUT_S: Final = 5.0
+_PINNED: Final = {NAME: PINNED}
 _ENCODING: Final = {"client_encoding": "UTF8"}
 """As the server writes it: PgBouncer takes asyncpg's 'utf-8' for another one and sets it anew for every transaction."""
 
@@ -44,12 +46,13 @@ async def _opened(
     arguments: dict[str, Any], endpoint: Endpoint, conninfo: ConnInfo, own: OwnSessions, patience_s: float
 ) -> ReadConnection:
     settings = {**arguments.pop("server_settings", {}), "application_name": APPLICATION_NAME, **_ENCODING}
-    raw = await asyncpg.connect(
-        **{"timeout": CONNECT_TIMEOUT_S, **arguments},
-        server_settings=settings,
-        statement_cache_size=0,
-        command_timeout=patience_s,
-    )
+    words = {"timeout": CONNECT_TIMEOUT_S, **arguments, "statement_cache_size": 0, "command_timeout": patience_s}
+    try:
+        raw = await asyncpg.connect(**words, server_settings={**settings, **_PINNED})
+    except asyncpg.PostgresError as refused:
+        if not refuses_start_option(sqlstate_of(refused), str(refused)):
+            raise
+        raw = await asyncpg.connect(**words, server_settings=settings)
     try:
         kind = PooledConnection if await _behind_pooler(raw, own) else ReadConnection
         connection = kind(raw, endpoint, conninfo, own)
@@ -77,4 +80,4 @@ async def _behind_pooler(raw: Any, own: OwnSessions) -> bool:
     own.statements += 1
     own.calls += 1
     own.transactions += 1
-    return bool(await raw.fetchval(marked("SELECT pg_backend_pid()")) != raw.get_server_pid())
+    return bool(await raw.fetchval(marked("SELECT pg_catalog.pg_backend_pid()")) != raw.get_server_pid())

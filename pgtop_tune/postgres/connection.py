@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import asyncpg
@@ -14,6 +15,7 @@ from pgtop_tune.model.statements import OWN_MARK
 from pgtop_tune.postgres.conninfo import ConnInfo, Endpoint
 from pgtop_tune.postgres.failures import connection_problem
 from pgtop_tune.postgres.own_sessions import OwnSessions, marked
+from pgtop_tune.postgres.search_path import pin
 
 ANSWER_TIMEOUT_S: Final = 4.0
 """Longer than the server's own statement_timeout: whoever misses this one is hung or cut off."""
@@ -29,8 +31,12 @@ SESSION_SETTINGS: Final[Mapping[str, str]] = {
 """Made after connecting, not at the start: so a reset shows what the server would have given us."""
 
 _SETTLE: Final = f"SELECT {OWN_MARK} " + ", ".join(
-    f"set_config('{name}', '{value}', false)" for name, value in SESSION_SETTINGS.items()
+    (
+        pin(local=False),
+        *(f"pg_catalog.set_config('{name}', '{value}', false)" for name, value in SESSION_SETTINGS.items()),
+    )
 )
+"""Where something on the way has dropped the start-up packet's search_path, this is where it is pinned."""
 _WITHOUT_OWN: Final = (
     f"WITH {OWN_MARK} given AS MATERIALIZED (SELECT count(set_config(name, NULL, true)) AS settings"
     f" FROM unnest('{{{{{','.join(SESSION_SETTINGS)}}}}}'::text[]) AS name)"
@@ -97,11 +103,12 @@ class ReadConnection:
         A SQL_ASCII database holds bytes of any encoding; with client_encoding SQL_ASCII the server neither converts
         nor checks them.
         """
-        await self.execute(marked("SELECT set_config('client_encoding', 'SQL_ASCII', false)"))
-        for type_name in ("text", "name"):
-            await self._raw.set_type_codec(
-                type_name, schema="pg_catalog", encoder=str.encode, decoder=_lenient, format="binary"
-            )
+        await self.execute(marked("SELECT pg_catalog.set_config('client_encoding', 'SQL_ASCII', false)"))
+        async with self._looking_up():
+            for type_name in ("text", "name"):
+                await self._raw.set_type_codec(
+                    type_name, schema="pg_catalog", encoder=str.encode, decoder=_lenient, format="binary"
+                )
         self._prepared.clear()
 
     async def fetch(self, text: str, *arguments: object) -> Rows:
@@ -171,6 +178,11 @@ class ReadConnection:
             statement = await self._timed(prepared, calls=0, transactions=0)
             self._prepared[text] = statement
         return await self._timed(statement.fetch(*arguments))  # type: ignore[no-any-return]
+
+    @asynccontextmanager
+    async def _looking_up(self) -> AsyncIterator[None]:
+        """Around what the driver asks the catalogue by itself."""
+        yield
 
     async def _inside_reset(self, text: str) -> Rows:
         return await self._raw.fetch(_WITHOUT_OWN.format(text))  # type: ignore[no-any-return]

@@ -31,8 +31,7 @@ async def data_bytes(conninfo: ConnInfo) -> int | Unavailable:
     """
     hand = await open_hand(conninfo)
     try:
-        await hand.rows(f"SELECT set_config('statement_timeout', '{_LONGEST}', false)")
-        ((size, closed),) = await hand.rows(_ASKED)
+        ((size, closed),) = await hand.rows(_ASKED, longest=_LONGEST)
     except ServerProblem as problem:
         if problem.sqlstate == _CANCELED:
             return Unavailable(Reason.TOO_SLOW, f"adding up the files takes more than {_LONGEST}")

@@ -9,7 +9,8 @@ import os
 import socket
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import psycopg
@@ -30,11 +31,12 @@ from pgtop_tune.postgres.failures import (
     server_words,
     sqlstate_of,
 )
+from pgtop_tune.postgres.libpq import connect
 from pgtop_tune.postgres.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.scopes import STORED, statement
+from pgtop_tune.postgres.search_path import NAME, pin, unpinned
 
 CONTROL_NAME: Final = f"{APPLICATION_NAME} control"
-_CONNECT_TIMEOUT_S: Final = 5
 _ATTEMPTS: Final = 20
 _RELOAD_DEADLINE_S: Final = 3.0
 _POLL_S: Final = 0.01
@@ -77,21 +79,15 @@ class OperatorSession:
         self.server = self._name()
 
     def _begin(self, options: str) -> None:
-        words = self._conninfo.as_psycopg()
-        if options:
-            words["options"] = f"{words.get('options', '')} {options}".strip()
         self._lifted_from_start = bool(options)
         try:
-            self._connection = psycopg.connect(
-                autocommit=True,
+            self._connection: psycopg.Connection[dict[str, Any]] = connect(
+                self._conninfo,
+                CONTROL_NAME,
+                options=options,
                 # Behind a pooler a statement prepared in one session is asked of another.
                 prepare_threshold=None,
                 row_factory=dict_row,
-                **{  # type: ignore[arg-type]
-                    "connect_timeout": _CONNECT_TIMEOUT_S,
-                    **words,
-                    "application_name": CONTROL_NAME,
-                },
             )
         except psycopg.OperationalError as error:
             raise libpq_problem(error, self._conninfo, _state_of(error, self._conninfo)) from None
@@ -119,8 +115,9 @@ class OperatorSession:
         """No time limit of the server ends this session: one that is set too low could not be taken back else."""
         try:
             # A pooler tells a number of its own, or that of another session.
-            self._direct = self._value("SELECT pg_backend_pid()") == self._pid
+            self._direct = self._run("SELECT pg_catalog.pg_backend_pid() AS pid").fetchall()[0]["pid"] == self._pid
             if self._direct:
+                self._run(f"SELECT {pin(local=False)}")
                 self._run(time_limits.lifting(time_limits.of_major(self._major)))
         except psycopg.Error:
             self._connection.close()
@@ -139,12 +136,15 @@ class OperatorSession:
         wanted = [name.lower() for name in names]
         rows = self._rows(text, wanted)
         found = {row["name"].lower(): Parameter(**{**row, "enumvals": tuple(row["enumvals"])}) for row in rows}
-        limits = [name for name in wanted if name in time_limits.LIMITS] if self._direct else []
-        if limits:
-            lines = {row["name"]: (row["setting"], row["place"]) for row in self._lines_of(limits)}
-            for name in found.keys() & set(limits):
+        ours = [name for name in found if name == NAME or (self._direct and name in time_limits.LIMITS)]
+        if ours:
+            lines = {row["name"]: (row["setting"], row["place"]) for row in self._lines_of(ours)}
+            for name in ours:
                 line = lines.get(name)
-                found[name] = time_limits.as_set(found[name], line, from_start=self._lifted_from_start)
+                if name == NAME:
+                    found[name] = unpinned(found[name], line)
+                else:
+                    found[name] = time_limits.as_set(found[name], line, from_start=self._lifted_from_start)
         return tuple(found[name.lower()] for name in names if name.lower() in found)
 
     def _lines_of(self, names: Sequence[str]) -> list[dict[str, Any]]:
@@ -266,9 +266,7 @@ class OperatorSession:
         """
         if self._direct:
             return self._read_again(), tuple(self.parameter(name) for name in names)
-        with self._connection.transaction():
-            self._own.calls += 2
-            self._own.transactions += 1
+        with self._one_session():
             return self._read_again(), tuple(self.parameter(name) for name in names)
 
     def plain_words(self) -> PlainWords:
@@ -332,7 +330,19 @@ class OperatorSession:
         return next(iter(self._rows(text)[0].values()))
 
     def _rows(self, text: str, *arguments: object) -> list[dict[str, Any]]:
-        return self._run(text, *arguments).fetchall()
+        if self._direct or self._connection.info.transaction_status == _IN_TRANSACTION:
+            return self._run(text, *arguments).fetchall()
+        with self._one_session():
+            return self._run(text, *arguments).fetchall()
+
+    @contextmanager
+    def _one_session(self) -> Iterator[None]:
+        """A transaction, which a pooler gives one session to, with names looked up in pg_catalog."""
+        with self._connection.transaction():
+            self._own.calls += 2
+            self._own.transactions += 1
+            self._run(f"SELECT {pin(local=True)}")
+            yield
 
     def _run(self, text: str | sql.Composed, *arguments: object) -> psycopg.Cursor[dict[str, Any]]:
         words = marked(text if isinstance(text, str) else text.as_string(self._connection))

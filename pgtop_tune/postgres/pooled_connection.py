@@ -7,7 +7,8 @@ every statement is parsed in the message that runs it. PgBouncer's "Features" pa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 import asyncpg
@@ -15,24 +16,41 @@ import asyncpg
 from pgtop_tune.model.statements import OWN_MARK
 from pgtop_tune.postgres.connection import SESSION_SETTINGS, ReadConnection, Rows
 from pgtop_tune.postgres.own_sessions import marked
+from pgtop_tune.postgres.search_path import pin
 
 _PER_SESSION: Final = frozenset({"default_transaction_read_only", "idle_session_timeout"})
 """Settings that say nothing to a transaction under way."""
-_BEGIN: Final = "BEGIN READ ONLY"
+_BEGIN: Final = f"BEGIN READ ONLY; SELECT {OWN_MARK} {pin(local=True)}"
 _LIMITS: Final = ", ".join(
-    f"set_config('{name}', '{value}', true)" for name, value in SESSION_SETTINGS.items() if name not in _PER_SESSION
+    f"pg_catalog.set_config('{name}', '{value}', true)"
+    for name, value in SESSION_SETTINGS.items()
+    if name not in _PER_SESSION
 )
-_BEGIN_LIMITED: Final = f"{_BEGIN}; SELECT {OWN_MARK} {_LIMITS}"
+_BEGIN_LIMITED: Final = f"{_BEGIN}, {_LIMITS}"
 
 
 class PooledConnection(ReadConnection):
     """Statements over a pooler; which backend serves them changes from one to the next."""
 
     pooled = True
-    _calls_of_a_reset = 3
+    _calls_of_a_reset = 4
 
     async def settle(self) -> None:
         """Sets nothing: what we set would be found by whoever is lent the same session."""
+
+    async def execute(self, text: str) -> None:
+        """Runs statements without parameters in a transaction of their own. Raises as `fetch` does."""
+        await super().execute(f"{_BEGIN}; {text}; COMMIT")
+
+    @asynccontextmanager
+    async def _looking_up(self) -> AsyncIterator[None]:
+        await self._raw.execute(_BEGIN)
+        try:
+            yield
+        except (asyncpg.PostgresError, UnicodeDecodeError):
+            await self._raw.execute("ROLLBACK")
+            raise
+        await self._raw.execute("COMMIT")
 
     async def _fetch(self, text: str, arguments: Sequence[object]) -> Rows:
         return await self._timed(self._inside(_BEGIN_LIMITED, text, arguments), calls=4)  # type: ignore[no-any-return]

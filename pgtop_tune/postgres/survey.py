@@ -151,7 +151,9 @@ async def _opened(conninfo: ConnInfo, own: OwnSessions) -> ReadConnection:
     try:
         if not connection.pooled:
             # What is set behind a pooler is found by whoever is lent the same session; there the usual limit stands.
-            await connection.execute(marked(f"SELECT set_config('statement_timeout', '{_STATEMENT_S}s', false)"))
+            await connection.execute(
+                marked(f"SELECT pg_catalog.set_config('statement_timeout', '{_STATEMENT_S}s', false)")
+            )
     except BaseException:
         connection.terminate()
         raise

@@ -50,7 +50,7 @@ def bites(words: str, sqlstate: str) -> bool:
 
 def lifting(names: Sequence[str]) -> str:
     """A statement that lifts them for a session."""
-    return "SELECT " + ", ".join(f"set_config('{name}', '0', false)" for name in names)
+    return "SELECT " + ", ".join(f"pg_catalog.set_config('{name}', '0', false)" for name in names)
 
 
 def options(names: Sequence[str]) -> str:

@@ -50,7 +50,7 @@ async def test_history_is_emptied_and_only_the_data_set_is_vacuumed(hand: Psycop
     done = await tidy(hand, STEPS, await find_tables(hand, "pgbench"), told.append)
     assert told == [TRUNCATE, VACUUM, CHECKPOINT]
     assert [(step.name, step.problem) for step in done] == [(name, "") for name in told]
-    assert await hand.rows("SELECT count(*) FROM pgbench_history") == [(0,)]
+    assert await hand.rows("SELECT count(*) FROM public.pgbench_history") == [(0,)]
     assert [name for (name,) in await hand.rows(SEEN)] == [
         "pgbench_accounts", "pgbench_branches", "pgbench_history", "pgbench_tellers",
     ]  # fmt: skip
@@ -59,13 +59,13 @@ async def test_history_is_emptied_and_only_the_data_set_is_vacuumed(hand: Psycop
 async def test_only_what_was_asked_for_is_done(hand: PsycopgHand) -> None:
     done = await tidy(hand, (VACUUM,), await find_tables(hand, "pgbench"), lambda step: None)
     assert [step.name for step in done] == [VACUUM]
-    assert await hand.rows("SELECT count(*) FROM pgbench_history") == [(1,)]
+    assert await hand.rows("SELECT count(*) FROM public.pgbench_history") == [(1,)]
 
 
 async def test_a_history_of_somebody_else_is_not_emptied(hand: PsycopgHand) -> None:
-    await hand.execute("DROP TABLE pgbench_history; CREATE TABLE pgbench_history AS SELECT 1 AS event")
+    await hand.execute("DROP TABLE public.pgbench_history; CREATE TABLE public.pgbench_history AS SELECT 1 AS event")
     await tidy(hand, (TRUNCATE,), await find_tables(hand, "pgbench"), lambda step: None)
-    assert await hand.rows("SELECT count(*) FROM pgbench_history") == [(1,)]
+    assert await hand.rows("SELECT count(*) FROM public.pgbench_history") == [(1,)]
 
 
 async def test_what_a_role_may_not_do_is_told_and_does_not_end_it(database: str, hand: PsycopgHand) -> None:

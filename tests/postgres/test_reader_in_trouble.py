@@ -164,9 +164,9 @@ async def test_a_prepared_statement_survives_a_change_of_what_it_reads(server: T
     superuser.execute("INSERT INTO shape VALUES (1)")
     async with reading(place(server)) as reader:
         assert reader._connection is not None
-        assert len((await reader._connection.fetch("SELECT * FROM shape"))[0]) == 1
+        assert len((await reader._connection.fetch("SELECT * FROM public.shape"))[0]) == 1
         superuser.execute("ALTER TABLE shape ADD COLUMN m text DEFAULT 'x'")
-        assert len((await reader._connection.fetch("SELECT * FROM shape"))[0]) == 2
+        assert len((await reader._connection.fetch("SELECT * FROM public.shape"))[0]) == 2
         superuser.execute("DROP TABLE shape")
 
 

@@ -25,12 +25,12 @@ async def hand(database: str) -> AsyncIterator[PsycopgHand]:
 
 
 async def test_several_statements_are_one_transaction(hand: PsycopgHand) -> None:
-    await hand.execute("CREATE TABLE t (n int); INSERT INTO t SELECT generate_series(1, 3)")
+    await hand.execute("CREATE TABLE public.t (n int); INSERT INTO public.t SELECT generate_series(1, 3)")
     with pytest.raises(ServerProblem, match="division by zero"):
-        await hand.execute("INSERT INTO t VALUES (4); SELECT 1 / 0")
-    assert await hand.rows("SELECT count(*), 100 % 3 FROM t") == [(3, 1)]
-    assert await hand.rows("SELECT n FROM t WHERE n > %s ORDER BY n", [1]) == [(2,), (3,)]
-    await hand.execute("VACUUM t")
+        await hand.execute("INSERT INTO public.t VALUES (4); SELECT 1 / 0")
+    assert await hand.rows("SELECT count(*), 100 % 3 FROM public.t") == [(3, 1)]
+    assert await hand.rows("SELECT n FROM public.t WHERE n > %s ORDER BY n", [1]) == [(2,), (3,)]
+    await hand.execute("VACUUM public.t")
 
 
 async def test_a_refusal_has_the_servers_words_and_the_session_goes_on(hand: PsycopgHand) -> None:

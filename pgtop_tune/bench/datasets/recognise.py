@@ -33,10 +33,22 @@ SELECT c.relname::text, c.relkind::text, c.relpersistence::text, n.nspname::text
        ARRAY(SELECT attname::text FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped
              ORDER BY attnum),
        EXISTS (SELECT FROM pg_constraint WHERE conrelid = c.oid AND contype = 'p'),
-       EXISTS (SELECT FROM pg_constraint WHERE conrelid = c.oid AND contype = 'f')
+       EXISTS (SELECT FROM pg_constraint WHERE conrelid = c.oid AND contype = 'f'),
+       format('%%I.%%I', n.nspname, c.relname), c.oid,
+       c.relowner = (SELECT oid FROM pg_roles WHERE rolname = current_user)
+       OR (SELECT rolsuper FROM pg_roles WHERE oid = c.relowner)
+       OR NOT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user),
+       pg_get_userbyid(c.relowner)::text
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.oid IN (SELECT to_regclass(name)::oid FROM unnest(%s::text[]) AS name)
+WHERE c.oid IN (
+    SELECT DISTINCT ON (t.relname) t.oid
+      FROM unnest(%s::text[]) WITH ORDINALITY AS path(name, place)
+      JOIN pg_namespace s ON s.nspname = path.name AND has_schema_privilege(s.oid, 'usage')
+      JOIN pg_class t ON t.relnamespace = s.oid AND t.relname = ANY(%s)
+     ORDER BY t.relname, path.place)
 """
+"""Of each name the table that comes first on a path. The last but one: whether its expressions may be evaluated by us:
+they are its owner's code, and run with our rights."""
 _ACCOUNTS: Final = """
 SELECT coalesce((SELECT partstrat::text FROM pg_partitioned_table WHERE partrelid = c.oid), ''),
        count(*) FILTER (WHERE leaf.oid <> c.oid),
@@ -48,7 +60,7 @@ SELECT coalesce((SELECT partstrat::text FROM pg_partitioned_table WHERE partreli
 FROM pg_class c
 LEFT JOIN pg_class leaf ON leaf.relkind = 'r'
      AND (leaf.oid = c.oid OR leaf.oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = c.oid))
-WHERE c.oid = %s::regclass
+WHERE c.oid = %s
 GROUP BY c.oid
 """
 
@@ -59,7 +71,8 @@ class PgbenchFacts(Struct, frozen=True):
     Attributes:
         schema: Where they were found along search_path.
         scale: Rows of pgbench_branches, as pgbench itself counts.
-        rows: Of pgbench_accounts: the highest number where there is a primary key, else reltuples.
+        rows: Of pgbench_accounts: the highest number where there is a primary key, else reltuples; None where a
+            superuser would have to read the table of another role for it.
         fillfactor: Of pgbench_accounts, 100 when none is set.
         partitions: Of pgbench_accounts; 0 when it has none.
         size_bytes: pgbench_accounts with its indexes.
@@ -68,7 +81,7 @@ class PgbenchFacts(Struct, frozen=True):
 
     schema: str
     scale: int
-    rows: int
+    rows: int | None
     fillfactor: int
     partitions: int
     partition_method: str
@@ -89,7 +102,8 @@ class PgbenchFacts(Struct, frozen=True):
 
     def describe(self) -> str:
         """In one line."""
-        parts = [f"scale {self.scale}", f"{count(self.rows)} accounts", size(self.size_bytes)]
+        parts = [f"scale {self.scale}", *([] if self.rows is None else [f"{count(self.rows)} accounts"])]
+        parts += [size(self.size_bytes)]
         parts += [f"fillfactor {self.fillfactor}"] if self.fillfactor != 100 else []
         parts += [f"{self.partitions} partitions ({self.partition_method})"] if self.partitions else []
         parts += ["foreign keys"] if self.foreign_keys else []
@@ -167,23 +181,26 @@ async def recognise_pgbench(hand: SqlHand) -> PgbenchFacts | None:
         LoadProblem: Tables of these names are something else.
         ServerProblem: This role may not read them.
     """
-    found = {str(row[0]): row for row in await hand.rows(_TABLES, [list(PGBENCH_COLUMNS)])}
+    path = list(await hand.search_path())
+    found = {str(row[0]): row for row in await hand.rows(_TABLES, [path, list(PGBENCH_COLUMNS)])}
     for name, row in found.items():
         if row[1] not in ("r", "p") or tuple(_words(row[4])) != PGBENCH_COLUMNS[name]:
             raise _in_the_way(f"{row[3]}.{name}", _words(row[4]), "pgbench's")
     if not found:
         return None
-    scale = await _number(hand, "SELECT count(*) FROM pgbench_branches") if "pgbench_branches" in found else 0
+    branches = found.get("pgbench_branches")
+    scale = await hand.count_rows(str(branches[7])) if branches is not None else 0
     accounts = found.get("pgbench_accounts")
     if accounts is None:
         schema = str(next(iter(found.values()))[3])
         return PgbenchFacts(schema, scale, 0, 100, 0, "", False, False, False, 0, "no pgbench_accounts")
-    [row] = await hand.rows(_ACCOUNTS, ["pgbench_accounts"])
+    [row] = await hand.rows(_ACCOUNTS, [accounts[8]])
     strategy, partitions, estimate, total_bytes, heap_bytes, fillfactor, unlogged = row
     keyed = bool(accounts[5])
-    rows = int(str(estimate))
-    if keyed:
-        rows = await _number(hand, "SELECT coalesce(max(aid), 0) FROM pgbench_accounts")
+    rows = None if keyed else int(str(estimate))
+    if keyed and accounts[9]:
+        [(highest,)] = await hand.rows(f"SELECT coalesce(max(aid), 0) FROM {accounts[7]}")
+        rows = int(str(highest))
     return PgbenchFacts(
         schema=str(accounts[3]),
         scale=scale,
@@ -200,7 +217,7 @@ async def recognise_pgbench(hand: SqlHand) -> PgbenchFacts | None:
 
 
 def _missing_of_pgbench(
-    found: Mapping[str, tuple[object, ...]], scale: int, rows: int, keyed: bool, has_pages: bool
+    found: Mapping[str, tuple[object, ...]], scale: int, rows: int | None, keyed: bool, has_pages: bool
 ) -> str:
     absent = [name for name in PGBENCH_COLUMNS if name not in found]
     if absent:
@@ -209,7 +226,7 @@ def _missing_of_pgbench(
         return "the tables are empty (a run of pgbench -i that was cut off leaves them so)"
     if not keyed:
         return "no primary keys (step p of pgbench -i)"
-    if rows < scale * ACCOUNTS_PER_SCALE:
+    if rows is not None and rows < scale * ACCOUNTS_PER_SCALE:
         return f"{count(rows)} of {count(scale * ACCOUNTS_PER_SCALE)} accounts"
     return ""
 
@@ -221,20 +238,26 @@ async def recognise_bus(hand: SqlHand) -> BusFacts | None:
         LoadProblem: Tables of these names are something else.
         ServerProblem: This role may not read them.
     """
-    names = [f"bus.{name}" for name in (*OWN_TABLES, *TABLES)]
-    found = {str(row[0]): row for row in await hand.rows(_TABLES, [names])}
+    names = [*OWN_TABLES, *TABLES]
+    found = {str(row[0]): row for row in await hand.rows(_TABLES, [["bus"], names])}
     if not found:
         return None
     note = found.get("dataset")
     if note is None or tuple(_words(note[4])) != _BUS_NOTE:
         name, row = ("dataset", note) if note is not None else next(iter(found.items()))
         raise _in_the_way(f"bus.{name}", _words(row[4]), "the bus data set's")
+    for name, row in found.items():
+        if not row[9]:
+            raise LoadProblem(
+                f"bus.{name} belongs to {row[10]}: to read it, a superuser would run what that role has put into it",
+                f"connect as {row[10]}",
+            )
     [row] = await hand.rows(
         "SELECT version, seed, tickets, unlogged, done, (SELECT count(*) FROM bus.chunks),"
-        " (SELECT sum(pg_total_relation_size(to_regclass(name)))::bigint FROM unnest(%s::text[]) AS name),"
+        " (SELECT sum(pg_total_relation_size(t))::bigint FROM unnest(%s::oid[]) AS t),"
         " EXISTS (SELECT FROM bus.tickets)"
         " FROM bus.dataset",
-        [names],
+        [[row[8] for row in found.values()]],
     )
     version, seed, tickets, unlogged, done, chunks, size_bytes, has_tickets = row
     total = int(str(tickets))
@@ -268,11 +291,6 @@ async def found_variables(hand: SqlHand, dataset: str) -> dict[str, str]:
     if facts.empty or (dataset == "bus" and facts.incomplete):
         raise LoadProblem(f"the {dataset} data set is incomplete: {facts.incomplete}", make)
     return facts.variables()
-
-
-async def _number(hand: SqlHand, sql: str) -> int:
-    [(value,)] = await hand.rows(sql)
-    return int(str(value))
 
 
 def _words(value: object) -> list[str]:

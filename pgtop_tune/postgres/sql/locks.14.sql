@@ -27,7 +27,7 @@ WITH l AS MATERIALIZED (
 SELECT w.pid,
        w.locktype,
        w.mode,
-       CASE WHEN r.database IN (0, here.oid) THEN r.relation::regclass::text END AS relation,
+       CASE WHEN r.database IN (0, here.oid) THEN regexp_replace(r.relation::regclass::text, '^public[.]', '') END AS relation,
        CASE WHEN w.relation IS NOT NULL AND w.database NOT IN (0, here.oid)
             THEN concat(w.locktype, ' ', w.relation, ' of another database')
             WHEN w.locktype = 'tuple' THEN concat('row (', w.page, ',', w.tuple, ')')

@@ -5,7 +5,9 @@ SELECT r.pid,
        r.datname::text AS datname,
        CASE WHEN coalesce(r.relid, 0) = 0 THEN ''
             WHEN r.datid = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-            THEN r.relid::regclass::text || CASE WHEN r.index_relid <> 0 THEN ' (' || r.index_relid::regclass || ')' ELSE '' END
+            THEN regexp_replace(r.relid::regclass::text, '^public[.]', '')
+                 || CASE WHEN r.index_relid <> 0
+                         THEN ' (' || regexp_replace(r.index_relid::regclass::text, '^public[.]', '') || ')' ELSE '' END
             ELSE r.relid::text END AS relation,
        coalesce(r.phase, '') AS phase,
        r.done, r.total, r.unit, r.steps_done, r.steps_total, r.steps_unit, r.tuples,

@@ -8,7 +8,7 @@ SELECT (date_part('epoch', clock_timestamp()) * 1000)::bigint AS now_ms,
        w.pid,
        CASE WHEN w.relid IS NULL THEN ''
             WHEN u.subdbid = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-            THEN w.relid::regclass::text ELSE w.relid::text END AS relation,
+            THEN regexp_replace(w.relid::regclass::text, '^public[.]', '') ELSE w.relid::text END AS relation,
        (w.received_lsn - '0/0'::pg_lsn)::bigint AS received_lsn_bytes,
        (w.latest_end_lsn - '0/0'::pg_lsn)::bigint AS latest_end_lsn_bytes,
        (date_part('epoch', w.last_msg_receipt_time) * 1000)::bigint AS message_ms,

@@ -287,11 +287,11 @@ async def test_tables_of_somebody_else_are_left_alone(hand: PsycopgHand, databas
 
 async def test_what_hangs_on_the_tables_keeps_them(hand: PsycopgHand, database: str) -> None:
     await made(database, SMALL)
-    await hand.execute("CREATE VIEW dear AS SELECT * FROM bus.tickets")
+    await hand.execute("CREATE VIEW public.dear AS SELECT * FROM bus.tickets")
     with pytest.raises(LoadProblem, match="other objects depend on"):
         await made(database, SMALL, anew=True)
-    assert await hand.rows("SELECT count(*) FROM dear") == [(6000,)]
-    await hand.execute("DROP VIEW dear")
+    assert await hand.rows("SELECT count(*) FROM public.dear") == [(6000,)]
+    await hand.execute("DROP VIEW public.dear")
     await made(database, SMALL, anew=True)
     assert await hand.rows("SELECT count(*) FROM bus.tickets") == [(6000,)]
 

@@ -5,5 +5,5 @@
 \set phone random(0, 9999999)
 \set price random(500, 9900)
 INSERT INTO bus.tickets (ride_id, seat, price_cents, passenger, contact)
-VALUES (:ride, :seat, :price, 'Passenger ' || (:name)::int,
-        jsonb_build_object('phone', '+1555' || lpad((:phone)::int::text, 7, '0')));
+VALUES (:ride, :seat, :price, 'Passenger ' || (:name)::int::text,
+        pg_catalog.jsonb_build_object('phone', '+1555' || lpad((:phone)::int::text, 7, '0')));

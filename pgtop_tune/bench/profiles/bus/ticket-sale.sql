@@ -7,6 +7,6 @@
 BEGIN;
 UPDATE bus.rides SET tickets_sold = tickets_sold + 1 WHERE ride_id = :ride;
 INSERT INTO bus.tickets (ride_id, seat, price_cents, passenger, contact)
-VALUES (:ride, :seat, :price, 'Passenger ' || (:name)::int,
-        jsonb_build_object('phone', '+1555' || lpad((:phone)::int::text, 7, '0')));
+VALUES (:ride, :seat, :price, 'Passenger ' || (:name)::int::text,
+        pg_catalog.jsonb_build_object('phone', '+1555' || lpad((:phone)::int::text, 7, '0')));
 END;

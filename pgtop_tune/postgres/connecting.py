@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import asyncpg
@@ -10,6 +11,7 @@ from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.postgres.connection import ANSWER_TIMEOUT_S, ReadConnection
 from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo, Endpoint
 from pgtop_tune.postgres.failures import connection_problem
+from pgtop_tune.postgres.keywords import beyond_asyncpg
 from pgtop_tune.postgres.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.pooled_connection import PooledConnection
 
@@ -31,25 +33,49 @@ async def open_connection(conninfo: ConnInfo, own: OwnSessions, patience_s: floa
         PasswordNeeded: It wants a password and there was none to send.
     """
     error: BaseException = OSError("nowhere to connect to")
-    for number, arguments in enumerate(conninfo.as_asyncpg()):
+    through_libpq = bool(beyond_asyncpg(conninfo))
+    connect = _connected_by_libpq if through_libpq else _connected
+    for number, arguments in enumerate(conninfo.as_libpq() if through_libpq else conninfo.as_asyncpg()):
         endpoint = conninfo.endpoints[number % len(conninfo.endpoints)]
         try:
-            return await _opened(arguments, endpoint, conninfo, own, patience_s)
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as problem:
+            return await _opened(connect, arguments, endpoint, conninfo, own, patience_s)
+        except (
+            OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError, ConnectionProblem
+        ) as problem:  # fmt: skip
             error = problem
-    raise connection_problem(error, conninfo) from None
+    raise (error if isinstance(error, ConnectionProblem) else connection_problem(error, conninfo)) from None
 
 
-async def _opened(
-    arguments: dict[str, Any], endpoint: Endpoint, conninfo: ConnInfo, own: OwnSessions, patience_s: float
-) -> ReadConnection:
-    settings = {**arguments.pop("server_settings", {}), "application_name": APPLICATION_NAME, **_ENCODING}
-    raw = await asyncpg.connect(
+async def _connected(
+    arguments: dict[str, Any], settings: dict[str, str], conninfo: ConnInfo, patience_s: float
+) -> Any:
+    return await asyncpg.connect(
         **{"timeout": CONNECT_TIMEOUT_S, **arguments},
         server_settings=settings,
         statement_cache_size=0,
         command_timeout=patience_s,
     )
+
+
+async def _connected_by_libpq(
+    arguments: dict[str, Any], settings: dict[str, str], conninfo: ConnInfo, patience_s: float
+) -> Any:
+    # Only here: watching does without psycopg otherwise.
+    from pgtop_tune.postgres import libpq_connection
+
+    return await libpq_connection.connect(arguments, settings, conninfo, CONNECT_TIMEOUT_S, patience_s)
+
+
+async def _opened(
+    connect: Callable[[dict[str, Any], dict[str, str], ConnInfo, float], Awaitable[Any]],
+    arguments: dict[str, Any],
+    endpoint: Endpoint,
+    conninfo: ConnInfo,
+    own: OwnSessions,
+    patience_s: float,
+) -> ReadConnection:
+    settings = {**arguments.pop("server_settings", {}), "application_name": APPLICATION_NAME, **_ENCODING}
+    raw = await connect(arguments, settings, conninfo, patience_s)
     try:
         kind = PooledConnection if await _behind_pooler(raw, own) else ReadConnection
         connection = kind(raw, endpoint, conninfo, own)

@@ -1,4 +1,7 @@
-"""Why a server lets nobody in, in any language: libpq tells no sqlstate of a connection that failed, asyncpg does."""
+"""Why a server lets nobody in, in any language: libpq tells no sqlstate of a connection that failed, asyncpg does.
+
+Nobody is asked where a keyword takes libpq: asyncpg would send a password to a server that the keyword shuts out.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import asyncpg
 
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.failures import sqlstate_of
+from pgtop_tune.postgres.keywords import beyond_asyncpg
 
 _TIMEOUT_S: Final = 3.0
 
@@ -21,7 +25,9 @@ def refused_with(conninfo: ConnInfo) -> str:
 
 
 async def refusal(conninfo: ConnInfo) -> str:
-    """The sqlstate that the server refuses a connection with; "" where it does not answer, or lets us in now."""
+    """The sqlstate of a server that refuses us; "" where it does not answer, lets us in now, or may not be asked."""
+    if beyond_asyncpg(conninfo):
+        return ""
     found = ""
     for arguments in conninfo.as_asyncpg():
         try:

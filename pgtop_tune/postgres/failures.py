@@ -105,7 +105,11 @@ def libpq_problem(error: psycopg.OperationalError, conninfo: ConnInfo, state: st
     message = f"{conninfo.describe()}: {words}"
     if error.pgconn is not None and error.pgconn.needs_password:
         return PasswordNeeded(message, _CONNECT_HINTS[_PASSWORD_FAILED])
+    if _FORBIDDEN.search(words):
+        return NotLetIn(message, "nothing secret was sent; the connection's keywords and PG* variables say what is allowed")
     state = state or next((state for pattern, state in _REFUSALS if pattern.search(words)), "")
+    if state == _PASSWORD_FAILED and error.pgconn is not None and error.pgconn.used_password:
+        return WrongPassword(message, _CONNECT_HINTS[_PASSWORD_FAILED])
     kind = NotLetIn if state.startswith("28") or state in _FINAL else ConnectionProblem
     return kind(message, _CONNECT_HINTS.get(state, ""))
 
@@ -122,6 +126,12 @@ _REFUSALS: Final = (
     (re.compile(r"FATAL: .*the database system is "), "57P03"),
 )
 """What the server's sources say when they let nobody in, and the sqlstate that goes with it."""
+
+_FORBIDDEN: Final = re.compile(
+    r"authentication method requirement|channel binding (is )?required|requirepeer specifies|certificate verify failed"
+    r"|server certificate for .* does not match"
+)
+"""What libpq says when a keyword shuts the server out: require_auth, channel_binding, requirepeer, sslmode."""
 
 _ALL_OF_THEM: Final = "\nMultiple connection attempts failed"
 """Behind it psycopg repeats what it has said, once for each place."""

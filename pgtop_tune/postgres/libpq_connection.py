@@ -98,7 +98,7 @@ class LibpqConnection:
 
     async def execute(self, text: str) -> None:
         """Runs statements without parameters as one simple query."""
-        await self._within(self._connection.execute(text.encode()))
+        await self._within(self._connection.execute(text.encode(), prepare=False))
 
     async def rows(self, text: str, arguments: Sequence[object], *, kept: bool) -> list[Row]:
         """Rows of a statement; parameters are written $1. Arguments go as text, of the types that the server infers."""
@@ -207,7 +207,6 @@ async def connect(
         async with asyncio.timeout(wait_s):
             connection = await psycopg.AsyncConnection.connect(
                 autocommit=True,
-                prepare_threshold=None,
                 cursor_factory=psycopg.AsyncRawCursor,
                 row_factory=_rows_of,
                 **words,

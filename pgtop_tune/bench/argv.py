@@ -194,7 +194,9 @@ def _database(endpoint: Endpoint) -> str:
     """
     if _PLAIN_NAME.fullmatch(endpoint.dbname) and not endpoint.keywords:
         return endpoint.dbname
-    return " ".join(f"{name}={_value(value)}" for name, value in {"dbname": endpoint.dbname, **endpoint.keywords}.items())
+    return " ".join(
+        f"{name}={_value(value)}" for name, value in {"dbname": endpoint.dbname, **endpoint.keywords}.items()
+    )
 
 
 def _value(text: str) -> str:

@@ -30,6 +30,9 @@ def environment(endpoint: Endpoint, pgbench: Pgbench, passfile: Path | None) -> 
         may take a minute, unless the user says otherwise.
     """
     variables = _PATIENCE | os.environ | dict(endpoint.env) | pgbench.environment() | {"LC_ALL": "C"}
+    if endpoint.env:
+        # A service wins over variables; what it says is in them, unless the user has said otherwise.
+        variables.pop("PGSERVICE", None)
     if passfile is not None:
         variables.pop("PGPASSWORD", None)
         variables["PGPASSFILE"] = str(passfile)

@@ -46,9 +46,7 @@ async def open_connection(conninfo: ConnInfo, own: OwnSessions, patience_s: floa
     raise (error if isinstance(error, ConnectionProblem) else connection_problem(error, conninfo)) from None
 
 
-async def _connected(
-    arguments: dict[str, Any], settings: dict[str, str], conninfo: ConnInfo, patience_s: float
-) -> Any:
+async def _connected(arguments: dict[str, Any], settings: dict[str, str], conninfo: ConnInfo, patience_s: float) -> Any:
     return await asyncpg.connect(
         **{"timeout": CONNECT_TIMEOUT_S, **arguments},
         server_settings=settings,

@@ -26,6 +26,9 @@ from pgtop_tune.secret import Secret
 
 APPLICATION_NAME: Final = "pgtop-tune"
 
+HANDED_ON: Final = "PGTOP_TUNE_CONNECTION"
+"""Variable for a process of our own: keywords that libpq has no variable for, as a connection string."""
+
 _SECRET_KEYWORDS: Final = frozenset(
     {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
 )
@@ -36,7 +39,7 @@ _BEFORE_IT: Final = "target_session_attrs"
 _IN_ORDER: Final = "disable"
 _AT_RANDOM: Final = "random"
 _OWN_KEYWORDS: Final = frozenset({"host", "hostaddr", "port", "user", "dbname", "service", _STOP_KEYWORD})
-_OLDEST_LIBPQ: Final = 14
+_OLDEST_LIBPQ: Final = 13
 """Of a pgbench that may be used: a variable that its libpq does not know would be passed over without a word."""
 _ASYNCPG_TLS: Final = ("sslmode", "ssl_min_protocol_version", "krbsrvname")
 """The others are at their defaults where asyncpg is used (`keywords.beyond_asyncpg`)."""
@@ -132,7 +135,7 @@ class ConnInfo(Struct, frozen=True):
         }
 
     def as_libpq(self) -> tuple[dict[str, Any], ...]:
-        """The same attempts as those of `as_asyncpg`, as keyword arguments for `psycopg.connect`, passwords revealed."""
+        """The attempts of `as_asyncpg` as keyword arguments for `psycopg.connect`, passwords revealed."""
         return tuple(self._libpq_arguments(endpoint, attempt) for attempt, endpoint in self._attempts())
 
     def as_asyncpg(self) -> tuple[dict[str, Any], ...]:
@@ -160,6 +163,15 @@ class ConnInfo(Struct, frozen=True):
             for name in beyond_asyncpg(self)
             if name in self.keywords and (name not in self.variables or since(name) > _OLDEST_LIBPQ)
         }
+
+    def for_ourselves(self) -> dict[str, str]:
+        """Environment variables by which a process of this program finds the same server; they hold secrets."""
+        from psycopg.conninfo import make_conninfo
+
+        beside = {name: value for name, value in self.keywords.items() if name not in self.variables}
+        secrets = {name: secret.reveal() for name, secret in self.secrets.items() if name != "password"}
+        password = {} if self.password is None else {"PGPASSWORD": self.password.reveal()}
+        return {**self.for_pgbench(), **password, HANDED_ON: make_conninfo("", **beside, **secrets)}
 
     def _places(self) -> dict[str, str]:
         places = {
@@ -218,7 +230,8 @@ def resolve(
     for word in (target, *given.values()):
         if "\0" in word or word != word.encode(errors="replace").decode():
             raise UsageProblem("the connection parameters hold bytes that are not text")
-    wanted = {keyword: value for keyword, value in given.items() if value} | _parsed(target)
+    handed_on = _parsed(os.environ.get(HANDED_ON, ""))
+    wanted = handed_on | {keyword: value for keyword, value in given.items() if value} | _parsed(target)
     if password is not None:
         wanted["password"] = password.reveal()
     found = _asked(wanted)
@@ -237,9 +250,7 @@ def resolve(
     listed = list(zip(hosts, addresses, ports, strict=True))
     if places > 1 and _balanced(wanted):
         random.shuffle(listed)
-    endpoints = [
-        endpoint for place in listed for endpoint in _endpoints(*place, found, wanted, alone=places == 1)
-    ]
+    endpoints = [endpoint for place in listed for endpoint in _endpoints(*place, found, wanted, alone=places == 1)]
     return ConnInfo(
         endpoints=tuple(endpoints),
         user=values.get("user", ""),
@@ -296,7 +307,8 @@ def _parsed(target: str) -> dict[str, str]:
         return {keyword: str(value) for keyword, value in conninfo_to_dict(target).items() if value is not None}
     except ProgrammingError as problem:
         # libpq quotes the piece it could not read, and that piece may be a password.
-        words = "" if "@" in target or "password" in target else f": {str(problem).strip()}"
+        secret = any(word in target for word in ("@", *_SECRET_KEYWORDS))
+        words = "" if secret else f": {str(problem).strip()}"
         raise UsageProblem(
             f"the connection string cannot be read{words}",
             "write postgresql://user@host:port/database or host=… port=… dbname=… user=…; "

@@ -1,7 +1,7 @@
 """Which libpq keywords the sampler's own driver obeys as libpq does, and which take libpq itself.
 
-asyncpg speaks the protocol by itself. It passes over most keywords that forbid something (require_auth, channel_binding,
-requirepeer), and checks certificates by other rules than libpq. So it is used only where none of them is set.
+asyncpg speaks the protocol by itself. It passes over most keywords that forbid something (require_auth,
+channel_binding, requirepeer), and checks certificates by other rules. So it is used only where none of them is set.
 Compared with asyncpg's connect_utils.py and libpq's fe-connect.c, fe-auth.c and fe-secure-openssl.c.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ANY: Final = None
 NONE: Final[frozenset[str]] = frozenset()
-_FIRST: Final = 14
+_FIRST: Final = 13
 _NEWEST: Final = 19
 _FALSE: Final = frozenset({"false", "off", "no", "0"})
 
@@ -30,7 +30,7 @@ class Keyword(Struct, frozen=True):
         name: As in the manual.
         asyncpg: Values with which asyncpg does what libpq does; `ANY`: whatever the value, `NONE`: with none.
         why: How that comes.
-        since: First major whose libpq knows it; those before 14 are 14.
+        since: First major whose libpq knows it; 13 where it is older.
         only: Other values are refused: neither driver can be used with them. None: nothing is.
     """
 
@@ -83,8 +83,8 @@ KEYWORDS: Final[Mapping[str, Keyword]] = {
         Keyword("sslcertmode", frozenset({"allow"}), _PASSED_OVER, 16),
         Keyword("sslrootcert", NONE, _OTHER_RULES),
         Keyword("sslcrl", NONE, _OTHER_RULES),
-        Keyword("sslcrldir", NONE, _PASSED_OVER),
-        Keyword("sslsni", frozenset({"1"}), "asyncpg always sends the name"),
+        Keyword("sslcrldir", NONE, _PASSED_OVER, 14),
+        Keyword("sslsni", frozenset({"1"}), "asyncpg always sends the name", 14),
         Keyword("sslkeylogfile", NONE, _PASSED_OVER, 18),
         Keyword("ssl_min_protocol_version", frozenset({"TLSv1.2"}), "handed to asyncpg: the default of both"),
         Keyword("ssl_max_protocol_version", NONE, "asyncpg knows other names of versions"),
@@ -140,7 +140,7 @@ def refused(keywords: Iterable[tuple[str, str]]) -> str:
 
 
 def since(name: str) -> int:
-    """The first major whose libpq knows the keyword, 14 for older ones; of one that is not in the table, the newest."""
+    """The first major whose libpq knows the keyword, 13 for older ones; of one that is not in the table, the newest."""
     return KEYWORDS[name].since if name in KEYWORDS else _NEWEST
 
 

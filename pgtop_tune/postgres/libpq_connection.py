@@ -1,7 +1,7 @@
-"""libpq, through psycopg, with the face of an asyncpg connection: for keywords that only libpq obeys.
+"""libpq, through psycopg, as an asyncpg connection: for keywords that only libpq obeys.
 
-It has what `ReadConnection` and `PooledConnection` use, gives values of the same types, and raises asyncpg's exceptions.
-Imported when such a keyword is set; else the sampler does without psycopg.
+It has what `ReadConnection` and `PooledConnection` use, gives values of the same types, and raises exceptions of
+asyncpg. Imported when such a keyword is set; else the sampler does without psycopg.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class LibpqConnection:
         if not self._busy:
             self._connection.pgconn.finish()
 
-    async def close(self, *, timeout: float) -> None:
+    async def close(self, *, timeout: float) -> None:  # noqa: ASYNC109 (as asyncpg)
         """Says goodbye, without waiting for an answer: there is none."""
         await self._connection.close()
 

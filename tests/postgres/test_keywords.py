@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import sys
 import time
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from psycopg import pq
 
 from pgtop_tune.bench.argv import endpoint_words
+from pgtop_tune.bench.environment import environment as pgbench_environment
+from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.cli.wiring import endpoint_of
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem, NotLetIn, PgtopError, UsageProblem
@@ -31,14 +34,16 @@ from tests.terminal.screen import Terminal
 
 PASSWORD = "hunter2"
 
-DOCUMENTED = """
-host hostaddr port dbname user password passfile require_auth channel_binding connect_timeout client_encoding options
-application_name fallback_application_name keepalives keepalives_idle keepalives_interval keepalives_count
-tcp_user_timeout replication gssencmode sslmode sslnegotiation sslcompression sslcert sslkey sslkeylogfile sslpassword
-sslcertmode sslrootcert sslcrl sslcrldir sslsni requirepeer ssl_min_protocol_version ssl_max_protocol_version
-min_protocol_version max_protocol_version krbsrvname gsslib gssdelegation scram_client_key scram_server_key service
-target_session_attrs load_balance_hosts oauth_issuer oauth_client_id oauth_client_secret oauth_scope
-""".split()
+DOCUMENTED = {
+    "host", "hostaddr", "port", "dbname", "user", "password", "passfile", "require_auth", "channel_binding",
+    "connect_timeout", "client_encoding", "options", "application_name", "fallback_application_name", "keepalives",
+    "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout", "replication", "gssencmode",
+    "sslmode", "sslnegotiation", "sslcompression", "sslcert", "sslkey", "sslkeylogfile", "sslpassword",
+    "sslcertmode", "sslrootcert", "sslcrl", "sslcrldir", "sslsni", "requirepeer", "ssl_min_protocol_version",
+    "ssl_max_protocol_version", "min_protocol_version", "max_protocol_version", "krbsrvname", "gsslib",
+    "gssdelegation", "scram_client_key", "scram_server_key", "service", "target_session_attrs",
+    "load_balance_hosts", "oauth_issuer", "oauth_client_id", "oauth_client_secret", "oauth_scope",
+}  # fmt: skip
 """Chapter "Parameter Key Words" of the manuals of 14 to 18, together."""
 
 BY_ASYNCPG = [
@@ -78,8 +83,8 @@ def meant(words: str) -> ConnInfo:
 
 def test_every_keyword_of_this_libpq_and_of_the_manuals_is_in_the_table() -> None:
     known = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
-    assert (known | set(DOCUMENTED)) - KEYWORDS.keys() == set()
-    assert KEYWORDS.keys() - known - set(DOCUMENTED) == {"servicefile"}
+    assert (known | DOCUMENTED) - KEYWORDS.keys() == set()
+    assert KEYWORDS.keys() - known - DOCUMENTED == {"servicefile"}
 
 
 def test_every_keyword_is_tried_below() -> None:
@@ -160,8 +165,8 @@ def test_pgbench_gets_what_no_variable_says(server: Throwaway) -> None:
 
 
 FORBIDDING = [
-    ("require_auth=scram-sha-256", CLEARTEXT), ("require_auth=scram-sha-256", MD5), ("require_auth=!password,!md5", MD5),
-    ("require_auth=none", CLEARTEXT), ("require_auth=scram-sha-256 channel_binding=require", SCRAM),
+    ("require_auth=scram-sha-256", CLEARTEXT), ("require_auth=scram-sha-256", MD5),
+    ("require_auth=!password,!md5", MD5), ("require_auth=none", CLEARTEXT), ("require_auth=scram-sha-256 channel_binding=require", SCRAM),
     ("channel_binding=require", CLEARTEXT), ("channel_binding=require", MD5), ("channel_binding=require", SCRAM),
     ("sslmode=require", CLEARTEXT), ("sslmode=verify-full sslrootcert=system", CLEARTEXT),
     ("sslmode=require sslnegotiation=direct", CLEARTEXT), ("sslmode=require sslcertmode=require", CLEARTEXT),
@@ -255,3 +260,31 @@ def test_the_screen_does_not_either(tmp_path: Path) -> None:
         with Terminal(command, {**environment(tmp_path), "PGPASSWORD": PASSWORD}) as terminal:
             terminal.until("authentication method requirement")
         assert rogue.answers == []
+
+
+def test_a_process_of_ours_finds_the_same_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What takes a change back when we are gone has the keywords that are no variables, and no other service."""
+    (tmp_path / "services").write_text("[prod]\nhost=prod.invalid\nsslmode=disable\nkeepalives_idle=9\n")
+    monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "services"))
+    monkeypatch.setenv("PGSERVICE", "prod")
+    where = resolve(
+        "dbname=d sslmode=require sslpassword='it\\'s \\\\ secret' require_auth=none", host="127.0.0.1", user="u"
+    )
+    handed_on = where.for_ourselves()
+    for name in [name for name in os.environ if name.startswith("PG")]:
+        monkeypatch.delenv(name)
+    for name, value in handed_on.items():
+        monkeypatch.setenv(name, value)
+    assert resolve() == where
+
+
+def test_a_service_does_not_win_over_words_in_pgbenchs_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "services").write_text("[prod]\nhost=prod.invalid\nsslmode=disable\n")
+    monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "services"))
+    monkeypatch.setenv("PGSERVICE", "prod")
+    endpoint = endpoint_of(resolve("dbname=d sslmode=require", host="127.0.0.1", user="u"))
+    variables = pgbench_environment(endpoint, find_pgbench(), None)
+    assert variables["PGSSLMODE"] == "require"
+    assert "PGSERVICE" not in variables

@@ -49,9 +49,7 @@ def port(servers: Servers, authority: Authority) -> Iterator[int]:
             superuser.execute(f"CREATE ROLE bench LOGIN PASSWORD '{PASSWORD}' IN ROLE pg_monitor".encode())
             superuser.execute("CREATE ROLE carrier LOGIN IN ROLE pg_monitor")
         rules = made.data_dir / "pg_hba.conf"
-        rules.write_text(
-            f"hostssl all bench all scram-sha-256\nhostssl all carrier all cert\n{rules.read_text()}"
-        )
+        rules.write_text(f"hostssl all bench all scram-sha-256\nhostssl all carrier all cert\n{rules.read_text()}")
         number = _free_port()
         with by_pg_ctl(made, listen_addresses="127.0.0.1", port=str(number), ssl="on", **places):
             yield number

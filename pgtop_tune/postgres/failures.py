@@ -101,6 +101,8 @@ def libpq_problem(error: psycopg.OperationalError, conninfo: ConnInfo, state: st
     nobody = next((number for number in _NOBODY_THERE if f"failed: {os.strerror(number)}" in said), None)
     if nobody is not None:
         return connection_problem(OSError(nobody, ""), conninfo)
+    if any(words in said for words in _NAME_NOT_KNOWN):
+        return connection_problem(socket.gaierror(), conninfo)
     words = " ".join(said.split())
     message = f"{conninfo.describe()}: {words}"
     if error.pgconn is not None and error.pgconn.needs_password:
@@ -137,6 +139,8 @@ _FORBIDDEN: Final = re.compile(
 
 _ALL_OF_THEM: Final = "\nMultiple connection attempts failed"
 """Behind it psycopg repeats what it has said, once for each place."""
+_NAME_NOT_KNOWN: Final = ("failed to resolve host", "could not translate host name")
+"""psycopg's words, and libpq's."""
 _NOBODY_THERE: Final = (errno.ENOENT, errno.ECONNREFUSED, errno.EACCES, errno.ECONNRESET)
 
 _ANSWERED: Final = re.compile(r": \S+:  ")

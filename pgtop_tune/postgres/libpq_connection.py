@@ -90,7 +90,7 @@ class LibpqConnection:
 
     async def fetch(self, text: str) -> list[Row]:
         """Rows of a statement that is parsed and forgotten."""
-        return await self.rows(text, (), kept=False)
+        return await self._within(self._rows(text, (), kept=False))
 
     async def fetchval(self, text: str) -> Any:
         """The first value of the first row."""
@@ -100,12 +100,27 @@ class LibpqConnection:
         """Runs statements without parameters as one simple query."""
         await self._within(self._connection.execute(text.encode(), prepare=False))
 
-    async def rows(self, text: str, arguments: Sequence[object], *, kept: bool) -> list[Row]:
-        """Rows of a statement; parameters are written $1. Arguments go as text, of the types that the server infers."""
+    async def rows(self, text: str, arguments: Sequence[object], *, kept: bool, first: bool) -> list[Row]:
+        """Rows of a statement; parameters are written $1. Arguments go as text, of the types that the server infers.
+
+        Args:
+            text: The statement.
+            arguments: Its parameters.
+            kept: Whether the server is to keep it.
+            first: It is not kept yet: parsed and run in one go, so that it is one transaction and not two.
+        """
+        if not (kept and first):
+            return await self._within(self._rows(text, arguments, kept=kept))
+        return await self._within(self._rows_in_one_go(text, arguments))
+
+    async def _rows(self, text: str, arguments: Sequence[object], *, kept: bool) -> list[Row]:
         cursor = self._connection.cursor(binary=True)
-        words = [_as_text(argument) for argument in arguments]
-        await self._within(cursor.execute(text.encode(), words, prepare=kept))
+        await cursor.execute(text.encode(), [_as_text(argument) for argument in arguments], prepare=kept)
         return await cursor.fetchall()
+
+    async def _rows_in_one_go(self, text: str, arguments: Sequence[object]) -> list[Row]:
+        async with self._connection.pipeline():
+            return await self._rows(text, arguments, kept=True)
 
     async def reload_schema_state(self) -> None:
         """Forgets the statements that the server has kept: what they speak of has changed."""
@@ -176,10 +191,13 @@ class LibpqStatement:
         self._connection = connection
         self._text = text
         self._kept = kept
+        self._first = True
 
     async def fetch(self, *arguments: object) -> list[Row]:
         """Its rows."""
-        return await self._connection.rows(self._text, arguments, kept=self._kept)
+        rows = await self._connection.rows(self._text, arguments, kept=self._kept, first=self._first)
+        self._first = False
+        return rows
 
 
 async def connect(

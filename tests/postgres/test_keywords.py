@@ -166,7 +166,8 @@ def test_pgbench_gets_what_no_variable_says(server: Throwaway) -> None:
 
 FORBIDDING = [
     ("require_auth=scram-sha-256", CLEARTEXT), ("require_auth=scram-sha-256", MD5),
-    ("require_auth=!password,!md5", MD5), ("require_auth=none", CLEARTEXT), ("require_auth=scram-sha-256 channel_binding=require", SCRAM),
+    ("require_auth=!password,!md5", MD5), ("require_auth=none", CLEARTEXT),
+    ("require_auth=scram-sha-256 channel_binding=require", SCRAM),
     ("channel_binding=require", CLEARTEXT), ("channel_binding=require", MD5), ("channel_binding=require", SCRAM),
     ("sslmode=require", CLEARTEXT), ("sslmode=verify-full sslrootcert=system", CLEARTEXT),
     ("sslmode=require sslnegotiation=direct", CLEARTEXT), ("sslmode=require sslcertmode=require", CLEARTEXT),

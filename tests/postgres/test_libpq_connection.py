@@ -12,7 +12,6 @@ from typing import Any
 import asyncpg
 import psycopg
 import pytest
-from msgspec.structs import replace
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem
@@ -24,7 +23,7 @@ from pgtop_tune.postgres.libpq_connection import LibpqConnection, with_settings
 from pgtop_tune.postgres.own_sessions import OwnSessions
 from pgtop_tune.postgres.queries import inventory, sql
 from pgtop_tune.postgres.reader import PostgresReader
-from tests.postgres.conftest import place
+from tests.postgres.conftest import by_libpq, place
 from tests.support.processes import eventually
 from tests.support.servers import conninfo
 
@@ -37,11 +36,6 @@ SELECT true AS yes, 7::int4 AS four, -7::int8 AS eight, 1.5::float8 AS float, 42
 _ARGUMENTS: dict[str, object] = {
     "text[]": ["1", "2"], "oid[]": [1, 1259], "oid": 1259, "int4": 1, "int8": 1, "text": "log/none"
 }  # fmt: skip
-
-
-def by_libpq(where: ConnInfo) -> ConnInfo:
-    """The same place, with a keyword that takes libpq and forbids nothing of what these servers do."""
-    return replace(where, keywords={**where.keywords, "require_auth": "none"})
 
 
 async def opened(where: ConnInfo, patience_s: float = 60.0) -> ReadConnection:

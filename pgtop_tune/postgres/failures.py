@@ -108,9 +108,7 @@ def libpq_problem(error: psycopg.OperationalError, conninfo: ConnInfo, state: st
     if error.pgconn is not None and error.pgconn.needs_password:
         return PasswordNeeded(message, _CONNECT_HINTS[_PASSWORD_FAILED])
     if _FORBIDDEN.search(words):
-        return NotLetIn(
-            message, "nothing secret was sent; the connection's keywords and PG* variables say what is allowed"
-        )
+        return NotLetIn(message, "a keyword of the connection, or a PG* variable, shuts this server out")
     state = state or next((state for pattern, state in _REFUSALS if pattern.search(words)), "")
     if state == _PASSWORD_FAILED and error.pgconn is not None and error.pgconn.used_password:
         return WrongPassword(message, _CONNECT_HINTS[_PASSWORD_FAILED])

@@ -148,11 +148,16 @@ class LibpqConnection:
             self._connection.pgconn.finish()
 
     async def close(self, *, timeout: float) -> None:  # noqa: ASYNC109 (as asyncpg)
-        """Says goodbye, without waiting for an answer: there is none."""
-        await self._connection.close()
+        """Says goodbye, without waiting for an answer: there is none. Under a statement as `terminate`."""
+        if self._busy:
+            self.terminate()
+        else:
+            await self._connection.close()
 
     async def _within(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """The result within our patience. A cut socket ends the wait, as psycopg asks a server that hangs to cancel.
+        """The result within our patience.
+
+        The socket is cut to end the wait: psycopg by itself would ask a server that hangs to cancel, and wait for it.
 
         Raises:
             TimeoutError: No answer; the connection is closed, as after a cancellation.

@@ -15,10 +15,12 @@ from psycopg import pq
 from pgtop_tune.bench.argv import endpoint_words
 from pgtop_tune.bench.environment import environment as pgbench_environment
 from pgtop_tune.bench.locate import find_pgbench
+from pgtop_tune.cli.poolers import pooler_addresses
 from pgtop_tune.cli.wiring import endpoint_of
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem, NotLetIn, PgtopError, UsageProblem
 from pgtop_tune.model.backend_action import BackendAct
+from pgtop_tune.pooler.simple_connection import open_console
 from pgtop_tune.postgres.backend_acts import BackendActs
 from pgtop_tune.postgres.conninfo import ConnInfo, resolve
 from pgtop_tune.postgres.control import PostgresControl
@@ -198,6 +200,16 @@ async def test_a_server_that_is_shut_out_gets_nothing(words: str, asks: bytes) -
     for problem in problems:
         assert isinstance(problem, ConnectionProblem)
         assert PASSWORD not in str(problem)
+
+
+async def test_a_console_that_is_shut_out_gets_nothing() -> None:
+    with on_loopback() as (rogue, port):
+        uri = f"bouncer=postgresql://u:{PASSWORD}@127.0.0.1:{port}/pgbouncer?require_auth=scram-sha-256"
+        (address,) = pooler_addresses([uri])
+        with pytest.raises(ConnectionProblem, match="authentication method requirement"):
+            await open_console(address, "console")
+        assert rogue.callers
+        assert rogue.answers == []
 
 
 async def test_without_a_keyword_the_same_server_is_believed_as_psql_believes_it() -> None:

@@ -184,15 +184,24 @@ def _given(spec: LoadSpec) -> list[tuple[str, str]]:
 def endpoint_words(endpoint: Endpoint) -> list[str]:
     """-h, -p, -U, and the database by position."""
     words = ["-h", endpoint.host] if endpoint.host else []
-    return [*words, "-p", str(endpoint.port), "-U", endpoint.user, _database(endpoint.dbname)]
+    return [*words, "-p", str(endpoint.port), "-U", endpoint.user, _database(endpoint)]
 
 
-def _database(name: str) -> str:
-    """A name that libpq takes for a name: one with '=' in it, like a URI, would be read as connection parameters."""
-    if _PLAIN_NAME.fullmatch(name):
-        return name
-    escaped = name.replace("\\", "\\\\").replace("'", "\\'")
-    return f"dbname='{escaped}'"
+def _database(endpoint: Endpoint) -> str:
+    """A name that libpq takes for a name, or connection parameters.
+
+    A name with '=' in it, like a URI, would be read as parameters.
+    """
+    if _PLAIN_NAME.fullmatch(endpoint.dbname) and not endpoint.keywords:
+        return endpoint.dbname
+    return " ".join(
+        f"{name}={_value(value)}" for name, value in {"dbname": endpoint.dbname, **endpoint.keywords}.items()
+    )
+
+
+def _value(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def shell_quoted(argv: Sequence[str]) -> str:

@@ -17,6 +17,8 @@ class Endpoint(Struct, frozen=True):
         password: Given to pgbench through a file of mode 0600, never on a command line; None leaves it to libpq
             (.pgpass, PGPASSWORD of the user's own environment).
         env: Further libpq variables, over those of our own environment: PGSSLMODE, PGSSLROOTCERT, …
+        keywords: libpq keywords that are no variables, or variables that an older libpq would pass over without a
+            word; none is secret. They stand beside the name of the database.
     """
 
     host: str
@@ -25,3 +27,4 @@ class Endpoint(Struct, frozen=True):
     dbname: str
     password: Secret | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    keywords: Mapping[str, str] = field(default_factory=dict)

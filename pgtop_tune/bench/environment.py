@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
 
+from pgtop_tune import start_options
 from pgtop_tune.bench.endpoint import Endpoint
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.ports import SqlHand
 
-_ESCAPED: Final = re.compile(r"[\\\s]")
-_BACKSLASH: Final = r"\\\g<0>"
 _PATIENCE: Final = {"PGCONNECT_TIMEOUT": "60"}
 """Without it pgbench waits for ever behind a proxy that keeps a connection and says nothing."""
 
@@ -31,6 +29,9 @@ def environment(endpoint: Endpoint, pgbench: Pgbench, passfile: Path | None) -> 
         may take a minute, unless the user says otherwise.
     """
     variables = _PATIENCE | os.environ | dict(endpoint.env) | pgbench.environment() | {"LC_ALL": "C"}
+    if endpoint.env:
+        # A service wins over variables; what it says is in them, unless the user has said otherwise.
+        variables.pop("PGSERVICE", None)
     if passfile is not None:
         variables.pop("PGPASSWORD", None)
         variables["PGPASSFILE"] = str(passfile)
@@ -58,12 +59,8 @@ async def catalog_first(hand: SqlHand) -> tuple[tuple[str, str], ...]:
 
 
 def with_settings(endpoint: Endpoint, settings: Sequence[tuple[str, str]]) -> Endpoint:
-    """The endpoint for sessions that begin with these parameters, over those that PGOPTIONS has already.
-
-    Words are split at blanks by the server, which a backslash hinders (pg_split_opts in postinit.c).
-    """
+    """The endpoint for sessions that begin with these parameters, over those that PGOPTIONS has already."""
     if not settings:
         return endpoint
-    words = [f"-c {_ESCAPED.sub(_BACKSLASH, f'{name}={value}')}" for name, value in settings]
     before = endpoint.env.get("PGOPTIONS", os.environ.get("PGOPTIONS", ""))
-    return replace(endpoint, env={**endpoint.env, "PGOPTIONS": " ".join(filter(None, (before, *words)))})
+    return replace(endpoint, env={**endpoint.env, "PGOPTIONS": start_options.with_settings(before, dict(settings))})

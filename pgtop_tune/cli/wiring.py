@@ -131,5 +131,11 @@ class LiveSession(LiveParts):
 def endpoint_of(conninfo: ConnInfo) -> Endpoint:
     """The server in pgbench's words."""
     return Endpoint(
-        conninfo.host, conninfo.port, conninfo.user, conninfo.dbname, conninfo.password, conninfo.for_pgbench()
+        host=conninfo.host,
+        port=conninfo.port,
+        user=conninfo.user,
+        dbname=conninfo.dbname,
+        password=conninfo.password,
+        env=conninfo.for_pgbench(),
+        keywords=conninfo.beside_variables(),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import asyncpg
@@ -9,13 +10,13 @@ import asyncpg
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.postgres.connection import ANSWER_TIMEOUT_S, ReadConnection
 from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo, Endpoint
-from pgtop_tune.postgres.failures import connection_problem, sqlstate_of
+from pgtop_tune.postgres.failures import connection_problem
+from pgtop_tune.postgres.keywords import beyond_asyncpg
 from pgtop_tune.postgres.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.pooled_connection import PooledConnection
-from pgtop_tune.postgres.search_path import NAME, PINNED, refuses_start_option
+from pgtop_tune.postgres.search_path import pinned_first
 
 CONNECT_TIMEOUT_S: Final = 5.0
-_PINNED: Final = {NAME: PINNED}
 _ENCODING: Final = {"client_encoding": "UTF8"}
 """As the server writes it: PgBouncer takes asyncpg's 'utf-8' for another one and sets it anew for every transaction."""
 
@@ -33,26 +34,47 @@ async def open_connection(conninfo: ConnInfo, own: OwnSessions, patience_s: floa
         PasswordNeeded: It wants a password and there was none to send.
     """
     error: BaseException = OSError("nowhere to connect to")
-    for number, arguments in enumerate(conninfo.as_asyncpg()):
+    through_libpq = bool(beyond_asyncpg(conninfo))
+    connect = _connected_by_libpq if through_libpq else _connected
+    for number, arguments in enumerate(conninfo.as_libpq() if through_libpq else conninfo.as_asyncpg()):
         endpoint = conninfo.endpoints[number % len(conninfo.endpoints)]
         try:
-            return await _opened(arguments, endpoint, conninfo, own, patience_s)
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as problem:
+            return await _opened(connect, arguments, endpoint, conninfo, own, patience_s)
+        except (
+            OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError, ConnectionProblem
+        ) as problem:  # fmt: skip
             error = problem
-    raise connection_problem(error, conninfo) from None
+    raise (error if isinstance(error, ConnectionProblem) else connection_problem(error, conninfo)) from None
+
+
+async def _connected(arguments: dict[str, Any], settings: dict[str, str], conninfo: ConnInfo, patience_s: float) -> Any:
+    return await asyncpg.connect(
+        **{"timeout": CONNECT_TIMEOUT_S, **arguments},
+        server_settings=settings,
+        statement_cache_size=0,
+        command_timeout=patience_s,
+    )
+
+
+async def _connected_by_libpq(
+    arguments: dict[str, Any], settings: dict[str, str], conninfo: ConnInfo, patience_s: float
+) -> Any:
+    # Only here: watching does without psycopg otherwise.
+    from pgtop_tune.postgres import libpq_connection
+
+    return await libpq_connection.connect(arguments, settings, conninfo, CONNECT_TIMEOUT_S, patience_s)
 
 
 async def _opened(
-    arguments: dict[str, Any], endpoint: Endpoint, conninfo: ConnInfo, own: OwnSessions, patience_s: float
+    connect: Callable[[dict[str, Any], dict[str, str], ConnInfo, float], Awaitable[Any]],
+    arguments: dict[str, Any],
+    endpoint: Endpoint,
+    conninfo: ConnInfo,
+    own: OwnSessions,
+    patience_s: float,
 ) -> ReadConnection:
     settings = {**arguments.pop("server_settings", {}), "application_name": APPLICATION_NAME, **_ENCODING}
-    words = {"timeout": CONNECT_TIMEOUT_S, **arguments, "statement_cache_size": 0, "command_timeout": patience_s}
-    try:
-        raw = await asyncpg.connect(**words, server_settings={**settings, **_PINNED})
-    except asyncpg.PostgresError as refused:
-        if not refuses_start_option(sqlstate_of(refused), str(refused)):
-            raise
-        raw = await asyncpg.connect(**words, server_settings=settings)
+    raw = await pinned_first(lambda pinned: connect(arguments, {**settings, **pinned}, conninfo, patience_s))
     try:
         kind = PooledConnection if await _behind_pooler(raw, own) else ReadConnection
         connection = kind(raw, endpoint, conninfo, own)

@@ -132,7 +132,14 @@ class ReadConnection:
             except _LOST as error:
                 raise self._lost(error) from None
         await self.read_bytes_as_they_are()
-        return await self.fetch(text, *arguments)
+        async with self._busy:
+            try:
+                return await self._fetch(text, arguments)
+            except UnicodeDecodeError:
+                # asyncpg reads arrays of text by itself.
+                raise asyncpg.CharacterNotInRepertoireError("an array holds bytes that are not text") from None
+            except _LOST as error:
+                raise self._lost(error) from None
 
     async def execute(self, text: str) -> None:
         """Runs statements without parameters, as one simple query. Raises as `fetch` does."""

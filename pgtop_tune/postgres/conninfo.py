@@ -10,7 +10,7 @@ Source: libpq "Database Connection Control Functions", fe-connect.c (connectOpti
 from __future__ import annotations
 
 import os
-import ssl
+import random
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -21,21 +21,29 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.errors import UsageProblem
+from pgtop_tune.postgres.keywords import beyond_asyncpg, refused, since
 from pgtop_tune.secret import Secret
 
 APPLICATION_NAME: Final = "pgtop-tune"
+
+HANDED_ON: Final = "PGTOP_TUNE_CONNECTION"
+"""Variable for a process of our own: keywords that libpq has no variable for, as a connection string."""
 
 _SECRET_KEYWORDS: Final = frozenset(
     {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
 )
 _STOP_KEYWORD: Final = "load_balance_hosts"
 _STOP_VALUE: Final = "resolve-only"
+_BEFORE_IT: Final = "target_session_attrs"
+"""What libpq looks at just before; stops it where the value of the other is wanted."""
+_IN_ORDER: Final = "disable"
+_AT_RANDOM: Final = "random"
 _OWN_KEYWORDS: Final = frozenset({"host", "hostaddr", "port", "user", "dbname", "service", _STOP_KEYWORD})
-_ASYNCPG_TLS: Final = (
-    "sslmode", "sslnegotiation", "sslcert", "sslkey", "sslrootcert", "sslcrl",
-    "ssl_min_protocol_version", "ssl_max_protocol_version", "krbsrvname",
-)  # fmt: skip
-_ASYNCPG_SESSION_ATTRS: Final[Mapping[str, tuple[str, ...]]] = {
+_OLDEST_LIBPQ: Final = 13
+"""Of a pgbench that may be used: a variable that its libpq does not know would be passed over without a word."""
+_ASYNCPG_TLS: Final = ("sslmode", "ssl_min_protocol_version", "krbsrvname")
+"""The others are at their defaults where asyncpg is used (`keywords.beyond_asyncpg`)."""
+_SESSION_ATTRS: Final[Mapping[str, tuple[str, ...]]] = {
     "any": ("any",),
     "read-write": ("read-write",),
     "read-only": ("read-only",),
@@ -123,15 +131,19 @@ class ConnInfo(Struct, frozen=True):
             "user": self.user,
             "dbname": self.dbname,
             **{keyword: secret.reveal() for keyword, secret in self.secrets.items()},
+            _STOP_KEYWORD: _IN_ORDER,
         }
+
+    def as_libpq(self) -> tuple[dict[str, Any], ...]:
+        """The attempts of `as_asyncpg` as keyword arguments for `psycopg.connect`, passwords revealed."""
+        return tuple(self._libpq_arguments(endpoint, attempt) for attempt, endpoint in self._attempts())
 
     def as_asyncpg(self) -> tuple[dict[str, Any], ...]:
         """Keyword arguments for `asyncpg.connect`, one set per attempt, to be tried in this order.
 
         Every value asyncpg would otherwise look up for itself is given, so that it cannot come to another answer.
         """
-        attempts = _ASYNCPG_SESSION_ATTRS[self.keywords.get("target_session_attrs", "any")]
-        return tuple(self._asyncpg_arguments(endpoint, attempt) for attempt in attempts for endpoint in self.endpoints)
+        return tuple(self._asyncpg_arguments(endpoint, attempt) for attempt, endpoint in self._attempts())
 
     def for_pgbench(self) -> dict[str, str]:
         """Environment variables by which pgbench finds the same server; holds no password.
@@ -140,7 +152,26 @@ class ConnInfo(Struct, frozen=True):
         """
         variables = self.variables
         values = {**self.keywords, **self._places(), "user": self.user, "dbname": self.dbname}
+        if len(self.endpoints) > 1:
+            values[_STOP_KEYWORD] = _IN_ORDER
         return {variables[keyword]: value for keyword, value in values.items() if keyword in variables and value}
+
+    def beside_variables(self) -> dict[str, str]:
+        """Keywords that pgbench must be given as words: without a variable, or with one that an older libpq ignores."""
+        return {
+            name: self.keywords[name]
+            for name in beyond_asyncpg(self)
+            if name in self.keywords and (name not in self.variables or since(name) > _OLDEST_LIBPQ)
+        }
+
+    def for_ourselves(self) -> dict[str, str]:
+        """Environment variables by which a process of this program finds the same server; they hold secrets."""
+        from psycopg.conninfo import make_conninfo
+
+        beside = {name: value for name, value in self.keywords.items() if name not in self.variables}
+        secrets = {name: secret.reveal() for name, secret in self.secrets.items() if name != "password"}
+        password = {} if self.password is None else {"PGPASSWORD": self.password.reveal()}
+        return {**self.for_pgbench(), **password, HANDED_ON: make_conninfo("", **beside, **secrets)}
 
     def _places(self) -> dict[str, str]:
         places = {
@@ -150,6 +181,15 @@ class ConnInfo(Struct, frozen=True):
         if any(endpoint.hostaddr for endpoint in self.endpoints):
             places["hostaddr"] = ",".join(endpoint.hostaddr for endpoint in self.endpoints)
         return places
+
+    def _attempts(self) -> list[tuple[str, Endpoint]]:
+        wishes = _SESSION_ATTRS[self.keywords.get("target_session_attrs", "any")]
+        return [(wish, endpoint) for wish in wishes for endpoint in self.endpoints]
+
+    def _libpq_arguments(self, endpoint: Endpoint, session_attrs: str) -> dict[str, Any]:
+        place = {"host": endpoint.host, "port": str(endpoint.port), "hostaddr": endpoint.hostaddr}
+        password = {} if endpoint.password is None else {"password": endpoint.password.reveal()}
+        return {**self.as_psycopg(), **place, **password, "target_session_attrs": session_attrs}
 
     def _asyncpg_arguments(self, endpoint: Endpoint, session_attrs: str) -> dict[str, Any]:
         tls = {key: self.keywords[key] for key in _ASYNCPG_TLS if self.keywords.get(key)}
@@ -162,11 +202,6 @@ class ConnInfo(Struct, frozen=True):
             "passfile": f"{os.devnull}/none",
             "target_session_attrs": session_attrs,
         }
-        if tls.get("sslrootcert") == "system":
-            arguments["ssl"] = ssl.create_default_context()
-            tls = {key: value for key, value in tls.items() if key not in {"sslrootcert", "sslmode"}}
-        if "sslpassword" in self.secrets:
-            tls["sslpassword"] = self.secrets["sslpassword"].reveal()
         arguments["dsn"] = f"postgresql://?{urlencode(tls)}"
         timeout_s = int(self.keywords.get("connect_timeout") or 0)
         if timeout_s > 0:
@@ -195,11 +230,16 @@ def resolve(
     for word in (target, *given.values()):
         if "\0" in word or word != word.encode(errors="replace").decode():
             raise UsageProblem("the connection parameters hold bytes that are not text")
-    wanted = {keyword: value for keyword, value in given.items() if value} | _parsed(target)
+    handed_on = _parsed(os.environ.get(HANDED_ON, ""))
+    wanted = handed_on | {keyword: value for keyword, value in given.items() if value} | _parsed(target)
     if password is not None:
         wanted["password"] = password.reveal()
     found = _asked(wanted)
     values = found.values
+    if keyword := refused(values.items()):
+        raise UsageProblem(
+            f"{keyword}={values[keyword]} cannot be used here", "the server would answer no queries; leave it out"
+        )
     hosts = values.get("host", "").split(",")
     addresses = values.get("hostaddr", "").split(",")
     places = max(len(hosts), len(addresses))
@@ -207,11 +247,10 @@ def resolve(
     ports = ports * places if len(ports) == 1 else ports
     hosts = hosts if len(hosts) == places else [""] * places
     addresses = addresses if len(addresses) == places else [""] * places
-    endpoints = [
-        endpoint
-        for place in zip(hosts, addresses, ports, strict=True)
-        for endpoint in _endpoints(*place, found, wanted, alone=places == 1)
-    ]
+    listed = list(zip(hosts, addresses, ports, strict=True))
+    if places > 1 and _balanced(wanted):
+        random.shuffle(listed)
+    endpoints = [endpoint for place in listed for endpoint in _endpoints(*place, found, wanted, alone=places == 1)]
     return ConnInfo(
         endpoints=tuple(endpoints),
         user=values.get("user", ""),
@@ -268,7 +307,8 @@ def _parsed(target: str) -> dict[str, str]:
         return {keyword: str(value) for keyword, value in conninfo_to_dict(target).items() if value is not None}
     except ProgrammingError as problem:
         # libpq quotes the piece it could not read, and that piece may be a password.
-        words = "" if "@" in target or "password" in target else f": {str(problem).strip()}"
+        secret = any(word in target for word in ("@", *_SECRET_KEYWORDS))
+        words = "" if secret else f": {str(problem).strip()}"
         raise UsageProblem(
             f"the connection string cannot be read{words}",
             "write postgresql://user@host:port/database or host=… port=… dbname=… user=…; "
@@ -276,13 +316,24 @@ def _parsed(target: str) -> dict[str, str]:
         ) from None
 
 
-def _asked(wanted: dict[str, str]) -> _Found:
-    """Lets libpq resolve the keywords without connecting."""
+def _balanced(wanted: dict[str, str]) -> bool:
+    """Whether the hosts are to be taken in random order.
+
+    All our connections must lead to one server, so the order is drawn here, once.
+    """
+    chosen = _asked(wanted, _BEFORE_IT).values.get(_STOP_KEYWORD, _IN_ORDER)
+    if chosen not in (_IN_ORDER, _AT_RANDOM):
+        raise UsageProblem(f'invalid {_STOP_KEYWORD} value: "{chosen}"', f"it is {_IN_ORDER} or {_AT_RANDOM}")
+    return chosen == _AT_RANDOM
+
+
+def _asked(wanted: dict[str, str], stop: str = _STOP_KEYWORD) -> _Found:
+    """Lets libpq resolve the keywords without connecting; it tells all of them but the one that stops it."""
     from psycopg import pq
     from psycopg.conninfo import make_conninfo
 
     keywords: dict[str, Any] = {keyword: value for keyword, value in wanted.items() if value}
-    text = make_conninfo("", **{**keywords, _STOP_KEYWORD: _STOP_VALUE})
+    text = make_conninfo("", **{**keywords, stop: _STOP_VALUE})
     connection = pq.PGconn.connect_start(text.encode())
     try:
         message = connection.error_message.decode(errors="replace").strip()
@@ -307,5 +358,5 @@ def _variables() -> dict[str, str]:
     return {
         option.keyword.decode(): option.envvar.decode()
         for option in pq.Conninfo.get_defaults()
-        if option.envvar and option.keyword.decode() not in _SECRET_KEYWORDS | {"service", _STOP_KEYWORD}
+        if option.envvar and option.keyword.decode() not in _SECRET_KEYWORDS | {"service"}
     }

@@ -101,11 +101,17 @@ def libpq_problem(error: psycopg.OperationalError, conninfo: ConnInfo, state: st
     nobody = next((number for number in _NOBODY_THERE if f"failed: {os.strerror(number)}" in said), None)
     if nobody is not None:
         return connection_problem(OSError(nobody, ""), conninfo)
+    if any(words in said for words in _NAME_NOT_KNOWN):
+        return connection_problem(socket.gaierror(), conninfo)
     words = " ".join(said.split())
     message = f"{conninfo.describe()}: {words}"
     if error.pgconn is not None and error.pgconn.needs_password:
         return PasswordNeeded(message, _CONNECT_HINTS[_PASSWORD_FAILED])
+    if _FORBIDDEN.search(words):
+        return NotLetIn(message, "a keyword of the connection, or a PG* variable, shuts this server out")
     state = state or next((state for pattern, state in _REFUSALS if pattern.search(words)), "")
+    if state == _PASSWORD_FAILED and error.pgconn is not None and error.pgconn.used_password:
+        return WrongPassword(message, _CONNECT_HINTS[_PASSWORD_FAILED])
     kind = NotLetIn if state.startswith("28") or state in _FINAL else ConnectionProblem
     return kind(message, _CONNECT_HINTS.get(state, ""))
 
@@ -123,8 +129,16 @@ _REFUSALS: Final = (
 )
 """What the server's sources say when they let nobody in, and the sqlstate that goes with it."""
 
+_FORBIDDEN: Final = re.compile(
+    r"authentication method requirement|channel binding (is )?required|requirepeer specifies|certificate verify failed"
+    r"|server certificate for .* does not match"
+)
+"""What libpq says when a keyword shuts the server out: require_auth, channel_binding, requirepeer, sslmode."""
+
 _ALL_OF_THEM: Final = "\nMultiple connection attempts failed"
 """Behind it psycopg repeats what it has said, once for each place."""
+_NAME_NOT_KNOWN: Final = ("failed to resolve host", "could not translate host name")
+"""psycopg's words, and libpq's."""
 _NOBODY_THERE: Final = (errno.ENOENT, errno.ECONNREFUSED, errno.EACCES, errno.ECONNRESET)
 
 _ANSWERED: Final = re.compile(r": \S+:  ")

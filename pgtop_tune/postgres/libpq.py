@@ -6,13 +6,14 @@ transactions with `pin`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import psycopg
 
 from pgtop_tune.postgres.conninfo import ConnInfo
-from pgtop_tune.postgres.failures import sqlstate_of
-from pgtop_tune.postgres.search_path import refuses_start_option, with_start_option
+from pgtop_tune.postgres.search_path import NAME, PINNED, pinned_first, refused
+from pgtop_tune.start_options import with_settings
 
 CONNECT_TIMEOUT_S: Final = 5
 """Unless the operator's connect_timeout says otherwise."""
@@ -30,11 +31,11 @@ def connect(conninfo: ConnInfo, application_name: str, *, options: str = "", **m
     Raises:
         psycopg.OperationalError, OSError, UnicodeError: As psycopg does.
     """
-    words, pinned = _words(conninfo, application_name, options)
+    words = _words(conninfo, application_name, options)
     try:
-        return psycopg.connect(autocommit=True, **{**words, **pinned}, **more)
-    except psycopg.OperationalError as refused:
-        if not refuses_start_option(sqlstate_of(refused), str(refused)):
+        return psycopg.connect(autocommit=True, **_with(words, {NAME: PINNED}), **more)
+    except psycopg.OperationalError as refusal:
+        if not refused(refusal):
             raise
     return psycopg.connect(autocommit=True, **words, **more)
 
@@ -47,20 +48,19 @@ async def connect_async(
     Args:
         pinned: False for a session that has to be as others are; it must look nothing up.
     """
-    words, options = _words(conninfo, application_name, "")
-    try:
-        if not pinned:
-            return await psycopg.AsyncConnection.connect(autocommit=True, **words, **more)
-        return await psycopg.AsyncConnection.connect(autocommit=True, **{**words, **options}, **more)
-    except psycopg.OperationalError as refused:
-        if not pinned or not refuses_start_option(sqlstate_of(refused), str(refused)):
-            raise
-    return await psycopg.AsyncConnection.connect(autocommit=True, **words, **more)
+    words = _words(conninfo, application_name, "")
+
+    async def connected(settings: Mapping[str, str]) -> psycopg.AsyncConnection[Any]:
+        return await psycopg.AsyncConnection.connect(autocommit=True, **_with(words, settings), **more)
+
+    return await (pinned_first(connected) if pinned else connected({}))
 
 
-def _words(conninfo: ConnInfo, application_name: str, options: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """Keyword arguments, and those of them that differ where the search_path is pinned."""
+def _words(conninfo: ConnInfo, application_name: str, options: str) -> dict[str, Any]:
+    """Keyword arguments of psycopg."""
     words: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT_S, **conninfo.as_psycopg()}
-    words["application_name"] = application_name
-    words["options"] = f"{words.get('options', '')} {options}".strip()
-    return words, {"options": with_start_option(words["options"])}
+    return {**words, "application_name": application_name, "options": f"{words.get('options', '')} {options}".strip()}
+
+
+def _with(words: Mapping[str, Any], settings: Mapping[str, str]) -> dict[str, Any]:
+    return {**words, "options": with_settings(words["options"], settings)}

@@ -1,15 +1,22 @@
-"""Why a server lets nobody in, in any language: libpq tells no sqlstate of a connection that failed, asyncpg does."""
+"""Why a server lets nobody in, in any language: libpq tells no sqlstate of a connection that failed, asyncpg does.
+
+Nobody is asked where a keyword takes libpq: asyncpg would send a password to a server that the keyword shuts out.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import asyncpg
 
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.failures import sqlstate_of
+from pgtop_tune.postgres.keywords import beyond_asyncpg
+from pgtop_tune.postgres.search_path import pinned_first
 
 _TIMEOUT_S: Final = 3.0
 
@@ -21,11 +28,13 @@ def refused_with(conninfo: ConnInfo) -> str:
 
 
 async def refusal(conninfo: ConnInfo) -> str:
-    """The sqlstate that the server refuses a connection with; "" where it does not answer, or lets us in now."""
+    """The sqlstate of a server that refuses us; "" where it does not answer, lets us in now, or may not be asked."""
+    if beyond_asyncpg(conninfo):
+        return ""
     found = ""
     for arguments in conninfo.as_asyncpg():
         try:
-            connection = await asyncpg.connect(**{**arguments, "timeout": _TIMEOUT_S})
+            connection = await pinned_first(partial(_connected, arguments))
         except asyncpg.PostgresError as error:
             found = sqlstate_of(error)
         except (OSError, TimeoutError, asyncpg.InterfaceError, ValueError):
@@ -34,3 +43,8 @@ async def refusal(conninfo: ConnInfo) -> str:
             connection.terminate()
             return ""
     return found
+
+
+async def _connected(arguments: Mapping[str, Any], settings: Mapping[str, str]) -> Any:
+    given = arguments.get("server_settings", {})
+    return await asyncpg.connect(**{**arguments, "timeout": _TIMEOUT_S, "server_settings": {**given, **settings}})

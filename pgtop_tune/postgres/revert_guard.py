@@ -26,7 +26,6 @@ def guard_set(
         argv.append("--restart")
     if directory is not None:
         argv += ["--journal", str(directory.absolute())]
-    env = {**os.environ, **conninfo.for_pgbench()}
-    if conninfo.password is not None:
-        env["PGPASSWORD"] = conninfo.password.reveal()
+    # A service wins over variables, and what it says is in them already.
+    env = {name: value for name, value in os.environ.items() if name != "PGSERVICE"} | conninfo.for_ourselves()
     return Watchman(argv, env, guard_moment_s(until_ms))

@@ -12,41 +12,51 @@ Source: CVE-2018-1058; documentation of search_path, and of "Function Type Resol
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.postgres.failures import sqlstate_of
 from pgtop_tune.postgres.queries import quoted
 
 PINNED: Final = "pg_catalog, pg_temp"
 """Without pg_temp at its end, tables and types of ours would be looked for among temporary ones first."""
 NAME: Final = "search_path"
-START_OPTION: Final = f"-c {NAME}={PINNED.replace(' ', '')}"
-"""For the keyword `options`; the last word on a parameter counts there."""
 _REFUSED: Final = "08P01"
 _REFUSED_WORDS: Final = "unsupported startup parameter"
+_T = TypeVar("_T")
 _ELEMENT: Final = re.compile(r'\s*(?:"(?P<quoted>(?:[^"]|"")*)"|(?P<plain>[^",]*?))\s*(?:,|$)')
 
 
-def refuses_start_option(sqlstate: str, message: str) -> bool:
-    """Whether a pooler refused a connection for a parameter that it does not know.
+async def pinned_first(connect: Callable[[Mapping[str, str]], Awaitable[_T]]) -> _T:
+    """A connection that is pinned from the start, where nothing on the way refuses that.
+
+    Args:
+        connect: Makes one; is handed further parameters of the start-up packet. Its exceptions are passed on.
+    """
+    try:
+        return await connect({NAME: PINNED})
+    except Exception as refusal:
+        if not refused(refusal):
+            raise
+    return await connect({})
+
+
+def refused(error: BaseException) -> bool:
+    """Whether a pooler let us not in for a parameter that it does not know.
 
     libpq tells no sqlstate of a connection that failed. Source: PgBouncer, client.c (set_startup_options).
     """
-    return sqlstate == _REFUSED or (not sqlstate and _REFUSED_WORDS in message.lower())
+    state = sqlstate_of(error)
+    return state == _REFUSED or (not state and _REFUSED_WORDS in str(error).lower())
 
 
 def pin(*, local: bool) -> str:
     """The expression that pins a session, or the transaction it stands in; nothing is looked up to run it."""
     return f"pg_catalog.set_config('{NAME}', '{PINNED}', {'true' if local else 'false'})"
-
-
-def with_start_option(options: str) -> str:
-    """The keyword `options` of a connection, with ours behind the operator's own."""
-    return f"{options} {START_OPTION}".strip()
 
 
 def unpinned(row: Parameter, line: tuple[str, str] | None) -> Parameter:

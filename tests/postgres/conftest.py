@@ -8,6 +8,7 @@ from itertools import count
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 from psycopg import sql
 
 from pgtop_tune.cluster.throwaway import Throwaway
@@ -23,6 +24,11 @@ Superuser = psycopg.Connection[tuple[object, ...]]
 def place(server: Throwaway, database: str = "postgres", user: str | None = None) -> ConnInfo:
     """A test server as the user would name it."""
     return resolve(database, host=str(server.socket_dir), port=str(server.port), user=user or server.user)
+
+
+def by_libpq(where: ConnInfo) -> ConnInfo:
+    """The same place, with a keyword that takes libpq and forbids nothing of what these servers do."""
+    return replace(where, keywords={**where.keywords, "require_auth": "none"})
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded
+from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded, WrongPassword
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.postgres.conninfo import ConnInfo, resolve
 from pgtop_tune.postgres.control import PostgresControl
@@ -105,6 +105,17 @@ async def test_a_wrong_password_is_said(guarded_server: Throwaway) -> None:
     for problem in (reader_s, control_s):
         assert not isinstance(problem, PasswordNeeded)
         assert 'password authentication failed for user "bench"' in problem.message
+
+
+async def test_through_libpq_a_password_is_asked_for_and_a_wrong_one_is_told_apart(guarded_server: Throwaway) -> None:
+    where = place(guarded_server, "dbname=postgres require_auth=scram-sha-256", "bench")
+    for problem in await refused(where):
+        assert isinstance(problem, PasswordNeeded)
+    for problem in await refused(where.with_password(Secret("hunter2 wrong"))):
+        assert isinstance(problem, WrongPassword)
+    reader = PostgresReader(where.with_password(Secret(PASSWORD)), time.monotonic)
+    assert (await reader.connect()).user == "bench"
+    await reader.aclose()
 
 
 @pytest.mark.parametrize("source", ["typed", "variable", "file"])

@@ -24,9 +24,10 @@ from pgtop_tune.model.postgres import (
 from pgtop_tune.model.waits import WaitCount
 from pgtop_tune.postgres import connection as connection_module
 from pgtop_tune.postgres.connection import ReadConnection, Rows
+from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.own_sessions import OwnSessions
 from pgtop_tune.postgres.reader import PostgresReader
-from tests.postgres.conftest import Superuser, place
+from tests.postgres.conftest import Superuser, by_libpq, place
 from tests.postgres.reading import DEADLINE_S, backends, eventually, reading
 from tests.support.servers import conninfo
 
@@ -139,9 +140,12 @@ async def test_looks_made_meanwhile_do_not_pass_for_the_work_of_others(make_serv
         assert len(others) == 1
 
 
-async def test_what_we_do_ourselves_is_known_exactly(make_server: Callable[..., Throwaway]) -> None:
+@pytest.mark.parametrize("way", [lambda where: where, by_libpq], ids=["asyncpg", "libpq"])
+async def test_what_we_do_ourselves_is_known_exactly(
+    make_server: Callable[..., Throwaway], way: Callable[[ConnInfo], ConnInfo]
+) -> None:
     server = make_server(autovacuum="off")
-    async with reading(place(server)) as reader:
+    async with reading(way(place(server))) as reader:
         looks = 25
 
         before, calls_before = await settled(reader), await reader.statements()

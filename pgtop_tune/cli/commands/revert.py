@@ -61,6 +61,10 @@ def revert(
     words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
     if list_only:
         sys.exit(_list(journal))
+    if overdue and set_id and not _is_on_trial(set_id, journal):
+        # Reverted or kept by somebody else: a server that is gone by now need not be asked.
+        say("nothing to revert")
+        return
     try:
         if machine:
             sys.exit(_revert_machine(_chosen_of_machine(last, all_changes, set_id, to, overdue), journal))
@@ -113,6 +117,15 @@ def _check_one_at_most(*words: bool | str) -> None:
 
     if sum(map(bool, words)) > 1:
         raise UsageProblem("--last, --all, --set, --to and --overdue contradict each other", "give one of them")
+
+
+def _is_on_trial(set_id: str, directory: Path | None) -> bool:
+    from pgtop_tune.journal import journals, read
+
+    texts = [read(path) for path in journals(directory)]
+    of_server = any(set_id in (each.set_id, each.id) and not each.kept for text in texts for each in text.in_force)
+    of_machine = (each for text in texts for each in text.host_in_force)
+    return of_server or any(set_id in (each.set_id, each.id) and not each.kept for each in of_machine)
 
 
 def _revert_machine(choice: MachineChoice, directory: Path | None) -> int:

@@ -12,7 +12,7 @@ import os
 import re
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -21,9 +21,11 @@ from msgspec import Struct, to_builtins
 
 from pgtop_tune.errors import JournalProblem
 from pgtop_tune.model.change import SYSTEM, ChangeState, ParameterChange, Scope, ScopeKind
+from pgtop_tune.model.pending_set import SetOwner
 from pgtop_tune.model.server_place import ServerPlace
 from pgtop_tune.model.system_setting import HostChange
 from pgtop_tune.paths import journal_dir, private
+from pgtop_tune.process_key import ProcessKey
 
 PATIENCE_S: Final = 10.0
 """A set is made or taken back within seconds."""
@@ -34,7 +36,8 @@ _IN_FORCE: Final = frozenset({ChangeState.INTENDED, ChangeState.APPLIED})
 _FIELDS: Final = frozenset(ParameterChange.__struct_fields__)
 _HOST_FIELDS: Final = frozenset(HostChange.__struct_fields__)
 _PLACE_FIELDS: Final = frozenset(ServerPlace.__struct_fields__)
-_KINDS: Final = {ParameterChange: "change", HostChange: "host_change", ServerPlace: "place"}
+_OWNER_FIELDS: Final = frozenset(SetOwner.__struct_fields__)
+_KINDS: Final = {ParameterChange: "change", HostChange: "host_change", ServerPlace: "place", SetOwner: "set_owner"}
 
 
 class ServerName(Struct, frozen=True):
@@ -58,6 +61,7 @@ class JournalText(Struct, frozen=True):
         problems: Lines that could not be read, one sentence each; a torn last line is what a crash leaves.
         host_changes: The same for settings of the operating system.
         place: Where the server is and how it is started, as seen last; None where no change took a restart.
+        owners: The last owner of every set that goes back by itself, by set.
     """
 
     server: ServerName | None
@@ -65,6 +69,7 @@ class JournalText(Struct, frozen=True):
     problems: tuple[str, ...]
     host_changes: tuple[HostChange, ...] = ()
     place: ServerPlace | None = None
+    owners: Mapping[str, SetOwner] = {}
 
     @property
     def in_force(self) -> tuple[ParameterChange, ...]:
@@ -150,8 +155,8 @@ class Journal:
         """What it says now."""
         return _folded(self._bytes())
 
-    def write(self, entry: ParameterChange | HostChange | ServerPlace) -> None:
-        """Appends the state of a change, or the place of the server; it is on the disk when this returns.
+    def write(self, entry: ParameterChange | HostChange | ServerPlace | SetOwner) -> None:
+        """Appends the state of a change, the place of the server or the owner of a set; on the disk when this returns.
 
         Raises:
             JournalProblem: It could not be written; the file is as it was.
@@ -234,6 +239,7 @@ def _folded(data: bytes) -> JournalText:
     host_changes: dict[str, HostChange] = {}
     problems: list[str] = []
     place: ServerPlace | None = None
+    owners: dict[str, SetOwner] = {}
     whole_lines = data.count(b"\n")
     for number, body in _bodies(data):
         entry = _entry(body)
@@ -245,9 +251,11 @@ def _folded(data: bytes) -> JournalText:
             host_changes[entry.id] = entry
         elif isinstance(entry, ServerPlace):
             place = entry
+        elif isinstance(entry, SetOwner):
+            owners[entry.set_id] = entry
         else:
             problems.append(f"line {number} {'is damaged' if number <= whole_lines else 'was cut short by a crash'}")
-    return JournalText(server, tuple(changes.values()), tuple(problems), tuple(host_changes.values()), place)
+    return JournalText(server, tuple(changes.values()), tuple(problems), tuple(host_changes.values()), place, owners)
 
 
 def _bodies(data: bytes) -> Iterator[tuple[int, Any]]:
@@ -263,7 +271,7 @@ def _bodies(data: bytes) -> Iterator[tuple[int, Any]]:
             yield number, None
 
 
-def _entry(body: Any) -> ServerName | ParameterChange | HostChange | ServerPlace | None:
+def _entry(body: Any) -> ServerName | ParameterChange | HostChange | ServerPlace | SetOwner | None:
     try:
         if "server" in body:
             return ServerName(**body["server"])
@@ -271,6 +279,8 @@ def _entry(body: Any) -> ServerName | ParameterChange | HostChange | ServerPlace
             return _host_change(body["host_change"])
         if "place" in body:
             return _place(body["place"])
+        if "set_owner" in body:
+            return _owner(body["set_owner"])
         return _change(body["change"])
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
@@ -301,3 +311,11 @@ def _place(body: dict[str, Any]) -> ServerPlace:
     listed = {name: tuple(known.get(name, ())) for name in ("restart", "start", "arguments")}
     pairs = tuple((str(name), str(value)) for name, value in known.get("environment", ()))
     return ServerPlace(**{**known, **listed, "environment": pairs})
+
+
+def _owner(body: dict[str, Any]) -> SetOwner:
+    known = {name: value for name, value in body.items() if name in _OWNER_FIELDS}
+    processes = {
+        name: None if known.get(name) is None else ProcessKey(**known[name]) for name in ("program", "watchdog")
+    }
+    return SetOwner(**{**known, **processes, "trip_wires": tuple(map(str, known.get("trip_wires", ())))})

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from pgtop_tune.errors import PgtopError
+from pgtop_tune.process_key import ProcessKey, key_of
 from pgtop_tune.watchman import Watchman
 
 Start = Callable[[int | None], Watchman]
@@ -17,6 +18,8 @@ for our end only. Raises OSError."""
 
 LATER_S: Final = 5.0
 """After the deadline: while we live we take it back ourselves."""
+LAST_ATTEMPT: Final = "--last-attempt"
+"""Of `pgtop-tune revert`: the revert watchdog does not try again, and the journal has to say so."""
 _AGAIN_S: Final = 2.0
 
 
@@ -64,6 +67,11 @@ class Trials:
             OSError: The process cannot be started.
         """
         self._watchmen[set_id], self._starts[set_id] = start(until_ms), start
+
+    def watchdog(self, set_id: str) -> ProcessKey | None:
+        """The process that reverts the set when we are gone; None where there is none."""
+        watchman = self._watchmen.get(set_id)
+        return None if watchman is None else key_of(watchman.process.pid)
 
     def begin(self, set_id: str, within_s: float) -> None:
         """From now on the set is taken back after so many seconds. In the event loop."""

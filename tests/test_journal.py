@@ -19,8 +19,10 @@ from msgspec.structs import replace
 from pgtop_tune.errors import JournalProblem
 from pgtop_tune.journal import Journal, ServerName, journals, path_for, read
 from pgtop_tune.model.change import SYSTEM, ChangeState, ParameterChange, Scope, ScopeKind
+from pgtop_tune.model.pending_set import SetOwner
 from pgtop_tune.model.server_place import ServerPlace
 from pgtop_tune.model.system_setting import HostChange
+from pgtop_tune.process_key import ProcessKey
 
 SERVER = ServerName("7710353833045171132-40dc2fd6", "bench@/run/postgresql:5432/shop")
 TEXT = st.text(max_size=30)
@@ -124,6 +126,30 @@ def test_the_last_word_on_a_change_wins_and_in_force_is_what_may_have_been_made(
     assert [each.id for each in text.changes] == ["made", "undone", "refused", "unknown"]
     assert [each.id for each in text.in_force] == ["made", "unknown"]
     assert text.server == SERVER
+    assert text.problems == ()
+
+
+KEYS = st.builds(ProcessKey, pid=st.integers(1, 2**22), start_ticks=st.integers(0, 2**60), boot_id=TEXT, namespace=TEXT)
+OWNERS = st.builds(
+    SetOwner,
+    set_id=st.sampled_from(["a", "b"]),
+    by=TEXT,
+    program=st.none() | KEYS,
+    watchdog=st.none() | KEYS,
+    trip_wires=st.lists(TEXT, max_size=3).map(tuple),
+    with_restart=st.booleans(),
+    left_alone=st.booleans(),
+)
+
+
+@given(owners=st.lists(OWNERS, max_size=5))
+def test_the_last_owner_of_a_set_is_its_owner(owners: list[SetOwner]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        with Journal(SERVER, Path(name)) as journal:
+            for owner in owners:
+                journal.write(owner)
+        text = read(journal.path)
+    assert text.owners == {owner.set_id: owner for owner in owners}
     assert text.problems == ()
 
 

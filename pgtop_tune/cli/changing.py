@@ -14,7 +14,7 @@ from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.machine_half import check_permitted, live_values, machine_of, say_setting, show_commands
 from pgtop_tune.cli.machine_words import nearest_settings
 from pgtop_tune.cli.output import complain, say, tell
-from pgtop_tune.cli.overdue import take_back_overdue, take_back_overdue_settings
+from pgtop_tune.cli.pending_watch import leave_watchdogs
 from pgtop_tune.cli.restarting import confirm, show_plan
 from pgtop_tune.cli.signals import to_the_end
 from pgtop_tune.errors import PgtopError, ServerProblem, UnsafeChange, UsageProblem
@@ -108,10 +108,8 @@ async def change(conninfo: ConnInfo, asked: Asked) -> int:
     try:
         current: dict[str, Parameter] = {}
         if not asked.dry_run:
-            await take_back_overdue_settings(None, tell)
+            await leave_watchdogs(control if asked.wanted else None, machine, None, tell)
         if asked.wanted:
-            if not asked.dry_run:
-                await take_back_overdue(control, None, tell)
             listed = await control.list(tuple(each.name for each in asked.wanted))
             current = {each.name.lower(): each for each in listed}
             await _check(conninfo, asked, current)

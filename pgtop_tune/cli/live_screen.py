@@ -188,6 +188,7 @@ def _controls(
         machine=session.machine,
         restart=session.restart,
         checks=session.checks,
+        adoptions=session,
         recording=recorder,
         interval=session,
         knobs=KNOBS,

@@ -8,6 +8,7 @@ from typing import Final
 
 from pgtop_tune.cli.machine_half import check_permitted, live_values, machine_of, say_setting, show_commands
 from pgtop_tune.cli.output import say, tell
+from pgtop_tune.cli.pending_watch import leave_watchdogs
 from pgtop_tune.errors import HostProblem, UsageProblem
 from pgtop_tune.host.control import HostControl, named, revert
 from pgtop_tune.host.kernel_defaults import starts_with
@@ -36,6 +37,7 @@ async def reset_settings(conninfo: ConnInfo, names: Sequence[str], reason: str, 
     if dry_run:
         return
     await check_permitted(machine, wanted)
+    await leave_watchdogs(None, machine, None, tell)
     taken_back = await asyncio.to_thread(revert, named(names))
     for change in taken_back:
         say_setting(change, change.value)

@@ -122,6 +122,7 @@ def told(change: HostChange) -> str:
         f"also in {change.drop_in}" if change.drop_in else "",
         "" if change.kept else "on trial",
         change.reason,
+        change.message,
         f"--machine --set {change.set_id or change.id}",
     )
     return f"{change.name}: {change.value_before} → {change.value}  ({'; '.join(filter(None, notes))})"

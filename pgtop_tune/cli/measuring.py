@@ -17,6 +17,7 @@ from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.headless import run_beside
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.output import say, tell
+from pgtop_tune.cli.pending_watch import pending_looked_after
 from pgtop_tune.cli.run_files import check_directory, write_run
 from pgtop_tune.cli.run_words import heading, markdown, progress_words, text
 from pgtop_tune.cli.targets import targets
@@ -119,7 +120,8 @@ async def measure(wanted: Wanted) -> int:
         await _first_answer(session, keeper)
         await series.measure()
 
-    signalled = await run_beside(session.engine, work)
+    async with pending_looked_after(session.parameters, session.machine, wanted.live.journal_directory, tell):
+        signalled = await run_beside(session.engine, work)
     if series.results and wanted.format:
         _print(wanted.format, series.results, steps, single=len(plan) == 1)
     if stopped := session.recorder.state().problem:

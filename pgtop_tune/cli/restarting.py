@@ -8,9 +8,10 @@ from pathlib import Path
 
 from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.output import say, tell
-from pgtop_tune.cli.overdue import take_back_overdue
+from pgtop_tune.cli.pending_watch import leave_watchdogs
 from pgtop_tune.cli.signals import to_the_end
 from pgtop_tune.errors import ServerProblem, UsageProblem
+from pgtop_tune.host.control import HostControl
 from pgtop_tune.model.change import ParameterChange, Terms
 from pgtop_tune.model.restart import RestartPlan, RestartState, Verdict
 from pgtop_tune.postgres.conninfo import ConnInfo
@@ -66,7 +67,7 @@ async def take_over(conninfo: ConnInfo, *, yes: bool, anyway: bool, dry_run: boo
     desk = RestartDesk(control)
     try:
         if not dry_run:
-            await take_back_overdue(control, None, tell)
+            await leave_watchdogs(control, HostControl(), None, tell)
         plan = await desk.plan()
         if not plan.pending:
             tell("nothing waits for a restart")

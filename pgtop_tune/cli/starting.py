@@ -19,6 +19,7 @@ from pgtop_tune.session.restart_control import silent
 
 if TYPE_CHECKING:
     from pgtop_tune.cli.live_options import LiveOptions
+    from pgtop_tune.cli.pending_watch import PendingWatch
     from pgtop_tune.cli.wiring import LiveParts
     from pgtop_tune.experiment.frame_keeper import FrameKeeper
     from pgtop_tune.experiment.load_desk import LoadDesk
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pgtop_tune.model.system_setting import HostChange, SystemSetting, WantedSetting
     from pgtop_tune.postgres.conninfo import ConnInfo
     from pgtop_tune.secret import Secret
+    from pgtop_tune.session.adoption import AdoptedSet
     from pgtop_tune.session.ports import Step
 
 _WATCHING: Final = (5_000, 5, 5)
@@ -43,7 +45,7 @@ megabytes of them lie about before they are found."""
 
 
 class StartingSession:
-    """Implements `FrameSource` and `IntervalControl`; makes its parts as they are needed.
+    """Implements `FrameSource`, `IntervalControl` and `AdoptionControl`; makes its parts as they are needed.
 
     Args:
         conninfo: The server.
@@ -69,6 +71,7 @@ class StartingSession:
         self._making: asyncio.Task[None] | None = None
         self._parts: LiveParts | None = None
         self._desk: LoadDesk | None = None
+        self._pending: PendingWatch | None = None
         self.load = StartingLoad(self)
         self.parameters = StartingParameters(self)
         self.backends = StartingBackends(self)
@@ -115,17 +118,22 @@ class StartingSession:
         self._parts = parts
         self._desk = parts.load_desk(self._keeper)
         self._made.set()
-        await self._take_back_overdue(parts)
+        await self._look_after_pending(parts)
 
-    async def _take_back_overdue(self, parts: LiveParts) -> None:
-        from pgtop_tune.cli.overdue import keep_trying, take_back_overdue_settings
+    async def _look_after_pending(self, parts: LiveParts) -> None:
+        from pgtop_tune.cli.pending_watch import PendingWatch
         from pgtop_tune.model.events import Event, EventKind
 
         def tell(words: str) -> None:
             self.note(Event(time.time_ns() // 1_000_000, EventKind.WARNING, words))
 
-        await take_back_overdue_settings(self._options.journal_directory, tell)
-        await keep_trying(parts.parameters, self._options.journal_directory, tell, self._leaving)
+        directory = self._options.journal_directory
+        self._pending = PendingWatch(parts.parameters, parts.machine, directory, tell, hold=True)
+        await self._pending.run(self._leaving)
+
+    def adopted(self) -> tuple[AdoptedSet, ...]:
+        """See `AdoptionControl.adopted`."""
+        return () if self._pending is None else self._pending.adopted()
 
     async def steps(self) -> AsyncIterator[Step]:
         """See `FrameSource.steps`."""

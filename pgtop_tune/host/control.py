@@ -8,7 +8,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -24,11 +24,13 @@ from pgtop_tune.host.revert_guard import Guard, guard_machine_set
 from pgtop_tune.host.setting_change import Intent, take_back
 from pgtop_tune.host.setting_set import check_set, make_set
 from pgtop_tune.host.system_settings import names, settings
-from pgtop_tune.journal import Journal, JournalText, ServerName, path_for, read
+from pgtop_tune.journal import Journal, JournalText, ServerName, journals, path_for, read
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.change import Terms
+from pgtop_tune.model.change import ParameterChange, Terms
+from pgtop_tune.model.pending_set import PendingSet, SetOwner, pending_sets
 from pgtop_tune.model.system_setting import HostChange, SystemSetting, WantedSetting
 from pgtop_tune.on_trial import Trials
+from pgtop_tune.process_key import ProcessKey, key_of, own_key
 
 _MACHINE_ID: Final = "etc/machine-id"
 
@@ -77,6 +79,11 @@ class HostControl:
         self._guard: Final = guard
         self._trials = Trials(self.revert_set)
         self._one_at_a_time = asyncio.Lock()
+
+    @property
+    def journal_path(self) -> Path:
+        """The journal of this machine."""
+        return path_for(self._machine.key, self._directory)
 
     async def disks(self) -> tuple[Disk, ...]:
         """The disks under the server's directories that have a queue."""
@@ -153,6 +160,23 @@ class HostControl:
         """Reverts changes on trial that nobody kept in time, also those of a process that is gone."""
         return await self._reverted(overdue(time.time_ns() // 1_000_000), "nobody kept it in time")
 
+    async def adopt(self, alone: Guard | None = None) -> tuple[PendingSet[HostChange], ...]:
+        """Takes over sets that are pending confirmation, and whose program is gone; see `orphans`.
+
+        Args:
+            alone: Starts a revert watchdog that outlives us, for a program that does not stay; without it the sets end
+                with us, as sets of our own.
+
+        Raises:
+            JournalProblem: The first revert watchdog could not be started, or its set not be written down.
+        """
+        if self._elsewhere() is not None:
+            return ()
+        adopted = await self._alone(lambda: self._adopted(alone))
+        for each in adopted if alone is None else ():
+            self._trials.begin(each.set_id, each.remaining_s(time.time_ns() // 1_000_000))
+        return adopted
+
     async def in_force(self) -> tuple[HostChange, ...]:
         """Changes that the journal holds as made and not reverted, oldest first."""
         return await asyncio.to_thread(lambda: _text(self._machine, self._directory).host_in_force)
@@ -183,20 +207,50 @@ class HostControl:
         intent = Intent(set_id, whoever_runs_this(), terms.reason, until_ms)
         with Journal(self._machine, self._directory) as journal:
             if until_ms is not None:
-                self._guarded(set_id, until_ms)
+                owner = SetOwner(set_id, "", trip_wires=terms.trip_wires, with_restart=terms.with_restart)
+                self._own(journal, owner, self._guarded(set_id, until_ms))
             try:
                 return make_set(journal, self._root, wanted, survive=survive, intent=intent)
             except PgtopError:
                 self._trials.end(set_id)
                 raise
 
-    def _guarded(self, set_id: str, until_ms: int) -> None:
+    def _guarded(self, set_id: str, until_ms: int, alone: Guard | None = None) -> ProcessKey | None:
+        """Starts the process that takes a set back, ours or one that outlives us."""
         try:
+            if alone is not None:
+                return key_of(alone(set_id, until_ms, self._directory).process.pid)
             self._trials.guard(set_id, until_ms, lambda at_ms: self._guard(set_id, at_ms, self._directory))
         except OSError as error:
             raise JournalProblem(
                 f"what takes the change back after a crash cannot be started: {error.strerror}", "nothing was changed"
             ) from None
+        return self._trials.watchdog(set_id)
+
+    def _own(self, journal: Journal, owner: SetOwner, watchdog: ProcessKey | None) -> None:
+        """From now on the set is this program's, with all that its owner before had recorded."""
+        try:
+            journal.write(replace(owner, by=whoever_runs_this(), program=own_key(), watchdog=watchdog))
+        except JournalProblem:
+            self._trials.end(owner.set_id)
+            raise
+
+    def _adopted(self, alone: Guard | None) -> tuple[PendingSet[HostChange], ...]:
+        to_hold = alone is None
+        if not orphans(_text(self._machine, self._directory), self._directory, to_hold=to_hold):
+            return ()
+        adopted: list[PendingSet[HostChange]] = []
+        with Journal(self._machine, self._directory) as journal:
+            for each in orphans(journal.text(), self._directory, to_hold=to_hold):
+                try:
+                    watchdog = self._guarded(each.set_id, each.until_ms, alone)
+                    self._own(journal, replace(each.owner, left_alone=not to_hold), watchdog)
+                except JournalProblem:
+                    if adopted:
+                        break
+                    raise
+                adopted.append(each)
+        return tuple(adopted)
 
     async def _reverted(self, choice: Choice, why: str = "") -> tuple[HostChange, ...]:
         undone = await self._alone(lambda: revert(choice, self._root, self._directory, why))
@@ -250,6 +304,28 @@ def since(moment_ms: int) -> Choice:
 def overdue(now_ms: int) -> Choice:
     """What nobody kept in time."""
     return lambda in_force: [change for change in in_force if change.until_ms is not None and change.until_ms <= now_ms]
+
+
+def orphans(text: JournalText, directory: Path | None, *, to_hold: bool) -> tuple[PendingSet[HostChange], ...]:
+    """Sets of this machine's journal that a program takes over; see `PendingSet.adoptable`.
+
+    The other half of a set decides: the program that adopts the server's half adopts the machine's, too.
+    """
+    now_ms = time.time_ns() // 1_000_000
+    pending = pending_sets(text.host_in_force, text.owners)
+    found = [each for each in pending if each.adoptable(now_ms, to_hold=to_hold)]
+    others = {half.set_id: half for half in _halves_of_servers(directory)} if found else {}
+    own = own_key()
+    return tuple(each for each in found if each.set_id not in others or others[each.set_id].owner.program == own)
+
+
+def _halves_of_servers(directory: Path | None) -> Iterator[PendingSet[ParameterChange]]:
+    for path in journals(directory):
+        try:
+            text = read(path)
+        except JournalProblem:
+            continue
+        yield from pending_sets(text.in_force, text.owners)
 
 
 def revert(

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from pgtop_tune.on_trial import guard_moment_s
+from pgtop_tune.on_trial import LAST_ATTEMPT, guard_moment_s
 from pgtop_tune.watchman import Watchman
 
 Guard = Callable[[str, int | None, Path | None], Watchman]
@@ -15,13 +15,24 @@ Guard = Callable[[str, int | None, Path | None], Watchman]
 the epoch, directory of the journals. Raises OSError."""
 
 
-def guard_machine_set(set_id: str, until_ms: int | None, directory: Path | None) -> Watchman:
+def guard_machine_set(
+    set_id: str, until_ms: int | None, directory: Path | None, *, outlives_us: bool = False
+) -> Watchman:
     """Starts a process that reverts a set of this machine; no server is asked.
+
+    Args:
+        set_id: Of the journal.
+        until_ms: The deadline, milliseconds since the epoch; None without one.
+        directory: Of the journals; paths.journal_dir() by default.
+        outlives_us: Waits for the deadline alone, and reverts only where nobody has confirmed the set by then.
 
     Raises:
         OSError: It cannot be started.
     """
     argv = [sys.executable, "-P", "-m", "pgtop_tune", "revert", "--machine", "--set", set_id]
+    if outlives_us:
+        argv.append("--overdue")
     if directory is not None:
         argv += ["--journal", str(directory.absolute())]
-    return Watchman(argv, os.environ, guard_moment_s(until_ms))
+    moment_s = guard_moment_s(until_ms)
+    return Watchman(argv, os.environ, moment_s, outlives_us=outlives_us, last_word=LAST_ATTEMPT)

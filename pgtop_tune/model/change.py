@@ -119,6 +119,7 @@ class Terms(Struct, frozen=True):
         confirmed: Names of parameters that were typed to unlock values that can lose data.
         set_id: Of the set they are part of, where others are made elsewhere; "" makes one up where one is needed.
         with_restart: What takes it back after our end restarts the server where the old values need it.
+        trip_wires: Lines that take it back at once, as typed: the journal has them for the next owner of the set.
     """
 
     keep_within_s: float | None = None
@@ -126,3 +127,4 @@ class Terms(Struct, frozen=True):
     confirmed: frozenset[str] = frozenset()
     set_id: str = ""
     with_restart: bool = False
+    trip_wires: tuple[str, ...] = ()

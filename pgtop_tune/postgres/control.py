@@ -14,10 +14,12 @@ from msgspec.structs import replace
 from pgtop_tune.errors import ConnectionProblem, JournalProblem, PgtopError, ServerProblem, UnsafeChange
 from pgtop_tune.journal import Journal, JournalText, path_for, read
 from pgtop_tune.model.change import SYSTEM, ChangeState, ParameterChange, Scope, ScopeKind, Terms, Wanted
+from pgtop_tune.model.pending_set import PendingSet, SetOwner, outlived_losses
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.model.proof import Proof
 from pgtop_tune.on_trial import Trials
-from pgtop_tune.postgres import change_set
+from pgtop_tune.postgres import adoption, change_set
+from pgtop_tune.postgres.adoption import OUTLIVED
 from pgtop_tune.postgres.changes import Seen, now_ms, who
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.failures import PlainWords
@@ -155,6 +157,34 @@ class PostgresControl:
         """Takes back what nobody kept in time, also of processes that are gone."""
         return await self._take_back(overdue(now_ms()), "nobody kept it in time")
 
+    @property
+    def journal_path(self) -> Path | None:
+        """The journal of this server; None before the server has said which one it is."""
+        return None if self._session is None else path_for(self._session.server.key, self.directory)
+
+    async def adopt(self, *, hold: bool = True) -> tuple[PendingSet[ParameterChange], ...]:
+        """Takes over sets that are pending confirmation, and whose program is gone; see `adoption.adopt`.
+
+        Args:
+            hold: Whether they end with us, as sets of our own; else only a revert watchdog that outlives us is started.
+        """
+        adopted = await self._call(
+            lambda session: adoption.adopt(session, self.conninfo, self.directory, self._trials, to_hold=hold)
+        )
+        for each in adopted if hold else ():
+            # What takes a restart is reverted by the screen's restart, or by its watchdog.
+            if not each.owner.with_restart:
+                self._trials.begin(each.set_id, each.remaining_s(now_ms()))
+        return adopted
+
+    async def revert_outlived(self) -> tuple[ParameterChange, ...]:
+        """Takes back what can lose data and was to end with a program that is gone."""
+        text = await self.journal_text()
+        outlived = outlived_losses(text.in_force, text.owners)
+        if not outlived:
+            return ()
+        return await self._take_back(lambda in_force: [each for each in in_force if each in outlived], OUTLIVED)
+
     async def undo(self) -> ParameterChange | None:
         """Reverts the last change that is still in force, with its set; None when there is none."""
         undone = await self.undo_last()
@@ -218,7 +248,11 @@ class PostgresControl:
 
     async def in_force(self) -> tuple[ParameterChange, ...]:
         """Changes that the journal holds as made and not reverted, oldest first."""
-        return await self._call(lambda session: self._read(session).in_force)
+        return (await self.journal_text()).in_force
+
+    async def journal_text(self) -> JournalText:
+        """What the journal of this server says."""
+        return await self._call(self._read)
 
     async def aclose(self) -> None:
         """Takes back what is on trial or can lose data, and closes the connection; other changes stay in force."""
@@ -251,6 +285,8 @@ class PostgresControl:
                             self.conninfo, set_id, at_ms, self.directory, with_restart=terms.with_restart
                         ),
                     )
+                    owner = SetOwner(set_id, "", trip_wires=terms.trip_wires, with_restart=terms.with_restart)
+                    journal.write(adoption.new_owner(owner, self._trials.watchdog(set_id)))
 
             if any(
                 current[each.name.lower()].context == _AT_RESTART for each in ordered if each.name.lower() in current

@@ -6,17 +6,31 @@ import os
 import sys
 from pathlib import Path
 
-from pgtop_tune.on_trial import guard_moment_s
+from pgtop_tune.on_trial import LAST_ATTEMPT, guard_moment_s
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.watchman import Watchman
 
 
 def guard_set(
-    conninfo: ConnInfo, set_id: str, until_ms: int | None, directory: Path | None, *, with_restart: bool = False
+    conninfo: ConnInfo,
+    set_id: str,
+    until_ms: int | None,
+    directory: Path | None,
+    *,
+    with_restart: bool = False,
+    outlives_us: bool = False,
 ) -> Watchman:
     """Starts the process that reverts a set when we are gone, or when its time is over.
 
     The server and the password go along in the environment, which only this user and root can read.
+
+    Args:
+        conninfo: The server.
+        set_id: Of the journal.
+        until_ms: The deadline, milliseconds since the epoch; None without one.
+        directory: Of the journals; paths.journal_dir() by default.
+        with_restart: Restarts the server where the old values need it.
+        outlives_us: Waits for the deadline alone, and reverts only where nobody has confirmed the set by then.
 
     Raises:
         OSError: It cannot be started.
@@ -24,8 +38,11 @@ def guard_set(
     argv = [sys.executable, "-P", "-m", "pgtop_tune", "revert", "--set", set_id, "--no-password"]
     if with_restart:
         argv.append("--restart")
+    if outlives_us:
+        argv.append("--overdue")
     if directory is not None:
         argv += ["--journal", str(directory.absolute())]
     # A service wins over variables, and what it says is in them already.
     env = {name: value for name, value in os.environ.items() if name != "PGSERVICE"} | conninfo.for_ourselves()
-    return Watchman(argv, env, guard_moment_s(until_ms))
+    moment_s = guard_moment_s(until_ms)
+    return Watchman(argv, env, moment_s, outlives_us=outlives_us, last_word=LAST_ATTEMPT)

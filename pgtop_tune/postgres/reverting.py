@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from pgtop_tune.errors import JournalProblem
-from pgtop_tune.journal import Journal, journals, path_for, read
+from pgtop_tune.journal import Journal, path_for, read
 from pgtop_tune.model.change import ParameterChange
 from pgtop_tune.postgres.change_set import take_back
 from pgtop_tune.postgres.conninfo import ConnInfo
@@ -58,18 +57,6 @@ def overdue(now_ms: int) -> Choice:
         ]
 
     return chosen
-
-
-def any_overdue(now_ms: int, directory: Path | None = None) -> bool:
-    """Whether a journal, of whatever server, has something that nobody kept in time; no server is asked."""
-    for path in journals(directory):
-        try:
-            text = read(path)
-        except JournalProblem:
-            continue
-        if overdue(now_ms)(text.in_force):
-            return True
-    return False
 
 
 def whole_sets(in_force: Sequence[ParameterChange], some: Sequence[ParameterChange]) -> tuple[ParameterChange, ...]:

@@ -95,13 +95,15 @@ class Changes:
     async def in_force(self) -> tuple[Change, ...]:
         """Everything the journals hold as made and not reverted, also by earlier sessions and by others; oldest first.
 
-        Of the machine only what this session made: its journal is not about one server.
+        Of the machine only what this session made or adopted: its journal is not about one server.
         """
         of_server = await self._hands.ask(self._control.in_force())
-        if self._machine is None or not any(isinstance(each, HostChange) for each in self.made):
+        trial = self.on_trial
+        own = {each.id for each in (*self.made, *(trial.changes if trial else ())) if isinstance(each, HostChange)}
+        if self._machine is None or not own:
             return of_server
         of_machine = await self._hands.ask(self._machine.in_force())
-        ours = (each for each in of_machine if each.id in self._made)
+        ours = (each for each in of_machine if each.id in own)
         return tuple(sorted((*ours, *of_server), key=lambda each: each.at_ms))
 
     async def settings(self) -> MachineLook | Unavailable:
@@ -165,15 +167,13 @@ class Changes:
         return await self._hands.ask(self._control.prove(of_server)) if of_server else ()
 
     async def keep(self) -> tuple[Change, ...]:
-        """What is on trial stays; empty when nothing is, or not any more.
+        """What is on trial stays, also of an adopted set; empty when nothing is, or not any more.
 
         Raises:
             PgtopError: It could not be written down; it is still on trial.
         """
         kept = await self._hands.ask(self._trials.keep())
-        for change in kept:
-            if change.id in self._made:
-                self._made[change.id] = change
+        self._made |= {change.id: change for change in kept}
         return kept
 
     async def undo(self, wanted: Sequence[Change]) -> tuple[Change, ...]:
@@ -195,7 +195,8 @@ class Changes:
         Raises:
             PgtopError: Refused, or not possible; some may have been reverted.
         """
-        ours = self.made
+        trial = self.on_trial
+        ours = (*self.made, *(trial.changes if trial else ()))
         undone = self._forget(await self._hands.ask(self._control.undo_all()))
         return (*undone, *await self._undo_machine(ours))
 

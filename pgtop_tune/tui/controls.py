@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pgtop_tune.model.load import LoadSpec
     from pgtop_tune.model.system_setting import HostChange
     from pgtop_tune.secret import Secret
+    from pgtop_tune.session.adoption import AdoptionControl
     from pgtop_tune.session.change_control import ChangeControl
     from pgtop_tune.session.engine import Engine
     from pgtop_tune.session.ghost import GhostShelf
@@ -72,6 +73,7 @@ class Controls(Struct, frozen=True):
         ghosts: Earlier runs that may stand under the charts.
         tally: Where the sampler reads how many bytes the screen has written.
         past: Opens what was kept of a live session.
+        adoptions: Change sets that this session took over from programs that are gone.
     """
 
     engine: Engine
@@ -90,6 +92,7 @@ class Controls(Struct, frozen=True):
     frames: FramesFrom | None = None
     past: OpenPast | None = None
     ghosts: GhostShelf | None = None
+    adoptions: AdoptionControl | None = None
     tally: TerminalTally = field(default_factory=TerminalTally)
 
     def has(self) -> frozenset[Need]:

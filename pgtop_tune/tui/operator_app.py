@@ -59,7 +59,13 @@ class OperatorApp(MovingApp):
         self._offered = frozenset(row.action.partition("(")[0].removeprefix("app.") for row in self._actions)
         self.changes: Changes | None = None
         if controls.parameters is not None:
-            trials = TrialDesk(controls.parameters, controls.engine.note, controls.machine)
+            trials = TrialDesk(
+                controls.parameters,
+                controls.engine.note,
+                controls.machine,
+                adoptions=controls.adoptions,
+                restart=controls.restart,
+            )
             controls.engine.attach(trials)
             self.changes = Changes(controls.parameters, self._hands, trials, controls.machine)
         self.brush = None if controls.frames is None else BrushHand(self, controls.frames, self._glyphs)

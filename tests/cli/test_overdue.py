@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.cli.live_options import LiveOptions
-from pgtop_tune.cli.overdue import keep_trying, take_back_overdue_settings
+from pgtop_tune.cli.pending_watch import PendingWatch, leave_watchdogs
 from pgtop_tune.cli.starting import StartingSession
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.experiment.frame_keeper import FrameKeeper
-from pgtop_tune.host.control import machine
+from pgtop_tune.host.control import HostControl, machine
 from pgtop_tune.host.setting_change import Intent, make
 from pgtop_tune.journal import Journal, journals, read
 from pgtop_tune.model.change import Terms, Wanted
 from pgtop_tune.on_trial import Trials
+from pgtop_tune.postgres.conninfo import resolve
 from pgtop_tune.postgres.control import PostgresControl
 from tests.cli.runs import run
 from tests.cli.test_set import shown
@@ -68,12 +69,9 @@ async def test_commands_that_change_take_it_back_first_and_say_so(
     await asyncio.to_thread(run, "revert", "--all", "-d", conninfo(server), home=tmp_path)
 
 
-async def test_without_anything_overdue_no_server_is_asked(tmp_path: Path) -> None:
-    class Nobody(PostgresControl):
-        def __init__(self) -> None:
-            pass
-
-    await keep_trying(Nobody(), tmp_path, pytest.fail, asyncio.Event())
+async def test_without_anything_pending_no_server_is_asked(tmp_path: Path) -> None:
+    nobody = PostgresControl(resolve("host=127.0.0.1 port=1"), directory=tmp_path)
+    await PendingWatch(nobody, HostControl(directory=tmp_path), tmp_path, pytest.fail, hold=True).look()
 
 
 async def test_a_trial_of_the_machine_that_nobody_kept_is_taken_back_and_told(tmp_path: Path) -> None:
@@ -83,8 +81,11 @@ async def test_a_trial_of_the_machine_that_nobody_kept_is_taken_back_and_told(tm
         for name, until_ms in (("vm.swappiness", 60_000), ("vm.zone_reclaim_mode", 2**53)):
             make(journal, root, name, "1", survive=False, intent=Intent(until_ms=until_ms))
     told: list[str] = []
-    await take_back_overdue_settings(journals_of_it, told.append, root)
-    assert told == ["vm.swappiness is 60 again: 1 was on trial, and nobody kept it in time"]
+    control = HostControl(root=root, directory=journals_of_it)
+    await leave_watchdogs(None, control, journals_of_it, told.append)
+    (taken_back, other) = told
+    assert taken_back == "vm.swappiness is 60 again: 1 was on trial, and nobody kept it in time"
+    assert other.startswith("vm.zone_reclaim_mode 0→1 is on trial by ")
     assert (root / "proc/sys/vm/zone_reclaim_mode").read_text() == "1\n"
-    await take_back_overdue_settings(journals_of_it, told.append, root)
-    assert len(told) == 1
+    await leave_watchdogs(None, control, journals_of_it, told.append)
+    assert len([each for each in told if "nobody kept it" in each]) == 1

@@ -24,3 +24,16 @@ def alive(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def children(pid: int) -> list[int]:
+    """Processes that a process has started, and that have not lost it."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        found += map(int, task.read_text().split())
+    return found
+
+
+def revert_watchdogs(pid: int) -> list[int]:
+    """The processes that wait for a program's end to revert its changes."""
+    return [child for child in children(pid) if b"watchman.py" in Path(f"/proc/{child}/cmdline").read_bytes()]

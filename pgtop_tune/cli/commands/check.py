@@ -199,11 +199,15 @@ def _checked(
     import asyncio
 
     from pgtop_tune.cli.looking import let_in
+    from pgtop_tune.cli.output import tell
+    from pgtop_tune.cli.pending_watch import leave_watchdogs
     from pgtop_tune.cli.poolers import pooler_addresses
     from pgtop_tune.health.against import former_check, is_recording, only_new, recorded_facts
     from pgtop_tune.health.gather import gather
     from pgtop_tune.health.judge import judge
     from pgtop_tune.health.registry import chosen, thresholds
+    from pgtop_tune.host.control import HostControl
+    from pgtop_tune.postgres.control import PostgresControl
 
     poolers = pooler_addresses(pooler)
     checks, limits = chosen(wishes.select, wishes.ignore), thresholds(wishes.thresholds)
@@ -211,8 +215,15 @@ def _checked(
         return judge(checks, recorded_facts(against), limits)
     former = None if against is None else former_check(against)
 
+    async def both(conninfo: ConnInfo) -> Facts:
+        facts = await gather(conninfo, checks, poolers=poolers)
+        control = PostgresControl(conninfo)
+        await leave_watchdogs(control, HostControl(), None, tell)
+        await control.aclose()
+        return facts
+
     def look(conninfo: ConnInfo) -> Facts:
-        facts = asyncio.run(gather(conninfo, checks, poolers=poolers))
+        facts = asyncio.run(both(conninfo))
         return _measured(conninfo, facts, yes) if measure else facts
 
     facts = let_in(words, look)

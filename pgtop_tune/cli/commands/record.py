@@ -116,6 +116,7 @@ async def _record(
     from pgtop_tune.cli.headless import run_engine
     from pgtop_tune.cli.lines import LinePrinter
     from pgtop_tune.cli.output import say, tell
+    from pgtop_tune.cli.pending_watch import pending_looked_after
     from pgtop_tune.cli.recording_teller import RecordingTeller
     from pgtop_tune.cli.wiring import LiveSession
     from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded, RecordingProblem
@@ -133,7 +134,8 @@ async def _record(
             session.engine.attach(printer)
         session.engine.attach(RecordingTeller(session.recorder, tell))
         try:
-            await run_engine(session.engine, seconds)
+            async with pending_looked_after(session.parameters, session.machine, None, tell):
+                await run_engine(session.engine, seconds)
             break
         except NotLetIn as problem:
             _discard(session.recorder.last_path)

@@ -12,6 +12,7 @@ from pgtop_tune.cli import options
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.output import say
 from pgtop_tune.errors import PgtopError
+from pgtop_tune.on_trial import LAST_ATTEMPT
 
 if TYPE_CHECKING:
     from pgtop_tune.cli.machine_reverting import MachineHalves
@@ -30,12 +31,14 @@ def revert(
     to: Annotated[
         str, typer.Option("--to", metavar="TIME", help="What was changed since: 14:05, or 2026-05-01T14:05.")
     ] = "",
+    overdue: Annotated[bool, typer.Option("--overdue", help="Only what nobody kept in time.")] = False,
     machine: Annotated[
         bool, typer.Option("--machine", help="The settings of this machine's operating system; no server is needed.")
     ] = False,
     restart: Annotated[
         bool, typer.Option("--restart", help="Restart the server where the old values need it to be in force.")
     ] = False,
+    last_attempt: Annotated[bool, typer.Option(LAST_ATTEMPT, hidden=True)] = False,
     journal: Annotated[
         Path | None, typer.Option("--journal", metavar="DIRECTORY", help="Where the change journals are.")
     ] = None,
@@ -58,20 +61,37 @@ def revert(
     words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
     if list_only:
         sys.exit(_list(journal))
-    if machine:
-        sys.exit(_revert_machine(_chosen_of_machine(last, all_changes, set_id, to), journal))
-    sys.exit(_revert(words, _chosen(last, all_changes, set_id, to), set_id, journal, restart=restart))
+    if overdue and set_id and not _is_on_trial(set_id, journal):
+        # Reverted or kept by somebody else: a server that is gone by now need not be asked.
+        say("nothing to revert")
+        return
+    try:
+        if machine:
+            sys.exit(_revert_machine(_chosen_of_machine(last, all_changes, set_id, to, overdue), journal))
+        chosen = _chosen(last, all_changes, set_id, to, overdue)
+        sys.exit(_revert(words, chosen, "" if overdue else set_id, journal, restart=restart))
+    except PgtopError as problem:
+        if last_attempt:
+            from pgtop_tune.cli.given_up import note_given_up
+
+            note_given_up(set_id, journal, problem)
+        raise
 
 
-def _chosen(last: bool, all_changes: bool, set_id: str, to: str) -> Choice:
+def _chosen(last: bool, all_changes: bool, set_id: str, to: str, overdue: bool) -> Choice:
     """Which changes the words mean.
 
     Raises:
         UsageProblem: More than one of them, or no moment.
     """
     from pgtop_tune.postgres import reverting
+    from pgtop_tune.postgres.changes import now_ms
 
     _check_one_at_most(last, all_changes, set_id, to)
+    if overdue:
+        _check_one_at_most(overdue, last, all_changes, to)
+        # All of it goes first, whatever else is asked for.
+        return reverting.overdue(now_ms())
     if last:
         return reverting.last
     if set_id:
@@ -79,19 +99,33 @@ def _chosen(last: bool, all_changes: bool, set_id: str, to: str) -> Choice:
     return reverting.since(_moment_ms(to)) if to else reverting.everything
 
 
-def _chosen_of_machine(last: bool, all_changes: bool, set_id: str, to: str) -> MachineChoice:
+def _chosen_of_machine(last: bool, all_changes: bool, set_id: str, to: str, overdue: bool) -> MachineChoice:
     """The same for the operating system."""
     from pgtop_tune.cli.machine_reverting import choice
+    from pgtop_tune.host.control import overdue as late
+    from pgtop_tune.postgres.changes import now_ms
 
     _check_one_at_most(last, all_changes, set_id, to)
+    if overdue:
+        _check_one_at_most(overdue, last, all_changes, to)
+        return late(now_ms())
     return choice(last, set_id, _moment_ms(to) if to else None)
 
 
-def _check_one_at_most(last: bool, all_changes: bool, set_id: str, to: str) -> None:
+def _check_one_at_most(*words: bool | str) -> None:
     from pgtop_tune.errors import UsageProblem
 
-    if sum(map(bool, (last, all_changes, set_id, to))) > 1:
-        raise UsageProblem("--last, --all, --set and --to contradict each other", "give one of them")
+    if sum(map(bool, words)) > 1:
+        raise UsageProblem("--last, --all, --set, --to and --overdue contradict each other", "give one of them")
+
+
+def _is_on_trial(set_id: str, directory: Path | None) -> bool:
+    from pgtop_tune.journal import journals, read
+
+    texts = [read(path) for path in journals(directory)]
+    of_server = any(set_id in (each.set_id, each.id) and not each.kept for text in texts for each in text.in_force)
+    of_machine = (each for text in texts for each in text.host_in_force)
+    return of_server or any(set_id in (each.set_id, each.id) and not each.kept for each in of_machine)
 
 
 def _revert_machine(choice: MachineChoice, directory: Path | None) -> int:
@@ -160,6 +194,7 @@ def _told(change: ParameterChange) -> str:
         f"can lose {change.loss}" if change.loss else "",
         "takes a restart" if change.restart else "",
         change.reason,
+        change.message,
         f"--set {change.set_id or change.id}",
     )
     return f"{change.name}: {change.shown_before} → {change.value or 'default'}  ({'; '.join(filter(None, notes))})"
@@ -169,15 +204,13 @@ def _revert(words: ConnectionWords, choice: Choice, set_id: str, directory: Path
     import asyncio
 
     from pgtop_tune.cli.machine_reverting import MachineHalves, is_of_machine_only, say_sum, tell_of_the_rest
-    from pgtop_tune.cli.output import tell
-    from pgtop_tune.cli.overdue import take_back_overdue_settings
 
     halves = MachineHalves(set_id, directory)
     if set_id and is_of_machine_only(set_id, directory):
         say_sum(halves.after())
         return 0
     try:
-        reverted = _taken_back(words, choice, halves, directory, restart=restart)
+        conninfo, reverted = _taken_back(words, choice, halves, directory, restart=restart)
     except PgtopError:
         halves.after()
         raise
@@ -185,14 +218,26 @@ def _revert(words: ConnectionWords, choice: Choice, set_id: str, directory: Path
         note = f"  ({change.message})" if change.message else ""
         say(f"{change.name}: {change.value or 'default'} → {change.shown_after}{note}")
     say_sum(len(reverted) + halves.after())
-    asyncio.run(take_back_overdue_settings(directory, tell))
+    asyncio.run(_look_after_the_rest(conninfo, directory))
     tell_of_the_rest(directory)
     return 0
 
 
+async def _look_after_the_rest(conninfo: ConnInfo, directory: Path | None) -> None:
+    """Sets of others that are on trial still, and the machine's halves of those that were overdue."""
+    from pgtop_tune.cli.output import tell
+    from pgtop_tune.cli.pending_watch import leave_watchdogs
+    from pgtop_tune.host.control import HostControl
+    from pgtop_tune.postgres.control import PostgresControl
+
+    control = PostgresControl(conninfo, directory=directory)
+    await leave_watchdogs(control, HostControl(directory=directory), directory, tell)
+    await control.aclose()
+
+
 def _taken_back(
     words: ConnectionWords, choice: Choice, halves: MachineHalves, directory: Path | None, *, restart: bool
-) -> tuple[ParameterChange, ...]:
+) -> tuple[ConnInfo, tuple[ParameterChange, ...]]:
     from pgtop_tune.cli.looking import let_in
     from pgtop_tune.cli.output import tell
     from pgtop_tune.cli.overdue import WHY
@@ -204,7 +249,7 @@ def _taken_back(
     from pgtop_tune.postgres.reverting import revert as take_back
     from pgtop_tune.tuning.restart.recovery import recover
 
-    def act(conninfo: ConnInfo) -> tuple[ParameterChange, ...]:
+    def act(conninfo: ConnInfo) -> tuple[ConnInfo, tuple[ParameterChange, ...]]:
         try:
             late = take_back(conninfo, overdue(now_ms()), directory=directory, why=WHY, first=halves.before)
             reverted = (*late, *take_back(conninfo, choice, directory=directory, first=halves.before))
@@ -214,8 +259,8 @@ def _taken_back(
             if not recover(conninfo, choice, directory, tell):
                 raise
             reverted = take_back(conninfo, choice, directory=directory, first=halves.before)
-        if not restart or not any(change.restart for change in reverted):
-            return reverted
-        return run_until_signalled(restart_after_reverting(conninfo, reverted, directory))
+        if restart and any(change.restart for change in reverted):
+            reverted = run_until_signalled(restart_after_reverting(conninfo, reverted, directory))
+        return conninfo, reverted
 
     return let_in(words, act)

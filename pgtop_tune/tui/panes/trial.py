@@ -25,11 +25,13 @@ def trial_line(trial: OnTrial, now_ms: int, cells: int, glyphs: Glyphs, keep: st
         return fit(((f" taking back: {trial.reverting}{failed}: {what}", "critical"),), cells)
     left_s = trial.remaining_s(now_ms)
     wires = "" if not trial.wires else f"or at {' '.join(wire.text for wire in trial.wires)}"
+    adopted = f"adopted from {trial.adopted_from}" if trial.adopted_from else ""
     parts = (
         Phrase(((f"keep within {left_s:.0f} s or it reverts", "critical" if left_s < 10 else "warning"),)),
         Phrase(((keep, "key"), (" keep", PLAIN))),
         Phrase(((undo, "key"), (" undo", PLAIN))),
         Phrase(((what, "strong"),), 1),
-        Phrase(((f"{glyphs.separator} {wires}", "dim"),) if wires else (), 2),
+        Phrase(((f"{glyphs.separator} {adopted}", "warning"),) if adopted else (), 2),
+        Phrase(((f"{glyphs.separator} {wires}", "dim"),) if wires else (), 3),
     )
     return ((" ", PLAIN), *fitting(parts, cells - 1, ("  ", PLAIN)))

@@ -1,0 +1,31 @@
+"""A revert watchdog that gives up says so in the journal: nobody reads what it prints."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from pgtop_tune.errors import PgtopError
+from pgtop_tune.journal import Journal, journals, read
+from pgtop_tune.session.trial_desk import Change
+
+
+def note_given_up(set_id: str, directory: Path | None, problem: PgtopError) -> None:
+    """Writes to the changes of a set, in every journal, why they are still in force; no server is asked.
+
+    Raises:
+        JournalProblem: A journal cannot be read or written.
+    """
+    words = f"the revert watchdog gave up at {datetime.now():%Y-%m-%d %H:%M}: {problem.message}"
+    for path in journals(directory):
+        server = read(path).server
+        if server is None:
+            continue
+        with Journal(server, directory) as journal:
+            text = journal.text()
+            changes: tuple[Change, ...] = (*text.in_force, *text.host_in_force)
+            for change in changes:
+                if set_id in (change.set_id, change.id):
+                    journal.write(replace(change, message=words))

@@ -49,6 +49,7 @@ from pgtop_tune.model.statements import StatementCounters, StatementText
 from pgtop_tune.model.waits import WaitCount
 from pgtop_tune.postgres.capabilities import Capabilities
 from pgtop_tune.postgres.queries import inventory, quoted, sql
+from pgtop_tune.postgres.role_powers import ATTRIBUTES, SUPERUSER
 from tests.support.servers import conninfo
 
 
@@ -60,7 +61,9 @@ COLUMNS: dict[str, list[str]] = {
     "activity": [*names(Backend, "blocked_by"), "now_ms", "configured_ms"],
     "auto_conf": ["name", "setting"],
     "blocking": ["pid", "blocked_by"],
-    "one_backend": ["query", "query_bytes", "most_bytes", "datname"],
+    "one_backend": ["query", "query_bytes", "most_bytes", "datname", "role"],
+    "login_role": ["login", "acting"],
+    "role_powers": ["name", SUPERUSER, *ATTRIBUTES],
     "capabilities": names(Capabilities),
     "checkpoints": names(CheckpointCounters, "at_s"),
     "database": names(DatabaseCounters, "at_s", "own_transactions"),
@@ -118,6 +121,7 @@ OF_A_LIST = {
 ARGUMENTS: dict[str, tuple[object, ...]] = {
     "one_backend": (1, 1),
     "relation_sizes": (1259,),
+    "role_powers": ("postgres", ["pg_read_all_data"]),
     "server_log": ("", 0, 1000),
 }
 WAIT_PROFILE = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.model.backend_action import BackendAct, Outcome
+from pgtop_tune.model.backend_action import BackendAct, Outcome, PlanRisk
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.tui.controls import ScreenOptions
 from pgtop_tune.tui.screens.confirm import ConfirmDialog
@@ -130,6 +130,41 @@ async def test_the_details_of_a_session_have_the_same_keys(page: str) -> None:
         await rig.press("enter", "e")
         await rig.sees("Seq Scan on [t]")
         assert control.explained[0][0] == control.signalled[0][1]
+
+
+RISK = PlanRisk(
+    query="SELECT trap() -- \x1b[2J",
+    database="shop",
+    role="postgres",
+    powers=("a superuser",),
+    session_role="mallory",
+    not_as_session='FATAL: password authentication failed for user "mallory"',
+)
+
+
+async def test_a_powerful_role_plans_only_after_the_danger_was_named() -> None:
+    control = ScriptedBackends(risk=RISK)
+    async with running_screen(backends=control, size=(120, 40)) as rig:
+        await rig.press("down", "e")
+        await asked(rig)
+        await rig.sees("executes functions of this query as role postgres (a superuser), in database shop")
+        await rig.sees("password authentication failed")
+        await rig.sees("SELECT trap() -- ␛[2J")
+        await rig.press("enter", "escape")
+        await told(rig, "nothing was planned")
+        assert control.explained == []
+        await rig.press("e")
+        await asked(rig)
+        await rig.press("y")
+        await rig.sees("Seq Scan on [t]")
+        assert len(control.explained) == 1
+
+
+async def test_a_plan_says_who_made_it_and_that_functions_may_have_run() -> None:
+    async with running_screen(backends=ScriptedBackends(), size=(160, 40)) as rig:
+        await rig.press("down", "e")
+        await rig.sees("Planned by role app in database bench, not executed; functions of the query that are marked")
+        await rig.sees("may have been executed while")
 
 
 async def test_a_replay_has_details_without_these_keys() -> None:

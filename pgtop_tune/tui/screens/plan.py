@@ -5,6 +5,7 @@ from __future__ import annotations
 from textual import events
 
 from pgtop_tune.model.backend_action import QueryPlan
+from pgtop_tune.tui.clipboard import copy
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import Line
 from pgtop_tune.tui.screens.dialog import Dialog
@@ -46,8 +47,8 @@ class PlanDialog(Dialog[None]):
         """Scrolling, copying."""
         if event.key == "y":
             event.stop()
-            self.app.copy_to_clipboard("\n".join(self._plan.lines))
-            self.app.notify("the plan is in your terminal's clipboard", markup=False)
+            said = copy(self.app, "\n".join(self._plan.lines), "the plan is in your terminal's clipboard")
+            self.app.notify(said, markup=False)
         elif event.key in ("enter", "e"):
             event.stop()
             self.dismiss(None)

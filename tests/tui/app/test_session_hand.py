@@ -106,6 +106,21 @@ async def test_the_question_shows_hostile_queries_as_text() -> None:
         await rig.sees("[bold]␛]52;c;AAAA")
 
 
+HOSTILE = "SELECT 1\r\n\t\x1b[201~; rm -rf ~\x03\x9b \u202egnp\u2066\ud800\u2028--"
+
+
+@pytest.mark.parametrize("keys", [("down", "y"), ("down", "enter", "y"), ("2", "down", "y")])
+async def test_a_copied_query_pastes_as_text_and_what_was_left_out_is_said(keys: tuple[str, ...]) -> None:
+    async with running_screen(backends=ScriptedBackends(), size=(160, 40)) as rig:
+        taken_at_ms = frame(5).taken_at_ms
+        activity = Activity(5.0, taken_at_ms, (backend(7, taken_at_ms, query=HOSTILE),))
+        rig.source.feed(frame(5, postgres=postgres_sample(5, activity=activity)))
+        await rig.until(lambda: len(rig.app._dashboard._rows) == 1)
+        await rig.press(*keys)
+        await told(rig, "without 8 control characters")
+        assert "SELECT 1\n\t[201~; rm -rf ~ gnp--" in rig.app.clipboard
+
+
 @pytest.mark.parametrize("key", ["c", "e"])
 async def test_a_refusal_is_said(key: str) -> None:
     control = ScriptedBackends(refuses=UsageProblem("the text holds more than one statement"))

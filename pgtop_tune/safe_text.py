@@ -57,6 +57,11 @@ _PLAIN: Final = re.compile(r"[\x20-\x7e]*\Z")
 _BLANKS: Final = re.compile(r"\s+")
 
 
+def is_plain(text: str) -> bool:
+    """Whether `printable` shows it as it is: nothing in it is obeyed, unseen, or drawn in one terminal only."""
+    return _REPLACED.search(text) is None
+
+
 def printable(text: str, limit: int = 10_000) -> str:
     """One line of text that is safe to write to a terminal.
 

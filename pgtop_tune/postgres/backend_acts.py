@@ -23,8 +23,8 @@ from pgtop_tune.postgres.explain import explainable, whole_statement
 from pgtop_tune.postgres.failures import libpq_problem, refused_in_other_words, server_words, sqlstate_of
 from pgtop_tune.postgres.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.planning_role import login_role, planned, planners
-from pgtop_tune.postgres.queries import quoted
 from pgtop_tune.postgres.refusal import refusal
+from pgtop_tune.sql_quoting import quoted
 
 _CONNECT_TIMEOUT_S: Final = 5
 _DEADLINE_S: Final = 15.0

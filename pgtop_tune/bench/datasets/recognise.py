@@ -33,8 +33,11 @@ SELECT c.relname::text, c.relkind::text, c.relpersistence::text, n.nspname::text
        ARRAY(SELECT attname::text FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped
              ORDER BY attnum),
        EXISTS (SELECT FROM pg_constraint WHERE conrelid = c.oid AND contype = 'p'),
-       EXISTS (SELECT FROM pg_constraint WHERE conrelid = c.oid AND contype = 'f')
+       EXISTS (SELECT FROM pg_constraint WHERE conrelid = c.oid AND contype = 'f'),
+       pg_get_userbyid(c.relowner)::text,
+       me.rolsuper AND NOT pg_has_role(c.relowner, me.oid, 'MEMBER')
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+     CROSS JOIN (SELECT oid, rolsuper FROM pg_roles WHERE rolname = session_user) me
 WHERE c.oid IN (SELECT to_regclass(name)::oid FROM unnest(%s::text[]) AS name)
 """
 _ACCOUNTS: Final = """
@@ -171,6 +174,7 @@ async def recognise_pgbench(hand: SqlHand) -> PgbenchFacts | None:
     for name, row in found.items():
         if row[1] not in ("r", "p") or tuple(_words(row[4])) != PGBENCH_COLUMNS[name]:
             raise _in_the_way(f"{row[3]}.{name}", _words(row[4]), "pgbench's")
+        _check_owner(f"{row[3]}.{name}", row)
     if not found:
         return None
     scale = await _number(hand, "SELECT count(*) FROM pgbench_branches") if "pgbench_branches" in found else 0
@@ -229,6 +233,8 @@ async def recognise_bus(hand: SqlHand) -> BusFacts | None:
     if note is None or tuple(_words(note[4])) != _BUS_NOTE:
         name, row = ("dataset", note) if note is not None else next(iter(found.items()))
         raise _in_the_way(f"bus.{name}", _words(row[4]), "the bus data set's")
+    for name, row in found.items():
+        _check_owner(name, row)
     [row] = await hand.rows(
         "SELECT version, seed, tickets, unlogged, done, (SELECT count(*) FROM bus.chunks),"
         " (SELECT sum(pg_total_relation_size(to_regclass(name)))::bigint FROM unnest(%s::text[]) AS name),"
@@ -277,6 +283,19 @@ async def _number(hand: SqlHand, sql: str) -> int:
 
 def _words(value: object) -> list[str]:
     return [str(each) for each in value] if isinstance(value, list) else []
+
+
+def _check_owner(name: str, row: tuple[object, ...]) -> None:
+    """Stops before a superuser reads a table of an ordinary role.
+
+    Planning executes functions in expressions of its indexes and statistics, and a load executes its triggers.
+    """
+    owner, is_risk = row[7:9]
+    if is_risk:
+        raise LoadProblem(
+            f"{name} belongs to {owner}, and reading it would execute functions of {owner} as a superuser",
+            f"connect as {owner}, or make the tables your own: ALTER TABLE … OWNER TO",
+        )
 
 
 def _in_the_way(name: str, columns: list[str], whose: str) -> LoadProblem:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import IO, Final
 
 APPLICATION: Final = "pgtop-tune"
+_OF_THE_USER: Final = 0o700
+_OF_OTHERS: Final = 0o077
 
 
 def _xdg(variable: str, fallback: str) -> Path:
@@ -51,9 +53,39 @@ def baselines_dir() -> Path:
 
 
 def private(directory: Path) -> Path:
-    """Make the directory (mode 0700) where it is missing and return it."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """The directory, made where it is missing, with all above it that are missing: for their user only (0700).
+
+    One of ours that a former version or somebody else left open to others is closed.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(mode=_OF_THE_USER, exist_ok=True)
+        # mkdir leaves out what the umask says.
+        each.chmod(_OF_THE_USER)
+    for base in (config_dir(), state_dir(), data_dir()):
+        for each in (directory, *directory.parents):
+            if each.is_relative_to(base) and each not in missing:
+                _close(each)
     return directory
+
+
+def _close(directory: Path) -> None:
+    found = directory.stat()
+    if found.st_mode & _OF_OTHERS and found.st_uid == os.geteuid():
+        directory.chmod(_OF_THE_USER)
+
+
+def new_file(path: Path) -> IO[bytes]:
+    """A file that was not there, readable by its user only.
+
+    Raises:
+        FileExistsError: It was, or a link of that name.
+        OSError: It cannot be made.
+    """
+    return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
 
 
 @contextmanager

@@ -24,6 +24,7 @@ _FLAG_LETTERS: Final = 0x1F1E6
 
 _SURROGATES: Final = ((0xD800, 0xDFFF),)
 _CONTROLS: Final = ((0x00, 0x1F), (0x7F, 0x9F), (0x2028, 0x2029))
+_DIRECTIONS: Final = ((0x061C, 0x061C), (0x200E, 0x200F), (0x202A, 0x202E), (0x2066, 0x2069))
 _FLAGS: Final = ((_FLAG_LETTERS, _FLAG_LETTERS + 25),)
 
 
@@ -39,6 +40,7 @@ _LOOKS: Final = (
     | {chr(_FLAG_LETTERS + letter): chr(ord("A") + letter) for letter in range(26)}
 )
 _NOTHING: Final = re.compile(f"[{_any_of(_SELECTORS)}]")
+_NOT_PASTED: Final = re.compile(f"(?![\t\n])[{_any_of(_CONTROLS, _DIRECTIONS, _SURROGATES)}]")
 _LONE: Final = re.compile(f"[{_any_of(_SURROGATES)}]")
 
 
@@ -53,6 +55,11 @@ def _look(found: re.Match[str]) -> str:
 
 _PLAIN: Final = re.compile(r"[\x20-\x7e]*\Z")
 _BLANKS: Final = re.compile(r"\s+")
+
+
+def is_plain(text: str) -> bool:
+    """Whether `printable` shows it as it is: nothing in it is obeyed, unseen, or drawn in one terminal only."""
+    return _REPLACED.search(text) is None
 
 
 def printable(text: str, limit: int = 10_000) -> str:
@@ -83,3 +90,12 @@ def one_line(text: str, limit: int = 10_000) -> str:
 def printable_lines(text: str, limit: int = 100_000) -> list[str]:
     """Foreign text of several lines, each made safe; the line breaks themselves are kept as the list's joints."""
     return [printable(line, limit) for line in text[:limit].splitlines()]
+
+
+def pasteable(text: str) -> tuple[str, int]:
+    """Foreign text for a clipboard, which is pasted into a shell or into psql, and how many characters were left out.
+
+    Without C0 (but tab and newline), DEL, C1, line separators, bidirectional controls and lone surrogates: a paste
+    would obey them, or look other than it is.
+    """
+    return _NOT_PASTED.subn("", text)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from pgtop_tune.paths import replacing
+from pgtop_tune.paths import data_dir, journal_dir, new_file, private, replacing, state_dir
 
 
 def test_the_old_file_is_there_until_the_new_one_is_whole(tmp_path: Path) -> None:
@@ -57,3 +59,61 @@ def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
     assert target.read_bytes() == b"dear"
     assert path.read_bytes() == b"new"
     assert not path.is_symlink()
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o277], ids=oct)
+def umask(request: pytest.FixtureRequest) -> Iterator[None]:
+    former = os.umask(request.param)
+    yield
+    os.umask(former)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.usefixtures("umask")
+def test_every_directory_that_is_made_is_its_users_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home" / "state"))
+    made = private(journal_dir())
+    assert made == tmp_path / "home" / "state" / "pgtop-tune" / "journal"
+    for each in (made, *made.parents):
+        if each == tmp_path:
+            break
+        assert mode(each) == 0o700, each
+
+
+def test_a_directory_of_ours_that_is_open_is_closed_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    state_dir().mkdir()
+    journal_dir().mkdir()
+    users = tmp_path / "records"
+    users.mkdir()
+    for each in (tmp_path, state_dir(), journal_dir(), users):
+        each.chmod(0o755)
+    private(journal_dir())
+    private(users)
+    assert [mode(each) for each in (state_dir(), journal_dir(), tmp_path, users)] == [0o700, 0o700, 0o755, 0o755]
+
+
+def test_a_home_that_links_elsewhere_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "link"))
+    private(data_dir() / "recordings")
+    assert mode(tmp_path / "elsewhere" / "pgtop-tune") == 0o700
+
+
+def test_a_new_file_is_its_users_only_and_follows_no_link(tmp_path: Path) -> None:
+    former = os.umask(0)
+    try:
+        with new_file(tmp_path / "a") as file:
+            file.write(b"a")
+    finally:
+        os.umask(former)
+    assert mode(tmp_path / "a") == 0o600
+    (tmp_path / "link").symlink_to(tmp_path / "dangling")
+    with pytest.raises(FileExistsError):
+        new_file(tmp_path / "link")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from pgtop_tune.cli.signals import terminating
 from pgtop_tune.errors import UsageProblem
+from pgtop_tune.paths import new_file as make
 
 if TYPE_CHECKING:
     from pgtop_tune.export.moments import Span
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def new_file(output: Path, force: bool) -> Iterator[Path]:
-    """A path beside the file to be; it takes the file's place at the end, and is removed when there is none.
+    """A file beside the one to be, for its user only; it takes its place at the end, and is removed when there is none.
 
     Raises:
         UsageProblem: The file exists already, or cannot be written.
@@ -27,6 +28,8 @@ def new_file(output: Path, force: bool) -> Iterator[Path]:
         raise UsageProblem(f"{output} exists already", "--force replaces it")
     part = output.with_name(f"{output.name}.part")
     try:
+        part.unlink(missing_ok=True)
+        make(part).close()
         with terminating():
             yield part
         part.replace(output)

@@ -11,6 +11,7 @@ from typing import Final
 from pgtop_tune import units
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.run_result import RunResult, as_json
+from pgtop_tune.paths import private, replacing
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST: Final = 40
@@ -23,7 +24,7 @@ def check_directory(directory: Path) -> None:
         UsageProblem: It cannot be made or written to.
     """
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        private(directory)
     except OSError as problem:
         raise UsageProblem(f"{directory}: {problem.strerror}", "--out names a directory for records") from None
     if not os.access(directory, os.W_OK | os.X_OK):
@@ -46,12 +47,17 @@ def write_run(directory: Path, number: int, result: RunResult) -> Path:
         name = f"{base_name(number, result)}-{serial}"
     record = directory / f"{name}.json"
     try:
-        record.write_text(json.dumps(as_json(result), indent=1) + "\n", encoding="utf-8")
-        (directory / f"{name}.stdout").write_text(result.stdout, encoding="utf-8", errors="replace")
-        (directory / f"{name}.stderr").write_text(result.stderr, encoding="utf-8", errors="replace")
+        _write(record, json.dumps(as_json(result), indent=1) + "\n")
+        _write(directory / f"{name}.stdout", result.stdout)
+        _write(directory / f"{name}.stderr", result.stderr)
     except OSError as problem:
         raise UsageProblem(f"{record}: {problem.strerror}", "--out names a directory with room") from None
     return record
+
+
+def _write(path: Path, text: str) -> None:
+    with replacing(path) as file:
+        file.write(text.encode("utf-8", "replace"))
 
 
 def base_name(number: int, result: RunResult) -> str:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pgtop_tune.host.block_queue import Disk
     from pgtop_tune.host.machine_facts import MachineFacts
     from pgtop_tune.model.absence import Unavailable
-    from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, QueryPlan
+    from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, PlanRisk, QueryPlan
     from pgtop_tune.model.events import Event
     from pgtop_tune.model.load import LoadSpec, ProfileSummary
     from pgtop_tune.model.postgres import Parameter
@@ -281,8 +281,8 @@ class StartingBackends:
     async def signal(self, act: BackendAct, backends: Sequence[BackendKey]) -> tuple[BackendResult, ...]:
         return await (await self._session.parts()).backends.signal(act, backends)
 
-    async def explain(self, backend: BackendKey, seen: str) -> QueryPlan:
-        return await (await self._session.parts()).backends.explain(backend, seen)
+    async def explain(self, backend: BackendKey, seen: str, agreed: PlanRisk | None = None) -> QueryPlan | PlanRisk:
+        return await (await self._session.parts()).backends.explain(backend, seen, agreed)
 
 
 class StartingRestart:

@@ -24,7 +24,10 @@ async def pgbench_ready(hand: SqlHand) -> str:
         raise LoadProblem(
             f"the pgbench data set cannot be used: {missing}", "make it: pgtop-tune bench init --dataset pgbench"
         )
-    return f"the pgbench data set is incomplete: {facts.incomplete}" if facts.incomplete else ""
+    words = [f"the pgbench data set is incomplete: {facts.incomplete}"] if facts.incomplete else []
+    if facts.stranger:
+        words.append(f"pgbench's tables belong to {facts.stranger}: their triggers and expressions run as a superuser")
+    return "; ".join(words)
 
 
 def _nothing_in(facts: PgbenchFacts) -> bool:

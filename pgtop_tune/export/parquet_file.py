@@ -25,7 +25,7 @@ def pyarrow() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        hint = "pip install 'pgtop-tune[parquet]', or --format csv"
+        hint = "pip install pyarrow, or --format csv"
         raise UsageProblem("Parquet needs pyarrow, which is not installed", hint) from None
     return pyarrow
 

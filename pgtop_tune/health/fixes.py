@@ -1,4 +1,4 @@
-"""Fixes that several checks offer: a parameter, a setting of the kernel. Values are quoted by psycopg."""
+"""Fixes that several checks offer: a parameter, a setting of the kernel. `sql_quoting` quotes names and values."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from psycopg import sql
 
 from pgtop_tune.health.check import Action, Language
 from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.postgres.quoting import identifier as identifier
+from pgtop_tune.postgres.quoting import literal as literal
 from pgtop_tune.postgres.scopes import statement
 
 _RESTART: Final = "takes effect with a restart"
@@ -16,18 +18,8 @@ _RELOAD: Final = "SELECT pg_reload_conf();"
 _WHEN: Final = {"postmaster": _RESTART, "backend": "for new sessions", "superuser-backend": "for new sessions"}
 
 
-def identifier(*names: str) -> str:
-    """A name, or names joined by dots, quoted as SQL wants it."""
-    return sql.Identifier(*names).as_string(None)
-
-
-def literal(value: str) -> str:
-    """A text quoted as SQL wants it."""
-    return sql.Literal(value).as_string(None)
-
-
 def composed(template: str, **parts: sql.Composable) -> str:
-    """A statement of a template with {names}, filled with `sql.Identifier` and `sql.Literal`.
+    """A statement of a template with {names}, filled by `postgres/quoting`.
 
     Args:
         template: Written by us, never foreign text.

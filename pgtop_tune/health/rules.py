@@ -11,10 +11,12 @@ from psycopg import sql
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Confidence, Evidence, Finding, Language, Limits, Severity, Unknown
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import composed, identifier, set_parameter
+from pgtop_tune.health.fixes import composed, set_parameter
 from pgtop_tune.health.questions import SCOPED
 from pgtop_tune.metrics.hidden import hidden_sessions
 from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.postgres.quoting import identifier, literal
+from pgtop_tune.sql_quoting import quoted
 from pgtop_tune.tuning.advice.facts import Facts as AdviceFacts
 from pgtop_tune.tuning.advice.gather import Beside, facts_of
 from pgtop_tune.units import duration
@@ -142,13 +144,13 @@ class Scoped(Struct, frozen=True):
     def fix(self) -> Action:
         """Takes it away, and puts it back."""
         scope, arguments = self._scope()
-        parameter = sql.SQL(".").join(sql.Identifier(part) for part in self.name.split("."))
+        parameter = sql.SQL(".").join(identifier(part) for part in self.name.split("."))
         return Action(
             composed(f"ALTER {scope} RESET {{parameter}};", parameter=parameter, **arguments),
             composed(
                 f"ALTER {scope} SET {{parameter}} = {{value}};",
                 parameter=parameter,
-                value=sql.Literal(self.value),
+                value=literal(self.value),
                 **arguments,
             ),
             remark="for new sessions",
@@ -156,12 +158,12 @@ class Scoped(Struct, frozen=True):
 
     def _scope(self) -> tuple[str, dict[str, sql.Composable]]:
         if self.role is None:
-            return "DATABASE {database}", {"database": sql.Identifier(self.database or "")}
+            return "DATABASE {database}", {"database": identifier(self.database or "")}
         if self.database is None:
-            return "ROLE {role}", {"role": sql.Identifier(self.role)}
+            return "ROLE {role}", {"role": identifier(self.role)}
         return "ROLE {role} IN DATABASE {database}", {
-            "role": sql.Identifier(self.role),
-            "database": sql.Identifier(self.database),
+            "role": identifier(self.role),
+            "database": identifier(self.database),
         }
 
 
@@ -194,4 +196,4 @@ def scoped_finding(found: Scoped, severity: Severity, says: str) -> Finding:
 
 def in_database(database: str, do: str, undo: str = NOTHING_TO_UNDO, remark: str = "") -> Action:
     """SQL that is to be run in one database, which the remark names."""
-    return Action(do, undo, Language.SQL, f"in database {identifier(database)}" + (f"; {remark}" if remark else ""))
+    return Action(do, undo, Language.SQL, f"in database {quoted(database)}" + (f"; {remark}" if remark else ""))

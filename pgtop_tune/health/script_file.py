@@ -13,7 +13,7 @@ from pgtop_tune.errors import UsageProblem
 from pgtop_tune.health.check import Check, Finding, Severity
 from pgtop_tune.health.formats import script
 from pgtop_tune.health.report import Report, Result
-from pgtop_tune.paths import private, state_dir
+from pgtop_tune.paths import new_file, private, state_dir
 
 _DIRECTORY: Final = "checks"
 _TRIES: Final = 100
@@ -49,9 +49,8 @@ def _new(directory: Path, name: str, text: str) -> Path:
     for number in range(_TRIES):
         path = directory / f"{name}{f'-{number}' if number else ''}.sh"
         try:
-            with path.open("x", encoding="utf-8", errors="replace") as file:
-                path.chmod(0o600)
-                file.write(text)
+            with new_file(path) as file:
+                file.write(text.encode("utf-8", "replace"))
         except FileExistsError:
             continue
         return path

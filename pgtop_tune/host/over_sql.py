@@ -35,7 +35,7 @@ from pgtop_tune.host.mounts import parse_mountinfo
 from pgtop_tune.host.numa_files import parse_id_list
 from pgtop_tune.host.process_files import parse_lineage, parse_pid_io, parse_pid_stat, parse_schedstat
 from pgtop_tune.host.sql_devices import Layout, layout_of
-from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
+from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable, grant
 from pgtop_tune.model.cgroup import CgroupSample
 from pgtop_tune.model.host import (
     DiskSample,
@@ -71,12 +71,14 @@ _NO_SPACE: Final = Unavailable(
 _NO_SETUP: Final = Unavailable(Reason.NOT_LOCAL, "not read over SQL: record on the server's machine to have it")
 _NO_FREQUENCY: Final = Unavailable(Reason.NOT_LOCAL, "not read over SQL: it would be a file for every core")
 
+_READS: Final = "pg_read_binary_file(text, bigint, bigint, boolean)"
+
 
 def grants(user: str) -> str:
     """What opens the server's /proc to a role that is no superuser."""
     return (
-        f"GRANT pg_read_server_files TO {user}; GRANT EXECUTE ON FUNCTION "
-        f"pg_read_binary_file(text, bigint, bigint, boolean) TO {user} shows the server's machine"
+        f"{grant('pg_read_server_files', user)}; {grant(f'EXECUTE ON FUNCTION {_READS}', user)}"
+        " shows the server's machine"
     )
 
 

@@ -8,6 +8,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.sql_quoting import quoted
+
 
 class Reason(StrEnum):
     """Why a section of a frame is missing. The words are stable: they stand in recordings."""
@@ -62,5 +64,5 @@ _PLAIN_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
 
 def grant(what: str, role: str) -> str:
     """`GRANT what TO role`, ready to be run: a role whose name wants quotes gets them."""
-    name = role if _PLAIN_NAME.fullmatch(role) else '"' + role.replace('"', '""') + '"'
+    name = role if _PLAIN_NAME.fullmatch(role) else quoted(role)
     return f"GRANT {what} TO {name}"

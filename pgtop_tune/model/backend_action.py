@@ -50,7 +50,8 @@ class QueryPlan(Struct, frozen=True):
         lines: As the server wrote them. Foreign text.
         statement: The EXPLAIN that was run, whole.
         database: Where it was run.
-        user: As whom.
+        user: The role that planned it.
+        session_role: The role of the session itself.
         generic: Whether it is the plan for any parameters.
     """
 
@@ -58,4 +59,27 @@ class QueryPlan(Struct, frozen=True):
     statement: str
     database: str
     user: str
+    session_role: str
     generic: bool
+
+
+class PlanRisk(Struct, frozen=True):
+    """Why a statement was not planned yet: planning runs functions of it, and only a powerful role could plan it.
+
+    Given back to `BackendControl.explain` it is the operator's agreement: to this statement, planned by this role.
+
+    Attributes:
+        query: The statement, whole. Foreign text.
+        database: Where it would be planned.
+        role: The role that would plan it.
+        powers: Rights of that role that no foreign code should have, in words.
+        session_role: The role of the session itself.
+        not_as_session: Why the session's own role does not plan it; "" where it is the one. Foreign text.
+    """
+
+    query: str
+    database: str
+    role: str
+    powers: tuple[str, ...]
+    session_role: str
+    not_as_session: str

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, QueryPlan
+from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, PlanRisk, QueryPlan
 from pgtop_tune.postgres.backend_statement import signal_statement
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.own_sessions import OwnSessions
@@ -48,19 +48,27 @@ class PostgresBackends:
         """
         return await (await self._acts()).signal(act, backends)
 
-    async def explain(self, backend: BackendKey, seen: str) -> QueryPlan:
-        """The plan of a session's statement; nothing of it is executed.
+    async def explain(self, backend: BackendKey, seen: str, agreed: PlanRisk | None = None) -> QueryPlan | PlanRisk:
+        """The plan of a session's statement, or what has to be agreed to before it is made.
+
+        The statement is not executed, but planning executes functions in it. So it is planned by the session's own
+        role, logged in as such, where that role is an ordinary one and lets us in without a password of the operator;
+        else by the operator's role where that is an ordinary one; else only once the risk is agreed to.
 
         Args:
             backend: Which session.
             seen: Its statement as the operator saw it, perhaps only the first 500 characters.
+            agreed: The risk that the operator has agreed to; None before the question.
+
+        Returns:
+            The plan; or the risk, where it is another one than was agreed to.
 
         Raises:
             UsageProblem: It is not one complete plain query, or another one by now.
             ServerProblem: The server refuses it.
             ConnectionProblem: The server, or the session's database, does not let us in.
         """
-        return await (await self._acts()).explain(backend, seen)
+        return await (await self._acts()).explain(backend, seen, agreed)
 
     async def _acts(self) -> BackendActs:
         # Frames are sampled in this loop.

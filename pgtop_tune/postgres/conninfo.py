@@ -32,6 +32,8 @@ HANDED_ON: Final = "PGTOP_TUNE_CONNECTION"
 _SECRET_KEYWORDS: Final = frozenset(
     {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
 )
+_KEY_FILE_SECRETS: Final = frozenset({"sslpassword"})
+"""Secrets that open a file of this machine and never leave it."""
 _STOP_KEYWORD: Final = "load_balance_hosts"
 _STOP_VALUE: Final = "resolve-only"
 _BEFORE_IT: Final = "target_session_attrs"
@@ -121,6 +123,20 @@ class ConnInfo(Struct, frozen=True):
             self,
             endpoints=tuple(replace(endpoint, password=password) for endpoint in self.endpoints),
             secrets={**self.secrets, "password": password},
+        )
+
+    def as_role(self, user: str) -> ConnInfo:
+        """The same server as another role, which gets none of this role's passwords: libpq looks into .pgpass only.
+
+        The empty password keeps libpq from taking that of PGPASSWORD or of a service file. For psycopg; asyncpg looks
+        into the environment again.
+        """
+        none = {keyword: Secret("") for keyword in self.secrets if keyword not in _KEY_FILE_SECRETS}
+        return replace(
+            self,
+            user=user,
+            endpoints=tuple(replace(endpoint, password=None) for endpoint in self.endpoints),
+            secrets={**self.secrets, **none, "password": Secret("")},
         )
 
     def as_psycopg(self) -> dict[str, str]:

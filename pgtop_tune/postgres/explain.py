@@ -1,4 +1,8 @@
-"""EXPLAIN of what a session runs: plain EXPLAIN, of one complete plain query, in a transaction that may not write."""
+"""EXPLAIN of what a session runs: plain EXPLAIN, of one complete plain query, in a transaction that may not write.
+
+Planning executes functions of the statement (`planning_role` says as whom), and a read-only transaction does not stop
+all of what they may do: COPY TO PROGRAM, for one.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +30,11 @@ Connection = psycopg.AsyncConnection[dict[str, Any]]
 
 
 class Seen(Struct, frozen=True):
-    """A statement in full and where it was run."""
+    """A statement in full, where it was run, and the role whose session ran it ("" where it was dropped)."""
 
     query: str
     datname: str
+    role: str
 
 
 async def whole_statement(connection: Connection, backend: BackendKey, seen: str) -> Seen:
@@ -50,6 +55,7 @@ async def whole_statement(connection: Connection, backend: BackendKey, seen: str
         raise UsageProblem("the session has ended, or is none that runs queries")
     if seen == HIDDEN_QUERY or not seen:
         raise UsageProblem("this role may not see what the session runs", "pg_monitor lets it")
+    role = row["role"] or ""
     current = bytes(row["query"] or b"").decode("utf-8", "replace")
     most_bytes = row["most_bytes"] - _LONGEST_CHARACTER
     if current[:QUERY_CHARACTERS] == seen:
@@ -58,23 +64,18 @@ async def whole_statement(connection: Connection, backend: BackendKey, seen: str
                 f"the server keeps only the first {row['most_bytes'] - 1} bytes of a statement, and this is longer",
                 "track_activity_query_size, with a restart, keeps more",
             )
-        return Seen(current, row["datname"])
+        return Seen(current, row["datname"], role)
     if len(seen) < QUERY_CHARACTERS and len(seen.encode("utf-8", "replace")) < most_bytes:
-        return Seen(seen, row["datname"])
+        return Seen(seen, row["datname"], role)
     raise UsageProblem("the session runs another statement by now, and only the beginning of this one is known")
 
 
-async def explained(connection: Connection, found: Seen) -> QueryPlan:
-    """The plan, as the server writes it. Nothing is executed.
-
-    Args:
-        connection: To the database of the session, in a transaction that is read-only and rolled back.
-        found: The statement.
+def explainable(connection: Connection, found: Seen) -> PlainQuery:
+    """The query in a statement that this server can plan without its session.
 
     Raises:
         UsageProblem: Not one complete plain query.
         ServerProblem: It has placeholders and the server is older than 16.
-        psycopg.Error: The server refuses it.
     """
     query = plain_query(found.query)
     major = connection.info.server_version // 10_000
@@ -83,12 +84,36 @@ async def explained(connection: Connection, found: Seen) -> QueryPlan:
             "the statement has placeholders ($1), and EXPLAIN (GENERIC_PLAN) exists from PostgreSQL 16 on",
             "pgbench -M simple sends statements without",
         )
+    return query
+
+
+async def explained(connection: Connection, found: Seen, role: str) -> QueryPlan:
+    """The plan, as the server writes it. The statement is not executed; functions in it may be, as this role.
+
+    Args:
+        connection: To the database of the session, in a transaction that is read-only and rolled back, with the
+            search_path of the role: names in the statement are found along it.
+        found: The statement.
+        role: The role that is logged in there.
+
+    Raises:
+        UsageProblem, ServerProblem: See `explainable`.
+        psycopg.Error: The server refuses it.
+    """
+    query = explainable(connection, found)
     statement = explain_statement(query)
     # The server's own parser is asked first whether this is one statement: it refuses several here.
     await _parsed(connection, query.text)
     rows = await (await connection.execute(marked(statement).encode())).fetchall()
     lines = tuple(str(next(iter(row.values()))) for row in rows)
-    return QueryPlan(lines, statement, found.datname, connection.info.user, query.placeholders)
+    return QueryPlan(
+        lines=lines,
+        statement=statement,
+        database=found.datname,
+        user=role,
+        session_role=found.role,
+        generic=query.placeholders,
+    )
 
 
 def explain_statement(query: PlainQuery) -> str:

@@ -35,6 +35,7 @@ from pgtop_tune.postgres.libpq import connect
 from pgtop_tune.postgres.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.scopes import STORED, statement
 from pgtop_tune.postgres.search_path import NAME, pin, unpinned
+from pgtop_tune.sql_quoting import quoted
 
 CONTROL_NAME: Final = f"{APPLICATION_NAME} control"
 _ATTEMPTS: Final = 20
@@ -177,7 +178,7 @@ class OperatorSession:
             " AND pg_has_role('pg_read_all_settings', 'usage') AS permitted"
         )
         if not rows[0]["permitted"]:
-            user = sql.Identifier(self._conninfo.user).as_string(None)
+            user = quoted(self._conninfo.user)
             raise ServerProblem(
                 "this role may not reload the configuration or not look into it, so a change could not be undone",
                 "connect as a superuser, or: GRANT SELECT ON pg_file_settings, EXECUTE ON FUNCTION "
@@ -318,7 +319,7 @@ class OperatorSession:
         words = "; ".join(filter(None, (error.diag.message_primary, error.diag.message_detail))) or str(error)
         state = sqlstate_of(error)
         if state == _INSUFFICIENT_PRIVILEGE:
-            names = sql.Identifier(name).as_string(None), sql.Identifier(self._conninfo.user).as_string(None)
+            names = quoted(name), quoted(self._conninfo.user)
             act = "ALTER SYSTEM" if scope.kind is ScopeKind.SYSTEM else "SET"
             hint = "a superuser lets you with: GRANT {} ON PARAMETER {} TO {}  (PostgreSQL 15+)".format(act, *names)
         else:

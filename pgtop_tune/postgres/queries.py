@@ -1,4 +1,4 @@
-"""SQL texts as files: sql/NAME.FIRSTMAJOR.sql, the highest first major that fits the server; names to put into them."""
+"""SQL texts as files: sql/NAME.FIRSTMAJOR.sql, the highest first major that fits the server."""
 
 from __future__ import annotations
 
@@ -37,16 +37,3 @@ def sql(name: str, major: int) -> str:
         raise LookupError(f"{name} needs PostgreSQL {inventory()[name][0]} or newer, the server is {major}")
     text = (_DIRECTORY / f"{name}.{fitting[-1]}.sql").read_text(encoding="utf-8")
     return _COMMENT.sub("", text).strip()
-
-
-def quoted(name: str) -> str:
-    """A name as SQL has it between double quotes, whatever is in it.
-
-    Raises:
-        ValueError: It has a NUL, which no name can have.
-
-    Source: libpq, PQescapeIdentifier (fe-exec.c, PQescapeInternal).
-    """
-    if "\0" in name:
-        raise ValueError("a name with a NUL")
-    return '"' + name.replace('"', '""') + '"'

@@ -36,13 +36,14 @@ from pgtop_tune.postgres.connection import ReadConnection
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.failures import absence
 from pgtop_tune.postgres.own_sessions import OwnSessions
-from pgtop_tune.postgres.queries import quoted, sql
+from pgtop_tune.postgres.queries import sql
 from pgtop_tune.postgres.readers import io, machine, relations, replication
 from pgtop_tune.postgres.readers.locks import LockReader
 from pgtop_tune.postgres.readers.parameters import read_parameters
 from pgtop_tune.postgres.readers.server_log import LogReader, log_refused
 from pgtop_tune.postgres.readers.statements import StatementReader
 from pgtop_tune.postgres.readers.waits import WaitReader
+from pgtop_tune.sql_quoting import quoted
 
 _FIRST_PAUSE_S: Final = 5.0
 _LONGEST_PAUSE_S: Final = 300.0

@@ -57,15 +57,15 @@ def statement(name: str, value: str | None, scope: Scope = SYSTEM) -> sql.Compos
     # Who only compares values needs no psycopg.
     from psycopg import sql
 
-    target = sql.SQL(_TARGETS[scope.kind]).format(
-        role=sql.Identifier(scope.role), database=sql.Identifier(scope.database)
-    )
-    identifier = sql.Identifier(*name.split("."))
+    from pgtop_tune.postgres.quoting import identifier, literal
+
+    target = sql.SQL(_TARGETS[scope.kind]).format(role=identifier(scope.role), database=identifier(scope.database))
+    parameter = identifier(*name.split("."))
     if value is None:
-        return sql.SQL("{} RESET {}").format(target, identifier)
+        return sql.SQL("{} RESET {}").format(target, parameter)
     pieces = elements(value) if name.lower() in QUOTED_LISTS else (value,)
-    literals = sql.SQL(", ").join(sql.Literal(piece) for piece in pieces or ("",))
-    return sql.SQL("{} SET {} = {}").format(target, identifier, literals)
+    literals = sql.SQL(", ").join(literal(piece) for piece in pieces or ("",))
+    return sql.SQL("{} SET {} = {}").format(target, parameter, literals)
 
 
 def said(scope: Scope) -> str:

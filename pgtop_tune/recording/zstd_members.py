@@ -38,7 +38,7 @@ def _library() -> ModuleType:
     except ImportError:
         raise RecordingProblem(
             "recordings that end in .zst need a library that is not installed",
-            "pip install 'pgtop-tune[zstd]', or let the name end in .gz",
+            "pip install backports.zstd, or let the name end in .gz",
         ) from None
     return zstd
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from pgtop_tune.model.change import SYSTEM, ParameterChange, Scope
 
 if TYPE_CHECKING:
-    from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, QueryPlan
+    from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, PlanRisk, QueryPlan
     from pgtop_tune.model.events import Event
     from pgtop_tune.model.frame import Frame
     from pgtop_tune.model.postgres import Parameter
@@ -208,12 +208,20 @@ class BackendControl(Protocol):
         """
         ...
 
-    async def explain(self, backend: BackendKey, seen: str) -> QueryPlan:
-        """The plan of a session's statement; nothing of it is executed.
+    async def explain(self, backend: BackendKey, seen: str, agreed: PlanRisk | None = None) -> QueryPlan | PlanRisk:
+        """The plan of a session's statement, or what has to be agreed to before it is made.
+
+        The statement is not executed, but planning executes functions in it. So it is planned by the session's own
+        role, logged in as such, where that role is an ordinary one and lets us in without a password of the operator;
+        else by the operator's role where that is an ordinary one; else only once the risk is agreed to.
 
         Args:
             backend: Which session.
             seen: Its statement as the operator saw it, perhaps only the beginning.
+            agreed: The risk that the operator has agreed to; None before the question.
+
+        Returns:
+            The plan; or the risk, where it is another one than was agreed to.
 
         Raises:
             UsageProblem: It is not one complete plain query, or another one by now.

@@ -11,7 +11,7 @@ from textual.app import App
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, Outcome
+from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, Outcome, PlanRisk
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.postgres import Backend
 from pgtop_tune.safe_text import one_line
@@ -82,7 +82,7 @@ class SessionHand:
         return _summary(act, results), all(each.outcome in (Outcome.DONE, Outcome.GONE) for each in results)
 
     async def explain(self, session: Session, chosen: Sequence[BackendKey]) -> tuple[str, bool]:
-        """Shows the plan of what a session runs.
+        """Shows the plan of what a session runs; asks before, where only a powerful role could plan it.
 
         Returns:
             Why there is none, and False; ("", True) once it was shown.
@@ -94,6 +94,10 @@ class SessionHand:
             return "this session has no statement that could be explained", False
         try:
             plan = await self._hands.ask(self._control.explain(chosen[0], backend.query))
+            while isinstance(plan, PlanRisk):
+                if not await self._app.push_screen_wait(_risk_question(chosen[0][0], plan, self._glyphs)):
+                    return "nothing was planned", True
+                plan = await self._hands.ask(self._control.explain(chosen[0], backend.query, plan))
         except PgtopError as problem:
             return f"no plan: {problem}", False
         await self._app.push_screen_wait(PlanDialog(chosen[0][0], plan, self._glyphs))
@@ -126,6 +130,37 @@ class SessionHand:
         who = str(done[0][0]) if len(done) == 1 else f"×{len(done)}"
         detail = "; ".join(_introduced(key, _seen(session, key)) for key in done[:_LISTED])
         self._hands.note(EventKind.NOTE, f"{_PAST[act]} {who}", detail)
+
+
+def _risk_question(pid: int, risk: PlanRisk, glyphs: Glyphs) -> ConfirmDialog[bool]:
+    """The danger first: planning is harmless only where the role that plans has nothing to give away."""
+    role = f"role {risk.role} ({'; '.join(risk.powers)})"
+    said = [
+        Said(f"Planning executes functions of this query as {role}, in database {risk.database}.", "warning"),
+        Said(
+            f"A function marked IMMUTABLE or STABLE may do there whatever {risk.role} may do, also beyond EXPLAIN and"
+            " its read-only transaction. Go on only if you trust every function the query and its tables use."
+        ),
+        Said(_not_as_session(risk), "dim"),
+        Said(risk.query),
+    ]
+    return ConfirmDialog(
+        f"plan the statement of session {pid} as {risk.role}?",
+        said,
+        [Choice(("y",), "plan it all the same", True)],
+        glyphs,
+    )
+
+
+def _not_as_session(risk: PlanRisk) -> str:
+    if risk.role == risk.session_role:
+        return f"The session is one of {risk.role} itself."
+    if not risk.not_as_session:
+        return "The session's own role was dropped."
+    return (
+        f"The session's own role, {risk.session_role}, does not let us in without its password: {risk.not_as_session}."
+        " An entry in .pgpass for it is used."
+    )
 
 
 def _seen(session: Session, key: BackendKey) -> Backend | None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.analysis.from_records import material_of_records
@@ -172,14 +173,14 @@ def test_a_record_tells_of_its_surroundings_what_a_recording_does() -> None:
     assert "clock source" not in {fact.name for fact in material_of_records([kept], "a").facts}
 
 
-def hostile() -> Material:
-    made = side(frames(seconds=60), HOSTILE)
+def hostile(words: str = HOSTILE) -> Material:
+    made = side(frames(seconds=60), words)
     run = made.runs[0]
-    run.key = LoadKey(HOSTILE, 16)
-    run.steady, run.steady_words = False, HOSTILE
-    facts = tuple(replace(fact, name=HOSTILE, value=HOSTILE, source=HOSTILE) for fact in made.facts[:5])
-    events = (Event(EPOCH_MS + 5_000, EventKind.PARAMETER, HOSTILE), Event(EPOCH_MS, EventKind.NOTE, HOSTILE))
-    return replace(made, facts=(*facts, Fact("parameters", HOSTILE, HOSTILE, Kind.SETTING)), events=events)
+    run.key = LoadKey(words, 16)
+    run.steady, run.steady_words = False, words
+    facts = tuple(replace(fact, name=words, value=words, source=words) for fact in made.facts[:5])
+    events = (Event(EPOCH_MS + 5_000, EventKind.PARAMETER, words), Event(EPOCH_MS, EventKind.NOTE, words))
+    return replace(made, facts=(*facts, Fact("parameters", words, words, Kind.SETTING)), events=events)
 
 
 class Seen(HTMLParser):
@@ -191,9 +192,11 @@ class Seen(HTMLParser):
         self.attributes: set[str] = set()
         self.open: list[str] = []
         self.text = ""
+        self.shape: list[tuple[str, tuple[tuple[str, str | None], ...]]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
+        self.shape.append((tag, tuple((name, None if name == "aria-label" else value) for name, value in attrs)))
         self.attributes |= {name for name, _ in attrs}
         if tag not in ("meta", "line", "rect", "polyline", "polygon", "circle") or self.get_starttag_text() is None:
             self.open.append(tag)
@@ -216,6 +219,33 @@ def test_words_of_strangers_are_text_in_a_page_that_loads_nothing() -> None:
     assert "alert(1)" in seen.text
     assert "\x1b" not in page
     assert not re.search(r"url\(|@import", page)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "<script>alert(1)</script>",
+        '"><img src=x onerror=alert(1)>',
+        "' onload='alert(1)",
+        "</title></svg><svg onload=a>",
+        "failed: <script>alert(1)</script>",
+        "  <b>&lt;b&gt;</b>",
+        "]]><!--",
+        "&#60;script&#62;",
+    ],
+)
+def test_no_element_and_no_attribute_comes_of_words_of_strangers(words: str) -> None:
+    """The page is element for element that of harmless words of the same kind."""
+    prefix = "failed: " if words.startswith("failed: ") else "  " if words.startswith("  ") else ""
+    pages = []
+    for each in (words, prefix + "x" * (len(words) - len(prefix))):
+        seen = Seen()
+        material = hostile(each)
+        seen.feed(html(each, report([material, material])))
+        pages.append(seen)
+    found, harmless = pages
+    assert found.shape == harmless.shape
+    assert words.strip() in found.text
 
 
 def test_words_of_strangers_are_text_in_markdown() -> None:

@@ -109,7 +109,7 @@ def test_without_pyarrow_it_says_how_to_have_it(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UsageProblem) as problem:
         export(recording, output=tmp_path / "a.parquet")
-    assert "pip install 'pgtop-tune[parquet]'" in problem.value.hint
+    assert "pip install pyarrow" in problem.value.hint
     assert not (tmp_path / "a.parquet").exists()
 
 

@@ -22,6 +22,7 @@ from pgtop_tune.postgres.backend_control import PostgresBackends
 from pgtop_tune.postgres.conninfo import resolve
 from pgtop_tune.postgres.control import PostgresControl
 from tests.hostile.bouncer import Bouncer, program
+from tests.postgres.test_backend_control import agreed_plan
 from tests.sampling.test_live_source import answered, watching
 
 POOL: Final = 3
@@ -138,7 +139,7 @@ async def test_sessions_are_explained_and_cancelled(database: str, pooled: str, 
             " WHERE pid = pg_backend_pid()"
         ).fetchone()
         assert row is not None
-        plan = await backends.explain((row[0], row[1]), query)
+        plan = await agreed_plan(backends, (row[0], row[1]), query)
         assert "Aggregate" in plan.lines[0]
         results = await backends.signal(BackendAct.CANCEL, [(row[0], row[1] + 1), (row[0], row[1])])
         assert [result.outcome for result in results] == [Outcome.GONE, Outcome.DONE]

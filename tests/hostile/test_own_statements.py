@@ -22,7 +22,7 @@ from pgtop_tune.postgres.reader import PostgresReader
 from tests.hostile.watched import as_user
 from tests.postgres.conftest import Superuser, place
 from tests.postgres.reading import eventually, reading
-from tests.postgres.test_backend_control import key_of
+from tests.postgres.test_backend_control import agreed_plan, key_of
 from tests.sampling.test_live_source import answered, watching
 from tests.support.crowd import Crowd
 from tests.support.servers import conninfo
@@ -99,7 +99,7 @@ async def test_what_the_operator_does_bears_our_mark(
     with psycopg.connect(conninfo(server), autocommit=True) as other:
         backends, key = PostgresBackends(place(server, user=user)), key_of(server, other)
         other.execute("SELECT relname FROM pg_class")
-        await backends.explain(key, "SELECT relname FROM pg_class")
+        await agreed_plan(backends, key, "SELECT relname FROM pg_class")
         await backends.signal(BackendAct.CANCEL, [key])
     await measure_round_trips(place(server, user=user), OwnSessions(), 0.01)
     assert unmarked(superuser, user) == []

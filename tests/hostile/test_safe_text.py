@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from pgtop_tune.safe_text import one_line, printable
+from pgtop_tune.safe_text import one_line, pasteable, printable
 
 OBEYED = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
@@ -42,3 +42,16 @@ def test_the_width_of_a_text_is_the_sum_of_its_characters(text: str) -> None:
     shown = one_line(text)
     assert cell_len(shown) == sum(cell_len(character) for character in shown)
     assert printable(shown) == shown
+
+
+def test_nothing_that_a_paste_obeys_is_copied_and_all_of_it_is_counted() -> None:
+    everything = "".join(chr(code) for code in range(sys.maxunicode + 1))
+    kept, left_out = pasteable(everything)
+    assert len(kept) + left_out == len(everything)
+    passed = set(kept)
+    categories = {unicodedata.category(character) for character in passed - set("\t\n")}
+    assert categories.isdisjoint({"Cc", "Cs", "Zl", "Zp"})
+    bidirectional = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+    assert {unicodedata.bidirectional(character) for character in passed}.isdisjoint(bidirectional)
+    assert passed.isdisjoint("\u061c\u200e\u200f")
+    assert pasteable("SELECT 'é',\n\t'漢' 👍") == ("SELECT 'é',\n\t'漢' 👍", 0)

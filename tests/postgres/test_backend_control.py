@@ -12,7 +12,7 @@ from psycopg import sql
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem, PgtopError, ServerProblem, UsageProblem
-from pgtop_tune.model.backend_action import BackendAct, BackendKey, Outcome
+from pgtop_tune.model.backend_action import BackendAct, BackendKey, Outcome, PlanRisk, QueryPlan
 from pgtop_tune.postgres.backend_control import PostgresBackends
 from pgtop_tune.postgres.own_sessions import OwnSessions
 from tests.postgres.conftest import Superuser, place
@@ -145,6 +145,15 @@ async def test_a_server_that_is_away_is_said(tmp_path: object) -> None:
         await control.signal(BackendAct.CANCEL, [(1, 1)])
 
 
+async def agreed_plan(control: PostgresBackends, key: BackendKey, seen: str) -> QueryPlan:
+    """The plan, made by a superuser who has agreed to it."""
+    risk = await control.explain(key, seen)
+    assert isinstance(risk, PlanRisk)
+    plan = await control.explain(key, seen, risk)
+    assert isinstance(plan, QueryPlan)
+    return plan
+
+
 async def _plan(server: Throwaway, query: str, *, seen: str | None = None, database: str = "postgres") -> list[str]:
     with psycopg.connect(conninfo(server, database), autocommit=True) as session:
         key = key_of(server, session)
@@ -152,7 +161,7 @@ async def _plan(server: Throwaway, query: str, *, seen: str | None = None, datab
             session.execute(query.encode(), prepare=False)
         except psycopg.Error:
             pass
-        plan = await PostgresBackends(place(server)).explain(key, query[:500] if seen is None else seen)
+        plan = await agreed_plan(PostgresBackends(place(server)), key, query[:500] if seen is None else seen)
         assert plan.database == database
     return list(plan.lines)
 
@@ -170,7 +179,7 @@ async def test_nothing_is_executed(server: Throwaway, superuser: Superuser, data
         control = PostgresBackends(place(server, name))
         inside = "WITH d AS (DELETE FROM t RETURNING a) SELECT * FROM d"
         for query in ("DELETE FROM t", inside, "INSERT INTO t SELECT 2"):
-            lines = (await control.explain(key, query)).lines
+            lines = (await agreed_plan(control, key, query)).lines
             assert any(word in "\n".join(lines) for word in ("Delete on t", "Insert on t"))
         assert session.execute("SELECT array_agg(a) FROM t").fetchall() == [([1],)]
 
@@ -204,7 +213,7 @@ async def test_the_servers_own_parser_has_the_last_word(
         control = PostgresBackends(place(server, session.info.dbname))
         for query in ("SELECT 1; DROP TABLE t", "SELECT $1; COMMIT; DROP TABLE t"):
             with pytest.raises(ServerProblem, match="multiple commands"):
-                await control.explain(key_of(server, session), query)
+                await agreed_plan(control, key_of(server, session), query)
         session.execute("SELECT * FROM t")
 
 
@@ -230,10 +239,9 @@ async def test_a_table_that_is_locked_is_not_waited_for(server: Throwaway, datab
     with psycopg.connect(database) as holder, psycopg.connect(database, autocommit=True) as session:
         session.execute("CREATE TABLE t (a int)")
         holder.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
+        control = PostgresBackends(place(server, session.info.dbname))
         with pytest.raises(PgtopError, match="lock timeout"):
-            await PostgresBackends(place(server, session.info.dbname)).explain(
-                key_of(server, session), "SELECT * FROM t"
-            )
+            await agreed_plan(control, key_of(server, session), "SELECT * FROM t")
 
 
 async def test_a_session_that_has_ended_has_no_plan(server: Throwaway) -> None:

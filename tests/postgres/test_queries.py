@@ -6,7 +6,7 @@ import re
 
 import psycopg
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec import Struct
 from psycopg import sql as compose
@@ -48,7 +48,10 @@ from pgtop_tune.model.replication import (
 from pgtop_tune.model.statements import StatementCounters, StatementText
 from pgtop_tune.model.waits import WaitCount
 from pgtop_tune.postgres.capabilities import Capabilities
-from pgtop_tune.postgres.queries import inventory, quoted, sql
+from pgtop_tune.postgres.queries import inventory, sql
+from pgtop_tune.postgres.role_powers import ATTRIBUTES, SUPERUSER
+from pgtop_tune.safe_text import is_plain
+from pgtop_tune.sql_quoting import quoted
 from tests.support.servers import conninfo
 
 
@@ -60,7 +63,9 @@ COLUMNS: dict[str, list[str]] = {
     "activity": [*names(Backend, "blocked_by"), "now_ms", "configured_ms"],
     "auto_conf": ["name", "setting"],
     "blocking": ["pid", "blocked_by"],
-    "one_backend": ["query", "query_bytes", "most_bytes", "datname"],
+    "one_backend": ["query", "query_bytes", "most_bytes", "datname", "role"],
+    "login_role": ["login", "acting"],
+    "role_powers": ["name", SUPERUSER, *ATTRIBUTES],
     "capabilities": names(Capabilities),
     "checkpoints": names(CheckpointCounters, "at_s"),
     "database": names(DatabaseCounters, "at_s", "own_transactions"),
@@ -118,6 +123,7 @@ OF_A_LIST = {
 ARGUMENTS: dict[str, tuple[object, ...]] = {
     "one_backend": (1, 1),
     "relation_sizes": (1259,),
+    "role_powers": ("postgres", ["pg_read_all_data"]),
     "server_log": ("", 0, 1000),
 }
 WAIT_PROFILE = (
@@ -180,6 +186,7 @@ def test_a_server_older_than_all_variants_is_told_so() -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")))
 def test_names_are_quoted_as_libpq_quotes_them(name: str) -> None:
+    assume(is_plain(name))
     assert quoted(name) == compose.Identifier(name).as_string(None)
 
 

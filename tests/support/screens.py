@@ -12,7 +12,7 @@ from textual.events import Paste
 from textual.pilot import Pilot
 
 from pgtop_tune.errors import PgtopError, ServerProblem
-from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, Outcome, QueryPlan
+from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, Outcome, PlanRisk, QueryPlan
 from pgtop_tune.model.change import SYSTEM, ChangeState, ParameterChange, Scope, ScopeKind, Terms, Wanted
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.load import LoadSpec, ProfileSummary
@@ -228,8 +228,14 @@ class ScriptedRecording:
 class ScriptedBackends:
     """A `BackendControl` of a server where everything can be signalled, and every query has one plan."""
 
-    def __init__(self, refuses: PgtopError | None = None, outcomes: dict[int, Outcome] | None = None) -> None:
+    def __init__(
+        self,
+        refuses: PgtopError | None = None,
+        outcomes: dict[int, Outcome] | None = None,
+        risk: PlanRisk | None = None,
+    ) -> None:
         self.refuses = refuses
+        self.risk = risk
         self.outcomes = outcomes or {}
         self.signalled: list[tuple[BackendAct, BackendKey]] = []
         self.explained: list[tuple[BackendKey, str]] = []
@@ -248,11 +254,20 @@ class ScriptedBackends:
             results.append(BackendResult(backend, outcome, detail))
         return tuple(results)
 
-    async def explain(self, backend: BackendKey, seen: str) -> QueryPlan:
+    async def explain(self, backend: BackendKey, seen: str, agreed: PlanRisk | None = None) -> QueryPlan | PlanRisk:
         if self.refuses is not None:
             raise self.refuses
+        if self.risk is not None and agreed != self.risk:
+            return self.risk
         self.explained.append((backend, seen))
-        return QueryPlan(("Seq Scan on [t]", "  Filter: \x1b[31m"), f"EXPLAIN {seen}", "bench", "app", False)
+        return QueryPlan(
+            lines=("Seq Scan on [t]", "  Filter: \x1b[31m"),
+            statement=f"EXPLAIN {seen}",
+            database="bench",
+            user="app",
+            session_role="app",
+            generic=False,
+        )
 
 
 class ScriptedTransport:

@@ -35,11 +35,10 @@ SELECT c.relname::text, c.relkind::text, c.relpersistence::text, n.nspname::text
        EXISTS (SELECT FROM pg_constraint WHERE conrelid = c.oid AND contype = 'p'),
        EXISTS (SELECT FROM pg_constraint WHERE conrelid = c.oid AND contype = 'f'),
        format('%%I.%%I', n.nspname, c.relname), c.oid,
-       c.relowner = (SELECT oid FROM pg_roles WHERE rolname = current_user)
-       OR (SELECT rolsuper FROM pg_roles WHERE oid = c.relowner)
-       OR NOT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user),
+       NOT me.rolsuper OR pg_has_role(c.relowner, me.oid, 'MEMBER'),
        pg_get_userbyid(c.relowner)::text
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+     CROSS JOIN (SELECT oid, rolsuper FROM pg_roles WHERE rolname = session_user) me
 WHERE c.oid IN (
     SELECT DISTINCT ON (t.relname) t.oid
       FROM unnest(%s::text[]) WITH ORDINALITY AS path(name, place)
@@ -77,6 +76,8 @@ class PgbenchFacts(Struct, frozen=True):
         partitions: Of pgbench_accounts; 0 when it has none.
         size_bytes: pgbench_accounts with its indexes.
         incomplete: What is missing; "" when they can be used.
+        stranger: An ordinary role that a table belongs to, where this one is a superuser: a load executes its functions
+            with all rights. "" otherwise.
     """
 
     schema: str
@@ -90,6 +91,7 @@ class PgbenchFacts(Struct, frozen=True):
     unlogged: bool
     size_bytes: int
     incomplete: str = ""
+    stranger: str = ""
 
     @property
     def empty(self) -> bool:
@@ -188,12 +190,26 @@ async def recognise_pgbench(hand: SqlHand) -> PgbenchFacts | None:
             raise _in_the_way(f"{row[3]}.{name}", _words(row[4]), "pgbench's")
     if not found:
         return None
+    stranger = next((str(row[10]) for row in found.values() if not row[9]), "")
     branches = found.get("pgbench_branches")
     scale = await hand.count_rows(str(branches[7])) if branches is not None else 0
     accounts = found.get("pgbench_accounts")
     if accounts is None:
         schema = str(next(iter(found.values()))[3])
-        return PgbenchFacts(schema, scale, 0, 100, 0, "", False, False, False, 0, "no pgbench_accounts")
+        return PgbenchFacts(
+            schema=schema,
+            scale=scale,
+            rows=0,
+            fillfactor=100,
+            partitions=0,
+            partition_method="",
+            primary_keys=False,
+            foreign_keys=False,
+            unlogged=False,
+            size_bytes=0,
+            incomplete="no pgbench_accounts",
+            stranger=stranger,
+        )
     [row] = await hand.rows(_ACCOUNTS, [accounts[8]])
     strategy, partitions, estimate, total_bytes, heap_bytes, fillfactor, unlogged = row
     keyed = bool(accounts[5])
@@ -213,6 +229,7 @@ async def recognise_pgbench(hand: SqlHand) -> PgbenchFacts | None:
         unlogged=bool(unlogged),
         size_bytes=int(str(total_bytes)),
         incomplete=_missing_of_pgbench(found, scale, rows, keyed, bool(heap_bytes)),
+        stranger=stranger,
     )
 
 
@@ -249,8 +266,8 @@ async def recognise_bus(hand: SqlHand) -> BusFacts | None:
     for name, row in found.items():
         if not row[9]:
             raise LoadProblem(
-                f"bus.{name} belongs to {row[10]}: to read it, a superuser would run what that role has put into it",
-                f"connect as {row[10]}",
+                f"bus.{name} belongs to {row[10]}: to read it, a superuser would execute functions of that role",
+                f"connect as {row[10]}, or make the tables your own: ALTER TABLE … OWNER TO",
             )
     [row] = await hand.rows(
         "SELECT version, seed, tickets, unlogged, done, (SELECT count(*) FROM bus.chunks),"

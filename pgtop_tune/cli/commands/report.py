@@ -45,6 +45,7 @@ def report(
     from pgtop_tune.analysis.report import report as chapters
     from pgtop_tune.analysis.written import report_markdown
     from pgtop_tune.cli.output import say
+    from pgtop_tune.paths import new_file, replacing
 
     if output is None or output.suffix.lower() not in _SUFFIXES:
         raise UsageProblem("no file to write the report to", "-o report.html, or -o report.md")
@@ -54,8 +55,8 @@ def report(
     writer = html if output.suffix.lower() == ".html" else report_markdown
     text = writer(heading, chapters(sides, under_test or []))
     try:
-        with output.open("w" if force else "x", encoding="utf-8", errors="replace") as file:
-            file.write(text)
+        with replacing(output) if force else new_file(output) as file:
+            file.write(text.encode("utf-8", "replace"))
     except FileExistsError:
         raise UsageProblem(f"{output} exists already", "--force replaces it") from None
     except OSError as problem:

@@ -10,10 +10,11 @@ from psycopg import sql
 
 from pgtop_tune.health.check import Action, Check, Confidence, Evidence, Finding, Limits, Severity, Threshold
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import composed
+from pgtop_tune.health.fixes import composed, identifier
 from pgtop_tune.health.judge import statistics_age_s
 from pgtop_tune.health.questions import FOREIGN_KEYS, INDEXES, BareForeignKey, IndexState
 from pgtop_tune.health.rules import in_database
+from pgtop_tune.sql_quoting import unmistakable
 from pgtop_tune.tuning.advice.facts import MB, about
 from pgtop_tune.units import count, duration
 
@@ -105,11 +106,11 @@ def _index_for(database: str, key: BareForeignKey) -> Action:
         database,
         composed(
             f"CREATE INDEX {concurrently}{{name}} ON {{table}} ({{columns}});",
-            name=sql.Identifier(name),
-            table=sql.Identifier(key.schema, key.table_name),
-            columns=sql.SQL(", ").join(sql.Identifier(column) for column in key.columns),
+            name=identifier(name),
+            table=identifier(key.schema, key.table_name),
+            columns=sql.SQL(", ").join(identifier(column) for column in key.columns),
         ),
-        composed(f"DROP INDEX {concurrently}{{index}};", index=sql.Identifier(key.schema, name)),
+        composed(f"DROP INDEX {concurrently}{{index}};", index=identifier(key.schema, name)),
         "locks out writes while it is made: a partitioned table has no CONCURRENTLY" if key.partitioned else "",
     )
 
@@ -118,13 +119,13 @@ def _drop(database: str, index: IndexState, remark: str = "") -> Action:
     return in_database(
         database,
         composed("DROP INDEX CONCURRENTLY {index};", index=_identifier(index)),
-        f"{index.definition};" if index.definition else "",
+        f"{unmistakable(index.definition)};" if index.definition else "",
         remark,
     )
 
 
-def _identifier(index: IndexState) -> sql.Identifier:
-    return sql.Identifier(index.schema, index.name)
+def _identifier(index: IndexState) -> sql.SQL:
+    return identifier(index.schema, index.name)
 
 
 def _named(database: str, index: IndexState) -> str:

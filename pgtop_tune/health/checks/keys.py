@@ -9,7 +9,7 @@ from psycopg import sql
 
 from pgtop_tune.health.check import Action, Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import composed
+from pgtop_tune.health.fixes import composed, identifier, literal
 from pgtop_tune.health.questions import KEYS, SEQUENCES, KeyState, SequenceState
 from pgtop_tune.health.rules import in_database
 
@@ -50,19 +50,17 @@ def _holder(sequence: SequenceState) -> str:
 
 
 def _widen(database: str, sequence: SequenceState) -> Action:
-    name = sql.Identifier(sequence.schema, sequence.name)
+    name = identifier(sequence.schema, sequence.name)
     widen = composed("ALTER SEQUENCE {sequence} AS bigint NO MAXVALUE;", sequence=name)
-    narrow = composed(
-        "ALTER SEQUENCE {sequence} MAXVALUE {highest};", sequence=name, highest=sql.Literal(sequence.highest)
-    )
+    narrow = composed("ALTER SEQUENCE {sequence} MAXVALUE {highest};", sequence=name, highest=literal(sequence.highest))
     if sequence.table_name is None or sequence.table_schema is None or sequence.column_name is None:
         return in_database(database, widen, narrow)
-    table, column = sql.Identifier(sequence.table_schema, sequence.table_name), sql.Identifier(sequence.column_name)
+    table, column = identifier(sequence.table_schema, sequence.table_name), identifier(sequence.column_name)
     undo = f"{narrow}\n{_WIDER}"
     return in_database(database, f"{_to(table, column, 'bigint')}\n{widen}", undo, _REWRITES)
 
 
-def _to(table: sql.Identifier, column: sql.Identifier, type_: str) -> str:
+def _to(table: sql.SQL, column: sql.SQL, type_: str) -> str:
     return composed(f"ALTER TABLE {{table}} ALTER COLUMN {{column}} TYPE {type_};", table=table, column=column)
 
 
@@ -89,7 +87,7 @@ def _keys(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
 
 
 def _widen_key(database: str, key: KeyState) -> Action:
-    table, column = sql.Identifier(key.schema, key.table_name), sql.Identifier(key.column_name)
+    table, column = identifier(key.schema, key.table_name), identifier(key.column_name)
     former = "smallint" if key.highest == _SMALLEST else "integer"
     return in_database(database, _to(table, column, "bigint"), _to(table, column, former), _REWRITES)
 

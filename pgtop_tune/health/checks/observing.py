@@ -10,7 +10,7 @@ from psycopg import sql
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Severity, Threshold
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import composed, set_parameter, words
+from pgtop_tune.health.fixes import composed, literal, set_parameter, words
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.questions import SCOPED
 from pgtop_tune.health.rules import scoped, scoped_finding, setting, value_is
@@ -180,7 +180,7 @@ def _libraries(library: Parameter) -> list[str]:
 
 
 def _listed(libraries: list[str]) -> str:
-    return composed("{names}", names=sql.SQL(", ").join(sql.Literal(name) for name in libraries))
+    return composed("{names}", names=sql.SQL(", ").join(literal(name) for name in libraries))
 
 
 def _as_before(library: Parameter) -> str:

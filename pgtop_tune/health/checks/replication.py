@@ -11,7 +11,7 @@ from psycopg import sql
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import composed, set_parameter, words
+from pgtop_tune.health.fixes import composed, identifier, literal, set_parameter, words
 from pgtop_tune.health.rules import NOTHING_TO_UNDO, ON_STANDBY, on_standby, setting
 from pgtop_tune.metrics.replication import SenderLag, sender_lags
 from pgtop_tune.model.absence import Unavailable
@@ -105,7 +105,7 @@ def _receiving(facts: Facts, limits: Limits) -> Iterator[Finding]:
 def _enable(name: str) -> Action:
     template = "ALTER SUBSCRIPTION {name} {state};"
     enable, disable = (
-        composed(template, name=sql.Identifier(name), state=sql.SQL(state)) for state in ("ENABLE", "DISABLE")
+        composed(template, name=identifier(name), state=sql.SQL(state)) for state in ("ENABLE", "DISABLE")
     )
     return Action(enable, disable, remark="in its database; with its slot in place")
 
@@ -137,7 +137,7 @@ def _subscriptions(facts: Facts, limits: Limits) -> Iterator[Finding]:
                 Action(
                     composed(
                         "SELECT pg_stat_reset_subscription_stats(oid) FROM pg_subscription WHERE subname = {name};",
-                        name=sql.Literal(worker.name),
+                        name=literal(worker.name),
                     ),
                     NOTHING_TO_UNDO,
                     remark="after the cause, which the server's log has, is gone",

@@ -11,10 +11,12 @@ from psycopg import sql
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import composed, set_parameter, words
+from pgtop_tune.health.fixes import composed, identifier, set_parameter, words
 from pgtop_tune.health.questions import DATABASE_STATE, ENCRYPTION, HBA, PASSWORDS, SUPERUSERS, HbaRule
 from pgtop_tune.health.rules import hidden, in_database, setting
 from pgtop_tune.metrics.server import client_backends
+from pgtop_tune.safe_text import is_plain
+from pgtop_tune.sql_quoting import quoted
 
 _GROUP: Final = "security"
 _LOCAL: Final = "local"
@@ -112,14 +114,22 @@ def _md5(facts: Facts, limits: Limits) -> Iterator[Finding]:
             Severity.WARNING,
             f"the password of role {name} is kept as MD5" + _of_many(names),
             (Evidence(f"{name}: md5", "pg_authid.rolpassword"),),
-            Action(
-                composed("\\password {role}", role=sql.Identifier(name)),
-                "-- the same again with the former password",
-                Language.SQL,
-                "in psql, with password_encryption scram-sha-256; its clients need to know SCRAM",
-            ),
+            _new_password(name),
             subject=name,
         )
+
+
+def _new_password(role: str) -> Action:
+    remark = "with password_encryption scram-sha-256; its clients need to know SCRAM"
+    if not is_plain(role):
+        # psql reads no U&"…" in the arguments of its own commands.
+        return words(f"ALTER ROLE {quoted(role)} PASSWORD with a new one, {remark}")
+    return Action(
+        composed("\\password {role}", role=identifier(role)),
+        "-- the same again with the former password",
+        Language.SQL,
+        f"in psql, {remark}",
+    )
 
 
 def _of_many(names: list[str]) -> str:
@@ -221,7 +231,7 @@ def _open_schemas(facts: Facts, limits: Limits) -> Iterator[Finding]:
 
 
 def _words(verb: str, to: str, schema: str) -> dict[str, sql.Composable]:
-    return {"verb": sql.SQL(verb), "to": sql.SQL(to), "schema": sql.Identifier(schema)}
+    return {"verb": sql.SQL(verb), "to": sql.SQL(to), "schema": identifier(schema)}
 
 
 def _listening(facts: Facts, limits: Limits) -> Iterator[Finding]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from psycopg import sql
-
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity, Threshold
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import composed, identifier, set_parameter, words
+from pgtop_tune.health.fixes import composed, literal, set_parameter, words
 from pgtop_tune.health.rules import advice_facts, on_standby, setting
 from pgtop_tune.model.replication import Slot, SlotSample
+from pgtop_tune.sql_quoting import quoted
 from pgtop_tune.tuning.advice.facts import GB, about, memory
 
 _GROUP: Final = "replication slots"
@@ -25,10 +24,10 @@ def _drop(slot: Slot) -> Action:
     make = "SELECT pg_create_physical_replication_slot({name});"
     if slot.slot_type == "logical":
         make = "SELECT pg_create_logical_replication_slot({name}, {plugin});"
-    undone_in = f"; the undoing in database {identifier(slot.database)}" if slot.database else ""
+    undone_in = f"; the undoing in database {quoted(slot.database)}" if slot.database else ""
     return Action(
-        composed("SELECT pg_drop_replication_slot({name});", name=sql.Literal(slot.slot_name)),
-        composed(make, name=sql.Literal(slot.slot_name), plugin=sql.Literal(slot.plugin or "")),
+        composed("SELECT pg_drop_replication_slot({name});", name=literal(slot.slot_name)),
+        composed(make, name=literal(slot.slot_name), plugin=literal(slot.plugin or "")),
         Language.SQL,
         f"only when nobody needs it any more: its consumer has to start anew{undone_in}",
     )

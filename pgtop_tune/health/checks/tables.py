@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from psycopg import sql
-
 from pgtop_tune.health.check import Action, Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import composed
+from pgtop_tune.health.fixes import composed, identifier
 from pgtop_tune.health.questions import BLOAT, TABLES, BloatEstimate, TableState
 from pgtop_tune.health.rules import in_database
 from pgtop_tune.tuning.advice.facts import MB, about
@@ -94,7 +92,7 @@ def _bloat(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
 
 
 def _smaller(database: str, row: BloatEstimate) -> Action:
-    name = sql.Identifier(row.schema, row.name)
+    name = identifier(row.schema, row.name)
     if row.kind == "index":
         return in_database(database, composed("REINDEX INDEX CONCURRENTLY {name};", name=name))
     return in_database(
@@ -109,7 +107,7 @@ def _named(database: str, table: TableState) -> str:
 
 
 def _on_table(database: str, table: TableState, template: str) -> Action:
-    return in_database(database, composed(template, table=sql.Identifier(table.schema, table.name)))
+    return in_database(database, composed(template, table=identifier(table.schema, table.name)))
 
 
 CHECKS: Final[tuple[Check, ...]] = (

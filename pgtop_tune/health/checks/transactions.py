@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from psycopg import sql
-
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import composed, set_parameter, words
+from pgtop_tune.health.fixes import composed, literal, set_parameter, words
 from pgtop_tune.health.rules import hidden, setting
 from pgtop_tune.metrics.connections import IN_TRANSACTION
 from pgtop_tune.metrics.horizon import PREPARED, SLOT, SLOT_CATALOG, STANDBY, Holder, holders
@@ -25,7 +23,7 @@ _NO_WAY_BACK: Final = "-- the transaction is rolled back; its client has to begi
 
 def _terminate(pid: int) -> Action:
     return Action(
-        composed("SELECT pg_terminate_backend({pid});", pid=sql.Literal(pid)),
+        composed("SELECT pg_terminate_backend({pid});", pid=literal(pid)),
         _NO_WAY_BACK,
         Language.SQL,
         "look at the session first: pids are given out again",
@@ -129,7 +127,7 @@ def _release(holder: Holder) -> Action:
 
 def _rollback(gid: str) -> Action:
     return Action(
-        composed("ROLLBACK PREPARED {gid};", gid=sql.Literal(gid)),
+        composed("ROLLBACK PREPARED {gid};", gid=literal(gid)),
         "-- no way back: ask the transaction manager first whether it was to be committed",
         Language.SQL,
         "in the database it was prepared in; COMMIT PREPARED instead where it was meant to be kept",

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from msgspec import Struct
-from psycopg import sql
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import composed, set_parameter, words
+from pgtop_tune.health.fixes import composed, identifier, set_parameter, words
 from pgtop_tune.health.questions import TABLES, TableState
 from pgtop_tune.health.rules import advice_facts, in_database, setting
 from pgtop_tune.metrics.vacuum import age, multixact_age
@@ -113,7 +112,7 @@ def _of_table(clock: _Clock, table: TableState | None) -> tuple[Evidence, ...]:
 def _freeze(database: str, table: TableState | None) -> Action:
     if table is None:
         return in_database(database, "VACUUM (FREEZE, VERBOSE);", remark="reads every table that is not frozen")
-    name = sql.Identifier(table.schema, table.name)
+    name = identifier(table.schema, table.name)
     return in_database(
         database,
         composed("VACUUM (FREEZE, VERBOSE) {table};", table=name),
@@ -125,7 +124,7 @@ def _by_table(facts: Facts, limits: Limits) -> Iterator[Finding]:
     for database, table in facts.have(TABLES):
         rows = max(table.live, table.tuples)
         if not table.autovacuum and rows >= limits["rows"]:
-            name = sql.Identifier(table.schema, table.name)
+            name = identifier(table.schema, table.name)
             yield Finding(
                 Severity.WARNING,
                 f"autovacuum is off for {database}: {table.schema}.{table.name} ({count(rows)} rows)",

@@ -22,7 +22,8 @@ from pgtop_tune.model.statements import (
 )
 from pgtop_tune.postgres.capabilities import Capabilities
 from pgtop_tune.postgres.connection import ReadConnection
-from pgtop_tune.postgres.queries import quoted, sql
+from pgtop_tune.postgres.queries import sql
+from pgtop_tune.sql_quoting import quoted
 
 PRIMED_AT_MOST: Final = 6_000
 """Entries read in full at the first look, so that the first call of an old statement has something to differ from."""

@@ -10,7 +10,8 @@ from typing import Any, Final
 from pgtop_tune.model.waits import WaitCount, WaitLook
 from pgtop_tune.postgres.capabilities import Capabilities
 from pgtop_tune.postgres.connection import ReadConnection
-from pgtop_tune.postgres.queries import quoted, sql
+from pgtop_tune.postgres.queries import sql
+from pgtop_tune.sql_quoting import quoted
 
 _KINDS_SHARED: Final = 10_000
 """Distinct rows kept for sharing; beyond it they are forgotten and collected anew."""

@@ -14,6 +14,7 @@ from pgtop_tune.model.backend_action import BackendKey
 from pgtop_tune.model.locks import PREPARED_TRANSACTION
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.session.session import Session
+from pgtop_tune.sql_quoting import literal
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line, fit, shortened, width
 from pgtop_tune.tui.pages.numbers import number, word
@@ -126,12 +127,8 @@ def _object(row: LockRow) -> str:
 
 def _query(row: LockRow) -> str:
     if row.node.pid == PREPARED_TRANSACTION:
-        return f"prepared transaction {_literal(row.node.prepared)}" if row.node.prepared else "a prepared transaction"
+        return f"prepared transaction {literal(row.node.prepared)}" if row.node.prepared else "a prepared transaction"
     return _of_backend("query")(row)
-
-
-def _literal(name: str) -> str:
-    return "'" + one_line(name, _TEXT).replace("'", "''") + "'"
 
 
 def _age(id: str, title: str, field: str, definition: str, *, shown: bool = True) -> PageColumn:
@@ -183,7 +180,7 @@ def _details(session: Session, row: Any, cells: int, glyphs: Glyphs) -> list[Lin
     node = row.node
     lines: list[Line] = []
     if node.pid == PREPARED_TRANSACTION:
-        name = _literal(node.prepared) if node.prepared else "its name"
+        name = literal(node.prepared) if node.prepared else "its name"
         lines += labelled_lines(
             "prepared", f"holds up {node.blocks}; it has no session and lives through restarts", cells
         )

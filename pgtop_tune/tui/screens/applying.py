@@ -16,6 +16,7 @@ from pgtop_tune.model.restart import RestartState
 from pgtop_tune.model.system_setting import HostChange, WantedSetting
 from pgtop_tune.session.trial_desk import Change
 from pgtop_tune.tui.changes import Changes, told
+from pgtop_tune.tui.clipboard import copy
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN
 from pgtop_tune.tui.panel.one_set import Conditions, OneSet
@@ -161,8 +162,7 @@ class Applying:
         said += [Said(command, "strong") for command in commands]
         choices = (Choice(("y",), "copy to the clipboard of your terminal", True),)
         if await self._app.push_screen_wait(ConfirmDialog("settings of the machine", said, choices, self._glyphs)):
-            self._app.copy_to_clipboard("\n".join(commands))
-            return Came("the commands are in your terminal's clipboard", PLAIN)
+            return Came(copy(self._app, "\n".join(commands), "the commands are in your terminal's clipboard"), PLAIN)
         return _NOTHING
 
     async def _make(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from textual import events
 
 from pgtop_tune.errors import PgtopError, UsageProblem
+from pgtop_tune.tui.clipboard import copy
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import Line
 from pgtop_tune.tui.panes.marks import span_words
@@ -136,5 +137,5 @@ class BrushDialog(Dialog[None]):
         from pgtop_tune.analysis.differing_words import window_sheets
         from pgtop_tune.analysis.written import text
 
-        self.app.copy_to_clipboard(text(window_sheets(self._found)))
-        self.app.notify("the table is in your terminal's clipboard", markup=False)
+        said = copy(self.app, text(window_sheets(self._found)), "the table is in your terminal's clipboard")
+        self.app.notify(said, markup=False)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from textual import events
 
 from pgtop_tune.tui.actions import Action, footer_keys
+from pgtop_tune.tui.clipboard import copy
 from pgtop_tune.tui.pages.registry import DASHBOARD_KEY
 from pgtop_tune.tui.panes.dashboard import Look, dashboard_lines
 from pgtop_tune.tui.panes.explain import PANE_METRICS, explain_lines
@@ -153,9 +154,9 @@ class Dashboard(SceneScreen):
     def action_copy(self) -> None:
         """Copies the selected session's query."""
         query = "" if self._view.selected is None else query_of(self._scene.session, self._view.selected)
+        words = "select a session with the arrows first"
         if query:
-            self.app.copy_to_clipboard(query)
-        words = "the query is in your terminal's clipboard" if query else "select a session with the arrows first"
+            words = copy(self.app, query, "the query is in your terminal's clipboard")
         self.app.notify(words, markup=False, severity="information" if query else "warning")
 
     def on_click(self, event: events.Click) -> None:

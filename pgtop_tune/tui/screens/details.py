@@ -8,6 +8,7 @@ from msgspec import Struct
 from textual import events
 
 from pgtop_tune.session.session import Session
+from pgtop_tune.tui.clipboard import copy
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import Line
 from pgtop_tune.tui.screens.dialog import Dialog
@@ -81,7 +82,7 @@ class DetailsDialog(Dialog[None]):
             event.stop()
             copied = self._copied(self._session)
             if copied:
-                self.app.copy_to_clipboard(copied)
+                self.app.notify(copy(self.app, copied, "copied to your terminal's clipboard"), markup=False)
         elif event.key == "enter":
             event.stop()
             self.dismiss(None)

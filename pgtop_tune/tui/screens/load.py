@@ -15,6 +15,7 @@ from pgtop_tune.model.bench import BenchRun, RunState
 from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.session.load_control import LoadControl, LoadState
 from pgtop_tune.session.session import Session
+from pgtop_tune.tui.clipboard import copy
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.hands import Hands
 from pgtop_tune.tui.lines import PLAIN, Line
@@ -221,8 +222,8 @@ class LoadDialog(Dialog[LoadSpec]):
         """Typing, start, stop, copy."""
         run, state = under_way(self._session.now), self._load.state()
         if event.key == "y":
-            self.app.copy_to_clipboard(run.command if run is not None else self._command)
-            self.app.notify("the command line is in your clipboard", markup=False)
+            command = run.command if run is not None else self._command
+            self.app.notify(copy(self.app, command, "the command line is in your clipboard"), markup=False)
         elif run is not None or state.doing in _LONG:
             if event.key != "x" or self._busy:
                 return

@@ -7,6 +7,7 @@ from typing import Final
 from textual import events
 
 from pgtop_tune.session.load_control import LoadSeries
+from pgtop_tune.tui.clipboard import copy
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import Line, text_of
 from pgtop_tune.tui.panes.load_result import result_lines
@@ -55,8 +56,8 @@ class ResultsDialog(Dialog[None]):
     def on_key(self, event: events.Key) -> None:
         """Turning pages, scrolling, copying."""
         if event.key == "y":
-            self.app.copy_to_clipboard("\n".join(text_of(line).rstrip() for line in self.content(self.cells)))
-            self.app.notify("the result is in your clipboard", markup=False)
+            text = "\n".join(text_of(line).rstrip() for line in self.content(self.cells))
+            self.app.notify(copy(self.app, text, "the result is in your clipboard"), markup=False)
         elif event.key == "enter":
             self.dismiss(None)
         elif event.key in _TURN and self._pages > 1:

@@ -12,6 +12,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.backend_action import BackendKey
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.actions import ROWS, Action, footer_keys
+from pgtop_tune.tui.clipboard import copy
 from pgtop_tune.tui.column_choice import ColumnChoice
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import Line
@@ -321,9 +322,9 @@ class PageScreen(SceneScreen):
         """Copies the selected row, or what of it is worth copying."""
         key = self._view.selected
         text = "" if key is None else row_text(self.table, _row(self.table, self._scene.session, key))
+        words = "select a row with the arrows first"
         if text:
-            self.app.copy_to_clipboard(text)
-        words = "copied to your terminal's clipboard" if text else "select a row with the arrows first"
+            words = copy(self.app, text, "copied to your terminal's clipboard")
         self.app.notify(words, markup=False, severity="information" if text else "warning")
 
     def on_click(self, event: events.Click) -> None:

@@ -15,6 +15,7 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.changes import Changes
+from pgtop_tune.tui.clipboard import copy
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line
 from pgtop_tune.tui.panel.details import details_lines
@@ -304,8 +305,7 @@ class ParameterDialog(Dialog[None]):
     def _copy(self) -> None:
         sql = self._sql_shown
         if sql:
-            self.app.copy_to_clipboard("\n".join(sql))
-            self._said = ("the SQL is in your terminal's clipboard", PLAIN)
+            self._said = (copy(self.app, "\n".join(sql), "the SQL is in your terminal's clipboard"), PLAIN)
 
     def _staged_anew(self) -> None:
         """What is staged as a set; its SQL is composed where it is another one."""

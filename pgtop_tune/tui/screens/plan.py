@@ -5,6 +5,7 @@ from __future__ import annotations
 from textual import events
 
 from pgtop_tune.model.backend_action import QueryPlan
+from pgtop_tune.tui.clipboard import copy
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import Line
 from pgtop_tune.tui.screens.dialog import Dialog
@@ -30,8 +31,14 @@ class PlanDialog(Dialog[None]):
         """The plan's lines, wrapped where they must be."""
         plan = self._plan
         lines = [line for said in plan.lines for line in hanging(said, cells)]
-        where = f"Planned, not run, by {plan.user} in database {plan.database}, with the settings and the search_path "
-        where += "of a new session of this role; those of the session itself may be others."
+        where = (
+            f"Planned by role {plan.user} in database {plan.database}, not executed; functions of the query that are"
+        )
+        where += " marked IMMUTABLE or STABLE may have been executed while planning."
+        where += f" Settings and search_path are those of a new session of {plan.user}, not of the session itself"
+        where += (
+            "." if plan.user == plan.session_role else f", which is one of {plan.session_role or 'a dropped role'}."
+        )
         if plan.generic:
             where += " Generic: the plan for any values of the placeholders."
         return [*lines, (), *wrapped(where, cells, "dim"), (), *wrapped(plan.statement, cells, "dim")]
@@ -40,8 +47,8 @@ class PlanDialog(Dialog[None]):
         """Scrolling, copying."""
         if event.key == "y":
             event.stop()
-            self.app.copy_to_clipboard("\n".join(self._plan.lines))
-            self.app.notify("the plan is in your terminal's clipboard", markup=False)
+            said = copy(self.app, "\n".join(self._plan.lines), "the plan is in your terminal's clipboard")
+            self.app.notify(said, markup=False)
         elif event.key in ("enter", "e"):
             event.stop()
             self.dismiss(None)

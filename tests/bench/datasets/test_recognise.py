@@ -131,3 +131,41 @@ async def test_steps_of_which_pgbench_says_nothing_are_asked_of_the_server(
         assert blocks
         assert all(each.unit == "blocks" and each.done <= each.total for each in blocks)
     assert await hand.rows("SELECT 1") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    "trap",
+    [
+        "INDEX ON pgbench_branches ((bid + trap(1)))",
+        "STATISTICS st ON (bid + trap(1)), bid FROM pgbench_branches",
+    ],
+)
+async def test_a_superuser_does_not_read_tables_of_an_ordinary_role(
+    database: str, hand: PsycopgHand, server: Throwaway, trap: str
+) -> None:
+    """Planning `SELECT count(*)` executes functions in expressions of indexes and statistics."""
+    marker = server.data_dir / "executed"
+    marker.unlink(missing_ok=True)
+    with psycopg.connect(database, autocommit=True) as superuser:
+        superuser.execute("CREATE ROLE mallory LOGIN; GRANT CREATE ON SCHEMA public TO mallory")
+        superuser.execute("SET SESSION AUTHORIZATION mallory")
+        superuser.execute(
+            "CREATE FUNCTION act() RETURNS void LANGUAGE plpgsql AS $act$ BEGIN"
+            f" EXECUTE $$COPY (SELECT 1) TO PROGRAM 'cat >> {marker}'$$;"
+            " EXCEPTION WHEN insufficient_privilege THEN NULL; END $act$;"
+            " CREATE FUNCTION trap(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS"
+            " $$ BEGIN PERFORM public.act(); RETURN 1; END $$;"
+            " CREATE TABLE pgbench_branches (bid int, bbalance int, filler text);"
+            f" CREATE {trap}".encode()
+        )
+        try:
+            found = await recognise_pgbench(hand)
+            assert found is not None
+            assert (found.stranger, found.scale) == ("mallory", 0)
+            assert not marker.exists()
+            theirs = await open_hand(resolve(database.replace(f"user={server.user}", "user=mallory")))
+            assert await recognise_pgbench(theirs) is not None
+            await theirs.aclose()
+        finally:
+            superuser.execute("RESET SESSION AUTHORIZATION")
+            superuser.execute("DROP OWNED BY mallory; DROP ROLE mallory")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.model.backend_action import BackendAct, Outcome
+from pgtop_tune.model.backend_action import BackendAct, Outcome, PlanRisk
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.tui.controls import ScreenOptions
 from pgtop_tune.tui.screens.confirm import ConfirmDialog
@@ -106,6 +106,21 @@ async def test_the_question_shows_hostile_queries_as_text() -> None:
         await rig.sees("[bold]␛]52;c;AAAA")
 
 
+HOSTILE = "SELECT 1\r\n\t\x1b[201~; rm -rf ~\x03\x9b \u202egnp\u2066\ud800\u2028--"
+
+
+@pytest.mark.parametrize("keys", [("down", "y"), ("down", "enter", "y"), ("2", "down", "y")])
+async def test_a_copied_query_pastes_as_text_and_what_was_left_out_is_said(keys: tuple[str, ...]) -> None:
+    async with running_screen(backends=ScriptedBackends(), size=(160, 40)) as rig:
+        taken_at_ms = frame(5).taken_at_ms
+        activity = Activity(5.0, taken_at_ms, (backend(7, taken_at_ms, query=HOSTILE),))
+        rig.source.feed(frame(5, postgres=postgres_sample(5, activity=activity)))
+        await rig.until(lambda: len(rig.app._dashboard._rows) == 1)
+        await rig.press(*keys)
+        await told(rig, "without 8 control characters")
+        assert "SELECT 1\n\t[201~; rm -rf ~ gnp--" in rig.app.clipboard
+
+
 @pytest.mark.parametrize("key", ["c", "e"])
 async def test_a_refusal_is_said(key: str) -> None:
     control = ScriptedBackends(refuses=UsageProblem("the text holds more than one statement"))
@@ -130,6 +145,41 @@ async def test_the_details_of_a_session_have_the_same_keys(page: str) -> None:
         await rig.press("enter", "e")
         await rig.sees("Seq Scan on [t]")
         assert control.explained[0][0] == control.signalled[0][1]
+
+
+RISK = PlanRisk(
+    query="SELECT trap() -- \x1b[2J",
+    database="shop",
+    role="postgres",
+    powers=("a superuser",),
+    session_role="mallory",
+    not_as_session='FATAL: password authentication failed for user "mallory"',
+)
+
+
+async def test_a_powerful_role_plans_only_after_the_danger_was_named() -> None:
+    control = ScriptedBackends(risk=RISK)
+    async with running_screen(backends=control, size=(120, 40)) as rig:
+        await rig.press("down", "e")
+        await asked(rig)
+        await rig.sees("executes functions of this query as role postgres (a superuser), in database shop")
+        await rig.sees("password authentication failed")
+        await rig.sees("SELECT trap() -- ␛[2J")
+        await rig.press("enter", "escape")
+        await told(rig, "nothing was planned")
+        assert control.explained == []
+        await rig.press("e")
+        await asked(rig)
+        await rig.press("y")
+        await rig.sees("Seq Scan on [t]")
+        assert len(control.explained) == 1
+
+
+async def test_a_plan_says_who_made_it_and_that_functions_may_have_run() -> None:
+    async with running_screen(backends=ScriptedBackends(), size=(160, 40)) as rig:
+        await rig.press("down", "e")
+        await rig.sees("Planned by role app in database bench, not executed; functions of the query that are marked")
+        await rig.sees("may have been executed while")
 
 
 async def test_a_replay_has_details_without_these_keys() -> None:

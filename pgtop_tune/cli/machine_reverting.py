@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pgtop_tune.cli.output import say, tell
+from pgtop_tune.cli.revert_words import sum_of
 from pgtop_tune.errors import PgtopError
+from pgtop_tune.model.revert_outcome import RevertOutcome
 
 if TYPE_CHECKING:
     from pgtop_tune.host.control import Choice
@@ -32,12 +34,7 @@ def revert_machine(chosen: Choice, directory: Path | None) -> None:
     """Takes the changes back and tells of each."""
     from pgtop_tune.host.control import revert
 
-    say_sum(len(_said(revert(chosen, directory=directory))))
-
-
-def say_sum(count: int) -> None:
-    """How many changes were taken back, on the server and on its machine."""
-    say(f"{count} change{'' if count == 1 else 's'} reverted" if count else "nothing to revert")
+    say(sum_of(RevertOutcome(), len(_said(revert(chosen, directory=directory)))))
 
 
 def is_of_machine_only(set_id: str, directory: Path | None) -> bool:

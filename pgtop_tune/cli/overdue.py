@@ -11,7 +11,7 @@ from typing import Final
 from pgtop_tune.errors import ConnectionProblem, PgtopError
 from pgtop_tune.host.block_devices import ROOT
 from pgtop_tune.host.control import overdue, revert
-from pgtop_tune.model.change import ParameterChange
+from pgtop_tune.model.change import ChangeState, ParameterChange
 from pgtop_tune.model.system_setting import HostChange
 from pgtop_tune.postgres.changes import now_ms
 from pgtop_tune.postgres.control import PostgresControl
@@ -23,6 +23,8 @@ _AGAIN_S: Final = 2.0
 
 def words(change: ParameterChange) -> str:
     """What is said of one that was taken back."""
+    if change.state is ChangeState.SUPERSEDED:
+        return f"{change.name}: {change.value or 'default'} was on trial; {change.message}"
     restart = "; that takes effect with a restart" if change.restart else ""
     back = f"{change.name} is {change.shown_after} again" if not change.restart else f"{change.name} is taken back"
     return f"{back}: {change.value or 'default'} was on trial, and {WHY}{restart}"

@@ -34,7 +34,7 @@ class Instance(Struct, frozen=True):
         written_s: When PG_VERSION was written, seconds since the epoch: by initdb, or by pg_basebackup.
         put_there_s: When the inode of PG_VERSION changed last: `cp -a` and a change of the owner renew it.
         altered_s: The same of postgresql.auto.conf: every ALTER SYSTEM renews it.
-        machine: Host name and root file system of the server; containers of one image differ in it.
+        machine: Host name, and the file system of the data directory: containers of one image differ in it.
     """
 
     system_identifier: str = ""

@@ -241,14 +241,16 @@ def _read_back(
 def _as_read(
     session: OperatorSession, change: ParameterChange, state: ChangeState, after: Parameter | None, fault: str
 ) -> ParameterChange:
-    stored = session.stored(change.name, change.scope) if change.scope.kind is not ScopeKind.SYSTEM else None
+    of_system = change.scope.kind is ScopeKind.SYSTEM
+    # Our session has what its role and database had when it began; pg_settings shows no parameter without its library.
+    stored = None if of_system else session.stored(change.name, change.scope)
+    shown = after.shown if of_system and after is not None else stored or _DEFAULT
     if after is None:
-        # pg_settings shows no parameter whose library is not loaded; the entry is gone all the same.
-        return replace(change, state=state, shown_after=stored or _DEFAULT, message=_NO_LIBRARY)
-    if fault and change.scope.kind is ScopeKind.SYSTEM:
+        message = _NO_LIBRARY
+    elif fault and of_system:
         message = f"written, but not in force: {fault}"
     elif state is ChangeState.APPLIED:
         message = objection(change, after, change.value)
     else:
         message = difference(change, after)
-    return replace(change, state=state, shown_after=stored or after.shown, message=message)
+    return replace(change, state=state, shown_after=shown, message=message)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -34,8 +34,9 @@ SELECT extract(epoch FROM modification)::bigint AS written_s, extract(epoch FROM
 """
 _HOST_NAME: Final = "SELECT pg_read_file('/proc/sys/kernel/hostname', 0, 256, true) AS value"
 _MOUNTS: Final = "SELECT pg_read_file('/proc/self/mountinfo', 0, 1048576, true) AS value"
-_ROOT_MOUNT: Final = re.compile(r"^\d+ \d+ \S+ (\S+) / .* - (.*)$", re.MULTILINE)
-"""Numbers and propagation are others after every start (proc_pid_mountinfo(5))."""
+_MOUNT: Final = re.compile(r"^\d+ \d+ \S+ (\S+) (\S+) .* - (.*)$", re.MULTILINE)
+"""Root, mount point, file system; numbers and propagation are others after every start (proc_pid_mountinfo(5))."""
+_ESCAPED: Final = re.compile(r"\\([0-7]{3})")
 _OLDER_KEY: Final = re.compile(r"(\d+)-([0-9a-f]{8})")
 """Of older versions: system identifier, CRC-32 of the data directory."""
 _KEY: Final = re.compile(r"(\d+|server)-([0-9a-f]{9,})")
@@ -92,7 +93,7 @@ def seen(session: OperatorSession) -> Instance:
         written_s=version.get("written_s"),
         put_there_s=version.get("changed_s"),
         altered_s=auto_conf.get("changed_s"),
-        machine=_machine(session) if row["may_read"] else "",
+        machine=_machine(session, row["data_directory"]) if row["may_read"] else "",
     )
 
 
@@ -174,9 +175,16 @@ def _started_us(text: JournalText) -> int:
     return text.instance.started_us if text.instance is not None else 0
 
 
-def _machine(session: OperatorSession) -> str:
-    name, mounts = _word(session, _HOST_NAME).strip(), _ROOT_MOUNT.findall(_word(session, _MOUNTS))
-    return f"{name} {zlib.crc32(repr(mounts[-1]).encode()):08x}" if name and mounts else ""
+def _machine(session: OperatorSession, data_directory: str) -> str:
+    """Host name, and a mark of the file system that the data directory is in."""
+    mounts = {
+        _ESCAPED.sub(lambda found: chr(int(found[1], 8)), point): f"{root} {system}"
+        for root, point, system in _MOUNT.findall(_word(session, _MOUNTS))
+    }
+    directory = PurePosixPath(data_directory or "/")
+    holding = next((mounts[str(each)] for each in (directory, *directory.parents) if str(each) in mounts), "")
+    name = _word(session, _HOST_NAME).strip()
+    return f"{name} {zlib.crc32(holding.encode()):08x}" if name and holding else ""
 
 
 def _word(session: OperatorSession, text: str) -> str:

@@ -34,7 +34,7 @@ def revert_machine(chosen: Choice, directory: Path | None) -> None:
     """Takes the changes back and tells of each."""
     from pgtop_tune.host.control import revert
 
-    say(sum_of(RevertOutcome(), len(_said(revert(chosen, directory=directory)))))
+    say(sum_of(RevertOutcome(), len(revert(chosen, directory=directory, each=_said))))
 
 
 def is_of_machine_only(set_id: str, directory: Path | None) -> bool:
@@ -96,18 +96,20 @@ class MachineHalves:
         def chosen(in_force: Sequence[HostChange]) -> Sequence[HostChange]:
             return [change for change in in_force if {change.set_id, change.id} & self._ids and wanted(change)]
 
-        self._count += len(_said(revert(chosen, directory=self._directory)))
+        revert(chosen, directory=self._directory, each=self._taken_back)
+
+    def _taken_back(self, change: HostChange) -> None:
+        self._count += 1
+        _said(change)
 
 
 def _gets_larger(change: HostChange) -> bool:
     return change.value_before.isdecimal() and int(change.value_before) > int(change.value)
 
 
-def _said(reverted: Sequence[HostChange]) -> Sequence[HostChange]:
-    for change in reverted:
-        note = f"  ({change.message})" if change.message else ""
-        say(f"{change.name}: {change.value} → {change.shown_after}{note}")
-    return reverted
+def _said(change: HostChange) -> None:
+    note = f"  ({change.message})" if change.message else ""
+    say(f"{change.name}: {change.value} → {change.shown_after}{note}")
 
 
 def told(change: HostChange) -> str:

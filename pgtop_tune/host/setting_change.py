@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from pgtop_tune.errors import HostProblem, JournalProblem, UsageProblem
 from pgtop_tune.host import drop_in
 from pgtop_tune.host.huge_page_pool import pages_in_words, pool_of
+from pgtop_tune.host.known_settings import check_known
 from pgtop_tune.host.paste import commands
 from pgtop_tune.host.system_settings import ALONG, BootSettings, is_sysctl, live_value, path_of, setting
 from pgtop_tune.journal import Journal
@@ -153,9 +154,10 @@ def take_back(journal: Journal, root: Path, change: HostChange, why: str = "") -
         why: What is to be said about it.
 
     Raises:
-        HostProblem: We may not, or the kernel refuses; the change is still in force.
+        HostProblem: We may not, the kernel refuses, or it is no change of ours; the change is still in force.
         JournalProblem: The journal could not be written.
     """
+    check_known(change)
     later = _rebased(journal, change)
     covered = {path for other in later for path in _before(other)}
     if change.path in covered:
@@ -307,7 +309,7 @@ def _boot_id(root: Path) -> str:
 
 def _write(root: Path, path: str, value: str) -> None:
     try:
-        descriptor = os.open(root / path.lstrip("/"), os.O_WRONLY | os.O_TRUNC)
+        descriptor = os.open(root / path.lstrip("/"), os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             os.write(descriptor, f"{value}\n".encode())
         finally:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
 from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.cluster.postmaster import pid_of
+from pgtop_tune.cluster.recorded_place import check_recorded
 from pgtop_tune.cluster.service import run
 from pgtop_tune.cluster.start_log import StartLog
-from pgtop_tune.errors import ClusterProblem
+from pgtop_tune.errors import ClusterProblem, JournalProblem
 from pgtop_tune.journal import Journal, JournalText, ServerName, journals, read
 from pgtop_tune.model.server_place import ServerPlace
 from pgtop_tune.postgres.conninfo import ConnInfo
@@ -42,13 +44,43 @@ def recover(conninfo: ConnInfo, choice: Choice, directory: Path | None, tell: Ca
     Raises:
         ClusterProblem: It cannot be mended or started from here; the hint is what to do.
     """
-    endpoints = {f"{each.host}:{each.port}" for each in conninfo.endpoints}
-    for path in journals(directory):
-        text = read(path)
-        ours = text.place is not None and text.place.endpoint in endpoints
-        if ours and text.server is not None and any(change.restart for change in choice(text.in_force)):
-            return _recovered(text, text.server, choice, directory, tell)
-    return False
+    found = [
+        text
+        for path in journals(directory)
+        if (text := _readable(path)).place is not None
+        and text.server is not None
+        and any(change.restart for change in choice(text.in_force))
+    ]
+    spelled = {f"{each.host}:{each.port}" for each in conninfo.endpoints}
+    ours = [text for text in found if text.place is not None and text.place.endpoint in spelled]
+    # The same server was perhaps named otherwise when it was changed; which one it is has to be sure.
+    ours = ours or [text for text in found if text.place is not None and _is_same_way(text.place.endpoint, conninfo)]
+    if len(ours) != 1 or ours[0].server is None:
+        return False
+    return _recovered(ours[0], ours[0].server, choice, directory, tell)
+
+
+def _readable(path: Path) -> JournalText:
+    """What a journal says; nothing where it is not to be used, which `revert` tells."""
+    try:
+        return read(path)
+    except JournalProblem:
+        return JournalText(None, (), ())
+
+
+def _is_same_way(endpoint: str, conninfo: ConnInfo) -> bool:
+    """Whether an endpoint and one of a connection's lead to the same port of this machine."""
+    host, _, port = endpoint.rpartition(":")
+    return _is_here(host) and any(_is_here(each.host) and str(each.port) == port for each in conninfo.endpoints)
+
+
+def _is_here(host: str) -> bool:
+    if host == "localhost" or host.startswith("/"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _recovered(
@@ -58,6 +90,7 @@ def _recovered(
     assert place is not None
     data = Path(place.data_directory)
     try:
+        check_recorded(place)
         if _settled(data):
             return True
         with Journal(name, directory) as journal:

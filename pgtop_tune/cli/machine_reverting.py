@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.revert_words import sum_of
-from pgtop_tune.errors import PgtopError
+from pgtop_tune.errors import JournalProblem, PgtopError
+from pgtop_tune.model.change import ChangeState
 from pgtop_tune.model.revert_outcome import RevertOutcome
 
 if TYPE_CHECKING:
@@ -34,14 +36,17 @@ def revert_machine(chosen: Choice, directory: Path | None) -> None:
     """Takes the changes back and tells of each."""
     from pgtop_tune.host.control import revert
 
-    say(sum_of(RevertOutcome(), len(revert(chosen, directory=directory, each=_said))))
+    say(sum_of(RevertOutcome(), revert(chosen, directory=directory, each=_said)))
 
 
 def is_of_machine_only(set_id: str, directory: Path | None) -> bool:
     """Whether a set is in force on this machine, and no journal has a server's half of it."""
     from pgtop_tune.journal import journals, read
 
-    texts = [read(path) for path in journals(directory)]
+    texts = []
+    for path in journals(directory):
+        with suppress(JournalProblem):
+            texts.append(read(path))
     of_machine = any(set_id in (each.set_id, each.id) for text in texts for each in text.host_in_force)
     return of_machine and not any(set_id in (each.set_id, each.id) for text in texts for each in text.in_force)
 
@@ -69,7 +74,7 @@ class MachineHalves:
     def __init__(self, set_id: str, directory: Path | None) -> None:
         self._ids = {set_id} - {""}
         self._directory = directory
-        self._count = 0
+        self._settled: list[HostChange] = []
 
     def before(self, changes: Sequence[ParameterChange]) -> None:
         """The server's half is known, and about to be taken back; it is also when this fails."""
@@ -80,15 +85,15 @@ class MachineHalves:
             # Tried again, and told, afterwards.
             pass
 
-    def after(self) -> int:
-        """Takes the rest back; how many there were, with those before.
+    def after(self) -> Sequence[HostChange]:
+        """Takes the rest back; all of them, with those before.
 
         Raises:
             HostProblem: We may not, or the kernel refuses.
             JournalProblem: The journal cannot be read or written, or another process is writing it.
         """
         self._revert(lambda change: True)
-        return self._count
+        return self._settled
 
     def _revert(self, wanted: Callable[[HostChange], bool]) -> None:
         from pgtop_tune.host.control import revert
@@ -99,7 +104,7 @@ class MachineHalves:
         revert(chosen, directory=self._directory, each=self._taken_back)
 
     def _taken_back(self, change: HostChange) -> None:
-        self._count += 1
+        self._settled.append(change)
         _said(change)
 
 
@@ -108,6 +113,9 @@ def _gets_larger(change: HostChange) -> bool:
 
 
 def _said(change: HostChange) -> None:
+    if change.state is ChangeState.SUPERSEDED:
+        say(f"{change.name}: {change.message}")
+        return
     note = f"  ({change.message})" if change.message else ""
     say(f"{change.name}: {change.value} → {change.shown_after}{note}")
 

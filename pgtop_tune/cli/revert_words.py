@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pgtop_tune.model.change import ChangeState
@@ -10,6 +10,7 @@ from pgtop_tune.model.change import ChangeState
 if TYPE_CHECKING:
     from pgtop_tune.model.change import ParameterChange
     from pgtop_tune.model.revert_outcome import RevertOutcome
+    from pgtop_tune.model.system_setting import HostChange
 
 
 def of_settled(change: ParameterChange) -> str:
@@ -36,13 +37,15 @@ def of_elsewhere(outcome: RevertOutcome) -> Iterator[str]:
         yield "connect to that one; or --adopt, where this server has taken its place and has the values"
 
 
-def sum_of(outcome: RevertOutcome, on_machine: int) -> str:
+def sum_of(outcome: RevertOutcome, on_machine: Sequence[HostChange] = ()) -> str:
     """How many changes came to what, those of the machine among them."""
-    done = len(outcome.reverted) + on_machine
+    untouched = sum(change.state is ChangeState.SUPERSEDED for change in on_machine)
+    done = len(outcome.reverted) + len(on_machine) - untouched
+    left_alone = len(outcome.left_alone) + untouched
     counts = (
         (done, f"{done} change{'' if done == 1 else 's'} reverted"),
         (len(outcome.already), f"{len(outcome.already)} had the old value already"),
-        (len(outcome.left_alone), f"{len(outcome.left_alone)} left alone"),
+        (left_alone, f"{left_alone} left alone"),
         (len(outcome.refused), f"{len(outcome.refused)} refused and still in force"),
     )
     return ", ".join(words for count, words in counts if count) or "nothing to revert"

@@ -27,6 +27,7 @@ from pgtop_tune.model.system_setting import HostChange, SystemSetting
 _BOOT_ID: Final = "proc/sys/kernel/random/boot_id"
 _CLOSED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 _AS_ROOT: Final = "run it as root; a container's /proc/sys is mostly read-only: run it on the machine itself"
+_LEFT_ALONE: Final = "left alone"
 _HALVES: Final = ("dirty_bytes", "dirty_background_bytes", "overcommit_kbytes")
 
 
@@ -171,9 +172,10 @@ def take_back(journal: Journal, root: Path, change: HostChange, why: str = "") -
         if change.drop_in
         else ""
     )
+    left_alone = note.startswith(_LEFT_ALONE) and not change.drop_in
     reverted = replace(
         change,
-        state=ChangeState.REVERTED,
+        state=ChangeState.SUPERSEDED if left_alone else ChangeState.REVERTED,
         shown_after=_now(change, root),
         message="; ".join(filter(None, (why, note, file))),
     )
@@ -223,7 +225,7 @@ def _live_taken_back(change: HostChange, root: Path, covered: set[str]) -> str:
     if not now:
         return f"{change.path} is no longer there"
     if now not in (change.value_before, change.value, change.shown_after) and not _half_made(change, now):
-        return f"left alone: somebody has set it to {now} since"
+        return f"{_LEFT_ALONE}: somebody has set it to {now} since"
     _live_back(change, root, covered)
     after = live_value(change.path, root)
     pool = pool_of(change.name, root)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.model.change import ChangeState, ParameterChange
@@ -52,6 +53,12 @@ class RevertOutcome(Struct, frozen=True):
     def left_alone(self) -> tuple[ParameterChange, ...]:
         """The scope has a value of somebody else's, or of a later change of ours; nothing was written."""
         return tuple(change for change in self.settled if change.state is ChangeState.SUPERSEDED)
+
+    def after_writing(self, ids: frozenset[str]) -> RevertOutcome:
+        """What came of it where some old values had been written by this command while the server was down."""
+        ours = {change.id for change in self.already} & ids
+        settled = tuple(replace(change, message="") if change.id in ours else change for change in self.settled)
+        return replace(self, settled=settled, written=self.written | ours)
 
     def and_then(self, other: RevertOutcome) -> RevertOutcome:
         """Both together."""

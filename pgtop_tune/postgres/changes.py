@@ -207,6 +207,9 @@ def difference(change: ParameterChange, after: Parameter) -> str:
     A value that waited for a restart never was in force, and the source of the running one is still what it was
     before: without an entry of ours, whatever else gives the value gives it.
     """
+    if change.restart and change.auto_conf_before is None and after.shown == change.shown_before:
+        # The server says that a line taken out waits for a restart, also where it never was in force (guc-file.l).
+        return ""
     later = _takes_effect_later(change, after, change.auto_conf_before)
     if later or change.scope.kind is not ScopeKind.SYSTEM or after.shown == change.shown_before:
         return later

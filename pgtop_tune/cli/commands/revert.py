@@ -262,9 +262,11 @@ def _taken_back(
         except NotLetIn:
             raise
         except ConnectionProblem:
-            if not recover(conninfo, choice, directory, tell):
+            written = recover(conninfo, choice, directory, tell)
+            if written is None:
                 raise
             outcome = try_to_revert(conninfo, choice, directory=directory, adopt=adopt, first=halves.before)
+            outcome = outcome.after_writing(written)
         if not restart or not any(change.restart for change in outcome.settled):
             return outcome
         again = run_until_signalled(restart_after_reverting(conninfo, outcome.settled, directory))

@@ -26,7 +26,9 @@ _SETTLED_S: Final = 60.0
 _POLL_S: Final = 0.1
 
 
-def recover(conninfo: ConnInfo, choice: Choice, directory: Path | None, tell: Callable[[str], None]) -> bool:
+def recover(
+    conninfo: ConnInfo, choice: Choice, directory: Path | None, tell: Callable[[str], None]
+) -> frozenset[str] | None:
     """Starts a server that does not run with the values it had before some changes.
 
     Only where one of them takes a restart: a server that was stopped for another reason stays as it is. The journal
@@ -39,7 +41,8 @@ def recover(conninfo: ConnInfo, choice: Choice, directory: Path | None, tell: Ca
         tell: Told what is done.
 
     Returns:
-        Whether the server was started, or was found starting.
+        Ids of the changes whose old values were written; none of them where the server was found starting, None where
+        it is not down through a change of ours.
 
     Raises:
         ClusterProblem: It cannot be mended or started from here; the hint is what to do.
@@ -56,7 +59,7 @@ def recover(conninfo: ConnInfo, choice: Choice, directory: Path | None, tell: Ca
     # The same server was perhaps named otherwise when it was changed; which one it is has to be sure.
     ours = ours or [text for text in found if text.place is not None and _is_same_way(text.place.endpoint, conninfo)]
     if len(ours) != 1 or ours[0].server is None:
-        return False
+        return None
     return _recovered(ours[0], ours[0].server, choice, directory, tell)
 
 
@@ -85,16 +88,17 @@ def _is_here(host: str) -> bool:
 
 def _recovered(
     text: JournalText, name: ServerName, choice: Choice, directory: Path | None, tell: Callable[[str], None]
-) -> bool:
+) -> frozenset[str]:
     place = text.place
     assert place is not None
     data = Path(place.data_directory)
     try:
         check_recorded(place)
         if _settled(data):
-            return True
+            return frozenset()
         with Journal(name, directory) as journal:
-            changed = restore(place, choice(journal.text().in_force))
+            chosen = choice(journal.text().in_force)
+            changed = restore(place, chosen)
     except PermissionError:
         raise ClusterProblem(
             f"the server is down, and only root or its user may look into {data}", "run this command as one of them"
@@ -106,7 +110,7 @@ def _recovered(
         raise ClusterProblem("the server is down, and it is not ours to start", f"start it{by_hand}, then revert again")
     tell("starting it")
     _start(place)
-    return True
+    return frozenset(change.id for change in chosen) if changed else frozenset()
 
 
 def _settled(data: Path) -> bool:

@@ -37,8 +37,11 @@ _CONNECT_TIMEOUT_S: Final = 5
 _ATTEMPTS: Final = 20
 _RELOAD_DEADLINE_S: Final = 3.0
 _POLL_S: Final = 0.01
-_UNREAD: Final = "SELECT sourcefile, sourceline, error FROM pg_file_settings WHERE name IS NULL LIMIT 1"
-"""Faults of a file, not of a value (guc-file.l: record_config_file_error)."""
+_UNREAD: Final = """
+SELECT sourcefile, sourceline, error FROM pg_file_settings
+ WHERE name IS NULL AND error NOT LIKE 'parameter "%" cannot be changed without restarting the server' LIMIT 1
+"""
+"""Faults of a file, not of a value (guc-file.l: record_config_file_error); a line that was taken out is none."""
 _MAY_OPEN: Final = "SELECT has_function_privilege('pg_read_file(text, bigint, bigint, boolean)', 'execute')"
 _OPENED: Final = "SELECT pg_read_file('postgresql.auto.conf', 0, 1, true)"
 _NO_LIBRARY: Final = "its library is not loaded: put it back into shared_preload_libraries, restart, and try again"

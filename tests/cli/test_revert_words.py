@@ -28,6 +28,7 @@ def test_what_the_server_runs_with_until_a_restart_is_not_what_it_goes_back_to(
     assert run("set", "wal_log_hints=on", "-d", target, home=tmp_path).status == 0
     fresh_server.restart()
     ran = run("revert", "-d", target, home=tmp_path)
+    assert ran.err == ""
     assert ran.out == (
         "wal_log_hints: on → off  (takes effect when the server is restarted; until then on)\n1 change reverted\n"
     )
@@ -65,5 +66,8 @@ def test_the_place_that_gives_another_value_now_is_named(fresh_server: Throwaway
     main = fresh_server.data_dir / "postgresql.conf"
     with main.open("a") as file:
         file.write("commit_delay = 5\n")
+    line = main.read_text().count("\n")
     ran = run("revert", "-d", conninfo(fresh_server), home=tmp_path)
-    assert ran.out == (f"commit_delay: 7 → 5  ({main} gives it now; it was 0 before the change)\n1 change reverted\n")
+    assert ran.out == (
+        f"commit_delay: 7 → 5  ({main}:{line} gives it now; it was 0 before the change)\n1 change reverted\n"
+    )

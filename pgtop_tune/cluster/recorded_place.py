@@ -57,7 +57,7 @@ def _is_ours(argv: Sequence[str], place: ServerPlace, owner: int) -> bool:
     if program == "pg_ctlcluster":
         names = len(words) >= 3 and _MAJOR.fullmatch(words[0]) and _CLUSTER.fullmatch(words[1])
         return bool(names) and words[2] in _VERBS and words[3:] in ([], ["-m", "fast"])
-    of_server = place.as_owner and words[:1] in ([_VERBS[0]], [_VERBS[1]])
+    of_server = place.as_owner and place.uid == owner and words[:1] in ([_VERBS[0]], [_VERBS[1]])
     in_directory = any(pair == ("-D", place.data_directory) for pair in itertools.pairwise(words))
     return of_server and in_directory and _is_program(Path(program), owner)
 

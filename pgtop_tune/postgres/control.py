@@ -27,7 +27,7 @@ from pgtop_tune.postgres.opening import operator_session
 from pgtop_tune.postgres.own_sessions import OwnSessions
 from pgtop_tune.postgres.proof import prove
 from pgtop_tune.postgres.revert_guard import guard_set
-from pgtop_tune.postgres.reverting import Choice, everything, last, of_set, overdue, take_back_from
+from pgtop_tune.postgres.reverting import Choice, everything, in_force_on, last, of_set, overdue, take_back_from
 from pgtop_tune.postgres.scopes import statement
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ class PostgresControl:
 
     async def in_force(self) -> tuple[ParameterChange, ...]:
         """Changes that the journal holds as made and not reverted, oldest first."""
-        return await self._call(lambda session: self._shelf(session).in_force)
+        return await self._call(lambda session: in_force_on(session, self._shelf(session)))
 
     def journal_of(self, session: OperatorSession) -> ServerName:
         """What the journal of the server is called to which a session leads."""

@@ -138,6 +138,12 @@ def revert(
     return outcome.settled
 
 
+def in_force_on(session: OperatorSession, found: Shelf) -> tuple[ParameterChange, ...]:
+    """What is in force on a server by its journals, oldest first; of doubtful changes those whose values it has."""
+    doubtful = [change for page in found.pages if page.kin is Kin.PERHAPS for change in page.text.in_force]
+    return in_order((*found.in_force, *_here(session, found.in_force, doubtful)))
+
+
 def take_back_from(
     session: OperatorSession,
     found: Shelf,
@@ -155,8 +161,7 @@ def take_back_from(
         for change in page.text.in_force
     ]
     foreign = [change for page in found.pages if page.kin is not Kin.SAME for change in page.text.in_force]
-    ours = in_order((*found.in_force, *_here(session, found.in_force, doubtful)))
-    chosen = choice(ours)
+    chosen = choice(in_order((*found.in_force, *_here(session, found.in_force, doubtful))))
     # Of those that a change covers which stays, only a journal of this server can hand the old value on.
     wanted = {change.id for change in chosen if change in found.in_force}
     wanted |= {

@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.errors import ServerProblem
 from pgtop_tune.journal import journals, read
 from pgtop_tune.model.change import Scope, ScopeKind, Terms, Wanted
 from pgtop_tune.model.instance import Instance, Kin, joined, kin
@@ -21,7 +22,8 @@ from pgtop_tune.postgres.control import PostgresControl
 from pgtop_tune.postgres.reverting import revert, try_to_revert
 from tests.postgres.conftest import Superuser, place
 from tests.support.by_pg_ctl import by_pg_ctl
-from tests.support.servers import conninfo
+from tests.support.servers import Servers, conninfo
+from tests.support.standby import standby_of
 
 KNOWN = Instance(
     system_identifier="77",
@@ -218,3 +220,23 @@ async def test_a_value_that_waited_for_a_restart_is_not_called_overridden(server
     assert (undone.shown_after, undone.message) == ("8", "")
     await control.undo()
     await control.aclose()
+
+
+async def test_a_trial_of_the_primary_is_not_over_where_the_connection_leads_to_its_standby(
+    make_server: Callable[..., Throwaway], servers: Servers, tmp_path: Path
+) -> None:
+    primary = make_server()
+    standby = standby_of(primary, make_server, "there", servers.binaries(18))
+    on_trial = PostgresControl(place(primary), directory=tmp_path)
+    elsewhere = PostgresControl(place(standby), directory=tmp_path)
+    made = await on_trial.apply_set([Wanted("commit_delay", "7")], Terms(keep_within_s=600))
+    with pytest.raises(ServerProblem, match="commit_delay was changed on another server of this cluster"):
+        await elsewhere.revert_set(made[0].set_id)
+    assert await elsewhere.in_force() == ()
+    assert await elsewhere.revert_overdue() == ()
+    assert await elsewhere.undo_all() == ()
+    assert await on_trial.in_force() == made
+    await elsewhere.aclose()
+    (back,) = await on_trial.revert_set(made[0].set_id)
+    assert back.shown_after == "0"
+    await on_trial.aclose()

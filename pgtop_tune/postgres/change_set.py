@@ -27,8 +27,6 @@ _UNKNOWN: Final = (
     "the connection was lost between change and read-back: whether it is in force is not known. The journal has it; "
     "it is settled when the server answers again"
 )
-
-
 _DEFAULT: Final = "default"
 _NO_LIBRARY: Final = "the library that has it is not loaded"
 
@@ -233,8 +231,9 @@ def _read_back(
     if system:
         fault, parameters = session.reload(system)
         found = {parameter.name: parameter for parameter in parameters}
-    for each in session.parameters([change.name for change in changes if change.scope.kind is not ScopeKind.SYSTEM]):
-        found.setdefault(each.name, each)
+    others = [change.name for change in changes if change.name not in found]
+    if others:
+        found |= {parameter.name: parameter for parameter in session.parameters(others)}
     return tuple(_as_read(session, change, state, found.get(change.name), fault) for change in changes)
 
 

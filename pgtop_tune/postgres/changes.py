@@ -28,8 +28,6 @@ _FILE: Final = "configuration file"
 AT_START: Final = frozenset({"command line", "environment variable"})
 """Sources that win over every file, also after a restart; pending_restart is shown all the same (guc.c)."""
 _NEW_SESSIONS_ONLY: Final = frozenset({"backend", "superuser-backend"})
-
-
 ALREADY: Final = "it had its old value already"
 
 
@@ -255,7 +253,11 @@ def _later(
 
 def _in_order_again(session: OperatorSession, change: ParameterChange) -> str:
     """Brings the lines of postgresql.auto.conf back into the order they had, by setting them to what they say."""
-    lines = session.auto_conf()
+    try:
+        lines = session.auto_conf()
+    except ServerProblem as problem:
+        # The value is back all the same.
+        return f"the order of the lines of {_AUTO_CONF} is not known: {problem.message}"
     own = () if change.auto_conf_before is None else (change.name,)
     wanted = [name for name in (*own, *change.followed_by) if name in lines]
     for name in out_of_order([line for line in lines if line in wanted], wanted):

@@ -22,7 +22,7 @@ from pgtop_tune.postgres import change_set
 from pgtop_tune.postgres.changes import Seen, now_ms, who
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.failures import PlainWords
-from pgtop_tune.postgres.instances import Shelf, shelf
+from pgtop_tune.postgres.instances import ServerJournals, find_journals
 from pgtop_tune.postgres.opening import operator_session
 from pgtop_tune.postgres.own_sessions import OwnSessions
 from pgtop_tune.postgres.proof import prove
@@ -229,12 +229,12 @@ class PostgresControl:
 
     async def in_force(self) -> tuple[ParameterChange, ...]:
         """Changes that the journal holds as made and not reverted, oldest first."""
-        return await self._call(lambda session: in_force_on(session, self._shelf(session)))
+        return await self._call(lambda session: in_force_on(session, self._journals(session)))
 
     def journal_of(self, session: OperatorSession) -> ServerName:
         """What the journal of the server is called to which a session leads."""
         if self._journal is None:
-            self._journal = self._shelf(session).name
+            self._journal = self._journals(session).name
             self._journal_key = self._journal.key
         return self._journal
 
@@ -309,7 +309,7 @@ class PostgresControl:
         return losses
 
     async def _take_back(self, choice: Choice, why: str = "") -> RevertOutcome:
-        outcome = await self._call(lambda session: take_back_from(session, self._shelf(session), choice, why))
+        outcome = await self._call(lambda session: take_back_from(session, self._journals(session), choice, why))
         undone = outcome.settled
         self._look_again(undone)
         still = {change.set_id or change.id for change in (each.change for each in outcome.refused)}
@@ -333,8 +333,8 @@ class PostgresControl:
     def _read(self, session: OperatorSession) -> JournalText:
         return read(path_for(self.journal_of(session).key, self.directory))
 
-    def _shelf(self, session: OperatorSession) -> Shelf:
-        return shelf(session, self.conninfo.describe(), self.directory, self._journal_key)
+    def _journals(self, session: OperatorSession) -> ServerJournals:
+        return find_journals(session, self.conninfo.describe(), self.directory, self._journal_key)
 
     async def _call(self, act: Callable[[OperatorSession], _T]) -> _T:
         """Runs a blocking act in a thread, one at a time, within a deadline."""

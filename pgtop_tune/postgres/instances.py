@@ -45,7 +45,7 @@ _KEY: Final = re.compile(r"(\d+|server)-([0-9a-f]{9,})")
 _RANK: Final = {Kin.SAME: 0, Kin.PERHAPS: 1, Kin.OTHER: 2}
 
 
-class Page(Struct, frozen=True):
+class KnownJournal(Struct, frozen=True):
     """A journal that may be about the server at hand.
 
     Attributes:
@@ -61,21 +61,21 @@ class Page(Struct, frozen=True):
     kin: Kin
 
 
-class Shelf(Struct, frozen=True):
+class ServerJournals(Struct, frozen=True):
     """The journals of the server at hand.
 
     Attributes:
         name: What its own journal is called; it may not be there yet.
-        pages: Its own first, then others of it, then those that perhaps are, then those of the same cluster.
+        known: Its own first, then others of it, then those that perhaps are, then those of the same cluster.
     """
 
     name: ServerName
-    pages: tuple[Page, ...]
+    known: tuple[KnownJournal, ...]
 
     @property
     def in_force(self) -> tuple[ParameterChange, ...]:
         """What was surely changed on this server and is in force, oldest first."""
-        own = [change for page in self.pages if page.kin is Kin.SAME for change in page.text.in_force]
+        own = [change for each in self.known if each.kin is Kin.SAME for change in each.text.in_force]
         return tuple(sorted(own, key=lambda change: change.at_ms))
 
 
@@ -97,31 +97,36 @@ def seen(session: OperatorSession) -> Instance:
     )
 
 
-def shelf(session: OperatorSession, description: str, directory: Path | None, ours: str = "") -> Shelf:
+def find_journals(session: OperatorSession, description: str, directory: Path | None, ours: str = "") -> ServerJournals:
     """Finds the journals of a session's server.
 
-    A journal that cannot be read is none: `revert` tells of it.
+    A journal that cannot be read is none, unless it may be of this cluster; `revert` tells of all.
 
     Args:
         session: To the server.
         description: Of the server, for a journal that is begun.
         directory: Of the journals; paths.journal_dir() by default.
         ours: Key of the journal this process wrote, before the server was started anew.
+
+    Raises:
+        JournalProblem: One of this cluster cannot be read, or others could have written it.
     """
-    now, pages = session.instance, list[Page]()
+    now, known = session.instance, list[KnownJournal]()
     for path in journals(directory):
         try:
             text = read(path)
         except JournalProblem:
+            if path.stem.startswith((f"{now.system_identifier or 'server'}-", "server-")):
+                raise
             continue
         name, found = _name(path, text), _kin(path, text, now, session.endpoint)
         if found is Kin.PERHAPS and name.key == ours:
             found = Kin.SAME
         if found is not Kin.OTHER or _of_cluster(name, text, now):
-            pages.append(Page(name, path, text, found))
-    pages.sort(key=lambda page: (_RANK[page.kin], -_started_us(page.text)))
-    own = pages[0].name if pages and pages[0].kin is Kin.SAME else ServerName(_key(now), description)
-    return Shelf(own, tuple(pages))
+            known.append(KnownJournal(name, path, text, found))
+    known.sort(key=lambda each: (_RANK[each.kin], -_started_us(each.text)))
+    own = known[0].name if known and known[0].kin is Kin.SAME else ServerName(_key(now), description)
+    return ServerJournals(own, tuple(known))
 
 
 def note_instance(session: OperatorSession, journal: Journal) -> None:

@@ -14,7 +14,7 @@ from pgtop_tune.model.revert_outcome import RevertOutcome
 from pgtop_tune.postgres.change_set import take_back
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.failures import PlainWords
-from pgtop_tune.postgres.instances import Shelf, shelf
+from pgtop_tune.postgres.instances import ServerJournals, find_journals
 from pgtop_tune.postgres.opening import operator_session
 from pgtop_tune.postgres.own_sessions import OwnSessions
 from pgtop_tune.postgres.scopes import same
@@ -119,7 +119,7 @@ def try_to_revert(
     session = operator_session(conninfo, OwnSessions())
     try:
         with PlainWords(conninfo):
-            found = shelf(session, conninfo.describe(), directory)
+            found = find_journals(session, conninfo.describe(), directory)
             return take_back_from(session, found, choice, why, adopt=adopt, first=first)
     finally:
         session.close()
@@ -138,15 +138,15 @@ def revert(
     return outcome.settled
 
 
-def in_force_on(session: OperatorSession, found: Shelf) -> tuple[ParameterChange, ...]:
+def in_force_on(session: OperatorSession, found: ServerJournals) -> tuple[ParameterChange, ...]:
     """What is in force on a server by its journals, oldest first; of doubtful changes those whose values it has."""
-    doubtful = [change for page in found.pages if page.kin is Kin.PERHAPS for change in page.text.in_force]
+    doubtful = [change for each in found.known if each.kin is Kin.PERHAPS for change in each.text.in_force]
     return in_order((*found.in_force, *_here(session, found.in_force, doubtful)))
 
 
 def take_back_from(
     session: OperatorSession,
-    found: Shelf,
+    found: ServerJournals,
     choice: Choice,
     why: str = "",
     *,
@@ -156,11 +156,11 @@ def take_back_from(
     """Takes changes of a server back, out of all journals that are about it. Arguments as those of `try_to_revert`."""
     doubtful = [
         change
-        for page in found.pages
-        if page.kin is Kin.PERHAPS or (adopt and page.kin is Kin.OTHER)
-        for change in page.text.in_force
+        for each in found.known
+        if each.kin is Kin.PERHAPS or (adopt and each.kin is Kin.OTHER)
+        for change in each.text.in_force
     ]
-    foreign = [change for page in found.pages if page.kin is not Kin.SAME for change in page.text.in_force]
+    foreign = [change for each in found.known if each.kin is not Kin.SAME for change in each.text.in_force]
     chosen = choice(in_order((*found.in_force, *_here(session, found.in_force, doubtful))))
     # Of those that a change covers which stays, only a journal of this server can hand the old value on.
     wanted = {change.id for change in chosen if change in found.in_force}
@@ -176,12 +176,14 @@ def take_back_from(
     outcome = RevertOutcome(elsewhere=tuple(change for change in away if change.id not in wanted))
     if wanted:
         first([change for change in chosen if change.id in wanted])
-    for page in found.pages:
-        if any(change.id in wanted for change in page.text.in_force):
-            with Journal(page.name, page.path.parent) as journal:
-                mine = [change for change in journal.text().in_force if change.id in wanted]
-                back = take_back(session, journal, mine, why, certain=page.kin is Kin.SAME)
-            outcome = outcome.and_then(back)
+    for each in found.known:
+        if any(change.id in wanted for change in each.text.in_force):
+            with Journal(each.name, each.path.parent) as journal:
+                # Somebody may have kept it by the time we are alone.
+                mine = choice([change for change in journal.text().in_force if change.id in wanted])
+                if mine:
+                    back = take_back(session, journal, mine, why, certain=each.kin is Kin.SAME)
+                    outcome = outcome.and_then(back)
     return outcome
 
 

@@ -72,3 +72,15 @@ def test_a_pipe_is_no_recording_and_is_not_waited_for(tmp_path: Path) -> None:
     for words in (("replay", str(pipe), "--lines"), ("compare", str(pipe), str(pipe))):
         ran = run(*words, home=tmp_path, timeout_s=30)
         assert (ran.status, "it is no file" in ran.err) == (5, True), ran.err
+
+
+def test_a_journal_of_this_cluster_that_cannot_be_followed_does_not_pass_for_an_empty_one(
+    server: Throwaway, tmp_path: Path
+) -> None:
+    assert run("set", "commit_delay=7", "-d", conninfo(server), home=tmp_path).status == 0
+    (journal,) = journals(tmp_path / JOURNALS)
+    journal.chmod(0o666)
+    ran = run("revert", "-d", conninfo(server), home=tmp_path)
+    assert (ran.status, "can be written by others" in ran.err, "nothing to revert" in ran.out) == (6, True, False)
+    journal.chmod(0o600)
+    assert run("revert", "-d", conninfo(server), home=tmp_path).out == "commit_delay: 7 → 0\n1 change reverted\n"

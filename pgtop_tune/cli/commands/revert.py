@@ -262,11 +262,11 @@ def _taken_back(
         except NotLetIn:
             raise
         except ConnectionProblem:
-            written = recover(conninfo, choice, directory, tell)
-            if written is None:
+            written: list[frozenset[str]] = []
+            if not recover(conninfo, choice, directory, tell, written.append):
                 raise
             outcome = try_to_revert(conninfo, choice, directory=directory, adopt=adopt, first=halves.before)
-            outcome = outcome.after_writing(written)
+            outcome = outcome.after_writing(frozenset().union(*written))
         if not restart or not any(change.restart for change in outcome.settled):
             return outcome
         again = run_until_signalled(restart_after_reverting(conninfo, outcome.settled, directory))

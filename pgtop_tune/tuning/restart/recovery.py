@@ -27,8 +27,12 @@ _POLL_S: Final = 0.1
 
 
 def recover(
-    conninfo: ConnInfo, choice: Choice, directory: Path | None, tell: Callable[[str], None]
-) -> frozenset[str] | None:
+    conninfo: ConnInfo,
+    choice: Choice,
+    directory: Path | None,
+    tell: Callable[[str], None],
+    written: Callable[[frozenset[str]], None] = lambda ids: None,
+) -> bool:
     """Starts a server that does not run with the values it had before some changes.
 
     Only where one of them takes a restart: a server that was stopped for another reason stays as it is. The journal
@@ -39,10 +43,10 @@ def recover(
         choice: Which of the changes in force.
         directory: Of the journals; paths.journal_dir() by default.
         tell: Told what is done.
+        written: Told the ids of the changes whose old values were written.
 
     Returns:
-        Ids of the changes whose old values were written; none of them where the server was found starting, None where
-        it is not down through a change of ours.
+        Whether the server was started, or was found starting.
 
     Raises:
         ClusterProblem: It cannot be mended or started from here; the hint is what to do.
@@ -58,9 +62,11 @@ def recover(
     ours = [text for text in found if text.place is not None and text.place.endpoint in spelled]
     # The same server was perhaps named otherwise when it was changed; which one it is has to be sure.
     ours = ours or [text for text in found if text.place is not None and _is_same_way(text.place.endpoint, conninfo)]
-    if len(ours) != 1 or ours[0].server is None:
-        return None
-    return _recovered(ours[0], ours[0].server, choice, directory, tell)
+    if len({text.place.data_directory for text in ours if text.place is not None}) != 1:
+        return False
+    newest = max(ours, key=lambda text: max(change.at_ms for change in text.in_force))
+    assert newest.server is not None
+    return _recovered(newest, newest.server, choice, directory, tell, written)
 
 
 def _readable(path: Path) -> JournalText:
@@ -87,15 +93,20 @@ def _is_here(host: str) -> bool:
 
 
 def _recovered(
-    text: JournalText, name: ServerName, choice: Choice, directory: Path | None, tell: Callable[[str], None]
-) -> frozenset[str]:
+    text: JournalText,
+    name: ServerName,
+    choice: Choice,
+    directory: Path | None,
+    tell: Callable[[str], None],
+    written: Callable[[frozenset[str]], None],
+) -> bool:
     place = text.place
     assert place is not None
     data = Path(place.data_directory)
     try:
         check_recorded(place)
         if _settled(data):
-            return frozenset()
+            return True
         with Journal(name, directory) as journal:
             chosen = choice(journal.text().in_force)
             changed = restore(place, chosen)
@@ -104,13 +115,14 @@ def _recovered(
             f"the server is down, and only root or its user may look into {data}", "run this command as one of them"
         ) from None
     if changed:
+        written(frozenset(change.id for change in chosen))
         tell(f"the server is down: the old values are back in {data / FILE_NAME}")
     if not place.start:
         by_hand = f": {place.command}" if place.command else ""
         raise ClusterProblem("the server is down, and it is not ours to start", f"start it{by_hand}, then revert again")
     tell("starting it")
     _start(place)
-    return frozenset(change.id for change in chosen) if changed else frozenset()
+    return True
 
 
 def _settled(data: Path) -> bool:

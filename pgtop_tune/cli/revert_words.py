@@ -32,7 +32,8 @@ def of_outcome(outcome: RevertOutcome) -> Iterator[str]:
 def of_elsewhere(outcome: RevertOutcome) -> Iterator[str]:
     """A line for each change that is left in force because it was made on another server, and how to go on."""
     for change in outcome.elsewhere:
-        yield f"{change.name} = {change.value or 'default'} was set on another server of this cluster: left in force"
+        value = change.value or "default"
+        yield f"{change.name} = {value} was set on another server of this cluster, as far as can be told: left in force"
     if outcome.elsewhere:
         yield "connect to that one; or --adopt, where this server has taken its place and has the values"
 

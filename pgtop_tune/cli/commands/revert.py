@@ -222,11 +222,11 @@ def _revert(
         complain(PgtopError(f"{refusal.change.name}: {refusal.problem.message}", refusal.problem.hint))
     for line in revert_words.of_elsewhere(outcome):
         tell(line)
-    say(revert_words.sum_of(outcome, halves.after()))
-    asyncio.run(take_back_overdue_settings(directory, tell))
-    tell_of_the_rest(directory)
     # What waits for the end of a trial tries again: a name may lead to another server for a while.
     missed = bool(set_id and outcome.elsewhere and not outcome.settled)
+    say(revert_words.sum_of(outcome, () if missed else halves.after()))
+    asyncio.run(take_back_overdue_settings(directory, tell))
+    tell_of_the_rest(directory)
     return ExitCode.CHANGE if outcome.refused or missed else ExitCode.OK
 
 

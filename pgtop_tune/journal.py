@@ -1,7 +1,8 @@
 """What we changed on a server and what it was before: written down, and on the disk, before it is changed.
 
 One file of JSON lines per server, append-only. Each line carries a checksum, and the last word on a change wins.
-Nothing here talks to a server.
+A journal is obeyed, so it has to be ours (`own_files`). Nothing here talks to a server; `postgres/instances` finds out
+which journal is whose.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from msgspec import Struct, to_builtins
 
 from pgtop_tune.errors import JournalProblem
 from pgtop_tune.model.change import SYSTEM, ChangeState, ParameterChange, Scope, ScopeKind
+from pgtop_tune.model.instance import Instance
 from pgtop_tune.model.pending_set import SetOwner
 from pgtop_tune.model.server_place import ServerPlace
 from pgtop_tune.model.system_setting import HostChange
+from pgtop_tune.own_files import NotOurs, check_own, check_own_directory, read_own
 from pgtop_tune.paths import journal_dir, private
 from pgtop_tune.process_key import ProcessKey
 
@@ -31,20 +34,28 @@ PATIENCE_S: Final = 10.0
 """A set is made or taken back within seconds."""
 _POLL_S: Final = 0.02
 _SUFFIX: Final = ".jsonl"
+_RETIRED: Final = ".retired"
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _IN_FORCE: Final = frozenset({ChangeState.INTENDED, ChangeState.APPLIED})
 _FIELDS: Final = frozenset(ParameterChange.__struct_fields__)
 _HOST_FIELDS: Final = frozenset(HostChange.__struct_fields__)
 _PLACE_FIELDS: Final = frozenset(ServerPlace.__struct_fields__)
 _OWNER_FIELDS: Final = frozenset(SetOwner.__struct_fields__)
-_KINDS: Final = {ParameterChange: "change", HostChange: "host_change", ServerPlace: "place", SetOwner: "set_owner"}
+_INSTANCE_FIELDS: Final = frozenset(Instance.__struct_fields__)
+_KINDS: Final = {
+    ParameterChange: "change",
+    HostChange: "host_change",
+    ServerPlace: "place",
+    Instance: "instance",
+    SetOwner: "set_owner",
+}
 
 
 class ServerName(Struct, frozen=True):
     """Which server a journal is about.
 
     Attributes:
-        key: The same for every connection to this server: its system identifier, or the endpoint where unknown.
+        key: Of the file; `postgres/instances` finds the one of a server.
         description: user@host:port/database of the first change, for people. Foreign text.
     """
 
@@ -62,6 +73,7 @@ class JournalText(Struct, frozen=True):
         host_changes: The same for settings of the operating system.
         place: Where the server is and how it is started, as seen last; None where no change took a restart.
         owners: The last owner of every set that goes back by itself, by set.
+        instance: The server as it was seen last; None in a journal of an older version, and in a machine's.
     """
 
     server: ServerName | None
@@ -70,6 +82,7 @@ class JournalText(Struct, frozen=True):
     host_changes: tuple[HostChange, ...] = ()
     place: ServerPlace | None = None
     owners: Mapping[str, SetOwner] = {}
+    instance: Instance | None = None
 
     @property
     def in_force(self) -> tuple[ParameterChange, ...]:
@@ -99,14 +112,40 @@ def read(path: Path) -> JournalText:
     """What the journal says now; an absent file says nothing.
 
     Raises:
-        JournalProblem: It cannot be opened or read.
+        JournalProblem: It cannot be opened or read, or others could have written it.
     """
     try:
-        return _folded(path.read_bytes())
+        return _folded(read_own(path))
     except FileNotFoundError:
         return JournalText(None, (), ())
+    except NotOurs as why:
+        raise _not_ours(why) from None
     except OSError as error:
         raise JournalProblem(f"the change journal {path} cannot be read: {error.strerror}") from None
+
+
+def retire(path: Path) -> Path:
+    """Takes a journal out of use: nothing of it is in force any more, and it is kept under another name.
+
+    Raises:
+        JournalProblem: It is not ours, another process has it open, or it cannot be renamed.
+    """
+    try:
+        check_own_directory(path.parent)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            target = _free(path)
+            path.rename(target)
+        finally:
+            os.close(descriptor)
+    except NotOurs as why:
+        raise _not_ours(why) from None
+    except BlockingIOError:
+        raise JournalProblem(f"another pgtop-tune is writing {path}", "try again in a moment") from None
+    except OSError as error:
+        raise JournalProblem(f"{path} cannot be renamed: {error.strerror}") from None
+    return target
 
 
 class Journal:
@@ -129,16 +168,22 @@ class Journal:
         """
         self.path = path_for(server.key, directory)
         try:
-            private(self.path.parent)
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            check_own_directory(private(self.path.parent))
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
             self._descriptor = os.open(self.path, flags, 0o600)
+        except NotOurs as why:
+            raise _not_ours(why) from None
         except OSError as error:
             raise JournalProblem(
                 f"the change journal {self.path} cannot be written: {error.strerror}",
                 "XDG_STATE_HOME moves it to another directory",
             ) from None
         try:
+            check_own(self.path, self._descriptor)
             self._begin(server, patience_s)
+        except NotOurs as why:
+            os.close(self._descriptor)
+            raise _not_ours(why) from None
         except BaseException:
             os.close(self._descriptor)
             raise
@@ -155,8 +200,8 @@ class Journal:
         """What it says now."""
         return _folded(self._bytes())
 
-    def write(self, entry: ParameterChange | HostChange | ServerPlace | SetOwner) -> None:
-        """Appends the state of a change, the place of the server or the owner of a set; on the disk when this returns.
+    def write(self, entry: ParameterChange | HostChange | ServerPlace | Instance | SetOwner) -> None:
+        """Appends a line: the state of a change, what the server is and where, or who holds a set; on the disk then.
 
         Raises:
             JournalProblem: It could not be written; the file is as it was.
@@ -215,6 +260,19 @@ class Journal:
         return os.pread(self._descriptor, os.fstat(self._descriptor).st_size, 0)
 
 
+def _not_ours(why: NotOurs) -> JournalProblem:
+    return JournalProblem(f"the change journal is not used: {why}", why.hint)
+
+
+def _free(path: Path) -> Path:
+    """A name that no journal was retired under before."""
+    target, number = path.with_suffix(_RETIRED), 1
+    while os.path.lexists(target):
+        number += 1
+        target = path.with_suffix(f".{number}{_RETIRED}")
+    return target
+
+
 def _cut(descriptor: int, size: int) -> None:
     """Takes half a line back; if not even that works, the next reader skips and reports it."""
     try:
@@ -240,6 +298,7 @@ def _folded(data: bytes) -> JournalText:
     problems: list[str] = []
     place: ServerPlace | None = None
     owners: dict[str, SetOwner] = {}
+    instance: Instance | None = None
     whole_lines = data.count(b"\n")
     for number, body in _bodies(data):
         entry = _entry(body)
@@ -253,9 +312,19 @@ def _folded(data: bytes) -> JournalText:
             place = entry
         elif isinstance(entry, SetOwner):
             owners[entry.set_id] = entry
+        elif isinstance(entry, Instance):
+            instance = entry
         else:
             problems.append(f"line {number} {'is damaged' if number <= whole_lines else 'was cut short by a crash'}")
-    return JournalText(server, tuple(changes.values()), tuple(problems), tuple(host_changes.values()), place, owners)
+    return JournalText(
+        server=server,
+        changes=tuple(changes.values()),
+        problems=tuple(problems),
+        host_changes=tuple(host_changes.values()),
+        place=place,
+        owners=owners,
+        instance=instance,
+    )
 
 
 def _bodies(data: bytes) -> Iterator[tuple[int, Any]]:
@@ -271,7 +340,7 @@ def _bodies(data: bytes) -> Iterator[tuple[int, Any]]:
             yield number, None
 
 
-def _entry(body: Any) -> ServerName | ParameterChange | HostChange | ServerPlace | SetOwner | None:
+def _entry(body: Any) -> ServerName | ParameterChange | HostChange | ServerPlace | SetOwner | Instance | None:
     try:
         if "server" in body:
             return ServerName(**body["server"])
@@ -281,6 +350,8 @@ def _entry(body: Any) -> ServerName | ParameterChange | HostChange | ServerPlace
             return _place(body["place"])
         if "set_owner" in body:
             return _owner(body["set_owner"])
+        if "instance" in body:
+            return Instance(**{name: value for name, value in body["instance"].items() if name in _INSTANCE_FIELDS})
         return _change(body["change"])
     except (AttributeError, KeyError, TypeError, ValueError):
         return None

@@ -5,7 +5,9 @@ Source: XDG Base Directory Specification 0.8.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,6 +88,22 @@ def new_file(path: Path) -> IO[bytes]:
         OSError: It cannot be made.
     """
     return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
+
+
+def opened(path: Path) -> IO[bytes]:
+    """A file that somebody names, for reading; a link to one is followed, and nobody waits for the end of a pipe.
+
+    Raises:
+        OSError: It cannot be opened, or is no file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        raise OSError(errno.EINVAL, "it is no file; `replay -` reads a pipe", str(path))
+    return open(descriptor, "rb")
 
 
 @contextmanager

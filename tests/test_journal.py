@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pgtop_tune.errors import JournalProblem
-from pgtop_tune.journal import Journal, ServerName, journals, path_for, read
+from pgtop_tune.journal import Journal, ServerName, journals, path_for, read, retire
 from pgtop_tune.model.change import SYSTEM, ChangeState, ParameterChange, Scope, ScopeKind
+from pgtop_tune.model.instance import Instance
 from pgtop_tune.model.pending_set import SetOwner
 from pgtop_tune.model.server_place import ServerPlace
 from pgtop_tune.model.system_setting import HostChange
@@ -289,3 +291,94 @@ def test_the_place_of_a_server_is_read_as_it_was_written_and_the_last_one_counts
         path = journal.path
     assert read(path).place == new
     assert read(path).problems == ()
+
+
+def _a_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _a_link(path: Path) -> None:
+    path.with_name("else").write_bytes(b"")
+    path.symlink_to(path.with_name("else"))
+
+
+def _writable(path: Path) -> None:
+    path.write_bytes(b"")
+    path.chmod(0o666)
+
+
+def _anothers(path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root gives files away")
+    path.write_bytes(b"")
+    os.chown(path, 65534, 65534)
+
+
+def _in_a_directory_of_anothers(path: Path) -> None:
+    _anothers(path)
+    os.chown(path, 0, 0)
+    os.chown(path.parent, 65534, 65534)
+
+
+def _in_a_directory_for_all(path: Path) -> None:
+    path.write_bytes(b"")
+    path.parent.chmod(0o777)
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (_a_pipe, "is no file"),
+        (_a_link, "is a link"),
+        (_writable, "can be written by others"),
+        (_anothers, "belongs to nobody, and this is root"),
+        (_in_a_directory_of_anothers, "belongs to nobody, and this is root"),
+        (_in_a_directory_for_all, "can be written by others"),
+    ],
+)
+def test_a_journal_that_others_could_have_written_is_not_obeyed(
+    tmp_path: Path, made: Callable[[Path], None], said: str
+) -> None:
+    path = path_for(SERVER.key, tmp_path)
+    made(path)
+    with pytest.raises(JournalProblem, match=said) as caught:
+        read(path)
+    assert caught.value.hint
+    with pytest.raises(JournalProblem):
+        Journal(SERVER, tmp_path, patience_s=0.0)
+    tmp_path.chmod(0o700)
+
+
+def test_a_retired_journal_is_kept_and_counts_no_more(tmp_path: Path) -> None:
+    for number in (1, 2):
+        with Journal(SERVER, tmp_path) as journal:
+            journal.write(change("a"))
+            with pytest.raises(JournalProblem, match="another pgtop-tune"):
+                retire(journal.path)
+        kept = retire(journal.path)
+        assert [each.id for each in read(kept).in_force] == ["a"]
+        assert (journals(tmp_path), len(list(tmp_path.glob("*.retired")))) == ((), number)
+
+
+@given(
+    instance=st.builds(
+        Instance,
+        system_identifier=TEXT,
+        started_us=st.integers(0, 2**52),
+        in_recovery=st.booleans(),
+        timeline=TEXT,
+        data_directory=TEXT,
+        written_s=st.none() | st.integers(0, 2**33),
+        put_there_s=st.none() | st.integers(0, 2**33),
+        altered_s=st.none() | st.integers(0, 2**33),
+        machine=TEXT,
+    )
+)
+def test_what_a_server_was_comes_back_whole_and_the_last_one_counts(instance: Instance) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        with Journal(SERVER, Path(name)) as journal:
+            assert journal.text().instance is None
+            journal.write(Instance("another", 1))
+            journal.write(instance)
+        text = read(journal.path)
+    assert (text.instance, text.problems) == (instance, ())

@@ -29,6 +29,7 @@ from pgtop_tune.model.cgroup import CgroupSample
 from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.model.run_result import FORMAT, INIT_FORMAT, Doubt, Verdict
 from pgtop_tune.model.setup import MachineSetup
+from pgtop_tune.paths import opened
 from pgtop_tune.recording.codec import codec_for
 from pgtop_tune.units import size
 
@@ -81,7 +82,7 @@ def records_in(path: Path) -> tuple[list[Mapping[str, Any]], tuple[str, ...]]:
 
 def _records_of(path: Path) -> list[Mapping[str, Any]]:
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             content = file.read(MOST_BYTES + 1)
     except OSError as problem:
         raise RecordingProblem(f"cannot read {path}: {problem.strerror}", "check name and permission") from None

@@ -16,6 +16,7 @@ from pgtop_tune.analysis.from_recording import read_recording
 from pgtop_tune.analysis.from_records import is_record, read_records
 from pgtop_tune.analysis.material import Material
 from pgtop_tune.errors import PgtopError, RecordingProblem
+from pgtop_tune.paths import opened
 
 _LOOK: Final = 4096
 _LARGE: Final = 4 << 20
@@ -104,7 +105,7 @@ def is_records(path: Path) -> bool:
 
 def _begin(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             begin = file.read(_LOOK)
             if begin[:2] != b"\x1f\x8b":
                 return begin

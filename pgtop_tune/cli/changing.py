@@ -16,6 +16,7 @@ from pgtop_tune.cli.machine_words import nearest_settings
 from pgtop_tune.cli.output import complain, say, tell
 from pgtop_tune.cli.pending_watch import leave_watchdogs
 from pgtop_tune.cli.restarting import confirm, show_plan
+from pgtop_tune.cli.revert_words import of_settled
 from pgtop_tune.cli.signals import to_the_end
 from pgtop_tune.errors import PgtopError, ServerProblem, UnsafeChange, UsageProblem
 from pgtop_tune.host.control import HostControl
@@ -314,7 +315,7 @@ async def _taken_back(whole: WholeChange, set_id: str) -> bool:
     if not reverted.parameters and not reverted.settings:
         tell("taken back already, by somebody else")
     for each in reverted.parameters:
-        _say_change(each, each.value or "default")
+        say(of_settled(each))
     for setting in reverted.settings:
         say_setting(setting, setting.value)
     return True

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pgtop_tune.cli.output import say, tell
-from pgtop_tune.errors import PgtopError
+from pgtop_tune.cli.revert_words import sum_of
+from pgtop_tune.errors import JournalProblem, PgtopError
+from pgtop_tune.model.change import ChangeState
+from pgtop_tune.model.revert_outcome import RevertOutcome
 
 if TYPE_CHECKING:
     from pgtop_tune.host.control import Choice
@@ -32,19 +36,17 @@ def revert_machine(chosen: Choice, directory: Path | None) -> None:
     """Takes the changes back and tells of each."""
     from pgtop_tune.host.control import revert
 
-    say_sum(len(_said(revert(chosen, directory=directory))))
-
-
-def say_sum(count: int) -> None:
-    """How many changes were taken back, on the server and on its machine."""
-    say(f"{count} change{'' if count == 1 else 's'} reverted" if count else "nothing to revert")
+    say(sum_of(RevertOutcome(), revert(chosen, directory=directory, each=_said)))
 
 
 def is_of_machine_only(set_id: str, directory: Path | None) -> bool:
     """Whether a set is in force on this machine, and no journal has a server's half of it."""
     from pgtop_tune.journal import journals, read
 
-    texts = [read(path) for path in journals(directory)]
+    texts = []
+    for path in journals(directory):
+        with suppress(JournalProblem):
+            texts.append(read(path))
     of_machine = any(set_id in (each.set_id, each.id) for text in texts for each in text.host_in_force)
     return of_machine and not any(set_id in (each.set_id, each.id) for text in texts for each in text.in_force)
 
@@ -72,7 +74,7 @@ class MachineHalves:
     def __init__(self, set_id: str, directory: Path | None) -> None:
         self._ids = {set_id} - {""}
         self._directory = directory
-        self._count = 0
+        self._settled: list[HostChange] = []
 
     def before(self, changes: Sequence[ParameterChange]) -> None:
         """The server's half is known, and about to be taken back; it is also when this fails."""
@@ -83,15 +85,15 @@ class MachineHalves:
             # Tried again, and told, afterwards.
             pass
 
-    def after(self) -> int:
-        """Takes the rest back; how many there were, with those before.
+    def after(self) -> Sequence[HostChange]:
+        """Takes the rest back; all of them, with those before.
 
         Raises:
             HostProblem: We may not, or the kernel refuses.
             JournalProblem: The journal cannot be read or written, or another process is writing it.
         """
         self._revert(lambda change: True)
-        return self._count
+        return self._settled
 
     def _revert(self, wanted: Callable[[HostChange], bool]) -> None:
         from pgtop_tune.host.control import revert
@@ -99,18 +101,23 @@ class MachineHalves:
         def chosen(in_force: Sequence[HostChange]) -> Sequence[HostChange]:
             return [change for change in in_force if {change.set_id, change.id} & self._ids and wanted(change)]
 
-        self._count += len(_said(revert(chosen, directory=self._directory)))
+        revert(chosen, directory=self._directory, each=self._taken_back)
+
+    def _taken_back(self, change: HostChange) -> None:
+        self._settled.append(change)
+        _said(change)
 
 
 def _gets_larger(change: HostChange) -> bool:
     return change.value_before.isdecimal() and int(change.value_before) > int(change.value)
 
 
-def _said(reverted: Sequence[HostChange]) -> Sequence[HostChange]:
-    for change in reverted:
-        note = f"  ({change.message})" if change.message else ""
-        say(f"{change.name}: {change.value} → {change.shown_after}{note}")
-    return reverted
+def _said(change: HostChange) -> None:
+    if change.state is ChangeState.SUPERSEDED:
+        say(f"{change.name}: {change.message}")
+        return
+    note = f"  ({change.message})" if change.message else ""
+    say(f"{change.name}: {change.value} → {change.shown_after}{note}")
 
 
 def told(change: HostChange) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pgtop_tune.model.change import ParameterChange
+from pgtop_tune.model.change import ChangeState, ParameterChange
 from pgtop_tune.model.system_setting import HostChange
 
 WHY: Final = "nobody kept it in time"
@@ -12,6 +12,8 @@ WHY: Final = "nobody kept it in time"
 
 def words(change: ParameterChange) -> str:
     """What is said of one that was taken back."""
+    if change.state is ChangeState.SUPERSEDED:
+        return f"{change.name}: {change.value or 'default'} was on trial; {change.message}"
     restart = "; that takes effect with a restart" if change.restart else ""
     back = f"{change.name} is {change.shown_after} again" if not change.restart else f"{change.name} is taken back"
     return f"{back}: {change.value or 'default'} was on trial, and {WHY}{restart}"

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 ROOT: Final = Path("/")
-_BELONGS: Final = re.compile(r"LD_LIBRARY_PATH|PATH|TZ|LANG|LC_[A-Z]+|PG_OOM_[A-Z_]+")
+BELONGS: Final = re.compile(r"LD_LIBRARY_PATH|PATH|TZ|LANG|LC_[A-Z]+|PG_OOM_[A-Z_]+")
 """Of a server's environment: what it would be another server without. The rest may be secrets."""
 
 
@@ -128,7 +128,7 @@ def _cgroup(proc: Path) -> str:
 
 def _environment(proc: Path) -> tuple[tuple[str, str], ...]:
     pairs = (word.partition("=") for word in _words(proc / "environ"))
-    return tuple((name, value) for name, equals, value in pairs if equals and _BELONGS.fullmatch(name))
+    return tuple((name, value) for name, equals, value in pairs if equals and BELONGS.fullmatch(name))
 
 
 def _link(path: Path) -> str:

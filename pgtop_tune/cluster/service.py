@@ -18,6 +18,7 @@ _TIMEOUT_S: Final = 660.0
 """Stopping and starting may take `managing.PATIENCE_S` each."""
 _WORDS_BYTES: Final = 8192
 _OURS: Final = ("PATH", "LANG", "LC_ALL", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
+_LOADING: Final = ("LD_", "PATH")
 _SAFE_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -45,6 +46,9 @@ def run(argv: Sequence[str], place: ServerPlace, *, as_owner: bool, in_english: 
         in_english: Its words are read by us, not by people.
     """
     become = as_owner and place.uid is not None and place.uid != os.geteuid()
+    # As root a program of the system is run: it gets none of what the server's user has set for loading libraries.
+    whole = become or place.uid == os.geteuid()
+    belonging = {name: value for name, value in place.environment if whole or not name.startswith(_LOADING)}
     ours = {name: os.environ[name] for name in _OURS if name in os.environ}
     english = {"LC_ALL": "C"} if in_english else {}
     with tempfile.TemporaryFile() as output:
@@ -55,7 +59,7 @@ def run(argv: Sequence[str], place: ServerPlace, *, as_owner: bool, in_english: 
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={"PATH": _SAFE_PATH, **ours, **dict(place.environment), **english},
+                env={"PATH": _SAFE_PATH, **ours, **belonging, **english},
                 cwd="/",
                 user=place.uid if become else None,
                 group=place.gid if become else None,

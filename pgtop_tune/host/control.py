@@ -329,18 +329,25 @@ def _halves_of_servers(directory: Path | None) -> Iterator[PendingSet[ParameterC
 
 
 def revert(
-    choice: Choice = everything, root: Path = ROOT, directory: Path | None = None, why: str = ""
+    choice: Choice = everything,
+    root: Path = ROOT,
+    directory: Path | None = None,
+    why: str = "",
+    each: Callable[[HostChange], None] = lambda change: None,
 ) -> tuple[HostChange, ...]:
-    """Takes back changes that this machine's journal holds as in force, last first. Blocking.
+    """Takes back changes that this machine's journal holds as in force, last first; what is refused stops no other.
+
+    Blocking.
 
     Args:
         choice: Which of them.
         root: Where /proc, /sys and /etc are found.
         directory: Of the journals; paths.journal_dir() by default.
         why: What is to be said about it.
+        each: Told of each change that is taken back.
 
     Raises:
-        HostProblem: We may not, or the kernel refuses; those before are reverted.
+        HostProblem: We may not, or the kernel refuses one; the others are reverted.
         JournalProblem: The journal cannot be read or written, or another process is writing it.
     """
     name = machine(root)
@@ -348,7 +355,17 @@ def revert(
         return ()
     with Journal(name, directory) as journal:
         chosen = [change.id for change in choice(journal.text().host_in_force)]
-        return tuple(take_back(journal, root, _current(journal, identity), why) for identity in reversed(chosen))
+        done, problems = list[HostChange](), list[HostProblem]()
+        for identity in reversed(chosen):
+            try:
+                done.append(take_back(journal, root, _current(journal, identity), why))
+            except HostProblem as problem:
+                problems.append(problem)
+            else:
+                each(done[-1])
+    if problems:
+        raise problems[0]
+    return tuple(done)
 
 
 def whoever_runs_this() -> str:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from pgtop_tune.errors import HostProblem, JournalProblem, UsageProblem
 from pgtop_tune.host import drop_in
 from pgtop_tune.host.huge_page_pool import pages_in_words, pool_of
+from pgtop_tune.host.known_settings import check_known
 from pgtop_tune.host.paste import commands
 from pgtop_tune.host.system_settings import ALONG, BootSettings, is_sysctl, live_value, path_of, setting
 from pgtop_tune.journal import Journal
@@ -26,6 +27,7 @@ from pgtop_tune.model.system_setting import HostChange, SystemSetting
 _BOOT_ID: Final = "proc/sys/kernel/random/boot_id"
 _CLOSED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 _AS_ROOT: Final = "run it as root; a container's /proc/sys is mostly read-only: run it on the machine itself"
+_LEFT_ALONE: Final = "left alone"
 _HALVES: Final = ("dirty_bytes", "dirty_background_bytes", "overcommit_kbytes")
 
 
@@ -153,9 +155,10 @@ def take_back(journal: Journal, root: Path, change: HostChange, why: str = "") -
         why: What is to be said about it.
 
     Raises:
-        HostProblem: We may not, or the kernel refuses; the change is still in force.
+        HostProblem: We may not, the kernel refuses, or it is no change of ours; the change is still in force.
         JournalProblem: The journal could not be written.
     """
+    check_known(change)
     later = _rebased(journal, change)
     covered = {path for other in later for path in _before(other)}
     if change.path in covered:
@@ -169,9 +172,10 @@ def take_back(journal: Journal, root: Path, change: HostChange, why: str = "") -
         if change.drop_in
         else ""
     )
+    left_alone = note.startswith(_LEFT_ALONE) and not change.drop_in
     reverted = replace(
         change,
-        state=ChangeState.REVERTED,
+        state=ChangeState.SUPERSEDED if left_alone else ChangeState.REVERTED,
         shown_after=_now(change, root),
         message="; ".join(filter(None, (why, note, file))),
     )
@@ -221,7 +225,7 @@ def _live_taken_back(change: HostChange, root: Path, covered: set[str]) -> str:
     if not now:
         return f"{change.path} is no longer there"
     if now not in (change.value_before, change.value, change.shown_after) and not _half_made(change, now):
-        return f"left alone: somebody has set it to {now} since"
+        return f"{_LEFT_ALONE}: somebody has set it to {now} since"
     _live_back(change, root, covered)
     after = live_value(change.path, root)
     pool = pool_of(change.name, root)
@@ -307,7 +311,7 @@ def _boot_id(root: Path) -> str:
 
 def _write(root: Path, path: str, value: str) -> None:
     try:
-        descriptor = os.open(root / path.lstrip("/"), os.O_WRONLY | os.O_TRUNC)
+        descriptor = os.open(root / path.lstrip("/"), os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             os.write(descriptor, f"{value}\n".encode())
         finally:

@@ -19,6 +19,8 @@ class ChangeState(StrEnum):
     """Refused by the server; nothing changed."""
     REVERTED = "reverted"
     """Undone, read back."""
+    SUPERSEDED = "superseded"
+    """Not undone: the scope has a value of somebody else's by now, or of a later change."""
 
 
 class ScopeKind(StrEnum):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from pgtop_tune.errors import JournalProblem
-from pgtop_tune.journal import Journal, JournalText, path_for, read
+from pgtop_tune.journal import Journal, JournalText, ServerName, path_for, read
 from pgtop_tune.model.change import ChangeState, ParameterChange
 from pgtop_tune.model.pending_set import PendingSet, pending_sets
 from pgtop_tune.postgres import change_set
@@ -35,12 +35,19 @@ Guard = Callable[[PendingSet[ParameterChange]], ProcessKey | None]
 
 
 def adopt(
-    session: OperatorSession, conninfo: ConnInfo, directory: Path | None, trials: Trials, *, to_hold: bool
+    session: OperatorSession,
+    server: ServerName,
+    conninfo: ConnInfo,
+    directory: Path | None,
+    trials: Trials,
+    *,
+    to_hold: bool,
 ) -> tuple[PendingSet[ParameterChange], ...]:
     """Takes over what nobody holds; the journal names the new owner before this returns.
 
     Args:
         session: To the server.
+        server: What its journal is called.
         conninfo: For the revert watchdogs.
         directory: Of the journals; paths.journal_dir() by default.
         trials: Those of this process.
@@ -51,9 +58,9 @@ def adopt(
             adopted before another one failed is returned, and the rest is an orphan still.
         ConnectionProblem: The server went away; nothing was adopted.
     """
-    if not _orphans(read(path_for(session.server.key, directory)), to_hold=to_hold):
+    if not _orphans(read(path_for(server.key, directory)), to_hold=to_hold):
         return ()
-    with Journal(session.server, directory) as journal:
+    with Journal(server, directory) as journal:
         for pending in _orphans(journal.text(), to_hold=to_hold):
             begun = [each for each in pending.changes if each.state is ChangeState.INTENDED]
             if begun:

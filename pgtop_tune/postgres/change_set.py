@@ -1,6 +1,7 @@
 """Several changes as one: made together, taken back together, each step in the journal before it is made. Blocking.
 
-`control` calls it from a thread. All or nothing: what was made before a refusal is taken back. One reload for all.
+`control` calls it from a thread. Making is all or nothing: what was made before a refusal is taken back. Taking back is
+not: what the server refuses stays in force, and does not keep the others. One reload for all.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.errors import ConnectionProblem, JournalProblem, PgtopError, ServerProblem
+from pgtop_tune.errors import ConnectionProblem, JournalProblem, ServerProblem
 from pgtop_tune.journal import Journal
 from pgtop_tune.model.change import ChangeState, ParameterChange, ScopeKind, Terms, Wanted
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.postgres.changes import Seen, check_unchanged, intended, objection, put_back
+from pgtop_tune.model.revert_outcome import Refusal, RevertOutcome
+from pgtop_tune.postgres.changes import PutBack, Seen, check_unchanged, difference, intended, objection, put_back
+from pgtop_tune.postgres.instances import note_instance
 from pgtop_tune.postgres.scopes import same
 
 if TYPE_CHECKING:
@@ -24,6 +27,8 @@ _UNKNOWN: Final = (
     "the connection was lost between change and read-back: whether it is in force is not known. The journal has it; "
     "it is settled when the server answers again"
 )
+_DEFAULT: Final = "default"
+_NO_LIBRARY: Final = "the library that has it is not loaded"
 
 
 def make(
@@ -59,6 +64,7 @@ def make(
     changes = intended(session, wanted, terms, losses)
     for change in changes:
         check_unchanged(change, seen.get(change.name), journal.text().in_force)
+    note_instance(session, journal)
     for change in changes:
         journal.write(change)
     try:
@@ -88,12 +94,18 @@ def make(
         _put_all_back(session, journal, changes)
         _read_back(session, changes, ChangeState.REVERTED)
         raise
+    _note_file(session, journal)
     return settled
 
 
 def take_back(
-    session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange], why: str = ""
-) -> tuple[ParameterChange, ...]:
+    session: OperatorSession,
+    journal: Journal,
+    changes: Sequence[ParameterChange],
+    why: str = "",
+    *,
+    certain: bool = True,
+) -> RevertOutcome:
     """Gives back what was there before, last change first, reloads, reads back; safe to be done again.
 
     Args:
@@ -101,23 +113,35 @@ def take_back(
         journal: Open.
         changes: In force, in the order they were made.
         why: What is to be said about it, for instance the trip wire.
+        certain: The journal is surely this server's, and says from now on what the server is.
+
+    Returns:
+        What was done to each; what was refused is still in force.
 
     Raises:
-        ServerProblem: One was refused and is still in force, as those before it; those after it are taken back.
+        ServerProblem: This role may not reload; nothing was done.
         ConnectionProblem: The connection went away; taking back again is safe.
     """
     if any(each.scope.kind is ScopeKind.SYSTEM for each in changes):
         session.check_permitted()
-    notes, failure = _put_all_back(session, journal, changes)
-    back = [change for change in reversed(changes) if change.id in notes]
-    reverted = []
+    if certain:
+        note_instance(session, journal)
+    put, refused = _put_all_back(session, journal, changes)
+    back = [change for change in reversed(changes) if change.id in put]
+    settled: list[ParameterChange] = []
     for change in _read_back(session, back, ChangeState.REVERTED):
-        said = (why, notes[change.id], "" if notes[change.id] else change.message)
-        reverted.append(replace(change, message="; ".join(filter(None, said))))
-        journal.write(reverted[-1])
-    if failure is not None:
-        raise failure
-    return tuple(reverted)
+        done = put[change.id]
+        said = (why, done.note, "" if done.note else change.message)
+        state = ChangeState.SUPERSEDED if done.superseded else ChangeState.REVERTED
+        settled.append(replace(change, state=state, message="; ".join(filter(None, said))))
+        journal.write(settled[-1])
+    if certain:
+        _note_file(session, journal)
+    return RevertOutcome(
+        settled=tuple(settled),
+        written=frozenset(identity for identity, done in put.items() if done.wrote),
+        refused=refused,
+    )
 
 
 def look_again(
@@ -154,7 +178,7 @@ def settle(session: OperatorSession, journal: Journal, changes: Sequence[Paramet
         for change in changes:
             journal.write(replace(change, state=ChangeState.FAILED, message="the connection was lost before it"))
     else:
-        take_back(session, journal, changes, "made in part when the connection was lost")
+        take_back(session, journal, changes, "made in part when the connection was lost").check_none_refused()
 
 
 def _withdraw(
@@ -170,42 +194,62 @@ def _withdraw(
         journal.write(replace(change, state=ChangeState.FAILED, message=words))
     if made:
         refused = f"{changes[len(made)].name} was refused" if len(made) < len(changes) else problem.message
-        take_back(session, journal, made, refused)
+        take_back(session, journal, made, refused).check_none_refused()
 
 
 def _put_all_back(
     session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange]
-) -> tuple[dict[str, str], PgtopError | None]:
-    """What is to be said of each change that is put back, by id, and why it ended early."""
-    notes: dict[str, str] = {}
+) -> tuple[dict[str, PutBack], tuple[Refusal, ...]]:
+    """What was done to each change by id, and which the server refused."""
+    put: dict[str, PutBack] = {}
+    refused: list[Refusal] = []
     together = {change.id for change in changes}
     for change in reversed(changes):
         try:
-            notes[change.id] = put_back(session, journal, change, together)
+            put[change.id] = put_back(session, journal, change, together)
         except ServerProblem as problem:
-            return notes, problem
-    return notes, None
+            refused.append(Refusal(change, problem))
+            # It stays, so an earlier change of the same parameter hands on to it what was before both.
+            together.discard(change.id)
+    return put, tuple(refused)
+
+
+def _note_file(session: OperatorSession, journal: Journal) -> None:
+    """Every ALTER SYSTEM leaves another file; known the next time, if not now."""
+    try:
+        note_instance(session, journal)
+    except JournalProblem:
+        pass
 
 
 def _read_back(
     session: OperatorSession, changes: Sequence[ParameterChange], state: ChangeState
 ) -> tuple[ParameterChange, ...]:
     """Reloads where a change needs it, and reads all of them in this session."""
-    fault, parameters = "", dict[str, Parameter]()
+    fault, found = "", dict[str, Parameter]()
     system = [change.name for change in changes if change.scope.kind is ScopeKind.SYSTEM]
     if system:
-        fault, found = session.reload(system)
-        parameters = dict(zip(system, found, strict=True))
-    settled = []
-    for change in changes:
-        wanted = change.value if state is ChangeState.APPLIED else change.auto_conf_before
-        if change.scope.kind is ScopeKind.SYSTEM:
-            after = parameters[change.name]
-            shown = after.shown
-        else:
-            after = session.parameter(change.name)
-            shown = session.stored(change.name, change.scope) or after.shown
-        broken = fault and change.scope.kind is ScopeKind.SYSTEM
-        message = f"written, but not in force: {fault}" if broken else objection(change, after, wanted)
-        settled.append(replace(change, state=state, shown_after=shown, message=message))
-    return tuple(settled)
+        fault, parameters = session.reload(system)
+        found = {parameter.name: parameter for parameter in parameters}
+    others = [change.name for change in changes if change.name not in found]
+    if others:
+        found |= {parameter.name: parameter for parameter in session.parameters(others)}
+    return tuple(_as_read(session, change, state, found.get(change.name), fault) for change in changes)
+
+
+def _as_read(
+    session: OperatorSession, change: ParameterChange, state: ChangeState, after: Parameter | None, fault: str
+) -> ParameterChange:
+    of_system = change.scope.kind is ScopeKind.SYSTEM
+    # Our session has what its role and database had when it began; pg_settings shows no parameter without its library.
+    stored = None if of_system else session.stored(change.name, change.scope)
+    shown = after.shown if of_system and after is not None else stored or _DEFAULT
+    if after is None:
+        message = _NO_LIBRARY
+    elif fault and of_system:
+        message = f"written, but not in force: {fault}"
+    elif state is ChangeState.APPLIED:
+        message = objection(change, after, change.value)
+    else:
+        message = difference(change, after)
+    return replace(change, state=state, shown_after=shown, message=message)

@@ -28,6 +28,7 @@ _FILE: Final = "configuration file"
 AT_START: Final = frozenset({"command line", "environment variable"})
 """Sources that win over every file, also after a restart; pending_restart is shown all the same (guc.c)."""
 _NEW_SESSIONS_ONLY: Final = frozenset({"backend", "superuser-backend"})
+ALREADY: Final = "it had its old value already"
 
 
 class Seen(Struct, frozen=True):
@@ -138,7 +139,21 @@ def check_unchanged(change: ParameterChange, seen: Seen | None, others: Sequence
     )
 
 
-def put_back(session: OperatorSession, journal: Journal, change: ParameterChange, together: Collection[str]) -> str:
+class PutBack(Struct, frozen=True):
+    """What was done to one change.
+
+    Attributes:
+        wrote: The old value was written.
+        superseded: The scope has another value than the change's and the old one.
+        note: What is to be said about it, or "".
+    """
+
+    wrote: bool = False
+    superseded: bool = False
+    note: str = ""
+
+
+def put_back(session: OperatorSession, journal: Journal, change: ParameterChange, together: Collection[str]) -> PutBack:
     """Gives a scope back what it had for a parameter, without a reload.
 
     What a crash has hidden is settled by looking at the server. What somebody else has set since is left alone; what
@@ -150,9 +165,6 @@ def put_back(session: OperatorSession, journal: Journal, change: ParameterChange
         change: In force.
         together: Ids of changes that are put back along with it.
 
-    Returns:
-        What is to be said about it, or "".
-
     Raises:
         ServerProblem: Refused; nothing was done.
         ConnectionProblem: The connection went away; putting back again is safe.
@@ -163,16 +175,46 @@ def put_back(session: OperatorSession, journal: Journal, change: ParameterChange
     if later is not None:
         taken = ("auto_conf_before", "shown_before", "source_before", "followed_by")
         journal.write(replace(later, **{field: getattr(change, field) for field in taken}))
-        return f"changed again since, to {later.value or 'default'}: undoing that gives {change.shown_before}"
-    if same(name, now, change.value) and not same(name, now, before):
+        note = f"changed again since, to {later.value or 'default'}: undoing that gives {change.shown_before}"
+        return PutBack(superseded=True, note=note)
+    wrote = same(name, now, change.value) and not same(name, now, before)
+    if wrote:
         session.alter(name, before, change.scope)
     elif not same(name, now, before):
-        return f"left alone: somebody has set it to {now} since" if now is not None else "left alone: reset since"
-    return _in_order_again(session, change) if change.scope.kind is ScopeKind.SYSTEM else ""
+        note = f"left alone: somebody has set it to {now} since" if now is not None else "left alone: reset since"
+        return PutBack(superseded=True, note=note)
+    order = _in_order_again(session, change) if change.scope.kind is ScopeKind.SYSTEM else ""
+    return PutBack(wrote=wrote, note="; ".join(filter(None, ("" if wrote else ALREADY, order))))
 
 
 def objection(change: ParameterChange, after: Parameter, wanted: str | None) -> str:
     """Why the value read back is not the one asked for; "" when it is."""
+    later = _takes_effect_later(change, after, wanted)
+    if later or wanted is None or change.scope.kind is not ScopeKind.SYSTEM:
+        return later
+    if after.source != _FILE:
+        return f"overridden ({after.source}): sessions like ours still have {after.shown}"
+    if after.sourcefile and _AUTO_CONF not in after.sourcefile:
+        return f"overridden by {after.sourcefile}: still {after.shown}"
+    return ""
+
+
+def difference(change: ParameterChange, after: Parameter) -> str:
+    """Why the value read back after taking a change back is not the one from before it; "" when it is.
+
+    A value that waited for a restart never was in force, and the source of the running one is still what it was
+    before: without an entry of ours, whatever else gives the value gives it.
+    """
+    if change.restart and change.auto_conf_before is None and after.shown == change.shown_before:
+        # The server says that a line taken out waits for a restart, also where it never was in force (guc-file.l).
+        return ""
+    later = _takes_effect_later(change, after, change.auto_conf_before)
+    if later or change.scope.kind is not ScopeKind.SYSTEM or after.shown == change.shown_before:
+        return later
+    return f"{after.sourcefile or after.source} gives it now; it was {change.shown_before} before the change"
+
+
+def _takes_effect_later(change: ParameterChange, after: Parameter, wanted: str | None) -> str:
     if change.scope.kind is not ScopeKind.SYSTEM:
         return f"takes effect in {said(change.scope)} that begin from now on"
     if wanted is not None and after.source in AT_START:
@@ -181,12 +223,6 @@ def objection(change: ParameterChange, after: Parameter, wanted: str | None) -> 
         return f"takes effect when the server is restarted; until then {after.shown}"
     if after.context in _NEW_SESSIONS_ONLY:
         return "takes effect in sessions that begin from now on"
-    if wanted is None:
-        return ""
-    if after.source != _FILE:
-        return f"overridden ({after.source}): sessions like ours still have {after.shown}"
-    if after.sourcefile and _AUTO_CONF not in after.sourcefile:
-        return f"overridden by {after.sourcefile}: still {after.shown}"
     return ""
 
 
@@ -217,7 +253,11 @@ def _later(
 
 def _in_order_again(session: OperatorSession, change: ParameterChange) -> str:
     """Brings the lines of postgresql.auto.conf back into the order they had, by setting them to what they say."""
-    lines = session.auto_conf()
+    try:
+        lines = session.auto_conf()
+    except ServerProblem as problem:
+        # The value is back all the same.
+        return f"the order of the lines of {_AUTO_CONF} is not known: {problem.message}"
     own = () if change.auto_conf_before is None else (change.name,)
     wanted = [name for name in (*own, *change.followed_by) if name in lines]
     for name in out_of_order([line for line in lines if line in wanted], wanted):

@@ -12,22 +12,24 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.errors import ConnectionProblem, JournalProblem, PgtopError, ServerProblem, UnsafeChange
-from pgtop_tune.journal import Journal, JournalText, path_for, read
+from pgtop_tune.journal import Journal, JournalText, ServerName, path_for, read
 from pgtop_tune.model.change import SYSTEM, ChangeState, ParameterChange, Scope, ScopeKind, Terms, Wanted
 from pgtop_tune.model.pending_set import PendingSet, SetOwner, outlived_losses
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.model.proof import Proof
+from pgtop_tune.model.revert_outcome import RevertOutcome
 from pgtop_tune.on_trial import Trials
 from pgtop_tune.postgres import adoption, change_set
 from pgtop_tune.postgres.adoption import OUTLIVED
 from pgtop_tune.postgres.changes import Seen, now_ms, who
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.failures import PlainWords
+from pgtop_tune.postgres.instances import ServerJournals, find_journals
 from pgtop_tune.postgres.opening import operator_session
 from pgtop_tune.postgres.own_sessions import OwnSessions
 from pgtop_tune.postgres.proof import prove
 from pgtop_tune.postgres.revert_guard import guard_set
-from pgtop_tune.postgres.reverting import Choice, everything, last, of_set, overdue
+from pgtop_tune.postgres.reverting import Choice, everything, in_force_on, last, of_set, overdue, take_back_from
 from pgtop_tune.postgres.scopes import statement
 
 if TYPE_CHECKING:
@@ -84,6 +86,8 @@ class PostgresControl:
         self.directory: Final = directory
         self._rules = rules
         self._session: OperatorSession | None = None
+        self._journal: ServerName | None = None
+        self._journal_key = ""
         self._seen: dict[str, Seen] = {}
         self._undone: list[tuple[Wanted, ...]] = []
         self._trials = Trials(self.revert_set)
@@ -129,7 +133,7 @@ class PostgresControl:
         """
 
         def kept(session: OperatorSession) -> tuple[ParameterChange, ...]:
-            with Journal(session.server, self.directory) as journal:
+            with Journal(self.journal_of(session), self.directory) as journal:
                 chosen = of_set(set_id)(journal.text().in_force)
                 staying = tuple(replace(change, kept=True, until_ms=None) for change in chosen)
                 for change in staying:
@@ -151,16 +155,23 @@ class PostgresControl:
 
     async def revert_set(self, set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
         """Takes a set back; empty when it is not in force (any more)."""
-        return await self._take_back(of_set(set_id), why)
+        outcome = await self._take_back(of_set(set_id), why)
+        if outcome.elsewhere:
+            # Its trial is not over before it is taken back there.
+            raise ServerProblem(
+                f"{outcome.elsewhere[0].name} was changed on another server of this cluster, and stays in force there",
+                f"connect to that one: `pgtop-tune revert --set {set_id}`",
+            )
+        return outcome.settled
 
     async def revert_overdue(self) -> tuple[ParameterChange, ...]:
         """Takes back what nobody kept in time, also of processes that are gone."""
-        return await self._take_back(overdue(now_ms()), "nobody kept it in time")
+        return (await self._take_back(overdue(now_ms()), "nobody kept it in time")).settled
 
     @property
     def journal_path(self) -> Path | None:
         """The journal of this server; None before the server has said which one it is."""
-        return None if self._session is None else path_for(self._session.server.key, self.directory)
+        return None if self._journal is None else path_for(self._journal.key, self.directory)
 
     async def adopt(self, *, hold: bool = True) -> tuple[PendingSet[ParameterChange], ...]:
         """Takes over sets that are pending confirmation, and whose program is gone; see `adoption.adopt`.
@@ -169,7 +180,9 @@ class PostgresControl:
             hold: Whether they end with us, as sets of our own; else only a revert watchdog that outlives us is started.
         """
         adopted = await self._call(
-            lambda session: adoption.adopt(session, self.conninfo, self.directory, self._trials, to_hold=hold)
+            lambda session: adoption.adopt(
+                session, self.journal_of(session), self.conninfo, self.directory, self._trials, to_hold=hold
+            )
         )
         for each in adopted if hold else ():
             # What takes a restart is reverted by the screen's restart, or by its watchdog.
@@ -183,7 +196,8 @@ class PostgresControl:
         outlived = outlived_losses(text.in_force, text.owners)
         if not outlived:
             return ()
-        return await self._take_back(lambda in_force: [each for each in in_force if each in outlived], OUTLIVED)
+        back = await self._take_back(lambda in_force: [each for each in in_force if each in outlived], OUTLIVED)
+        return back.settled
 
     async def undo(self) -> ParameterChange | None:
         """Reverts the last change that is still in force, with its set; None when there is none."""
@@ -192,13 +206,13 @@ class PostgresControl:
 
     async def undo_last(self) -> tuple[ParameterChange, ...]:
         """Reverts the last change that is still in force, with its set, last first; empty when there is none."""
-        undone = await self._take_back(last)
+        undone = (await self._take_back(last)).settled
         self._remember(undone)
         return undone
 
     async def undo_all(self) -> tuple[ParameterChange, ...]:
         """Reverts all changes still in force, last first."""
-        undone = await self._take_back(everything)
+        undone = (await self._take_back(everything)).settled
         self._remember(undone)
         return undone
 
@@ -224,7 +238,7 @@ class PostgresControl:
         """Reads a set in force once more, after a restart; the journal has what it is now."""
 
         def again(session: OperatorSession) -> tuple[ParameterChange, ...]:
-            with Journal(session.server, self.directory) as journal:
+            with Journal(self.journal_of(session), self.directory) as journal:
                 return change_set.look_again(session, journal, of_set(set_id)(journal.text().in_force))
 
         settled = await self._call(again)
@@ -236,7 +250,7 @@ class PostgresControl:
         until_ms = now_ms() + int(later_s * 1000)
 
         def noted(session: OperatorSession) -> None:
-            with Journal(session.server, self.directory) as journal:
+            with Journal(self.journal_of(session), self.directory) as journal:
                 for change in of_set(set_id)(journal.text().in_force):
                     journal.write(replace(change, until_ms=until_ms))
 
@@ -248,11 +262,18 @@ class PostgresControl:
 
     async def in_force(self) -> tuple[ParameterChange, ...]:
         """Changes that the journal holds as made and not reverted, oldest first."""
-        return (await self.journal_text()).in_force
+        return await self._call(lambda session: in_force_on(session, self._journals(session)))
 
     async def journal_text(self) -> JournalText:
         """What the journal of this server says."""
         return await self._call(self._read)
+
+    def journal_of(self, session: OperatorSession) -> ServerName:
+        """What the journal of the server is called to which a session leads."""
+        if self._journal is None:
+            self._journal = self._journals(session).name
+            self._journal_key = self._journal.key
+        return self._journal
 
     async def aclose(self) -> None:
         """Takes back what is on trial or can lose data, and closes the connection; other changes stay in force."""
@@ -272,7 +293,7 @@ class PostgresControl:
         current = {parameter.name.lower(): parameter for parameter in session.parameters([w.name for w in wanted])}
         losses = self._fenced(wanted, terms, current)
         ordered = self._rules.in_order(wanted, current)
-        with Journal(session.server, self.directory) as journal:
+        with Journal(self.journal_of(session), self.directory) as journal:
             known = set(self._trials.ids)
 
             def watched(changes: Sequence[ParameterChange]) -> None:
@@ -326,18 +347,15 @@ class PostgresControl:
             losses[known.name if known is not None else each.name] = loss
         return losses
 
-    async def _take_back(self, choice: Choice, why: str = "") -> tuple[ParameterChange, ...]:
-        def back(session: OperatorSession) -> tuple[ParameterChange, ...]:
-            if not choice(self._read(session).in_force):
-                return ()
-            with Journal(session.server, self.directory) as journal:
-                return change_set.take_back(session, journal, choice(journal.text().in_force), why)
-
-        undone = await self._call(back)
+    async def _take_back(self, choice: Choice, why: str = "") -> RevertOutcome:
+        outcome = await self._call(lambda session: take_back_from(session, self._journals(session), choice, why))
+        undone = outcome.settled
         self._look_again(undone)
-        for set_id in {change.set_id or change.id for change in undone}:
+        still = {change.set_id or change.id for change in (each.change for each in outcome.refused)}
+        for set_id in {change.set_id or change.id for change in undone} - still:
             self._trials.end(set_id)
-        return undone
+        outcome.check_none_refused()
+        return outcome
 
     def _look_again(self, changes: Sequence[ParameterChange]) -> None:
         """What our operator is shown now is what our own change brought."""
@@ -347,11 +365,15 @@ class PostgresControl:
                 self._seen[change.name] = Seen(change.shown_after, at_ms)
 
     def _remember(self, undone: Sequence[ParameterChange]) -> None:
-        if undone:
-            self._undone.append(tuple(Wanted(each.name, each.value, each.scope) for each in reversed(undone)))
+        ours = [each for each in reversed(undone) if each.state is not ChangeState.SUPERSEDED]
+        if ours:
+            self._undone.append(tuple(Wanted(each.name, each.value, each.scope) for each in ours))
 
     def _read(self, session: OperatorSession) -> JournalText:
-        return read(path_for(session.server.key, self.directory))
+        return read(path_for(self.journal_of(session).key, self.directory))
+
+    def _journals(self, session: OperatorSession) -> ServerJournals:
+        return find_journals(session, self.conninfo.describe(), self.directory, self._journal_key)
 
     async def _call(self, act: Callable[[OperatorSession], _T]) -> _T:
         """Runs a blocking act in a thread, one at a time, within a deadline."""
@@ -394,7 +416,7 @@ class PostgresControl:
         """What we had begun when the connection was lost is found out."""
         if not self._begun(self._read(session)):
             return
-        with Journal(session.server, self.directory) as journal:
+        with Journal(self.journal_of(session), self.directory) as journal:
             for set_id in dict.fromkeys(each.set_id or each.id for each in self._begun(journal.text())):
                 change_set.settle(session, journal, of_set(set_id)(journal.text().in_force))
 
@@ -405,4 +427,4 @@ class PostgresControl:
     def _let_go(self) -> None:
         if self._session is not None:
             self._session.close()
-            self._session = None
+            self._session = self._journal = None

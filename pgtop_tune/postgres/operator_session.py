@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import socket
 import time
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -18,7 +17,6 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from pgtop_tune.errors import ConnectionProblem, NotLetIn, ServerProblem
-from pgtop_tune.journal import ServerName
 from pgtop_tune.model.change import SYSTEM, Scope, ScopeKind
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres import queries, time_limits
@@ -31,6 +29,7 @@ from pgtop_tune.postgres.failures import (
     server_words,
     sqlstate_of,
 )
+from pgtop_tune.postgres.instances import seen
 from pgtop_tune.postgres.libpq import connect
 from pgtop_tune.postgres.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.scopes import STORED, statement
@@ -41,10 +40,14 @@ CONTROL_NAME: Final = f"{APPLICATION_NAME} control"
 _ATTEMPTS: Final = 20
 _RELOAD_DEADLINE_S: Final = 3.0
 _POLL_S: Final = 0.01
-_UNREAD: Final = "SELECT sourcefile, sourceline, error FROM pg_file_settings WHERE name IS NULL LIMIT 1"
-"""Faults of a file, not of a value (guc-file.l: record_config_file_error)."""
+_UNREAD: Final = """
+SELECT sourcefile, sourceline, error FROM pg_file_settings
+ WHERE name IS NULL AND error NOT LIKE 'parameter "%" cannot be changed without restarting the server' LIMIT 1
+"""
+"""Faults of a file, not of a value (guc-file.l: record_config_file_error); a line that was taken out is none."""
 _MAY_OPEN: Final = "SELECT has_function_privilege('pg_read_file(text, bigint, bigint, boolean)', 'execute')"
 _OPENED: Final = "SELECT pg_read_file('postgresql.auto.conf', 0, 1, true)"
+_NO_LIBRARY: Final = "its library is not loaded: put it back into shared_preload_libraries, restart, and try again"
 _IN_TRANSACTION: Final = psycopg.pq.TransactionStatus.INTRANS
 _INSUFFICIENT_PRIVILEGE: Final = "42501"
 
@@ -53,7 +56,7 @@ class OperatorSession:
     """A psycopg connection in autocommit.
 
     Attributes:
-        server: What the change journal is named after.
+        instance: Which server it is, as its role sees it.
         endpoint: host:port as connected.
     """
 
@@ -77,7 +80,7 @@ class OperatorSession:
             self._begin_without_limits(error)
         self._own.pids.add(self._pid)
         self.endpoint = f"{self._connection.info.host}:{self._connection.info.port}"
-        self.server = self._name()
+        self.instance = seen(self)
 
     def _begin(self, options: str) -> None:
         self._lifted_from_start = bool(options)
@@ -260,15 +263,13 @@ class OperatorSession:
         Behind a pooler in one transaction: the next one may be in a session that has not read the files yet.
 
         Returns:
-            "" when it has; else why not, for instance the line of a file that has an error. And the parameters.
-
-        Raises:
-            ServerProblem: As `parameter` does.
+            "" when it has; else why not, for instance the line of a file that has an error. And the parameters that
+            the server shows: not those whose library is not loaded.
         """
         if self._direct:
-            return self._read_again(), tuple(self.parameter(name) for name in names)
+            return self._read_again(), self.parameters(names)
         with self._one_session():
-            return self._read_again(), tuple(self.parameter(name) for name in names)
+            return self._read_again(), self.parameters(names)
 
     def plain_words(self) -> PlainWords:
         """psycopg's exceptions become ours on the way out."""
@@ -308,13 +309,6 @@ class OperatorSession:
         self._own.pids.discard(self._pid)
         self._connection.close()
 
-    def _name(self) -> ServerName:
-        """The system identifier, and a mark of the data directory: copies of a cluster share the identifier."""
-        facts = self._rows(queries.sql("facts", self._major))[0]
-        identifier, directory = facts["system_identifier"], facts["data_directory"]
-        key = f"{identifier}-{zlib.crc32(directory.encode()):08x}" if identifier else self.endpoint
-        return ServerName(key, self._conninfo.describe())
-
     def _refused(self, error: psycopg.Error, name: str, scope: Scope) -> ServerProblem:
         words = "; ".join(filter(None, (error.diag.message_primary, error.diag.message_detail))) or str(error)
         state = sqlstate_of(error)
@@ -324,7 +318,8 @@ class OperatorSession:
             hint = "a superuser lets you with: GRANT {} ON PARAMETER {} TO {}  (PostgreSQL 15+)".format(act, *names)
         else:
             found = self.parameters([name])
-            hint = error.diag.message_hint or (allowed(found[0]) if found else "")
+            unknown = _NO_LIBRARY if "." in name else ""
+            hint = error.diag.message_hint or (allowed(found[0]) if found else unknown)
         return ServerProblem(words, hint, state)
 
     def _value(self, text: str) -> Any:

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.journal import Journal, path_for, read
-from pgtop_tune.model.change import ParameterChange
+from pgtop_tune.errors import ServerProblem
+from pgtop_tune.journal import Journal
+from pgtop_tune.model.change import ParameterChange, Scope
+from pgtop_tune.model.instance import Kin
+from pgtop_tune.model.revert_outcome import RevertOutcome
 from pgtop_tune.postgres.change_set import take_back
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.failures import PlainWords
+from pgtop_tune.postgres.instances import ServerJournals, find_journals
 from pgtop_tune.postgres.opening import operator_session
 from pgtop_tune.postgres.own_sessions import OwnSessions
+from pgtop_tune.postgres.scopes import same
+
+if TYPE_CHECKING:
+    from pgtop_tune.postgres.operator_session import OperatorSession
 
 Choice = Callable[[Sequence[ParameterChange]], Sequence[ParameterChange]]
 """From the changes in force, oldest first, those to be taken back."""
+
+
+_INSUFFICIENT_PRIVILEGE: Final = "42501"
+_HIDDEN: Final = "\0"
+"""No value has this character."""
 
 
 def everything(in_force: Sequence[ParameterChange]) -> Sequence[ParameterChange]:
@@ -66,36 +79,134 @@ def whole_sets(in_force: Sequence[ParameterChange], some: Sequence[ParameterChan
     return tuple(change for change in in_force if change.id in ids or change.set_id in sets)
 
 
-def revert(
+def try_to_revert(
     conninfo: ConnInfo,
     choice: Choice = everything,
     *,
     directory: Path | None = None,
     why: str = "",
+    adopt: bool = False,
     first: Callable[[Sequence[ParameterChange]], None] = lambda chosen: None,
-) -> tuple[ParameterChange, ...]:
-    """Takes back what the journal of this server holds as in force, last first.
+) -> RevertOutcome:
+    """Takes back what the journals of this server hold as in force, last first; what is refused does not stop the rest.
 
     Args:
-        conninfo: The server; its journal is found by its system identifier.
+        conninfo: The server; `instances` finds its journals.
         choice: Which of them.
         directory: Of the journals; paths.journal_dir() by default.
         why: What is to be said about it.
+        adopt: Also what was made on another server of the cluster, where this one has its values: a standby that was
+            promoted, a data directory that was moved.
         first: Told of the changes before they are taken back: other halves of their sets may have to go first.
 
     Raises:
         ConnectionProblem: The server is not there; nothing was reverted, or the rest was not.
-        ServerProblem: It refused; what came after is reverted.
+        ServerProblem: This role may not reload, or the server cannot read its files; nothing was reverted.
         JournalProblem: The journal cannot be read or written, or another process is writing it.
     """
     session = operator_session(conninfo, OwnSessions())
     try:
         with PlainWords(conninfo):
-            if not choice(read(path_for(session.server.key, directory)).in_force):
-                return ()
-            with Journal(session.server, directory) as journal:
-                chosen = choice(journal.text().in_force)
-                first(chosen)
-                return take_back(session, journal, chosen, why)
+            found = find_journals(session, conninfo.describe(), directory)
+            return take_back_from(session, found, choice, why, adopt=adopt, first=first)
     finally:
         session.close()
+
+
+def revert(
+    conninfo: ConnInfo, choice: Choice = everything, *, directory: Path | None = None
+) -> tuple[ParameterChange, ...]:
+    """As `try_to_revert`; what is not in force any more.
+
+    Raises:
+        ServerProblem: One was refused, and is still in force; the others are reverted.
+    """
+    outcome = try_to_revert(conninfo, choice, directory=directory)
+    outcome.check_none_refused()
+    return outcome.settled
+
+
+def in_force_on(session: OperatorSession, found: ServerJournals) -> tuple[ParameterChange, ...]:
+    """What is in force on a server by its journals, oldest first; of doubtful changes those whose values it has."""
+    doubtful = [change for each in found.known if each.kin is Kin.PERHAPS for change in each.text.in_force]
+    return in_order((*found.in_force, *_here(session, found.in_force, doubtful)))
+
+
+def take_back_from(
+    session: OperatorSession,
+    found: ServerJournals,
+    choice: Choice,
+    why: str = "",
+    *,
+    adopt: bool = False,
+    first: Callable[[Sequence[ParameterChange]], None] = lambda chosen: None,
+) -> RevertOutcome:
+    """Takes changes of a server back, out of all journals that are about it. Arguments as those of `try_to_revert`."""
+    doubtful = [
+        change
+        for each in found.known
+        if each.kin is Kin.PERHAPS or (adopt and each.kin is Kin.OTHER)
+        for change in each.text.in_force
+    ]
+    foreign = [change for each in found.known if each.kin is not Kin.SAME for change in each.text.in_force]
+    chosen = choice(in_order((*found.in_force, *_here(session, found.in_force, doubtful))))
+    # Of those that a change covers which stays, only a journal of this server can hand the old value on.
+    wanted = {change.id for change in chosen if change in found.in_force}
+    wanted |= {
+        change.id
+        for change in _here(
+            session,
+            [change for change in chosen if change.id in wanted],
+            [change for change in chosen if change.id not in wanted],
+        )
+    }
+    away = choice(in_order(foreign)) if choice is not last or not chosen else ()
+    outcome = RevertOutcome(elsewhere=tuple(change for change in away if change.id not in wanted))
+    if wanted:
+        first([change for change in chosen if change.id in wanted])
+    for each in found.known:
+        if any(change.id in wanted for change in each.text.in_force):
+            with Journal(each.name, each.path.parent) as journal:
+                # Somebody may have kept it by the time we are alone.
+                mine = choice([change for change in journal.text().in_force if change.id in wanted])
+                if mine:
+                    back = take_back(session, journal, mine, why, certain=each.kin is Kin.SAME)
+                    outcome = outcome.and_then(back)
+    return outcome
+
+
+def in_order(changes: Iterable[ParameterChange]) -> tuple[ParameterChange, ...]:
+    """Oldest first; those of one set as their journal has them."""
+    return tuple(sorted(changes, key=lambda change: change.at_ms))
+
+
+def _here(
+    session: OperatorSession, certain: Sequence[ParameterChange], doubtful: Sequence[ParameterChange]
+) -> tuple[ParameterChange, ...]:
+    """The doubtful changes whose values this server has, or would have without later ones."""
+    if not doubtful:
+        return ()
+    standing: dict[tuple[str, Scope], str | None] = {}
+    here: list[ParameterChange] = []
+    for change in reversed(in_order((*certain, *doubtful))):
+        key = (change.name.lower(), change.scope)
+        if key not in standing:
+            standing[key] = _stored(session, change)
+        now = standing[key]
+        if now == _HIDDEN:
+            continue
+        if same(change.name, now, change.value) and not same(change.name, now, change.auto_conf_before):
+            standing[key] = change.auto_conf_before
+            here += [change] if change in doubtful else []
+    return tuple(here)
+
+
+def _stored(session: OperatorSession, change: ParameterChange) -> str | None:
+    """What the scope has; _HIDDEN where this role may not look: then nothing is taken for ours."""
+    try:
+        with session.plain_words():
+            return session.stored(change.name, change.scope)
+    except ServerProblem as problem:
+        if problem.sqlstate != _INSUFFICIENT_PRIVILEGE:
+            raise
+        return _HIDDEN

@@ -17,6 +17,7 @@ from typing import IO, Final, Protocol
 from msgspec import Struct
 
 from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.paths import opened
 from pgtop_tune.recording.format import MAX_BLOCK_BYTES, MAX_LINE_BYTES, YEAR_9999_MS, read_header
 from pgtop_tune.recording.index import WORTH_BYTES, Place, keep_places, known_places
 from pgtop_tune.recording.packing import MOST_MARKS, Packing, find_marks, packing_of
@@ -85,7 +86,7 @@ def open_blocks(path: Path) -> Blocks:
         OSError: It cannot be read.
         RecordingProblem: The library that unpacks it is not installed.
     """
-    file = path.open("rb")
+    file = opened(path)
     try:
         packing = packing_of(file.read(_MAGIC_BYTES))
         known = known_places(path, file)
@@ -117,7 +118,7 @@ def _keep_index(path: Path, file: IO[bytes], known: Sequence[Place], blocks: Seq
 def is_recording(path: Path) -> bool:
     """Whether a file begins as a recording that this version reads; only its beginning is looked at."""
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             begin = file.read(_BEGIN_BYTES)
         packing = packing_of(begin)
         read_header((begin if packing is None else packing.unpacked(begin, MAX_LINE_BYTES)[0]).partition(b"\n")[0])

@@ -187,3 +187,16 @@ def test_a_reset_takes_a_restart_as_well(managed: Throwaway, tmp_path: Path) -> 
     ran = run("revert", "--all", "--restart", *where, home=tmp_path)
     assert ran.status == 0, ran.err
     assert shown(managed, "max_connections") == "100"
+
+
+@pytest.mark.long
+def test_a_server_that_is_down_is_found_however_it_is_named(managed: Throwaway, tmp_path: Path) -> None:
+    assert run("set", TOO_MUCH, "-d", conninfo(managed), home=tmp_path).status == 0
+    run_pg_ctl(managed, "restart", "-w", check=False)
+    another = tmp_path / "sockets"
+    another.symlink_to(managed.socket_dir)
+    named = conninfo(managed).replace(str(managed.socket_dir), str(another))
+    ran = run("revert", "-d", named, home=tmp_path)
+    assert ran.status == 0, ran.err
+    assert ran.out.splitlines()[-1] == "1 change reverted"
+    assert shown(managed, "shared_buffers") == "32MB"

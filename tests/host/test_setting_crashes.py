@@ -65,6 +65,9 @@ def test_who_may_not_take_back_is_told_and_the_change_stays_in_force(made: Machi
             made.undo()
     finally:
         os.seteuid(0)
+    # Root follows no journal of another's.
+    for path in (made.journals, *made.journals.iterdir()):
+        os.chown(path, 0, 0)
     assert [each.state for each in made.journaled()] == [ChangeState.APPLIED]
     made.undo()
     assert made.text(SWAPPINESS) == "60\n"

@@ -8,11 +8,13 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.errors import HostProblem, JournalProblem, UsageProblem
 from pgtop_tune.host import setting_change
-from pgtop_tune.host.control import HostControl
+from pgtop_tune.host.control import HostControl, machine, revert
 from pgtop_tune.host.system_settings import path_of
+from pgtop_tune.journal import Journal
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.change import Terms
 from pgtop_tune.model.system_setting import WantedSetting
@@ -128,3 +130,25 @@ def test_of_a_server_elsewhere_nothing_is_shown_and_nothing_changed(made: Machin
     with pytest.raises(HostProblem, match="changed where the server runs: no server process 17 here"):
         asyncio.run(control.apply("vm.swappiness", "5"))
     assert made.text(SWAPPINESS) == "60\n"
+
+
+def test_a_change_that_cannot_be_ours_is_not_followed_and_stops_no_other(made: Machine) -> None:
+    victim = made.root / "victim"
+    victim.write_text("precious")
+    honest = made.change("vm.swappiness", "5")
+    made.undo()
+    forged = [
+        replace(honest, id="path", path="/victim"),
+        replace(honest, id="name", name="kernel.core_pattern", path="/proc/sys/kernel/core_pattern"),
+        replace(honest, id="along", also_before=(("/victim", "evil"),)),
+        replace(honest, id="drop-in", drop_in="/victim", drop_in_before="evil"),
+        replace(honest, id="disk", name="../../victim/scheduler", path="/sys/block/../../victim/queue/scheduler"),
+    ]
+    with Journal(machine(made.root), made.journals) as journal:
+        for change in forged:
+            journal.write(change)
+    honest = made.change("vm.swappiness", "6")
+    told: list[str] = []
+    with pytest.raises(HostProblem, match="cannot have made"):
+        revert(root=made.root, directory=made.journals, each=lambda change: told.append(change.id))
+    assert (told, victim.read_text(), made.text("proc/sys/vm/swappiness")) == ([honest.id], "precious", "60\n")

@@ -14,6 +14,7 @@ from psycopg import sql as compose
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.questions import QUESTIONS
 from pgtop_tune.model.horizon import HorizonSample, OpenTransaction, PreparedTransaction
+from pgtop_tune.model.instance import Instance
 from pgtop_tune.model.io import ArchiverStatus, DatabaseRow, IoCounters, SlruCounters, WalFiles
 from pgtop_tune.model.locks import LockWait
 from pgtop_tune.model.postgres import (
@@ -71,6 +72,10 @@ COLUMNS: dict[str, list[str]] = {
     "database": names(DatabaseCounters, "at_s", "own_transactions"),
     "facts": names(ServerFacts, "endpoint", "local", "postmaster_pid", "pooled"),
     "own_backend": ["pid", "backend_start_ms", "data_directory"],
+    "instance": [
+        *names(Instance, "timeline", "system_identifier", "written_s", "put_there_s", "altered_s", "machine"),
+        *("may_identify", "may_name_wal", "may_read", "may_stat"),
+    ],
     "parameters": names(Parameter, "in_auto_conf"),
     "statements": names(StatementTotals, "at_s", "own_calls"),
     "locks": names(LockWait),

@@ -17,7 +17,9 @@ from pgtop_tune.on_trial import LAST_ATTEMPT
 if TYPE_CHECKING:
     from pgtop_tune.cli.machine_reverting import MachineHalves
     from pgtop_tune.host.control import Choice as MachineChoice
+    from pgtop_tune.journal import JournalText
     from pgtop_tune.model.change import ParameterChange
+    from pgtop_tune.model.revert_outcome import RevertOutcome
     from pgtop_tune.postgres.conninfo import ConnInfo
     from pgtop_tune.postgres.reverting import Choice
 
@@ -39,6 +41,18 @@ def revert(
         bool, typer.Option("--restart", help="Restart the server where the old values need it to be in force.")
     ] = False,
     last_attempt: Annotated[bool, typer.Option(LAST_ATTEMPT, hidden=True)] = False,
+    adopt: Annotated[
+        bool,
+        typer.Option(
+            "--adopt",
+            help="Also what was set on another server of this cluster that this one has taken the place of.",
+        ),
+    ] = False,
+    retire: Annotated[
+        Path | None,
+        typer.Option("--retire", metavar="FILE", help="Take a change journal out of use; nothing is reverted."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Retire without being asked.")] = False,
     journal: Annotated[
         Path | None, typer.Option("--journal", metavar="DIRECTORY", help="Where the change journals are.")
     ] = None,
@@ -53,14 +67,19 @@ def revert(
 
     Settings of the machine that were changed in the same sets go along; --machine takes back all of those, and only
     those. A server that is down through a change of ours gets its old values back and is started. Works from the change
-    journal; the process that made the changes need not live. With --list and no connection words, shows the changes of
-    all servers this user has journals for.
+    journal; the process that made the changes need not live. A primary and its standbys have journals of their own:
+    each takes back what was set on it. What the server refuses stays in force, does not stop the others, and ends the
+    command with status 6. --list shows the changes of all servers this user has journals for.
 
     Examples: pgtop-tune revert --list  ·  pgtop-tune revert -h /run/postgresql -d bench  ·  pgtop-tune revert --last
     """
     words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
     if list_only:
         sys.exit(_list(journal))
+    if retire is not None:
+        from pgtop_tune.cli.retiring import retire as retired
+
+        sys.exit(retired(retire, journal, _in_force, yes=yes))
     if overdue and set_id and not _is_on_trial(set_id, journal):
         # Reverted or kept by somebody else: a server that is gone by now need not be asked.
         say("nothing to revert")
@@ -69,7 +88,7 @@ def revert(
         if machine:
             sys.exit(_revert_machine(_chosen_of_machine(last, all_changes, set_id, to, overdue), journal))
         chosen = _chosen(last, all_changes, set_id, to, overdue)
-        sys.exit(_revert(words, chosen, "" if overdue else set_id, journal, restart=restart))
+        sys.exit(_revert(words, chosen, "" if overdue else set_id, journal, restart=restart, adopt=adopt))
     except PgtopError as problem:
         if last_attempt:
             from pgtop_tune.cli.given_up import note_given_up
@@ -158,24 +177,33 @@ def _moment_ms(text: str) -> int:
 
 
 def _list(directory: Path | None) -> int:
-    from pgtop_tune.cli.machine_reverting import told as told_of_machine
-    from pgtop_tune.cli.output import tell
+    from pgtop_tune.cli.exit_codes import ExitCode
+    from pgtop_tune.cli.retiring import tell_of_damage
+    from pgtop_tune.errors import JournalProblem
     from pgtop_tune.journal import journals, read
 
-    found = 0
+    usable, found = tell_of_damage(directory), 0
     for path in journals(directory):
-        text = read(path)
-        for problem in text.problems:
-            tell(f"{path}: {problem}")
-        told = [*map(_told, text.in_force), *map(told_of_machine, text.host_in_force)]
-        if told:
-            say(text.server.description if text.server else path.stem)
-        for line in told:
+        try:
+            text = read(path)
+        except JournalProblem:
+            continue
+        lines = _in_force(text)
+        if lines:
+            say(f"{text.server.description}  ({path.stem})" if text.server else path.stem)
+        for line in lines:
             found += 1
             say(f"  {line}")
     if not found:
         say("no changes in force")
-    return 0
+    return ExitCode.OK if usable else ExitCode.CHANGE
+
+
+def _in_force(text: JournalText) -> list[str]:
+    """What a journal has in force, a line each."""
+    from pgtop_tune.cli.machine_reverting import told as told_of_machine
+
+    return [*map(_told, text.in_force), *map(told_of_machine, text.host_in_force)]
 
 
 def _told(change: ParameterChange) -> str:
@@ -200,27 +228,40 @@ def _told(change: ParameterChange) -> str:
     return f"{change.name}: {change.shown_before} → {change.value or 'default'}  ({'; '.join(filter(None, notes))})"
 
 
-def _revert(words: ConnectionWords, choice: Choice, set_id: str, directory: Path | None, *, restart: bool) -> int:
+def _revert(
+    words: ConnectionWords, choice: Choice, set_id: str, directory: Path | None, *, restart: bool, adopt: bool
+) -> int:
     import asyncio
 
-    from pgtop_tune.cli.machine_reverting import MachineHalves, is_of_machine_only, say_sum, tell_of_the_rest
+    from pgtop_tune.cli import revert_words
+    from pgtop_tune.cli.exit_codes import ExitCode
+    from pgtop_tune.cli.machine_reverting import MachineHalves, is_of_machine_only, tell_of_the_rest
+    from pgtop_tune.cli.output import complain, tell
+    from pgtop_tune.cli.retiring import tell_of_damage
+    from pgtop_tune.model.revert_outcome import RevertOutcome
 
+    tell_of_damage(directory)
     halves = MachineHalves(set_id, directory)
     if set_id and is_of_machine_only(set_id, directory):
-        say_sum(halves.after())
-        return 0
+        say(revert_words.sum_of(RevertOutcome(), halves.after()))
+        return ExitCode.OK
     try:
-        conninfo, reverted = _taken_back(words, choice, halves, directory, restart=restart)
+        conninfo, outcome = _taken_back(words, choice, halves, directory, restart=restart, adopt=adopt)
     except PgtopError:
         halves.after()
         raise
-    for change in reverted:
-        note = f"  ({change.message})" if change.message else ""
-        say(f"{change.name}: {change.value or 'default'} → {change.shown_after}{note}")
-    say_sum(len(reverted) + halves.after())
+    for line in revert_words.of_outcome(outcome):
+        say(line)
+    for refusal in outcome.refused:
+        complain(PgtopError(f"{refusal.change.name}: {refusal.problem.message}", refusal.problem.hint))
+    for line in revert_words.of_elsewhere(outcome):
+        tell(line)
+    # What waits for the end of a trial tries again: a name may lead to another server for a while.
+    missed = bool(set_id and outcome.elsewhere and not outcome.settled)
+    say(revert_words.sum_of(outcome, () if missed else halves.after()))
     asyncio.run(_look_after_the_rest(conninfo, directory))
     tell_of_the_rest(directory)
-    return 0
+    return ExitCode.CHANGE if outcome.refused or missed else ExitCode.OK
 
 
 async def _look_after_the_rest(conninfo: ConnInfo, directory: Path | None) -> None:
@@ -236,8 +277,16 @@ async def _look_after_the_rest(conninfo: ConnInfo, directory: Path | None) -> No
 
 
 def _taken_back(
-    words: ConnectionWords, choice: Choice, halves: MachineHalves, directory: Path | None, *, restart: bool
-) -> tuple[ConnInfo, tuple[ParameterChange, ...]]:
+    words: ConnectionWords,
+    choice: Choice,
+    halves: MachineHalves,
+    directory: Path | None,
+    *,
+    restart: bool,
+    adopt: bool,
+) -> tuple[ConnInfo, RevertOutcome]:
+    from msgspec.structs import replace
+
     from pgtop_tune.cli.looking import let_in
     from pgtop_tune.cli.output import tell
     from pgtop_tune.cli.overdue import WHY
@@ -245,22 +294,29 @@ def _taken_back(
     from pgtop_tune.cli.signals import run_until_signalled
     from pgtop_tune.errors import ConnectionProblem, NotLetIn
     from pgtop_tune.postgres.changes import now_ms
-    from pgtop_tune.postgres.reverting import overdue
-    from pgtop_tune.postgres.reverting import revert as take_back
+    from pgtop_tune.postgres.reverting import overdue, try_to_revert
     from pgtop_tune.tuning.restart.recovery import recover
 
-    def act(conninfo: ConnInfo) -> tuple[ConnInfo, tuple[ParameterChange, ...]]:
+    def act(conninfo: ConnInfo) -> tuple[ConnInfo, RevertOutcome]:
         try:
-            late = take_back(conninfo, overdue(now_ms()), directory=directory, why=WHY, first=halves.before)
-            reverted = (*late, *take_back(conninfo, choice, directory=directory, first=halves.before))
+            late = try_to_revert(conninfo, overdue(now_ms()), directory=directory, why=WHY, first=halves.before)
+            # Those that are refused or elsewhere are asked for once more.
+            late = replace(late, refused=(), elsewhere=())
+            outcome = late.and_then(
+                try_to_revert(conninfo, choice, directory=directory, adopt=adopt, first=halves.before)
+            )
         except NotLetIn:
             raise
         except ConnectionProblem:
-            if not recover(conninfo, choice, directory, tell):
+            written: list[frozenset[str]] = []
+            if not recover(conninfo, choice, directory, tell, written.append):
                 raise
-            reverted = take_back(conninfo, choice, directory=directory, first=halves.before)
-        if restart and any(change.restart for change in reverted):
-            reverted = run_until_signalled(restart_after_reverting(conninfo, reverted, directory))
-        return conninfo, reverted
+            outcome = try_to_revert(conninfo, choice, directory=directory, adopt=adopt, first=halves.before)
+            outcome = outcome.after_writing(frozenset().union(*written))
+        if not restart or not any(change.restart for change in outcome.settled):
+            return conninfo, outcome
+        again = run_until_signalled(restart_after_reverting(conninfo, outcome.settled, directory))
+        shown = {each.id: each for each in again}
+        return conninfo, replace(outcome, settled=tuple(shown.get(each.id, each) for each in outcome.settled))
 
     return let_in(words, act)

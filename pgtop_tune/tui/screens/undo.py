@@ -8,6 +8,7 @@ from typing import Any
 from textual.app import App
 
 from pgtop_tune.errors import PgtopError
+from pgtop_tune.model.change import ChangeState
 from pgtop_tune.model.system_setting import HostChange
 from pgtop_tune.session.trial_desk import Change
 from pgtop_tune.tui.changes import Changes, told
@@ -79,6 +80,8 @@ async def _question(changes: Changes, wanted: Sequence[Change], glyphs: Glyphs) 
 
 
 def _result(change: Change) -> str:
+    if change.state is ChangeState.SUPERSEDED:
+        return f"{change.name}: {change.message}"
     where = change.path if isinstance(change, HostChange) else "pg_settings"
     words = f"{change.name} is {change.shown_after} again, read back from {where}"
     return f"{words} ({change.message})" if change.message else words

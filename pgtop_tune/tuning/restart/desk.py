@@ -192,7 +192,7 @@ class RestartDesk:
 
     async def _begun(self, wanted: Sequence[Wanted]) -> _Attempt:
         server = await self._standing(wanted)
-        name = await self._control.ask(lambda session: session.server)
+        name = await self._control.ask(self._control.journal_of)
         if not wanted:
             # What waits already was written by others, or before this was known how to be undone.
             await self._control.ask(self._noted)
@@ -200,7 +200,7 @@ class RestartDesk:
         return _Attempt(server, name, log)
 
     def _noted(self, session: OperatorSession) -> None:
-        with Journal(session.server, self._control.directory) as journal:
+        with Journal(self._control.journal_of(session), self._control.directory) as journal:
             note_place(session, journal)
 
     async def _restart(

@@ -12,6 +12,7 @@ from pgtop_tune.cluster import auto_conf
 from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.model.change import ParameterChange, ScopeKind
 from pgtop_tune.model.server_place import ServerPlace
+from pgtop_tune.own_files import NotOurs, read_own
 from pgtop_tune.postgres.scopes import out_of_order, same
 
 
@@ -72,6 +73,8 @@ def _copy(place: ServerPlace) -> bytes | None:
     if not place.copy:
         return None
     try:
-        return Path(place.copy).read_bytes()
+        return read_own(Path(place.copy))
+    except NotOurs as why:
+        raise ClusterProblem(f"the copy is not used: {why}", why.hint) from None
     except OSError as error:
         raise ClusterProblem(f"{place.copy} cannot be read: {error.strerror}") from None

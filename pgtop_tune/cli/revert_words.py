@@ -1,0 +1,58 @@
+"""What is said of changes that were taken back: what was done, and what was not. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pgtop_tune.model.change import ChangeState
+
+if TYPE_CHECKING:
+    from pgtop_tune.model.change import ParameterChange
+    from pgtop_tune.model.revert_outcome import RevertOutcome
+    from pgtop_tune.model.system_setting import HostChange
+
+
+def of_settled(change: ParameterChange) -> str:
+    """One change that is not in force any more: from what to what, or why nothing was written."""
+    if change.state is ChangeState.SUPERSEDED:
+        return f"{change.name}: {change.message}"
+    note = f"  ({change.message})" if change.message else ""
+    return f"{change.name}: {change.value or 'default'} → {_back_to(change)}{note}"
+
+
+def of_outcome(outcome: RevertOutcome) -> Iterator[str]:
+    """A line for each change that was settled."""
+    yield from map(of_settled, outcome.reverted)
+    for change in outcome.already:
+        yield f"{change.name}: {change.message}: {_back_to(change)}"
+    yield from map(of_settled, outcome.left_alone)
+
+
+def of_elsewhere(outcome: RevertOutcome) -> Iterator[str]:
+    """A line for each change that is left in force because it was made on another server, and how to go on."""
+    for change in outcome.elsewhere:
+        value = change.value or "default"
+        yield f"{change.name} = {value} was set on another server of this cluster, as far as can be told: left in force"
+    if outcome.elsewhere:
+        yield "connect to that one; or --adopt, where this server has taken its place and has the values"
+
+
+def sum_of(outcome: RevertOutcome, on_machine: Sequence[HostChange] = ()) -> str:
+    """How many changes came to what, those of the machine among them."""
+    untouched = sum(change.state is ChangeState.SUPERSEDED for change in on_machine)
+    done = len(outcome.reverted) + len(on_machine) - untouched
+    left_alone = len(outcome.left_alone) + untouched
+    counts = (
+        (done, f"{done} change{'' if done == 1 else 's'} reverted"),
+        (len(outcome.already), f"{len(outcome.already)} had the old value already"),
+        (left_alone, f"{left_alone} left alone"),
+        (len(outcome.refused), f"{len(outcome.refused)} refused and still in force"),
+    )
+    return ", ".join(words for count, words in counts if count) or "nothing to revert"
+
+
+def _back_to(change: ParameterChange) -> str:
+    """What takes a restart has its running value until then, and goes back to this one."""
+    waits = change.restart and change.shown_after != change.shown_before
+    return (change.auto_conf_before or change.shown_before) if waits else change.shown_after

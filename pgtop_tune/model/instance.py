@@ -1,0 +1,135 @@
+"""A running server, told from all others of its cluster: its standbys, its copies, containers of the same image."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Kin(StrEnum):
+    """What a server has to do with one that was seen before."""
+
+    SAME = "same"
+    """The same instance."""
+    PERHAPS = "perhaps"
+    """It may be the same one, started anew, or a copy of it."""
+    OTHER = "other"
+    """Another instance."""
+
+
+class Instance(Struct, frozen=True):
+    """What a server says of itself. What the role may not see is "" or None, and proves nothing.
+
+    Attributes:
+        system_identifier: Of pg_control: the same for a cluster, its standbys and its copies.
+        started_us: pg_postmaster_start_time, microseconds since the epoch.
+        in_recovery: It is a standby.
+        timeline: That a primary writes, as in the names of WAL files; "" on a standby.
+        data_directory: PGDATA.
+        written_s: When PG_VERSION was written, seconds since the epoch: by initdb, or by pg_basebackup.
+        put_there_s: When the inode of PG_VERSION changed last: `cp -a` and a change of the owner renew it.
+        altered_s: The same of postgresql.auto.conf: every ALTER SYSTEM renews it.
+        machine: Host name, and the file system of the data directory: containers of one image differ in it.
+    """
+
+    system_identifier: str = ""
+    started_us: int = 0
+    in_recovery: bool = False
+    timeline: str = ""
+    data_directory: str = ""
+    written_s: int | None = None
+    put_there_s: int | None = None
+    altered_s: int | None = None
+    machine: str = ""
+
+
+def kin(known: Instance, now: Instance) -> Kin:
+    """Whether the server that answers now is the one that was seen before. Pure; rules in order, the first that fits.
+
+    Endpoints are none of the evidence: one postmaster has many, and a name can lead to another server tomorrow.
+    """
+    return next((kin for kin, fits in _RULES if fits(known, now)), Kin.PERHAPS)
+
+
+def joined(known: Instance | None, now: Instance) -> Instance:
+    """What is known of an instance after it was seen again, perhaps by a role that may see less."""
+    if known is None:
+        return now
+    return Instance(
+        system_identifier=now.system_identifier or known.system_identifier,
+        started_us=now.started_us,
+        in_recovery=now.in_recovery,
+        timeline=now.timeline,
+        data_directory=now.data_directory or known.data_directory,
+        written_s=known.written_s if now.written_s is None else now.written_s,
+        put_there_s=known.put_there_s if now.put_there_s is None else now.put_there_s,
+        altered_s=known.altered_s if now.altered_s is None else now.altered_s,
+        machine=now.machine or known.machine,
+    )
+
+
+def _differ(one: object, other: object) -> bool:
+    """Whether both are known, and not the same."""
+    return one not in ("", None) and other not in ("", None) and one != other
+
+
+def _of_another_cluster(known: Instance, now: Instance) -> bool:
+    return _differ(known.system_identifier, now.system_identifier)
+
+
+def _one_postmaster(known: Instance, now: Instance) -> bool:
+    return known.started_us == now.started_us
+
+
+def _ran_beside_it(known: Instance, now: Instance) -> bool:
+    """It was started before that one, and still runs."""
+    return now.started_us < known.started_us
+
+
+def _elsewhere(known: Instance, now: Instance) -> bool:
+    return _differ(known.data_directory, now.data_directory) or _differ(known.written_s, now.written_s)
+
+
+def _altered_before(known: Instance, now: Instance) -> bool:
+    """What that one has written into postgresql.auto.conf is not in this file."""
+    return known.altered_s is not None and now.altered_s is not None and now.altered_s < known.altered_s
+
+
+def _same_files(known: Instance, now: Instance) -> bool:
+    return (
+        known.put_there_s is not None
+        and known.put_there_s == now.put_there_s
+        and known.machine != ""
+        and known.machine == now.machine
+    )
+
+
+def _copied_to_another_machine(known: Instance, now: Instance) -> bool:
+    return _differ(known.machine, now.machine) and _differ(known.put_there_s, now.put_there_s)
+
+
+def _standby_of_it(known: Instance, now: Instance) -> bool:
+    return now.in_recovery and not known.in_recovery
+
+
+def _promoted_instead_of_it(known: Instance, now: Instance) -> bool:
+    """A primary changes its timeline only by having been a standby in between."""
+    return _differ(known.timeline, now.timeline)
+
+
+_RULES: tuple[tuple[Kin, Callable[[Instance, Instance], bool]], ...] = (
+    (Kin.OTHER, _of_another_cluster),
+    (Kin.SAME, _one_postmaster),
+    (Kin.OTHER, _ran_beside_it),
+    (Kin.OTHER, _elsewhere),
+    (Kin.OTHER, _altered_before),
+    (Kin.SAME, _same_files),
+    (Kin.OTHER, _copied_to_another_machine),
+    (Kin.OTHER, _standby_of_it),
+    (Kin.OTHER, _promoted_instead_of_it),
+)

@@ -193,19 +193,30 @@ def _read_back(
     """Reloads where a change needs it, and reads all of them in this session."""
     fault, parameters = "", dict[str, Parameter]()
     system = [change.name for change in changes if change.scope.kind is ScopeKind.SYSTEM]
+    lines: dict[str, str] = {}
     if system:
         fault, found = session.reload(system)
         parameters = dict(zip(system, found, strict=True))
+        lines = _lines(session) if state is ChangeState.APPLIED else {}
     settled = []
     for change in changes:
         wanted = change.value if state is ChangeState.APPLIED else change.auto_conf_before
         if change.scope.kind is ScopeKind.SYSTEM:
-            after = parameters[change.name]
+            after, stored = parameters[change.name], lines.get(change.name.lower())
             shown = after.shown
         else:
-            after = session.parameter(change.name)
-            shown = session.stored(change.name, change.scope) or after.shown
+            after, stored = session.parameter(change.name), session.stored(change.name, change.scope)
+            shown = stored or after.shown
         broken = fault and change.scope.kind is ScopeKind.SYSTEM
         message = f"written, but not in force: {fault}" if broken else objection(change, after, wanted)
-        settled.append(replace(change, state=state, shown_after=shown, message=message))
+        stored_after = stored if state is ChangeState.APPLIED else change.stored_after
+        settled.append(replace(change, state=state, shown_after=shown, message=message, stored_after=stored_after))
     return tuple(settled)
+
+
+def _lines(session: OperatorSession) -> dict[str, str]:
+    """What postgresql.auto.conf sets, by name in small letters; nothing where the server cannot read its files."""
+    try:
+        return {name.lower(): value for name, value in session.auto_conf().items()}
+    except ServerProblem:
+        return {}

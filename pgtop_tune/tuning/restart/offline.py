@@ -12,6 +12,7 @@ from pgtop_tune.cluster import auto_conf
 from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.model.change import ParameterChange, ScopeKind
 from pgtop_tune.model.server_place import ServerPlace
+from pgtop_tune.postgres.changes import is_ours
 from pgtop_tune.postgres.scopes import out_of_order, same
 
 
@@ -49,7 +50,7 @@ def put_back(text: str, changes: Sequence[ParameterChange]) -> str:
             continue
         standing = {name.lower(): value for name, value in auto_conf.settings(text).items()}
         now, before = standing.get(change.name.lower()), change.auto_conf_before
-        if same(change.name, now, change.value) and not same(change.name, now, before):
+        if is_ours(change, now) and not same(change.name, now, before):
             text = auto_conf.with_value(text, change.name, before)
         elif not same(change.name, now, before):
             continue

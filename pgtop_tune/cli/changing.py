@@ -25,6 +25,7 @@ from pgtop_tune.model.restart import RestartPlan
 from pgtop_tune.model.system_setting import WantedSetting
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.control import PostgresControl, Rules
+from pgtop_tune.postgres.list_values import check_lists
 from pgtop_tune.postgres.sql_hand import open_hand
 from pgtop_tune.session.whole_change import Made, Whole, WholeChange
 from pgtop_tune.tuning.fence import loss_of
@@ -115,6 +116,8 @@ async def change(conninfo: ConnInfo, asked: Asked) -> int:
             listed = await control.list(tuple(each.name for each in asked.wanted))
             current = {each.name.lower(): each for each in listed}
             await _check(conninfo, asked, current)
+            if asked.scope is not None:
+                await control.ask(lambda session: check_lists(session, asked.wanted))
         confirmed = _unlocked(asked, current)
         if asked.scope is None:
             _fenced(asked, confirmed, current)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.errors import ServerProblem
 from pgtop_tune.model.change import ScopeKind, Wanted
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.postgres.scopes import as_written, is_unwritable_empty, list_fault, same
+from pgtop_tune.postgres.scopes import QUOTED_LISTS, as_written, is_unwritable_empty, list_fault, same
 
 if TYPE_CHECKING:
     from pgtop_tune.postgres.operator_session import OperatorSession
@@ -18,6 +19,17 @@ SELECT sourcefile, sourceline, setting FROM pg_file_settings
    AND sourcefile <> current_setting('data_directory') || '/postgresql.auto.conf'
  ORDER BY seqno DESC LIMIT 1
 """
+
+
+def check_lists(session: OperatorSession, wanted: Sequence[Wanted]) -> None:
+    """The same for several changes of parameters that the server has, before anybody is asked for a yes.
+
+    Raises:
+        ServerProblem: No statement writes one of them.
+    """
+    for each in wanted:
+        if each.name.lower() in QUOTED_LISTS:
+            check_list(session, session.parameter(each.name), each, session.stored(each.name, each.scope))
 
 
 def check_list(session: OperatorSession, parameter: Parameter, wanted: Wanted, stored: str | None) -> None:

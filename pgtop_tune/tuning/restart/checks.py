@@ -82,16 +82,18 @@ def _files(facts: RestartFacts) -> RestartCheck:
         return RestartCheck("files", Verdict.UNKNOWN, f"a start was not tried: {facts.dry.detail}")
     if facts.dry.refusal:
         return RestartCheck("files", Verdict.IMPOSSIBLE, f"the server would not start: {facts.dry.refusal}")
-    with_libraries = facts.major >= 15 and bool(facts.values.text("shared_preload_libraries"))
+    with_libraries = facts.dry.libraries and bool(facts.values.text("shared_preload_libraries"))
     libraries = " and finds its libraries" if with_libraries else ""
     return RestartCheck("files", Verdict.FINE, f"the server reads its files{libraries}")
 
 
 def _libraries(facts: RestartFacts) -> RestartCheck | None:
-    """Before 15 a trial does not load them."""
-    if facts.major >= 15 or "shared_preload_libraries" not in facts.values.texts:
+    """Before 15 a trial does not load them, and this role may not know where they are."""
+    looked_for = isinstance(facts.dry, Unavailable) or facts.dry.libraries
+    if looked_for or "shared_preload_libraries" not in facts.values.texts:
         return None
-    return RestartCheck("libraries", Verdict.UNKNOWN, "PostgreSQL 14 cannot be asked whether it finds its libraries")
+    words = "this role may not ask for the directory of PostgreSQL 14's libraries"
+    return RestartCheck("libraries", Verdict.UNKNOWN, words, "GRANT EXECUTE ON FUNCTION pg_config() lets it")
 
 
 def _huge_pages(facts: RestartFacts) -> RestartCheck | None:

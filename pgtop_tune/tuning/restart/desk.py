@@ -13,16 +13,17 @@ from msgspec.structs import replace
 from pgtop_tune.cluster.service import Ran, run
 from pgtop_tune.cluster.start_log import StartLog
 from pgtop_tune.errors import ClusterProblem, ConnectionProblem, PgtopError, ServerProblem
-from pgtop_tune.journal import Journal, ServerName
+from pgtop_tune.journal import Journal, JournalText, ServerName
 from pgtop_tune.model.change import ParameterChange, Terms, Wanted
 from pgtop_tune.model.restart import PendingParameter, RestartOutcome, RestartPlan, RestartState, Verdict
 from pgtop_tune.model.server_place import ServerPlace
 from pgtop_tune.on_trial import Trials
 from pgtop_tune.postgres.control import PostgresControl
+from pgtop_tune.postgres.list_values import check_lists
 from pgtop_tune.session.restart_control import silent
 from pgtop_tune.tuning.restart.checks import checks
 from pgtop_tune.tuning.restart.gather import Standing, pending, restart_facts, standing
-from pgtop_tune.tuning.restart.offline import restore
+from pgtop_tune.tuning.restart.offline import restore, restore_copy
 from pgtop_tune.tuning.restart.place import note_place
 from pgtop_tune.tuning.restart.returning import Return, until_restarted, wait_for
 from pgtop_tune.tuning.restart.words import explaining, values
@@ -183,6 +184,7 @@ class RestartDesk:
         for name in names:
             if not any(known.lower() == name.lower() for known in server.parameters):
                 raise ServerProblem(f'unrecognized configuration parameter "{name}"', sqlstate="42704")
+        await self._control.ask(lambda session: check_lists(session, wanted))
         return server
 
     def _refuse(self, plan: RestartPlan) -> None:
@@ -256,13 +258,19 @@ class RestartDesk:
         place = attempt.server.place
         log = explaining(await asyncio.to_thread(attempt.log.pieces), ran.words)
         progress("it does not come up: the old values go back into postgresql.auto.conf")
-        try:
-            await asyncio.to_thread(self._restored, attempt.name, place, changes)
-        except PgtopError as problem:
-            return RestartOutcome(RestartState.DOWN, f"the server is down: {problem.message}", changes, log, _BY_HAND)
-        progress("starting it with the old values")
-        again = await asyncio.to_thread(self._run, place, again=True)
-        came = await wait_for(self._control, place, attempt.server.started_ms, progress, failed=again.status != 0)
+        came, again = Return.GONE, ran
+        for mend, words in ((self._restored, "old values"), (self._copied, "copy of postgresql.auto.conf")):
+            try:
+                changed = await asyncio.to_thread(mend, attempt, changes)
+            except PgtopError as problem:
+                return RestartOutcome(RestartState.DOWN, f"the server is down: {problem.message}", changes, log, _BY_HAND)
+            if not changed and mend == self._copied:
+                break
+            progress(f"starting it with the {words}")
+            again = await asyncio.to_thread(self._run, place, again=True)
+            came = await wait_for(self._control, place, attempt.server.started_ms, progress, failed=again.status != 0)
+            if came is Return.BACK:
+                break
         if came is not Return.BACK:
             later = explaining(await asyncio.to_thread(attempt.log.pieces), again.words)
             words = "the server is down: it does not come up with its old values either"
@@ -275,9 +283,20 @@ class RestartDesk:
         words = f"it did not come up; it runs with its old values, after {away_s:.1f} s"
         return RestartOutcome(RestartState.OLD_VALUES, words, tuple(undone), log, away_s=away_s)
 
-    def _restored(self, name: ServerName, place: ServerPlace, changes: Sequence[ParameterChange]) -> None:
-        with Journal(name, self._control.directory) as journal:
-            text = journal.text()
+    def _restored(self, attempt: _Attempt, changes: Sequence[ParameterChange]) -> bool:
+        """The old values are in postgresql.auto.conf; whether it is another file now."""
+        with Journal(attempt.name, self._control.directory) as journal:
+            place, in_force = self._known(attempt, journal.text())
             ids = {change.id for change in changes}
-            known = text.place if text.place is not None else place
-            restore(replace(place, copy=known.copy), [each for each in text.in_force if each.id in ids])
+            return restore(place, [each for each in in_force if each.id in ids])
+
+    def _copied(self, attempt: _Attempt, changes: Sequence[ParameterChange]) -> bool:
+        """The same by the copy from before, where the old values did not help."""
+        with Journal(attempt.name, self._control.directory) as journal:
+            place, in_force = self._known(attempt, journal.text())
+            # Nobody can have changed it by SQL since our restart began.
+            return restore_copy(place, changes, in_force, lambda lines: True)
+
+    def _known(self, attempt: _Attempt, text: JournalText) -> tuple[ServerPlace, tuple[ParameterChange, ...]]:
+        place = attempt.server.place
+        return (place if text.place is None else replace(place, copy=text.place.copy)), text.in_force

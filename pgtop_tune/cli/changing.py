@@ -291,28 +291,28 @@ async def _make(
             tell("`pgtop-tune revert --machine --last` takes it back")
         return
     tell(f"taken back after {age(for_s)}{' s' if for_s < 60 else ''}, or at once with Ctrl-C (set {made.set_id})")
-    await _wait_and_take_back(whole, made, 0.0 if interrupted else for_s)
+    await _wait_and_take_back(whole, made, 0.0 if interrupted else for_s, give_up)
     if interrupted:
         raise asyncio.CancelledError
 
 
-async def _wait_and_take_back(whole: WholeChange, made: Made, for_s: float) -> None:
+async def _wait_and_take_back(whole: WholeChange, made: Made, for_s: float, give_up: Callable[[], None]) -> None:
     done = False
     try:
         await asyncio.sleep(for_s)
         while not done:
-            done = await _taken_back(whole, made.set_id)
+            done = await _taken_back(whole, made.set_id, give_up)
             if not done:
                 await asyncio.sleep(_AGAIN_S)
     finally:
-        if not done and not await _taken_back(whole, made.set_id):
+        if not done and not await _taken_back(whole, made.set_id, give_up):
             machine = "" if made.parameters else "--machine "
             tell(f"`pgtop-tune revert {machine}--set {made.set_id}` takes it back when the server answers again")
 
 
-async def _taken_back(whole: WholeChange, set_id: str) -> bool:
+async def _taken_back(whole: WholeChange, set_id: str, give_up: Callable[[], None]) -> bool:
     try:
-        reverted, _ = await to_the_end(whole.revert_set(set_id))
+        reverted, _ = await to_the_end(whole.revert_set(set_id), give_up)
     except PgtopError as problem:
         complain(problem)
         return False

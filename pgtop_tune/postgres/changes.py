@@ -176,7 +176,11 @@ def put_back(session: OperatorSession, journal: Journal, change: ParameterChange
 
 def is_ours(change: ParameterChange, now: str | None) -> bool:
     """Whether what a scope has now is what a change gave it, as the server has written it."""
-    return same(change.name, now, change.value) or (now is not None and now == change.stored_after)
+    if now is None or change.value is None:
+        return now == change.value
+    # Older versions had an empty list of libraries or directories written as an element without a name.
+    nameless = now == '""' and is_unwritable_empty(change.name, change.value)
+    return nameless or now == change.stored_after or same(change.name, now, change.value)
 
 
 def objection(change: ParameterChange, after: Parameter, wanted: str | None) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from pgtop_tune.errors import JournalProblem
+from pgtop_tune.errors import ConnectionProblem, JournalProblem
 from pgtop_tune.journal import Journal, journals, path_for, read
 from pgtop_tune.model.change import ParameterChange
 from pgtop_tune.postgres.change_set import take_back
@@ -86,6 +86,7 @@ def revert(
     directory: Path | None = None,
     why: str = "",
     first: Callable[[Sequence[ParameterChange]], None] = lambda chosen: None,
+    key: str = "",
 ) -> tuple[ParameterChange, ...]:
     """Takes back what the journal of this server holds as in force, last first.
 
@@ -95,6 +96,7 @@ def revert(
         directory: Of the journals; paths.journal_dir() by default.
         why: What is to be said about it.
         first: Told of the changes before they are taken back: other halves of their sets may have to go first.
+        key: Of the journal that is meant; "" is that of whatever server answers.
 
     Raises:
         ConnectionProblem: The server is not there; nothing was reverted, or the rest was not.
@@ -104,6 +106,8 @@ def revert(
     session = operator_session(conninfo, OwnSessions())
     try:
         with PlainWords(conninfo):
+            if key and session.server.key != key:
+                raise ConnectionProblem(f"{conninfo.describe()}: another server answers there")
             if not choice(read(path_for(session.server.key, directory)).in_force):
                 return ()
             with Journal(session.server, directory) as journal:

@@ -65,7 +65,7 @@ def searched(connection: psycopg.Connection[Any], value: str) -> list[str] | Non
 @example("")
 @example('""')
 @example('"", a')
-@example("A, \"A\"")
+@example('A, "A"')
 @example('a"b')
 @example("a,")
 @example(" , a")
@@ -136,9 +136,7 @@ async def test_what_the_server_wrote_is_ours_however_it_writes_it(major_server: 
 
 
 @pytest.mark.parametrize("name", ["session_preload_libraries", "local_preload_libraries"])
-async def test_an_empty_list_of_libraries_comes_by_a_reset(
-    major_server: Throwaway, tmp_path: Path, name: str
-) -> None:
+async def test_an_empty_list_of_libraries_comes_by_a_reset(major_server: Throwaway, tmp_path: Path, name: str) -> None:
     """`""` would be a library without a name, and nobody could log in any more."""
     before = auto_conf(major_server)
     control = control_of(major_server, tmp_path)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pgtop_tune.model.change import ParameterChange
     from pgtop_tune.postgres.conninfo import ConnInfo
     from pgtop_tune.postgres.reverting import Choice
+    from pgtop_tune.tuning.restart.recovery import Elsewhere
 
 
 def revert(
@@ -36,6 +37,9 @@ def revert(
     restart: Annotated[
         bool, typer.Option("--restart", help="Restart the server where the old values need it to be in force.")
     ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask before a server that is down is started; only one can be meant.")
+    ] = False,
     journal: Annotated[
         Path | None, typer.Option("--journal", metavar="DIRECTORY", help="Where the change journals are.")
     ] = None,
@@ -49,9 +53,10 @@ def revert(
     """Restore every parameter that pgtop-tune changed on this server and did not undo, also after a crash.
 
     Settings of the machine that were changed in the same sets go along; --machine takes back all of those, and only
-    those. A server that is down through a change of ours gets its old values back and is started. Works from the change
-    journal; the process that made the changes need not live. With --list and no connection words, shows the changes of
-    all servers this user has journals for.
+    those. A server that is down through a change of ours is shown, and gets its old values back and is started when you
+    say yes; one that listens elsewhere since a restart of ours is found. Works from the change journal; the process that
+    made the changes need not live. With --list and no connection words, shows the changes of all servers this user has
+    journals for.
 
     Examples: pgtop-tune revert --list  ·  pgtop-tune revert -h /run/postgresql -d bench  ·  pgtop-tune revert --last
     """
@@ -60,7 +65,7 @@ def revert(
         sys.exit(_list(journal))
     if machine:
         sys.exit(_revert_machine(_chosen_of_machine(last, all_changes, set_id, to), journal))
-    sys.exit(_revert(words, _chosen(last, all_changes, set_id, to), set_id, journal, restart=restart))
+    sys.exit(_revert(words, _chosen(last, all_changes, set_id, to), set_id, journal, restart=restart, yes=yes))
 
 
 def _chosen(last: bool, all_changes: bool, set_id: str, to: str) -> Choice:
@@ -165,7 +170,9 @@ def _told(change: ParameterChange) -> str:
     return f"{change.name}: {change.shown_before} → {change.value or 'default'}  ({'; '.join(filter(None, notes))})"
 
 
-def _revert(words: ConnectionWords, choice: Choice, set_id: str, directory: Path | None, *, restart: bool) -> int:
+def _revert(
+    words: ConnectionWords, choice: Choice, set_id: str, directory: Path | None, *, restart: bool, yes: bool
+) -> int:
     import asyncio
 
     from pgtop_tune.cli.machine_reverting import MachineHalves, is_of_machine_only, say_sum, tell_of_the_rest
@@ -177,7 +184,7 @@ def _revert(words: ConnectionWords, choice: Choice, set_id: str, directory: Path
         say_sum(halves.after())
         return 0
     try:
-        reverted = _taken_back(words, choice, halves, directory, restart=restart)
+        reverted = _taken_back(words, choice, halves, set_id, directory, restart=restart, yes=yes)
     except PgtopError:
         halves.after()
         raise
@@ -191,31 +198,61 @@ def _revert(words: ConnectionWords, choice: Choice, set_id: str, directory: Path
 
 
 def _taken_back(
-    words: ConnectionWords, choice: Choice, halves: MachineHalves, directory: Path | None, *, restart: bool
+    words: ConnectionWords,
+    choice: Choice,
+    halves: MachineHalves,
+    set_id: str,
+    directory: Path | None,
+    *,
+    restart: bool,
+    yes: bool,
 ) -> tuple[ParameterChange, ...]:
     from pgtop_tune.cli.looking import let_in
     from pgtop_tune.cli.output import tell
     from pgtop_tune.cli.overdue import WHY
-    from pgtop_tune.cli.restarting import restart_after_reverting
+    from pgtop_tune.cli.restarting import agreeing, restart_after_reverting, sure
     from pgtop_tune.cli.signals import run_until_signalled
     from pgtop_tune.errors import ConnectionProblem, NotLetIn
     from pgtop_tune.postgres.changes import now_ms
     from pgtop_tune.postgres.reverting import overdue
     from pgtop_tune.postgres.reverting import revert as take_back
-    from pgtop_tune.tuning.restart.recovery import recover
+    from pgtop_tune.tuning.restart.recovery import elsewhere, recover
 
-    def act(conninfo: ConnInfo) -> tuple[ParameterChange, ...]:
-        try:
-            late = take_back(conninfo, overdue(now_ms()), directory=directory, why=WHY, first=halves.before)
-            reverted = (*late, *take_back(conninfo, choice, directory=directory, first=halves.before))
-        except NotLetIn:
-            raise
-        except ConnectionProblem:
-            if not recover(conninfo, choice, directory, tell):
-                raise
-            reverted = take_back(conninfo, choice, directory=directory, first=halves.before)
+    def taken(conninfo: ConnInfo, key: str = "") -> tuple[ParameterChange, ...]:
+        late = take_back(conninfo, overdue(now_ms()), directory=directory, why=WHY, first=halves.before, key=key)
+        return *late, *take_back(conninfo, choice, directory=directory, first=halves.before, key=key)
+
+    def restarted(conninfo: ConnInfo, reverted: tuple[ParameterChange, ...]) -> tuple[ParameterChange, ...]:
         if not restart or not any(change.restart for change in reverted):
             return reverted
         return run_until_signalled(restart_after_reverting(conninfo, reverted, directory))
+
+    def sought(conninfo: ConnInfo) -> Elsewhere | None:
+        there = elsewhere(conninfo, choice, directory, set_id)
+        if there is not None:
+            tell(f"the server of {there.data_directory} listens at {there.conninfo.endpoints[0]} now")
+        return there
+
+    def act(conninfo: ConnInfo) -> tuple[ParameterChange, ...]:
+        problem = None
+        try:
+            reverted = taken(conninfo)
+            if reverted or not set_id:
+                return restarted(conninfo, reverted)
+        except ConnectionProblem as error:
+            if isinstance(error, NotLetIn) and not set_id:
+                raise
+            problem = error
+        there = sought(conninfo)
+        if there is None and problem is None:
+            return ()
+        if there is None and problem is not None:
+            agree = agreeing(conninfo, yes=yes or bool(set_id))
+            if isinstance(problem, NotLetIn) or not recover(conninfo, choice, directory, tell, agree, set_id, sure):
+                raise problem
+            there = sought(conninfo)
+        if there is None:
+            return restarted(conninfo, taken(conninfo))
+        return restarted(there.conninfo, taken(there.conninfo, there.key))
 
     return let_in(words, act)

@@ -149,6 +149,8 @@ def restart_facts(server: Standing, wanted: Sequence[Wanted]) -> RestartFacts:
         in_recovery=server.in_recovery,
         primary=_primary(server.place) if server.in_recovery and here else None,
         standbys=server.standbys,
+        endpoint=server.place.endpoint,
+        here=here,
     )
 
 

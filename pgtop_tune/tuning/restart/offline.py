@@ -109,7 +109,9 @@ def _in_order_again(text: str, change: ParameterChange) -> str:
 
 
 def _by_name(content: bytes) -> dict[str, str]:
-    return {name.lower(): value for name, value in auto_conf.settings(content.decode("utf-8", "surrogateescape")).items()}
+    return {
+        name.lower(): value for name, value in auto_conf.settings(content.decode("utf-8", "surrogateescape")).items()
+    }
 
 
 def _left_by_one(changes: Sequence[ParameterChange], name: str, value: str) -> bool:

@@ -14,7 +14,6 @@ from msgspec import Struct
 
 ROOT: Final = Path("/")
 PID_FILE: Final = "postmaster.pid"
-_READY: Final = frozenset({"ready", "standby"})
 _BELONGS: Final = re.compile(r"LD_LIBRARY_PATH|PATH|TZ|LANG|LC_[A-Z]+|PG_OOM_[A-Z_]+")
 """Of a server's environment: what it would be another server without. The rest may be secrets."""
 
@@ -55,12 +54,14 @@ class Listening(Struct, frozen=True):
         socket_directory: The first of them, "" without.
         address: The first of listen_addresses, "*" for all, "" for none.
         ready: It lets sessions in.
+        standby: It recovers for ever, and lets nobody in (hot_standby = off).
     """
 
     port: int
     socket_directory: str
     address: str
     ready: bool
+    standby: bool = False
 
 
 def listening(data_directory: Path) -> Listening | None:
@@ -74,7 +75,7 @@ def listening(data_directory: Path) -> Listening | None:
     try:
         lines = (data_directory / PID_FILE).read_text(encoding="utf-8", errors="surrogateescape").split("\n")
         port, sockets, address, _, status = (line.strip() for line in lines[3:8])
-        return Listening(int(port), sockets, address, status in _READY)
+        return Listening(int(port), sockets, address, status == "ready", status == "standby")
     except PermissionError:
         raise
     except (OSError, ValueError):

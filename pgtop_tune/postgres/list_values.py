@@ -47,7 +47,7 @@ def check_list(session: OperatorSession, parameter: Parameter, wanted: Wanted, s
     name = parameter.name
     if stored is not None and not _can_be_put_back(session, parameter, wanted, stored):
         raise ServerProblem(
-            f"{name} is '{stored}' in postgresql.auto.conf, written by hand: it could not be put back with ALTER SYSTEM",
+            f"{name} = '{stored}' was written into postgresql.auto.conf by hand: it could not be put back",
             "change the line there; nothing was changed",
         )
     if wanted.value is None:

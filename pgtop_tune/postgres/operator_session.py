@@ -38,8 +38,16 @@ _CONNECT_TIMEOUT_S: Final = 5
 _ATTEMPTS: Final = 20
 _RELOAD_DEADLINE_S: Final = 3.0
 _POLL_S: Final = 0.01
-_UNREAD: Final = "SELECT sourcefile, sourceline, error FROM pg_file_settings WHERE name IS NULL LIMIT 1"
-"""Faults of a file, not of a value (guc-file.l: record_config_file_error)."""
+_UNREAD: Final = """
+SELECT sourcefile, sourceline, error FROM pg_file_settings
+ WHERE name IS NULL
+   AND (sourcefile IS NOT NULL
+        OR (NOT EXISTS (SELECT FROM pg_file_settings WHERE name IS NOT NULL)
+            AND NOT EXISTS (SELECT FROM pg_settings WHERE pending_restart)))
+ LIMIT 1
+"""
+"""Faults of a file, not of a value (guc-file.l: record_config_file_error). A parameter whose line is gone and that takes
+a restart is reported without name and file as well: where postgresql.conf cannot be opened, nothing else is there."""
 _MAY_OPEN: Final = "SELECT has_function_privilege('pg_read_file(text, bigint, bigint, boolean)', 'execute')"
 _OPENED: Final = "SELECT pg_read_file('postgresql.auto.conf', 0, 1, true)"
 _IN_TRANSACTION: Final = psycopg.pq.TransactionStatus.INTRANS

@@ -54,8 +54,8 @@ def revert(
 
     Settings of the machine that were changed in the same sets go along; --machine takes back all of those, and only
     those. A server that is down through a change of ours is shown, and gets its old values back and is started when you
-    say yes; one that listens elsewhere since a restart of ours is found. Works from the change journal; the process that
-    made the changes need not live. With --list and no connection words, shows the changes of all servers this user has
+    say yes; one that listens elsewhere since a restart is found. Works from the change journal; the process that made
+    the changes need not live. With --list and no connection words, shows the changes of all servers this user has
     journals for.
 
     Examples: pgtop-tune revert --list  ·  pgtop-tune revert -h /run/postgresql -d bench  ·  pgtop-tune revert --last

@@ -324,7 +324,9 @@ class RestartDesk:
             if not changed and mend == self._copied:
                 break
             progress(f"starting it with the {what}")
-            again = await asyncio.to_thread(self._run, place, again=True)
+            # One that runs, and that we find no way to, has to end first.
+            up = await asyncio.to_thread(runs, place)
+            again = await asyncio.to_thread(self._run, place, again=not up)
             came = Return.LEFT if again.status == LEFT else await wait.until_back(failed=again.status != 0)
             if came is Return.LEFT:
                 left = "no longer waited for: the server did not come up, and is being started with its old values"

@@ -210,7 +210,7 @@ def _settled(data: Path) -> bool:
     deadline = time.monotonic() + _SETTLED_S
     while pid_of(data) is not None:
         found = listening(data)
-        if (found is not None and found.ready) or time.monotonic() > deadline:
+        if (found is not None and (found.ready or found.standby)) or time.monotonic() > deadline:
             return True
         time.sleep(_POLL_S)
     return False

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.cluster.postmaster import pid_of
+from pgtop_tune.cluster.postmaster import listening, pid_of
 from pgtop_tune.errors import ConnectionProblem, NotLetIn
 from pgtop_tune.journal import ServerName
 from pgtop_tune.model.server_place import ServerPlace
@@ -23,6 +23,8 @@ from pgtop_tune.tuning.restart.gather import started_ms
 _POLL_S: Final = 0.1
 _PATIENCE_S: Final = 300.0
 """As long as a process holds the data directory: it recovers, or waits for a standby to be consistent."""
+_OUT_OF_REACH_S: Final = 15.0
+"""For so long it has let others in, and we have found no way to it."""
 _GONE_S: Final = {False: 3.0, True: 0.3}
 """Without a process for so long it does not come by itself, by whether the program that started it has failed."""
 
@@ -33,6 +35,8 @@ class Return(StrEnum):
     BACK = "back"
     THE_OLD_ONE = "the old one"
     GONE = "gone"
+    OUT_OF_REACH = "out of reach"
+    """It lets sessions in, and not us."""
     LEFT = "left"
     """We were told to wait no longer."""
 
@@ -77,7 +81,7 @@ class Waiting:
         Args:
             failed: The program that was to restart it has failed.
         """
-        deadline, gone_since, told = time.monotonic() + _PATIENCE_S, 0.0, False
+        deadline, gone_since, open_since, told = time.monotonic() + _PATIENCE_S, 0.0, 0.0, False
         while time.monotonic() < deadline:
             now_ms = await self._start()
             if now_ms is not None:
@@ -91,6 +95,9 @@ class Waiting:
                 gone_since = gone_since or time.monotonic()
                 if time.monotonic() - gone_since >= _GONE_S[failed]:
                     return Return.GONE
+            open_since = (open_since or time.monotonic()) if await asyncio.to_thread(self._lets_in) else 0.0
+            if open_since and time.monotonic() - open_since >= _OUT_OF_REACH_S:
+                return Return.OUT_OF_REACH
             if await self._left():
                 return Return.LEFT
         return Return.GONE
@@ -105,6 +112,13 @@ class Waiting:
             if await self._left():
                 return Return.LEFT
         return Return.BACK
+
+    def _lets_in(self) -> bool:
+        try:
+            found = listening(Path(self._before.place.data_directory))
+        except PermissionError:
+            return False
+        return found is not None and found.ready
 
     async def _left(self) -> bool:
         """A little later: whether we are to wait no longer."""

@@ -23,9 +23,11 @@ from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres import queries, time_limits
 from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo
 from pgtop_tune.postgres.failures import (
+    STATEMENT_HINTS,
     PlainWords,
     connection_problem,
     libpq_problem,
+    not_text,
     refused_in_other_words,
     server_words,
     sqlstate_of,
@@ -260,6 +262,8 @@ class OperatorSession:
             raise self._refused(error, name, scope) from None
         except psycopg.Error as error:
             raise self._refused(error, name, scope) from None
+        except UnicodeError as error:
+            raise not_text(error) from None
 
     def reload(self, names: Sequence[str]) -> tuple[str, tuple[Parameter, ...]]:
         """pg_reload_conf(), waits until this session has read the files again, and reads parameters in it.
@@ -331,6 +335,8 @@ class OperatorSession:
             names = sql.Identifier(name).as_string(None), sql.Identifier(self._conninfo.user).as_string(None)
             act = "ALTER SYSTEM" if scope.kind is ScopeKind.SYSTEM else "SET"
             hint = "a superuser lets you with: GRANT {} ON PARAMETER {} TO {}  (PostgreSQL 15+)".format(act, *names)
+        elif state in STATEMENT_HINTS:
+            hint = STATEMENT_HINTS[state]
         else:
             found = self.parameters([name])
             hint = error.diag.message_hint or (allowed(found[0]) if found else "")
@@ -346,7 +352,7 @@ class OperatorSession:
         words = marked(text if isinstance(text, str) else text.as_string(self._connection))
         started = time.perf_counter()
         try:
-            return self._connection.execute(words.encode(self._connection.info.encoding), arguments or None)
+            return self._connection.execute(words.encode(), arguments or None)
         finally:
             self._own.statements += 1
             self._own.calls += 1

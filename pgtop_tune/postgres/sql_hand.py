@@ -15,7 +15,7 @@ from psycopg.rows import tuple_row
 
 from pgtop_tune.errors import ConnectionProblem, PasswordNeeded, PgtopError, ServerProblem
 from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo
-from pgtop_tune.postgres.failures import connection_problem, server_words, sqlstate_of
+from pgtop_tune.postgres.failures import connection_problem, not_text, server_words, sqlstate_of
 from pgtop_tune.postgres.own_sessions import OwnSessions, marked
 
 HAND_NAME: Final = f"{APPLICATION_NAME} dataset"
@@ -65,7 +65,10 @@ class PsycopgHand:
     async def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
         """Rows of one statement, a question of ours; parameters are written `%s`. Raises as `execute`."""
         cursor = await self._run(marked(sql), parameters or None)
-        return list(await cursor.fetchall())
+        try:
+            return list(await cursor.fetchall())
+        except UnicodeError as error:
+            raise not_text(error) from None
 
     async def aclose(self) -> None:
         """Says goodbye."""
@@ -92,6 +95,8 @@ class PsycopgHand:
             return await self._connection.execute(sql.encode(), parameters)
         except psycopg.Error as error:
             raise self._told(error) from None
+        except UnicodeError as error:
+            raise not_text(error) from None
         finally:
             self._own.statements += 1
             self._own.calls += 1

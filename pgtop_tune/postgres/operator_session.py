@@ -48,8 +48,8 @@ SELECT sourcefile, sourceline, error FROM pg_file_settings
             AND NOT EXISTS (SELECT FROM pg_settings WHERE pending_restart)))
  LIMIT 1
 """
-"""Faults of a file, not of a value (guc-file.l: record_config_file_error). A parameter whose line is gone and that takes
-a restart is reported without name and file as well: where postgresql.conf cannot be opened, nothing else is there."""
+"""Faults of a file, not of a value (guc-file.l: record_config_file_error). Neither name nor file has a parameter that
+takes a restart and whose line is gone; where postgresql.conf cannot be opened, nothing else is there."""
 _MAY_OPEN: Final = "SELECT has_function_privilege('pg_read_file(text, bigint, bigint, boolean)', 'execute')"
 _OPENED: Final = "SELECT pg_read_file('postgresql.auto.conf', 0, 1, true)"
 _IN_TRANSACTION: Final = psycopg.pq.TransactionStatus.INTRANS

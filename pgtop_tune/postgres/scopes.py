@@ -100,7 +100,8 @@ def as_written(name: str, value: str) -> str | None:
 
 def list_fault(name: str, value: str) -> str:
     """Why a value is not a list that the server can use, "" where it is one or the parameter has none."""
-    if name.lower() not in QUOTED_LISTS:
+    if name.lower() not in QUOTED_LISTS or "\n" in value:
+        # A line break is refused by the server, for every parameter.
         return ""
     pieces = elements(name, value)
     if pieces is None:

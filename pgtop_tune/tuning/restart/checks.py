@@ -28,7 +28,8 @@ AS_ON_PRIMARY: Final = (
     "max_locks_per_transaction",
 )
 """A standby needs at least what its primary has of these."""
-_WAYS: Final = ("port", "listen_addresses", "unix_socket_directories")
+WAYS: Final = ("port", "listen_addresses", "unix_socket_directories")
+"""What says where a server takes connections."""
 NEEDED: Final = (
     *AS_ON_PRIMARY,
     "shared_buffers",
@@ -40,7 +41,7 @@ NEEDED: Final = (
     "work_mem",
     "hash_mem_multiplier",
     "autovacuum_max_workers",
-    *_WAYS,
+    *WAYS,
 )
 """Parameters the checks look at."""
 _LOOPBACK: Final = frozenset({"localhost", "::1"})
@@ -107,7 +108,7 @@ def _libraries(facts: RestartFacts) -> RestartCheck | None:
 def _reach(facts: RestartFacts) -> RestartCheck | None:
     """Whether a connection like ours still leads to the server."""
     values = facts.values
-    if not any(name in values.texts for name in _WAYS):
+    if not any(name in values.texts for name in WAYS):
         return None
     addresses = [each.strip() for each in (values.text("listen_addresses") or "").split(",") if each.strip()]
     sockets = elements("unix_socket_directories", values.text("unix_socket_directories") or "") or ()

@@ -23,7 +23,7 @@ from pgtop_tune.postgres.conninfo import ConnInfo, Endpoint
 from pgtop_tune.postgres.control import PostgresControl
 from pgtop_tune.postgres.list_values import check_lists
 from pgtop_tune.session.restart_control import silent
-from pgtop_tune.tuning.restart.checks import checks
+from pgtop_tune.tuning.restart.checks import WAYS, checks
 from pgtop_tune.tuning.restart.gather import Standing, pending, restart_facts, standing
 from pgtop_tune.tuning.restart.offline import restore, restore_copy
 from pgtop_tune.tuning.restart.place import note_place
@@ -227,7 +227,14 @@ class RestartDesk:
             await self._control.ask(self._noted)
         log = await asyncio.to_thread(StartLog, server.place, time.time())
         port = values_after(server.parameters, server.pending, wanted).number("port")
-        before = Before(name, server.place, server.started_ms, None if port is None else int(port))
+        changing = {each.name.lower() for each in wanted} | {each.name for each in server.pending}
+        before = Before(
+            name=name,
+            place=server.place,
+            started_ms=server.started_ms,
+            moves=not changing.isdisjoint(WAYS),
+            port=None if port is None else int(port),
+        )
         return _Attempt(server, before, self._control.conninfo.endpoints, log)
 
     def _noted(self, session: OperatorSession) -> None:

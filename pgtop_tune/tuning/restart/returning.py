@@ -48,12 +48,14 @@ class Before(Struct, frozen=True):
         name: Of its journal: only the same server is the one that is waited for.
         place: Where it is.
         started_ms: When it was started.
-        port: The one it is to have, for a server of another machine; None where that does not change.
+        moves: Its port or its addresses change with the restart.
+        port: The one it is to have; None where that is not known.
     """
 
     name: ServerName
     place: ServerPlace
     started_ms: int
+    moves: bool = False
     port: int | None = None
 
 
@@ -130,30 +132,30 @@ class Waiting:
         """When the server that answers now was started; None where it does not.
 
         Raises:
-            NotLetIn: It is there, and says no.
+            NotLetIn: It is there, at the place it had, and says no.
         """
         try:
             name, at_ms = await self._control.ask(lambda session: (session.server, started_ms(session)))
-            if name.key == self._before.name.key:
+            # Where the server does not tell its identity, the journal is named after the endpoint.
+            if self._before.name.key in (name.key, self._before.place.endpoint):
                 return at_ms
         except NotLetIn:
-            if not await self._follow():
+            if not self._before.moves:
                 raise
         except ConnectionProblem:
             pass
-        await self._follow()
+        if self._before.moves:
+            await self._follow()
         return None
 
-    async def _follow(self) -> bool:
-        """Leads the control to where the server listens now; whether that is another place."""
+    async def _follow(self) -> None:
+        """Leads the control to where the server listens now, where that is another place."""
         conninfo, before = self._control.conninfo, self._before
         there = await asyncio.to_thread(now_at, conninfo, before.place)
         if there is None and before.place.uid is None and before.port not in (None, conninfo.port):
             there = at_port(conninfo, before.port)
-        if there is None or there.endpoints == conninfo.endpoints:
-            return False
-        await self._control.lead_to(there)
-        return True
+        if there is not None and there.endpoints != conninfo.endpoints:
+            await self._control.lead_to(there)
 
 
 def runs(place: ServerPlace) -> bool:

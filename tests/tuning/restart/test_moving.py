@@ -251,3 +251,20 @@ async def test_where_the_old_values_do_not_help_the_copy_does(by_hand: Throwaway
     assert answers(by_hand.socket_dir, 5432)
     shutil.rmtree(tmp_path, ignore_errors=True)
     await control.aclose()
+
+
+@pytest.mark.long
+async def test_where_its_new_way_does_not_let_us_in_the_old_values_come_back(
+    make_server: Callable[..., Throwaway], tmp_path: Path
+) -> None:
+    port = free_port()
+    with by_pg_ctl(make_server(), listen_addresses="127.0.0.1", port=str(port)) as server:
+        before = auto_conf_of(server)
+        hba = server.data_dir / "pg_hba.conf"
+        hba.write_text("host all all 127.0.0.1/32 trust\n")
+        control = control_to(resolve("postgres", host="127.0.0.1", port=str(port), user="postgres"), tmp_path)
+        outcome = await RestartDesk(control).apply([Wanted("listen_addresses", "")], Terms())
+        assert outcome.state is RestartState.OLD_VALUES, outcome
+        assert answers("127.0.0.1", port)
+        assert auto_conf_of(server) == before
+        await control.aclose()

@@ -33,6 +33,7 @@ def wanted(words: Sequence[str], scope: Scope) -> tuple[Wanted, ...]:
     """
     found = []
     for word in words:
+        _check_text(word)
         name, equals, value = word.partition("=")
         if not equals:
             raise UsageProblem(f"{word!r} is not NAME=VALUE", "as in max_wal_size=4GB; `reset` takes names alone")
@@ -59,6 +60,7 @@ def scope_of(text: str) -> Scope | None:
     Raises:
         UsageProblem: None of the scopes.
     """
+    _check_text(text)
     if text == LOAD:
         return None
     if text == "system":
@@ -74,6 +76,15 @@ def scope_of(text: str) -> Scope | None:
     if kind is None or len(names) != len(parts):
         raise UsageProblem(f"{text!r} is no scope", f"say {_SCOPES}")
     return Scope(kind, names.get("role", ""), names.get("database", ""))
+
+
+def _check_text(word: str) -> None:
+    """Arguments are bytes: those that the locale's encoding has no character for come as lone surrogates."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        shown = word.encode(errors="backslashreplace").decode()
+        raise UsageProblem(f"{shown} holds bytes that are not text", "write it in the terminal's encoding") from None
 
 
 def check_known(names: Iterable[str], found: Iterable[Parameter], all_names: Iterable[str]) -> None:

@@ -26,6 +26,7 @@ from pgtop_tune.model.restart import RestartPlan
 from pgtop_tune.model.system_setting import WantedSetting
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.control import PostgresControl, Rules
+from pgtop_tune.postgres.list_values import check_lists
 from pgtop_tune.postgres.sql_hand import open_hand
 from pgtop_tune.session.whole_change import Made, Whole, WholeChange
 from pgtop_tune.tuning.fence import loss_of
@@ -114,6 +115,8 @@ async def change(conninfo: ConnInfo, asked: Asked) -> int:
             listed = await control.list(tuple(each.name for each in asked.wanted))
             current = {each.name.lower(): each for each in listed}
             await _check(conninfo, asked, current)
+            if asked.scope is not None:
+                await control.ask(lambda session: check_lists(session, asked.wanted))
         confirmed = _unlocked(asked, current)
         if asked.scope is None:
             _fenced(asked, confirmed, current)
@@ -287,28 +290,28 @@ async def _make(
             tell("`pgtop-tune revert --machine --last` takes it back")
         return
     tell(f"taken back after {age(for_s)}{' s' if for_s < 60 else ''}, or at once with Ctrl-C (set {made.set_id})")
-    await _wait_and_take_back(whole, made, 0.0 if interrupted else for_s)
+    await _wait_and_take_back(whole, made, 0.0 if interrupted else for_s, give_up)
     if interrupted:
         raise asyncio.CancelledError
 
 
-async def _wait_and_take_back(whole: WholeChange, made: Made, for_s: float) -> None:
+async def _wait_and_take_back(whole: WholeChange, made: Made, for_s: float, give_up: Callable[[], None]) -> None:
     done = False
     try:
         await asyncio.sleep(for_s)
         while not done:
-            done = await _taken_back(whole, made.set_id)
+            done = await _taken_back(whole, made.set_id, give_up)
             if not done:
                 await asyncio.sleep(_AGAIN_S)
     finally:
-        if not done and not await _taken_back(whole, made.set_id):
+        if not done and not await _taken_back(whole, made.set_id, give_up):
             machine = "" if made.parameters else "--machine "
             tell(f"`pgtop-tune revert {machine}--set {made.set_id}` takes it back when the server answers again")
 
 
-async def _taken_back(whole: WholeChange, set_id: str) -> bool:
+async def _taken_back(whole: WholeChange, set_id: str, give_up: Callable[[], None]) -> bool:
     try:
-        reverted, _ = await to_the_end(whole.revert_set(set_id))
+        reverted, _ = await to_the_end(whole.revert_set(set_id), give_up)
     except PgtopError as problem:
         complain(problem)
         return False

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 
 from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.pending_watch import leave_watchdogs
 from pgtop_tune.cli.signals import to_the_end
-from pgtop_tune.errors import ServerProblem, UsageProblem
+from pgtop_tune.errors import ClusterProblem, ServerProblem, UsageProblem
 from pgtop_tune.host.control import HostControl
 from pgtop_tune.model.change import ParameterChange, Terms
 from pgtop_tune.model.restart import RestartPlan, RestartState, Verdict
@@ -19,6 +20,7 @@ from pgtop_tune.postgres.control import PostgresControl, Rules
 from pgtop_tune.tuning.restart.as_set import check_up
 from pgtop_tune.tuning.restart.desk import RestartDesk
 from pgtop_tune.tuning.restart.place import note_place
+from pgtop_tune.tuning.restart.recovery import Known
 from pgtop_tune.units import age
 
 
@@ -57,6 +59,36 @@ def confirm(plan: RestartPlan, *, yes: bool, anyway: bool) -> None:
         raise ServerProblem("not restarted: nothing was changed")
 
 
+def agreeing(conninfo: ConnInfo, *, yes: bool) -> Callable[[Known], bool]:
+    """Asks whether a data directory is the one that is meant, before its server is started.
+
+    The answer raises UsageProblem where there is nobody to ask, and ClusterProblem where --yes may mean several.
+    """
+
+    def agree(known: Known) -> bool:
+        seen = f"{datetime.fromtimestamp(known.changed_ms / 1000):%Y-%m-%d %H:%M:%S}"
+        what = f"PostgreSQL {known.version} in {known.place.data_directory}, changed last at {seen}"
+        tell(f"nothing answers at {conninfo.endpoints[0]}; down there: {what}")
+        if yes and known.alone:
+            return True
+        if yes:
+            raise ClusterProblem(
+                f"several data directories were at {conninfo.endpoints[0]}: --yes cannot say which is meant",
+                "`pgtop-tune revert --list` names the sets; --set ID means one of them",
+            )
+        if not can_ask():
+            raise UsageProblem(f"{what}, is down: somebody has to want it started", "--yes says so without a terminal")
+        return input("start it with its old values? [y/N] ").strip().lower() in ("y", "yes")
+
+    return agree
+
+
+def sure(words: str) -> bool:
+    """Whether somebody wants a file to be replaced by its copy from before; nobody does where there is none to ask."""
+    tell(words)
+    return can_ask() and input("put the copy back? [y/N] ").strip().lower() in ("y", "yes")
+
+
 async def take_over(conninfo: ConnInfo, *, yes: bool, anyway: bool, dry_run: bool) -> int:
     """A restart for what waits already.
 
@@ -77,7 +109,8 @@ async def take_over(conninfo: ConnInfo, *, yes: bool, anyway: bool, dry_run: boo
             return 0
         confirm(plan, yes=yes, anyway=anyway)
         outcome, interrupted = await to_the_end(desk.apply((), Terms(), tell, anyway=anyway), desk.give_up)
-        if interrupted and outcome.state is RestartState.WAITING:
+        if interrupted and outcome.state in (RestartState.WAITING, RestartState.LEFT):
+            tell(outcome.words)
             raise asyncio.CancelledError
         check_up(outcome)
         say(outcome.words)
@@ -97,9 +130,11 @@ async def restart_after_reverting(
     control = PostgresControl(conninfo, directory=directory, rules=Rules(note_place=note_place))
     try:
         desk = RestartDesk(control)
-        outcome, _ = await to_the_end(desk.restart_for(reverted, tell))
-        if outcome.state is RestartState.WAITING:
-            tell(f"{outcome.words}: {outcome.hint}")
+        outcome, interrupted = await to_the_end(desk.restart_for(reverted, tell), desk.give_up)
+        if outcome.state in (RestartState.WAITING, RestartState.LEFT):
+            tell(": ".join(filter(None, (outcome.words, outcome.hint))))
+            if interrupted:
+                raise asyncio.CancelledError
         elif outcome.state is not RestartState.NOT_RESTARTED:
             check_up(outcome)
             tell(outcome.words)

@@ -75,7 +75,7 @@ class LiveParts:
             directory=options.journal_directory,
             rules=Rules(loss_of, in_order, options.allow_unsafe, note_place),
         )
-        self.restart = RestartDesk(self.parameters, options.own_restart)
+        self.restart = RestartDesk(self.parameters, options.own_restart, self._moved)
         self.backends = PostgresBackends(conninfo, own)
         self.machine = HostControl(
             self._watching.host.directories, directory=options.journal_directory, guard=self._guard_machine_set
@@ -103,8 +103,13 @@ class LiveParts:
         """
         return await sql_hand(self._conninfo, self._own)
 
+    def _moved(self, conninfo: ConnInfo) -> None:
+        """A restart has led the server to another port or address: all go on there. In the engine's loop."""
+        self.connect_as(conninfo)
+        self._watching.connect_as(conninfo)
+
     def connect_as(self, conninfo: ConnInfo) -> None:
-        """Goes on with a password that was typed. In the engine's loop."""
+        """Goes on with a password that was typed, or at another place. In the engine's loop."""
         self._conninfo = conninfo
         self.parameters.conninfo = conninfo
         self.backends.conninfo = conninfo

@@ -11,7 +11,7 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -36,20 +36,29 @@ class DryStart(Struct, frozen=True):
         refusal: The server's words where it would not get as far as its shared memory; "" where it would.
         shared_memory_bytes: What it would ask for; None before 15.
         huge_pages: The same in huge pages; None before 15 and where the machine has none.
+        libraries: Whether it was looked for shared_preload_libraries.
     """
 
     refusal: str = ""
     shared_memory_bytes: int | None = None
     huge_pages: int | None = None
+    libraries: bool = True
 
 
-def dry_start(place: ServerPlace, auto_conf: str, major: int) -> DryStart:
+def dry_start(
+    place: ServerPlace,
+    auto_conf: str,
+    major: int,
+    missing: Callable[[str, str], Sequence[str]] | None = None,
+) -> DryStart:
     """Tries a postgresql.auto.conf.
 
     Args:
         place: The server.
         auto_conf: The text to be tried.
         major: Its major version.
+        missing: Libraries that are not there, of shared_preload_libraries and dynamic_library_path: asked before 15,
+            where a trial loads none; None where that cannot be said.
 
     Raises:
         ClusterProblem: It cannot be tried: the files of the cluster cannot be read, or no directory be made.
@@ -59,24 +68,46 @@ def dry_start(place: ServerPlace, auto_conf: str, major: int) -> DryStart:
         # Before 15 nothing is computed and no library is loaded: only the files are read.
         asked = names if major >= _COMPUTED_SINCE else ("shared_buffers",)
         answers = [_asked(place, directory, name) for name in asked]
-    refusal = next((words for words, _ in answers if words), "")
-    if refusal or major < _COMPUTED_SINCE:
+        refusal = next((words for words, _ in answers if words), "")
+        if not refusal and major < _COMPUTED_SINCE:
+            return _with_libraries(place, directory, missing)
+    if refusal:
         return DryStart(refusal)
-    megabytes, pages = (number for _, number in answers)
+    megabytes, pages = (_number(answer) for _, answer in answers)
     return DryStart(
         "", None if megabytes is None else megabytes * _MB, pages if pages is not None and pages > 0 else None
     )
 
 
-def _asked(place: ServerPlace, directory: Path, name: str) -> tuple[str, int | None]:
-    argv = [place.program, *place.arguments, "-D", str(directory), "-c", f"data_directory={directory}", "-C", name]
+def _with_libraries(
+    place: ServerPlace, directory: Path, missing: Callable[[str, str], Sequence[str]] | None
+) -> DryStart:
+    if missing is None:
+        return DryStart(libraries=False)
+    names = ("shared_preload_libraries", "dynamic_library_path")
+    # What it logs would stand in place of an empty value.
+    libraries, path = (_asked(place, directory, name, "-c", "log_min_messages=fatal")[1] for name in names)
+    try:
+        absent = missing(libraries, path)
+    except OSError:
+        return DryStart(libraries=False)
+    return DryStart(f'could not access file "{absent[0]}": No such file or directory') if absent else DryStart()
+
+
+def _asked(place: ServerPlace, directory: Path, name: str, *more: str) -> tuple[str, str]:
+    """The words of a refusal, and the value."""
+    argv = [place.program, *place.arguments, "-D", str(directory), "-c", f"data_directory={directory}", *more]
+    argv += ["-C", name]
     if place.config_file:
         argv[-2:-2] = ["-c", f"config_file={place.config_file}"]
     ran = run(argv, place, as_owner=True)
     if ran.status != 0:
-        return "; ".join(ran.words[-3:]) or f"{place.program} ended with status {ran.status}", None
-    last = ran.words[-1].strip() if ran.words else ""
-    return "", int(last) if last.lstrip("-").isdecimal() else None
+        return "; ".join(ran.words[-3:]) or f"{place.program} ended with status {ran.status}", ""
+    return "", ran.words[-1].strip() if ran.words else ""
+
+
+def _number(answer: str) -> int | None:
+    return int(answer) if answer.lstrip("-").isdecimal() else None
 
 
 def _own_file(path: Path, uid: int | None) -> bytes:

@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 ROOT: Final = Path("/")
+PID_FILE: Final = "postmaster.pid"
 BELONGS: Final = re.compile(r"LD_LIBRARY_PATH|PATH|TZ|LANG|LC_[A-Z]+|PG_OOM_[A-Z_]+")
 """Of a server's environment: what it would be another server without. The rest may be secrets."""
 
@@ -43,6 +44,42 @@ class Postmaster(Struct, frozen=True):
     parent: tuple[str, ...]
     environment: tuple[tuple[str, str], ...]
     stderr_file: str
+
+
+class Listening(Struct, frozen=True):
+    """Where a running server takes connections, as its postmaster.pid says (src/include/utils/pidfile.h).
+
+    Attributes:
+        port: TCP port, and the number in the name of its sockets.
+        socket_directory: The first of them, "" without.
+        address: The first of listen_addresses, "*" for all, "" for none.
+        ready: It lets sessions in.
+        standby: It recovers for ever, and lets nobody in (hot_standby = off).
+    """
+
+    port: int
+    socket_directory: str
+    address: str
+    ready: bool
+    standby: bool = False
+
+
+def listening(data_directory: Path) -> Listening | None:
+    """Of the server that holds a data directory; None where none does, or it does not listen yet.
+
+    Raises:
+        PermissionError: We may not look.
+    """
+    if pid_of(data_directory) is None:
+        return None
+    try:
+        lines = (data_directory / PID_FILE).read_text(encoding="utf-8", errors="surrogateescape").split("\n")
+        port, sockets, address, _, status = (line.strip() for line in lines[3:8])
+        return Listening(int(port), sockets, address, status == "ready", status == "standby")
+    except PermissionError:
+        raise
+    except (OSError, ValueError):
+        return None
 
 
 def look(pid: int, root: Path = ROOT) -> Postmaster:
@@ -76,7 +113,7 @@ def pid_of(data_directory: Path) -> int | None:
         PermissionError: We may not look.
     """
     try:
-        first = (data_directory / "postmaster.pid").read_text(encoding="ascii", errors="replace").split("\n", 1)[0]
+        first = (data_directory / PID_FILE).read_text(encoding="ascii", errors="replace").split("\n", 1)[0]
         pid = abs(int(first))
         os.kill(pid, 0)
     except PermissionError as error:

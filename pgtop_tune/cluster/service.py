@@ -6,6 +6,8 @@ import os
 import pwd
 import subprocess
 import tempfile
+import threading
+import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -16,6 +18,10 @@ from pgtop_tune.safe_text import printable_lines
 
 _TIMEOUT_S: Final = 660.0
 """Stopping and starting may take `managing.PATIENCE_S` each."""
+_POLL_S: Final = 0.2
+_TOO_LONG: Final = 124
+LEFT: Final = -1000
+"""Status of a program that goes on without us."""
 _WORDS_BYTES: Final = 8192
 _OURS: Final = ("PATH", "LANG", "LC_ALL", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
 _LOADING: Final = ("LD_", "PATH")
@@ -26,7 +32,7 @@ class Ran(Struct, frozen=True):
     """What a program said.
 
     Attributes:
-        status: Its exit status; 127 when it could not be started.
+        status: Its exit status; 127 when it could not be started, LEFT while it runs on.
         words: Its last lines, made safe to show.
     """
 
@@ -34,7 +40,14 @@ class Ran(Struct, frozen=True):
     words: tuple[str, ...]
 
 
-def run(argv: Sequence[str], place: ServerPlace, *, as_owner: bool, in_english: bool = False) -> Ran:
+def run(
+    argv: Sequence[str],
+    place: ServerPlace,
+    *,
+    as_owner: bool,
+    in_english: bool = False,
+    leave: threading.Event | None = None,
+) -> Ran:
     """Runs a program to its end; what it leaves behind, a server, lives on.
 
     It has a session of its own: a signal to us, also from the terminal, does not reach the server.
@@ -44,6 +57,7 @@ def run(argv: Sequence[str], place: ServerPlace, *, as_owner: bool, in_english: 
         place: The server it is about.
         as_owner: Run as the server's user, not as ours.
         in_english: Its words are read by us, not by people.
+        leave: When it is set, the program goes on without us.
     """
     become = as_owner and place.uid is not None and place.uid != os.geteuid()
     # As root a program of the system is run: it gets none of what the server's user has set for loading libraries.
@@ -54,7 +68,7 @@ def run(argv: Sequence[str], place: ServerPlace, *, as_owner: bool, in_english: 
     with tempfile.TemporaryFile() as output:
         # A file, not a pipe: the server it starts may keep it open.
         try:
-            status = subprocess.run(
+            process = subprocess.Popen(
                 list(argv),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -65,16 +79,32 @@ def run(argv: Sequence[str], place: ServerPlace, *, as_owner: bool, in_english: 
                 group=place.gid if become else None,
                 extra_groups=_groups(place) if become else None,
                 start_new_session=True,
-                timeout=_TIMEOUT_S,
-                check=False,
-            ).returncode
-        except subprocess.TimeoutExpired:
-            return Ran(124, (f"{argv[0]} takes longer than {_TIMEOUT_S:.0f} s",))
+            )
         except (OSError, subprocess.SubprocessError) as error:
             return Ran(127, (f"{argv[0]} cannot be run: {getattr(error, 'strerror', None) or error}",))
+        status = _status(process, leave)
+        if status is None:
+            return Ran(LEFT, (f"{argv[0]} goes on by itself",))
+        if status == _TOO_LONG:
+            return Ran(status, (f"{argv[0]} takes longer than {_TIMEOUT_S:.0f} s",))
         output.seek(max(output.seek(0, os.SEEK_END) - _WORDS_BYTES, 0))
         text = output.read().decode("utf-8", "replace")
     return Ran(status, tuple(line for line in printable_lines(text) if line.strip()))
+
+
+def _status(process: subprocess.Popen[bytes], leave: threading.Event | None) -> int | None:
+    """Its exit status; None where we do not wait for it any more."""
+    deadline = time.monotonic() + _TIMEOUT_S
+    while True:
+        try:
+            return process.wait(_POLL_S)
+        except subprocess.TimeoutExpired:
+            if leave is not None and leave.is_set():
+                return None
+        if time.monotonic() >= deadline:
+            process.kill()
+            process.wait()
+            return _TOO_LONG
 
 
 def _groups(place: ServerPlace) -> list[int]:

@@ -77,6 +77,8 @@ class ParameterChange(Struct, frozen=True):
             written anew goes to the end.
         loss: What this value can lose, where it had to be unlocked; "" otherwise.
         restart: Whether it takes a restart of the server (context postmaster).
+        stored_after: What the scope has after it, as the server has written it; None after a RESET and until it is
+            read back.
     """
 
     id: str
@@ -98,6 +100,7 @@ class ParameterChange(Struct, frozen=True):
     followed_by: tuple[str, ...] = ()
     loss: str = ""
     restart: bool = False
+    stored_after: str | None = None
 
 
 class Wanted(Struct, frozen=True):

@@ -31,6 +31,8 @@ class RestartState(StrEnum):
     """It runs, and was not restarted: the changes wait."""
     WAITING = "waiting"
     """Somebody else has to restart it, and we were told to wait no longer: the changes wait."""
+    LEFT = "left"
+    """It is being restarted, and we were told to wait no longer: it comes up, or not, without us."""
     DOWN = "down"
     """It does not run, and we could not start it."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from msgspec import Struct
 
 
@@ -27,6 +29,7 @@ class ServerPlace(Struct, frozen=True):
         arguments: Its arguments besides the directory.
         config_file: Its postgresql.conf.
         copy: File with postgresql.auto.conf as it was before the first of the changes in force; "" without.
+        earlier: Endpoints it had before a restart led it to this one, oldest first.
     """
 
     endpoint: str
@@ -47,3 +50,8 @@ class ServerPlace(Struct, frozen=True):
     arguments: tuple[str, ...] = ()
     config_file: str = ""
     copy: str = ""
+    earlier: tuple[str, ...] = ()
+
+    def was_at(self, endpoints: Collection[str]) -> bool:
+        """Whether it is, or once was, at one of some endpoints."""
+        return any(each in endpoints for each in (self.endpoint, *self.earlier))

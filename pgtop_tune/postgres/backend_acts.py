@@ -20,7 +20,7 @@ from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResul
 from pgtop_tune.postgres.backend_statement import signal_statement
 from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo
 from pgtop_tune.postgres.explain import Seen, explainable, explained, whole_statement
-from pgtop_tune.postgres.failures import libpq_problem, refused_in_other_words, server_words, sqlstate_of
+from pgtop_tune.postgres.failures import libpq_problem, not_text, refused_in_other_words, server_words, sqlstate_of
 from pgtop_tune.postgres.libpq import connect_async
 from pgtop_tune.postgres.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.planning_role import login_role, planners, unagreed
@@ -133,6 +133,8 @@ class BackendActs(Struct, frozen=True):
                     await connection.close()
         except TimeoutError:
             raise ConnectionProblem(f"{conninfo.describe()}: no answer within {_DEADLINE_S:.0f} s") from None
+        except UnicodeError as error:
+            raise not_text(error) from None
         except psycopg.Error as error:
             if sqlstate_of(error) and not sqlstate_of(error).startswith(_CONNECTION_CLASSES):
                 raise ServerProblem(server_words(error), sqlstate=sqlstate_of(error)) from None

@@ -228,28 +228,44 @@ def _read_back(
     """Reloads where a change needs it, and reads all of them in this session."""
     fault, found = "", dict[str, Parameter]()
     system = [change.name for change in changes if change.scope.kind is ScopeKind.SYSTEM]
+    lines: dict[str, str] = {}
     if system:
         fault, parameters = session.reload(system)
         found = {parameter.name: parameter for parameter in parameters}
+        lines = _lines(session) if state is ChangeState.APPLIED else {}
     others = [change.name for change in changes if change.name not in found]
     if others:
         found |= {parameter.name: parameter for parameter in session.parameters(others)}
-    return tuple(_as_read(session, change, state, found.get(change.name), fault) for change in changes)
+    settled = []
+    for change in changes:
+        of_system = change.scope.kind is ScopeKind.SYSTEM
+        # Our session has what its role and database had when it began.
+        stored = lines.get(change.name.lower()) if of_system else session.stored(change.name, change.scope)
+        settled.append(_as_read(change, state, found.get(change.name), stored, fault if of_system else ""))
+    return tuple(settled)
 
 
 def _as_read(
-    session: OperatorSession, change: ParameterChange, state: ChangeState, after: Parameter | None, fault: str
+    change: ParameterChange, state: ChangeState, after: Parameter | None, stored: str | None, fault: str
 ) -> ParameterChange:
+    """A change after reading it back; pg_settings shows no parameter without its library."""
     of_system = change.scope.kind is ScopeKind.SYSTEM
-    # Our session has what its role and database had when it began; pg_settings shows no parameter without its library.
-    stored = None if of_system else session.stored(change.name, change.scope)
     shown = after.shown if of_system and after is not None else stored or _DEFAULT
     if after is None:
         message = _NO_LIBRARY
-    elif fault and of_system:
+    elif fault:
         message = f"written, but not in force: {fault}"
     elif state is ChangeState.APPLIED:
         message = objection(change, after, change.value)
     else:
         message = difference(change, after)
-    return replace(change, state=state, shown_after=shown, message=message)
+    stored_after = stored if state is ChangeState.APPLIED else change.stored_after
+    return replace(change, state=state, shown_after=shown, message=message, stored_after=stored_after)
+
+
+def _lines(session: OperatorSession) -> dict[str, str]:
+    """What postgresql.auto.conf sets, by name in small letters; nothing where the server cannot read its files."""
+    try:
+        return {name.lower(): value for name, value in session.auto_conf().items()}
+    except ServerProblem:
+        return {}

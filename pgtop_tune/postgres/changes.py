@@ -17,7 +17,8 @@ from pgtop_tune.errors import ChangedMeanwhile, ServerProblem, UsageProblem
 from pgtop_tune.journal import Journal
 from pgtop_tune.model.change import ChangeState, ParameterChange, ScopeKind, Terms, Wanted
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.postgres.scopes import out_of_order, said, same
+from pgtop_tune.postgres.list_values import check_list
+from pgtop_tune.postgres.scopes import is_unwritable_empty, out_of_order, said, same
 from pgtop_tune.secret import without_passwords
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def intended(
     """The changes as the journal gets them before they are made, in the order given.
 
     Raises:
-        ServerProblem: The server does not have one of the parameters.
+        ServerProblem: The server does not have one of the parameters, or no statement writes a list.
         UsageProblem: One of them is there twice, or holds a password.
     """
     at_ms, by = now_ms(), who()
@@ -78,13 +79,15 @@ def intended(
             raise UsageProblem(f"{before.name} is to be set twice at once", "leave one of the values out")
         stored = session.stored(before.name, each.scope)
         _check_no_password(before, each, stored)
+        check_list(session, before, each, stored)
+        empty = each.value is not None and is_unwritable_empty(before.name, each.value)
         follow = _following(lines, before.name, each) if each.scope.kind is ScopeKind.SYSTEM else ()
         found.append(
             ParameterChange(
                 id=uuid.uuid4().hex[:12],
                 at_ms=at_ms,
                 name=before.name,
-                value=each.value,
+                value=None if empty else each.value,
                 shown_before=before.shown if each.scope.kind is ScopeKind.SYSTEM or stored is None else stored,
                 auto_conf_before=stored,
                 source_before=before.source,
@@ -177,7 +180,7 @@ def put_back(session: OperatorSession, journal: Journal, change: ParameterChange
         journal.write(replace(later, **{field: getattr(change, field) for field in taken}))
         note = f"changed again since, to {later.value or 'default'}: undoing that gives {change.shown_before}"
         return PutBack(superseded=True, note=note)
-    wrote = same(name, now, change.value) and not same(name, now, before)
+    wrote = is_ours(change, now) and not same(name, now, before)
     if wrote:
         session.alter(name, before, change.scope)
     elif not same(name, now, before):
@@ -185,6 +188,15 @@ def put_back(session: OperatorSession, journal: Journal, change: ParameterChange
         return PutBack(superseded=True, note=note)
     order = _in_order_again(session, change) if change.scope.kind is ScopeKind.SYSTEM else ""
     return PutBack(wrote=wrote, note="; ".join(filter(None, ("" if wrote else ALREADY, order))))
+
+
+def is_ours(change: ParameterChange, now: str | None) -> bool:
+    """Whether what a scope has now is what a change gave it, as the server has written it."""
+    if now is None or change.value is None:
+        return now == change.value
+    # Older versions had an empty list of libraries or directories written as an element without a name.
+    nameless = now == '""' and is_unwritable_empty(change.name, change.value)
+    return nameless or now == change.stored_after or same(change.name, now, change.value)
 
 
 def objection(change: ParameterChange, after: Parameter, wanted: str | None) -> str:
@@ -245,7 +257,7 @@ def _later(
     ids = [each.id for each in in_force]
     after = in_force[ids.index(change.id) + 1 :] if change.id in ids else ()
     for each in after:
-        made = each.state is ChangeState.APPLIED or (same(each.name, now, each.value) and now != change.value)
+        made = each.state is ChangeState.APPLIED or (is_ours(each, now) and now != change.value)
         if (each.name, each.scope) == (change.name, change.scope) and each.id not in together and made:
             return each
     return None

@@ -140,10 +140,15 @@ class ConnInfo(Struct, frozen=True):
         )
 
     def as_psycopg(self) -> dict[str, str]:
-        """Keyword arguments for `psycopg.connect`, passwords revealed."""
+        """Keyword arguments for `psycopg.connect`, passwords revealed.
+
+        In UTF-8 whatever the database has: what it has no character for is refused in the server's words, and texts of
+        one in SQL_ASCII are texts.
+        """
         return {
             **self.keywords,
             **self._places(),
+            "client_encoding": "UTF8",
             "user": self.user,
             "dbname": self.dbname,
             **{keyword: secret.reveal() for keyword, secret in self.secrets.items()},

@@ -260,6 +260,12 @@ class PostgresControl:
         """What an act on the operator's session gives; in a thread, one at a time, within a deadline."""
         return await self._call(act)
 
+    async def lead_to(self, conninfo: ConnInfo) -> None:
+        """Goes on at another place, where a restart has led the same server."""
+        async with self._one_at_a_time:
+            self._let_go()
+            self.conninfo = conninfo
+
     async def in_force(self) -> tuple[ParameterChange, ...]:
         """Changes that the journal holds as made and not reverted, oldest first."""
         return await self._call(lambda session: in_force_on(session, self._journals(session)))

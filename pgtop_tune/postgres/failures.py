@@ -34,6 +34,10 @@ _CONNECT_HINTS: Final[Mapping[str, str]] = {
 }
 """sqlstate → what to do, PostgreSQL appendix A."""
 
+_NO_SUCH_CHARACTER: Final = "this database has no such character; name one in UTF8 with -d"
+STATEMENT_HINTS: Final[Mapping[str, str]] = {"22P05": _NO_SUCH_CHARACTER}
+"""sqlstate → what to do about a statement that was refused."""
+
 _REASONS: Final[Mapping[str, Reason]] = {
     "42501": Reason.NO_PERMISSION,
     "42883": Reason.NOT_SUPPORTED,
@@ -163,6 +167,13 @@ def absence(error: BaseException) -> Unavailable:
     return Unavailable(reason, f"{words} ({_TOO_SLOW})" if reason is Reason.TOO_SLOW else words)
 
 
+def not_text(error: UnicodeError) -> ServerProblem:
+    """A value of ours holds bytes that are no characters, or one of the server's is not in the encoding it says."""
+    if isinstance(error, UnicodeEncodeError):
+        return ServerProblem("a name or a value holds bytes that are not text", "write it in the terminal's encoding")
+    return ServerProblem("the server sent bytes that are not text in the encoding of the database")
+
+
 class PlainWords:
     """Turns psycopg's exceptions into ours on the way out."""
 
@@ -175,6 +186,8 @@ class PlainWords:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is None:
             return
+        if isinstance(error, UnicodeError):
+            raise not_text(error) from None
         # The sampler has these words, too, and does without psycopg.
         import psycopg
 
@@ -183,4 +196,4 @@ class PlainWords:
         if lost or state in _ENDED:
             raise ConnectionProblem(f"{self._conninfo.describe()}: {server_words(error)}") from None
         if isinstance(error, psycopg.Error):
-            raise ServerProblem(server_words(error), sqlstate=state) from None
+            raise ServerProblem(server_words(error), STATEMENT_HINTS.get(state, ""), state) from None

@@ -22,9 +22,11 @@ from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres import queries, time_limits
 from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo
 from pgtop_tune.postgres.failures import (
+    STATEMENT_HINTS,
     PlainWords,
     connection_problem,
     libpq_problem,
+    not_text,
     refused_in_other_words,
     server_words,
     sqlstate_of,
@@ -42,9 +44,14 @@ _RELOAD_DEADLINE_S: Final = 3.0
 _POLL_S: Final = 0.01
 _UNREAD: Final = """
 SELECT sourcefile, sourceline, error FROM pg_file_settings
- WHERE name IS NULL AND error NOT LIKE 'parameter "%" cannot be changed without restarting the server' LIMIT 1
+ WHERE name IS NULL
+   AND (sourcefile IS NOT NULL
+        OR (NOT EXISTS (SELECT FROM pg_file_settings WHERE name IS NOT NULL)
+            AND NOT EXISTS (SELECT FROM pg_settings WHERE pending_restart)))
+ LIMIT 1
 """
-"""Faults of a file, not of a value (guc-file.l: record_config_file_error); a line that was taken out is none."""
+"""Faults of a file, not of a value (guc-file.l: record_config_file_error). Neither name nor file has a parameter that
+takes a restart and whose line is gone; where postgresql.conf cannot be opened, nothing else is there."""
 _MAY_OPEN: Final = "SELECT has_function_privilege('pg_read_file(text, bigint, bigint, boolean)', 'execute')"
 _OPENED: Final = "SELECT pg_read_file('postgresql.auto.conf', 0, 1, true)"
 _NO_LIBRARY: Final = "its library is not loaded: put it back into shared_preload_libraries, restart, and try again"
@@ -256,6 +263,8 @@ class OperatorSession:
             raise self._refused(error, name, scope) from None
         except psycopg.Error as error:
             raise self._refused(error, name, scope) from None
+        except UnicodeError as error:
+            raise not_text(error) from None
 
     def reload(self, names: Sequence[str]) -> tuple[str, tuple[Parameter, ...]]:
         """pg_reload_conf(), waits until this session has read the files again, and reads parameters in it.
@@ -316,6 +325,8 @@ class OperatorSession:
             names = quoted(name), quoted(self._conninfo.user)
             act = "ALTER SYSTEM" if scope.kind is ScopeKind.SYSTEM else "SET"
             hint = "a superuser lets you with: GRANT {} ON PARAMETER {} TO {}  (PostgreSQL 15+)".format(act, *names)
+        elif state in STATEMENT_HINTS:
+            hint = STATEMENT_HINTS[state]
         else:
             found = self.parameters([name])
             unknown = _NO_LIBRARY if "." in name else ""
@@ -344,7 +355,7 @@ class OperatorSession:
         words = marked(text if isinstance(text, str) else text.as_string(self._connection))
         started = time.perf_counter()
         try:
-            return self._connection.execute(words.encode(self._connection.info.encoding), arguments or None)
+            return self._connection.execute(words.encode(), arguments or None)
         finally:
             self._own.statements += 1
             self._own.calls += 1

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.errors import ServerProblem
+from pgtop_tune.errors import ConnectionProblem, ServerProblem
 from pgtop_tune.journal import Journal
 from pgtop_tune.model.change import ParameterChange, Scope
 from pgtop_tune.model.instance import Kin
 from pgtop_tune.model.revert_outcome import RevertOutcome
 from pgtop_tune.postgres.change_set import take_back
+from pgtop_tune.postgres.changes import is_ours
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.failures import PlainWords
 from pgtop_tune.postgres.instances import ServerJournals, find_journals
@@ -87,6 +88,7 @@ def try_to_revert(
     why: str = "",
     adopt: bool = False,
     first: Callable[[Sequence[ParameterChange]], None] = lambda chosen: None,
+    key: str = "",
 ) -> RevertOutcome:
     """Takes back what the journals of this server hold as in force, last first; what is refused does not stop the rest.
 
@@ -98,6 +100,7 @@ def try_to_revert(
         adopt: Also what was made on another server of the cluster, where this one has its values: a standby that was
             promoted, a data directory that was moved.
         first: Told of the changes before they are taken back: other halves of their sets may have to go first.
+        key: Of the journal that is meant; "" is that of whatever server answers.
 
     Raises:
         ConnectionProblem: The server is not there; nothing was reverted, or the rest was not.
@@ -108,6 +111,8 @@ def try_to_revert(
     try:
         with PlainWords(conninfo):
             found = find_journals(session, conninfo.describe(), directory)
+            if key and not any(each.name.key == key and each.kin is not Kin.OTHER for each in found.known):
+                raise ConnectionProblem(f"{conninfo.describe()}: another server answers there")
             return take_back_from(session, found, choice, why, adopt=adopt, first=first)
     finally:
         session.close()
@@ -195,7 +200,7 @@ def _here(
         now = standing[key]
         if now == _HIDDEN:
             continue
-        if same(change.name, now, change.value) and not same(change.name, now, change.auto_conf_before):
+        if is_ours(change, now) and not same(change.name, now, change.auto_conf_before):
             standing[key] = change.auto_conf_before
             here += [change] if change in doubtful else []
     return tuple(here)

@@ -16,7 +16,7 @@ from psycopg.rows import tuple_row
 from pgtop_tune.errors import ConnectionProblem, PasswordNeeded, PgtopError, ServerProblem
 from pgtop_tune.postgres import time_limits
 from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo
-from pgtop_tune.postgres.failures import connection_problem, server_words, sqlstate_of
+from pgtop_tune.postgres.failures import connection_problem, not_text, server_words, sqlstate_of
 from pgtop_tune.postgres.libpq import connect_async
 from pgtop_tune.postgres.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.search_path import NAME, catalog_first, pin, schemas
@@ -195,7 +195,10 @@ class PsycopgHand:
 
     async def _fetched(self, sql: str, parameters: Sequence[object]) -> list[tuple[object, ...]]:
         cursor = await self._run(marked(sql), parameters or None)
-        return list(await cursor.fetchall())
+        try:
+            return list(await cursor.fetchall())
+        except UnicodeError as error:
+            raise not_text(error) from None
 
     async def _run(self, sql: str, parameters: Sequence[object] | None) -> psycopg.AsyncCursor[Any]:
         started = time.perf_counter()
@@ -203,6 +206,8 @@ class PsycopgHand:
             return await self._connection.execute(sql.encode(), parameters)
         except psycopg.Error as error:
             raise self._told(error) from None
+        except UnicodeError as error:
+            raise not_text(error) from None
         finally:
             self._own.statements += 1
             self._own.calls += 1

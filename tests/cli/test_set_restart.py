@@ -132,6 +132,9 @@ def test_a_server_that_somebody_restarted_into_our_change_is_brought_back(manage
     with pytest.raises(psycopg.OperationalError):
         shown(managed, "work_mem")
     ran = run("revert", "--all", "-d", conninfo(managed), home=tmp_path)
+    assert (ran.status, "--yes" in ran.err) == (2, True)
+    assert f"PostgreSQL 18 in {managed.data_dir}" in ran.err
+    ran = run("revert", "--all", "--yes", "-d", conninfo(managed), home=tmp_path)
     assert ran.status == 0, ran.err
     assert "the old values are back in" in ran.err
     assert "2 changes reverted" in ran.out

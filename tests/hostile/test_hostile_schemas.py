@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -98,23 +98,32 @@ def each_command(words: tuple[str, ...]) -> list[Any]:
     ]
 
 
-@pytest.fixture(scope="module", params=[each_major(number) for number in MAJORS])
-def trapped(request: pytest.FixtureRequest, servers: Servers) -> Iterator[Throwaway]:
-    """A server of each major with the hostile database, and a role that may only watch."""
+@pytest.fixture(scope="module")
+def hostile_servers(servers: Servers) -> Iterator[Callable[[int], Throwaway]]:
+    """Makes a server of a major, once, with the hostile database and a role that may only watch."""
+    made: dict[int, Throwaway] = {}
+
+    def server_of(number: int) -> Throwaway:
+        if number not in made:
+            settings = {**QUICK, "shared_preload_libraries": "pg_stat_statements"}
+            made[number] = Throwaway.create(servers.binaries(number), settings=settings)
+            with psycopg.connect(conninfo(made[number]), autocommit=True) as root:
+                root.execute(f"CREATE ROLE {MONITOR} LOGIN IN ROLE pg_monitor".encode())
+            plant(made[number], DATABASE, MONITOR)
+        return made[number]
+
+    yield server_of
+    for server in made.values():
+        server.stop("immediate")
+
+
+@pytest.fixture(params=[each_major(number) for number in MAJORS])
+def trapped(request: pytest.FixtureRequest, hostile_servers: Callable[[int], Throwaway]) -> Throwaway:
+    """The server of each major."""
     try:
-        binaries = servers.binaries(request.param)
+        return hostile_servers(request.param)
     except NotAvailable as problem:
         pytest.skip(str(problem))
-    server = Throwaway.create(
-        binaries, settings={**QUICK, "shared_preload_libraries": "pg_stat_statements", "log_min_messages": "log"}
-    )
-    try:
-        with psycopg.connect(conninfo(server), autocommit=True) as root:
-            root.execute(f"CREATE ROLE {MONITOR} LOGIN IN ROLE pg_monitor".encode())
-        plant(server, DATABASE, MONITOR)
-        yield server
-    finally:
-        server.stop("immediate")
 
 
 def place(server: Throwaway, role: str = "") -> str:
@@ -165,7 +174,7 @@ async def test_no_statement_of_ours_springs_one(trapped: Throwaway) -> None:
     assert sprung(trapped, began) == []
 
 
-@pytest.mark.parametrize(("trapped", "words"), each_command(COMMANDS), indirect=["trapped"], scope="module")
+@pytest.mark.parametrize(("trapped", "words"), each_command(COMMANDS), indirect=["trapped"])
 def test_no_command_springs_one(trapped: Throwaway, words: str, tmp_path: Path) -> None:
     began = log_bytes(trapped)
     where = place(trapped)
@@ -212,7 +221,6 @@ def test_what_is_recorded_is_what_the_server_has(trapped: Throwaway, tmp_path: P
     ("trapped", "words"),
     each_command(tuple(each for each in COMMANDS if each.startswith(THROUGH_A_POOLER))),
     indirect=["trapped"],
-    scope="module",
 )
 def test_no_command_springs_one_through_a_pooler(trapped: Throwaway, words: str, tmp_path: Path) -> None:
     with Bouncer(trapped, size=8) as bouncer:

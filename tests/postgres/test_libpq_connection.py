@@ -35,7 +35,7 @@ SELECT true AS yes, 7::int4 AS four, -7::int8 AS eight, 1.5::float8 AS float, 42
        'NaN'::float8::text AS nan, '-infinity'::float8 AS infinite
 """
 _ARGUMENTS: dict[str, object] = {
-    "text[]": ["1", "2"], "oid[]": [1, 1259], "oid": 1259, "int4": 1, "int8": 1, "text": "log/none"
+    "text[]": ["1", "2"], "oid[]": [1, 1259], "oid": 1259, "int4": 1, "int8": 1, "text": "log/none", "name": "postgres"
 }  # fmt: skip
 
 
@@ -108,7 +108,7 @@ async def test_the_queries_of_extensions_give_the_same(make_server: Any) -> None
     for name in ("statements", "statement_changes", "statement_counters", "statement_texts"):
         text = sql(name, 18).format(schema='"public"')
         parameters = (await raw(own).prepare(text)).get_parameters()
-        queryids = [str(row["queryid"]) for row in await own.fetch("SELECT queryid FROM pg_stat_statements")]
+        queryids = [str(row["queryid"]) for row in await own.fetch("SELECT queryid FROM public.pg_stat_statements")]
         arguments = [queryids] if parameters else []
         there, here = await own.fetch(text, *arguments), await libpq.fetch(text, *arguments)
         assert there
@@ -170,9 +170,9 @@ async def test_a_statement_whose_table_has_changed_is_prepared_anew(server: Thro
         superuser.execute("CREATE TABLE changing (a int)")
         superuser.execute("INSERT INTO changing VALUES (1)")
         libpq = await opened(by_libpq(place(server)))
-        assert dict((await libpq.fetch("SELECT * FROM changing"))[0]) == {"a": 1}
+        assert dict((await libpq.fetch("SELECT * FROM public.changing"))[0]) == {"a": 1}
         superuser.execute("ALTER TABLE changing ADD b text DEFAULT 'new'")
-        assert dict((await libpq.fetch("SELECT * FROM changing"))[0]) == {"a": 1, "b": "new"}
+        assert dict((await libpq.fetch("SELECT * FROM public.changing"))[0]) == {"a": 1, "b": "new"}
         await libpq.aclose()
         superuser.execute("DROP TABLE changing")
 

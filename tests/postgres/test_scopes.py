@@ -14,13 +14,26 @@ NAMES = st.lists(st.text(st.characters(blacklist_categories=["Cs"], blacklist_ch
 @given(NAMES)
 def test_a_list_with_every_element_quoted_is_read_as_it_was_written(names: list[str]) -> None:
     written = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
-    assert elements(written) == tuple(names)
-    assert same("search_path", written, written.replace(", ", ","))
+    assert elements("search_path", written) == tuple(names)
+    assert same("search_path", written, written.replace('", "', '","'))
 
 
 @given(st.text(max_size=30))
-def test_any_text_is_some_list(text: str) -> None:
-    assert all(isinstance(element, str) for element in elements(text))
+def test_any_text_is_a_list_or_none(text: str) -> None:
+    for name in ("search_path", "shared_preload_libraries"):
+        pieces = elements(name, text)
+        assert pieces is None or all(isinstance(element, str) for element in pieces)
+        assert same(name, text, text)
+
+
+def test_an_empty_list_and_an_element_without_a_name_compare_as_the_server_reads_them() -> None:
+    assert same("search_path", "", '""')
+    assert not same("shared_preload_libraries", "", '""')
+    assert not same("search_path", "", None)
+    assert elements("shared_preload_libraries", "a b, C") == ("a b", "C")
+    assert elements("search_path", "a, C") == ("a", "c")
+    for broken in ("a,", ",", "a,,b", '"a', '"a"b'):
+        assert elements("shared_preload_libraries", broken) is None
 
 
 @given(st.permutations("abcdef"), st.permutations("abcdef"))
@@ -44,3 +57,4 @@ def test_a_statement_names_its_scope_and_quotes_everything() -> None:
     )
     assert text("search_path", '"A b", c') == "ALTER SYSTEM SET \"search_path\" = 'A b', 'c'"
     assert text("search_path", "") == "ALTER SYSTEM SET \"search_path\" = ''"
+    assert text("shared_preload_libraries", "") == 'ALTER SYSTEM RESET "shared_preload_libraries"'

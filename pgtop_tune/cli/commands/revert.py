@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pgtop_tune.model.revert_outcome import RevertOutcome
     from pgtop_tune.postgres.conninfo import ConnInfo
     from pgtop_tune.postgres.reverting import Choice
+    from pgtop_tune.tuning.restart.recovery import Elsewhere
 
 
 def revert(
@@ -52,7 +53,13 @@ def revert(
         Path | None,
         typer.Option("--retire", metavar="FILE", help="Take a change journal out of use; nothing is reverted."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Retire without being asked.")] = False,
+    yes: Annotated[
+        bool,
+        typer.Option(
+            "--yes",
+            help="Do not ask before a journal is retired, or a server that is down is started; only one can be meant.",
+        ),
+    ] = False,
     journal: Annotated[
         Path | None, typer.Option("--journal", metavar="DIRECTORY", help="Where the change journals are.")
     ] = None,
@@ -66,10 +73,11 @@ def revert(
     """Restore every parameter that pgtop-tune changed on this server and did not undo, also after a crash.
 
     Settings of the machine that were changed in the same sets go along; --machine takes back all of those, and only
-    those. A server that is down through a change of ours gets its old values back and is started. Works from the change
-    journal; the process that made the changes need not live. A primary and its standbys have journals of their own:
-    each takes back what was set on it. What the server refuses stays in force, does not stop the others, and ends the
-    command with status 6. --list shows the changes of all servers this user has journals for.
+    those. A server that is down through a change of ours is shown, and gets its old values back and is started when you
+    say yes; one that listens elsewhere since a restart is found. Works from the change journal; the process that made
+    the changes need not live. A primary and its standbys have journals of their own: each takes back what was set on
+    it. What the server refuses stays in force, does not stop the others, and ends the command with status 6. --list
+    shows the changes of all servers this user has journals for.
 
     Examples: pgtop-tune revert --list  ·  pgtop-tune revert -h /run/postgresql -d bench  ·  pgtop-tune revert --last
     """
@@ -88,7 +96,8 @@ def revert(
         if machine:
             sys.exit(_revert_machine(_chosen_of_machine(last, all_changes, set_id, to, overdue), journal))
         chosen = _chosen(last, all_changes, set_id, to, overdue)
-        sys.exit(_revert(words, chosen, "" if overdue else set_id, journal, restart=restart, adopt=adopt))
+        of_set = "" if overdue else set_id
+        sys.exit(_revert(words, chosen, of_set, set_id, journal, restart=restart, adopt=adopt, yes=yes))
     except PgtopError as problem:
         if last_attempt:
             from pgtop_tune.cli.given_up import note_given_up
@@ -229,7 +238,15 @@ def _told(change: ParameterChange) -> str:
 
 
 def _revert(
-    words: ConnectionWords, choice: Choice, set_id: str, directory: Path | None, *, restart: bool, adopt: bool
+    words: ConnectionWords,
+    choice: Choice,
+    set_id: str,
+    on_server: str,
+    directory: Path | None,
+    *,
+    restart: bool,
+    adopt: bool,
+    yes: bool,
 ) -> int:
     import asyncio
 
@@ -246,7 +263,9 @@ def _revert(
         say(revert_words.sum_of(RevertOutcome(), halves.after()))
         return ExitCode.OK
     try:
-        conninfo, outcome = _taken_back(words, choice, halves, directory, restart=restart, adopt=adopt)
+        conninfo, outcome = _taken_back(
+            words, choice, halves, on_server, directory, restart=restart, adopt=adopt, yes=yes
+        )
     except PgtopError:
         halves.after()
         raise
@@ -280,43 +299,70 @@ def _taken_back(
     words: ConnectionWords,
     choice: Choice,
     halves: MachineHalves,
+    set_id: str,
     directory: Path | None,
     *,
     restart: bool,
     adopt: bool,
+    yes: bool,
 ) -> tuple[ConnInfo, RevertOutcome]:
     from msgspec.structs import replace
 
     from pgtop_tune.cli.looking import let_in
     from pgtop_tune.cli.output import tell
     from pgtop_tune.cli.overdue import WHY
-    from pgtop_tune.cli.restarting import restart_after_reverting
+    from pgtop_tune.cli.restarting import agreeing, restart_after_reverting, sure
     from pgtop_tune.cli.signals import run_until_signalled
     from pgtop_tune.errors import ConnectionProblem, NotLetIn
+    from pgtop_tune.model.revert_outcome import RevertOutcome
     from pgtop_tune.postgres.changes import now_ms
     from pgtop_tune.postgres.reverting import overdue, try_to_revert
-    from pgtop_tune.tuning.restart.recovery import recover
+    from pgtop_tune.tuning.restart.recovery import elsewhere, recover
 
-    def act(conninfo: ConnInfo) -> tuple[ConnInfo, RevertOutcome]:
-        try:
-            late = try_to_revert(conninfo, overdue(now_ms()), directory=directory, why=WHY, first=halves.before)
-            # Those that are refused or elsewhere are asked for once more.
-            late = replace(late, refused=(), elsewhere=())
-            outcome = late.and_then(
-                try_to_revert(conninfo, choice, directory=directory, adopt=adopt, first=halves.before)
-            )
-        except NotLetIn:
-            raise
-        except ConnectionProblem:
-            written: list[frozenset[str]] = []
-            if not recover(conninfo, choice, directory, tell, written.append):
-                raise
-            outcome = try_to_revert(conninfo, choice, directory=directory, adopt=adopt, first=halves.before)
-            outcome = outcome.after_writing(frozenset().union(*written))
+    written: list[frozenset[str]] = []
+
+    def taken(conninfo: ConnInfo, key: str = "") -> RevertOutcome:
+        late = try_to_revert(conninfo, overdue(now_ms()), directory=directory, why=WHY, first=halves.before, key=key)
+        # Those that are refused or elsewhere are asked for once more.
+        late = replace(late, refused=(), elsewhere=())
+        rest = try_to_revert(conninfo, choice, directory=directory, adopt=adopt, first=halves.before, key=key)
+        return late.and_then(rest).after_writing(frozenset().union(*written))
+
+    def restarted(conninfo: ConnInfo, outcome: RevertOutcome) -> tuple[ConnInfo, RevertOutcome]:
         if not restart or not any(change.restart for change in outcome.settled):
             return conninfo, outcome
         again = run_until_signalled(restart_after_reverting(conninfo, outcome.settled, directory))
         shown = {each.id: each for each in again}
         return conninfo, replace(outcome, settled=tuple(shown.get(each.id, each) for each in outcome.settled))
+
+    def sought(conninfo: ConnInfo) -> Elsewhere | None:
+        there = elsewhere(conninfo, choice, directory, set_id)
+        if there is not None:
+            tell(f"the server of {there.data_directory} listens at {there.conninfo.endpoints[0]} now")
+        return there
+
+    def act(conninfo: ConnInfo) -> tuple[ConnInfo, RevertOutcome]:
+        problem, outcome = None, RevertOutcome()
+        try:
+            outcome = taken(conninfo)
+            if outcome.settled or outcome.refused or not set_id:
+                return restarted(conninfo, outcome)
+        except ConnectionProblem as error:
+            if isinstance(error, NotLetIn) and not set_id:
+                raise
+            problem = error
+        there = sought(conninfo)
+        if there is None and problem is None:
+            return conninfo, outcome
+        if there is None and problem is not None:
+            agree = agreeing(conninfo, yes=yes or bool(set_id))
+            if isinstance(problem, NotLetIn) or not recover(
+                conninfo, choice, directory, tell, agree, set_id, sure, written.append
+            ):
+                raise problem
+            there = sought(conninfo)
+        if there is None:
+            return restarted(conninfo, taken(conninfo))
+        return restarted(there.conninfo, taken(there.conninfo, there.key))
 
     return let_in(words, act)

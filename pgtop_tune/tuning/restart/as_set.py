@@ -36,9 +36,11 @@ class WithRestart:
             ServerProblem: The server did not come up with it; the message holds the lines of its log that explain it.
         """
         outcome = await self._desk.apply(wanted, terms, self._progress, anyway=self._anyway)
-        if outcome.state is not RestartState.WAITING:
+        if outcome.state not in (RestartState.WAITING, RestartState.LEFT):
             check_up(outcome)
-        self._progress(outcome.words)
+        self._progress("; ".join(filter(None, (outcome.words, outcome.hint))))
+        if outcome.state is RestartState.LEFT:
+            return outcome.changes
         for proof in await self._control.prove(outcome.changes):
             for words in (*proof.overrides, *proof.advice):
                 self._progress(f"{proof.name}: {words}")
@@ -56,7 +58,7 @@ class WithRestart:
             ServerProblem: The old values are written, and the server did not come up with them.
         """
         outcome = await self._desk.revert_set(set_id, why, self._progress)
-        if outcome.state not in (RestartState.NOT_RESTARTED, RestartState.WAITING):
+        if outcome.state not in (RestartState.NOT_RESTARTED, RestartState.WAITING, RestartState.LEFT):
             check_up(outcome)
         if outcome.state is not RestartState.NOT_RESTARTED:
             self._progress(": ".join(filter(None, (outcome.words, outcome.hint))))

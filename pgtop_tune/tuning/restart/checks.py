@@ -15,6 +15,7 @@ from pgtop_tune.cluster.dry_start import DryStart
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import HugePages
 from pgtop_tune.model.restart import RestartCheck, Verdict
+from pgtop_tune.postgres.scopes import elements
 from pgtop_tune.tuning.advice.facts import GB, Facts, about
 from pgtop_tune.tuning.advice.memory_rules import work_mem_ceiling_bytes
 from pgtop_tune.tuning.restart.values import ValuesAfter
@@ -27,6 +28,8 @@ AS_ON_PRIMARY: Final = (
     "max_locks_per_transaction",
 )
 """A standby needs at least what its primary has of these."""
+WAYS: Final = ("port", "listen_addresses", "unix_socket_directories")
+"""What says where a server takes connections."""
 NEEDED: Final = (
     *AS_ON_PRIMARY,
     "shared_buffers",
@@ -38,8 +41,10 @@ NEEDED: Final = (
     "work_mem",
     "hash_mem_multiplier",
     "autovacuum_max_workers",
+    *WAYS,
 )
 """Parameters the checks look at."""
+_LOOPBACK: Final = frozenset({"localhost", "::1"})
 _MUCH: Final = 0.8
 _BESIDE_BUFFERS: Final = 1.03
 """Headers, hash table and other shared memory that come with shared_buffers, roughly."""
@@ -58,6 +63,8 @@ class RestartFacts(Struct, frozen=True):
         in_recovery: It is a standby.
         primary: What its primary has, by name, as pg_control keeps it; empty where not known.
         standbys: Those that stream from it.
+        endpoint: host:port as connected.
+        here: The server is one of this machine.
     """
 
     major: int
@@ -69,6 +76,8 @@ class RestartFacts(Struct, frozen=True):
     in_recovery: bool = False
     primary: Mapping[str, int] | None = None
     standbys: int = 0
+    endpoint: str = ""
+    here: bool = True
 
 
 def checks(facts: RestartFacts) -> tuple[RestartCheck, ...]:
@@ -82,16 +91,39 @@ def _files(facts: RestartFacts) -> RestartCheck:
         return RestartCheck("files", Verdict.UNKNOWN, f"a start was not tried: {facts.dry.detail}")
     if facts.dry.refusal:
         return RestartCheck("files", Verdict.IMPOSSIBLE, f"the server would not start: {facts.dry.refusal}")
-    with_libraries = facts.major >= 15 and bool(facts.values.text("shared_preload_libraries"))
+    with_libraries = facts.dry.libraries and bool(facts.values.text("shared_preload_libraries"))
     libraries = " and finds its libraries" if with_libraries else ""
     return RestartCheck("files", Verdict.FINE, f"the server reads its files{libraries}")
 
 
 def _libraries(facts: RestartFacts) -> RestartCheck | None:
-    """Before 15 a trial does not load them."""
-    if facts.major >= 15 or "shared_preload_libraries" not in facts.values.texts:
+    """Before 15 a trial does not load them, and this role may not know where they are."""
+    looked_for = isinstance(facts.dry, Unavailable) or facts.dry.libraries
+    if looked_for or "shared_preload_libraries" not in facts.values.texts:
         return None
-    return RestartCheck("libraries", Verdict.UNKNOWN, "PostgreSQL 14 cannot be asked whether it finds its libraries")
+    words = "this role may not ask for the directory of PostgreSQL 14's libraries"
+    return RestartCheck("libraries", Verdict.UNKNOWN, words, "GRANT EXECUTE ON FUNCTION pg_config() lets it")
+
+
+def _reach(facts: RestartFacts) -> RestartCheck | None:
+    """Whether a connection like ours still leads to the server."""
+    values = facts.values
+    if not any(name in values.texts for name in WAYS):
+        return None
+    addresses = [each.strip() for each in (values.text("listen_addresses") or "").split(",") if each.strip()]
+    sockets = elements("unix_socket_directories", values.text("unix_socket_directories") or "") or ()
+    if not facts.here and all(each in _LOOPBACK or each.startswith("127.") for each in addresses):
+        words = "it would take connections from its own machine only, and this is another"
+        return RestartCheck("reach", Verdict.IMPOSSIBLE, words, "leave an address in listen_addresses")
+    if not addresses and not sockets:
+        words = "nobody could connect: listen_addresses and unix_socket_directories would both be empty"
+        return RestartCheck("reach", Verdict.IMPOSSIBLE, words, "leave one of them")
+    port = values.text("port")
+    if not (sockets if facts.endpoint.startswith(("/", "@")) else addresses):
+        left = ", ".join(sockets or addresses)
+        words = f"a connection like this one is not possible then; this goes on through {left}, port {port}"
+        return RestartCheck("reach", Verdict.DOUBTFUL, words, "pg_hba.conf must let this role in there")
+    return RestartCheck("reach", Verdict.FINE, f"it listens at {', '.join((*sockets, *addresses))}, port {port}")
 
 
 def _huge_pages(facts: RestartFacts) -> RestartCheck | None:
@@ -209,6 +241,7 @@ def _as_standby(facts: RestartFacts, changed: list[str]) -> RestartCheck | None:
 _RULES: Final[tuple[Callable[[RestartFacts], RestartCheck | None], ...]] = (
     _files,
     _libraries,
+    _reach,
     _huge_pages,
     _shared_memory,
     _standby,

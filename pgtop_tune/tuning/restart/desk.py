@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -10,21 +11,25 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.cluster.service import Ran, run
+from pgtop_tune.cluster.service import LEFT, Ran, run
 from pgtop_tune.cluster.start_log import StartLog
 from pgtop_tune.errors import ClusterProblem, ConnectionProblem, PgtopError, ServerProblem
-from pgtop_tune.journal import Journal, ServerName
+from pgtop_tune.journal import Journal, JournalText
 from pgtop_tune.model.change import ParameterChange, Terms, Wanted
 from pgtop_tune.model.restart import PendingParameter, RestartOutcome, RestartPlan, RestartState, Verdict
 from pgtop_tune.model.server_place import ServerPlace
 from pgtop_tune.on_trial import Trials
+from pgtop_tune.postgres.conninfo import ConnInfo, Endpoint
 from pgtop_tune.postgres.control import PostgresControl
+from pgtop_tune.postgres.instances import seen
+from pgtop_tune.postgres.list_values import check_lists
 from pgtop_tune.session.restart_control import silent
-from pgtop_tune.tuning.restart.checks import checks
+from pgtop_tune.tuning.restart.checks import WAYS, checks
 from pgtop_tune.tuning.restart.gather import Standing, pending, restart_facts, standing
-from pgtop_tune.tuning.restart.offline import restore
+from pgtop_tune.tuning.restart.offline import restore, restore_copy
 from pgtop_tune.tuning.restart.place import note_place
-from pgtop_tune.tuning.restart.returning import Return, until_restarted, wait_for
+from pgtop_tune.tuning.restart.returning import Before, Return, Waiting, runs
+from pgtop_tune.tuning.restart.values import values_after
 from pgtop_tune.tuning.restart.words import explaining, values
 
 if TYPE_CHECKING:
@@ -37,6 +42,7 @@ _LATER_S: Final = 30.0
 """Whoever finds a trial in the journal leaves us so much time to end it ourselves."""
 _OURS: Final = "our own throwaway server"
 _BY_HAND: Final = "`pgtop-tune revert` puts the old values back and starts it"
+_AT_WILL: Final = "`pgtop-tune revert --last --restart` takes them back"
 
 Progress = Callable[[str], None]
 
@@ -46,12 +52,14 @@ class _Attempt(Struct, frozen=True):
 
     Attributes:
         server: Before it.
-        name: Of its journal.
+        before: The same for those who wait for it.
+        endpoints: Where it was.
         log: What it writes meanwhile.
     """
 
     server: Standing
-    name: ServerName
+    before: Before
+    endpoints: tuple[Endpoint, ...]
     log: StartLog
 
 
@@ -61,14 +69,22 @@ class RestartDesk:
     Args:
         control: Its parameters; its rules write down where the server is.
         own_restart: Ends and starts a throwaway server of ours; None for all others.
+        moved: Told where the server is when a restart has led it to another port or address.
     """
 
-    def __init__(self, control: PostgresControl, own_restart: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        control: PostgresControl,
+        own_restart: Callable[[], None] | None = None,
+        moved: Callable[[ConnInfo], None] = lambda conninfo: None,
+    ) -> None:
         self._control: Final = control
         self._own_restart: Final = own_restart
+        self._moved: Final = moved
         self._trials = Trials(self.revert_set, ConnectionProblem)
         self._one_at_a_time = asyncio.Lock()
         self._given_up: Final = asyncio.Event()
+        self._leave: Final = threading.Event()
 
     async def pending(self) -> tuple[PendingParameter, ...]:
         """See `RestartControl.pending`."""
@@ -108,9 +124,12 @@ class RestartDesk:
             ServerProblem: So a check says; nothing was changed.
         """
         async with self._one_at_a_time:
+            self._begin_waiting()
             if not anyway:
                 self._refuse(await self.plan(wanted))
             attempt = await self._begun(wanted)
+            if self._given_up.is_set():
+                raise ServerProblem("not restarted: nothing was changed")
             within_s = terms.keep_within_s
             inner = replace(
                 terms, keep_within_s=None if within_s is None else within_s + _BACKSTOP_S, with_restart=True
@@ -133,15 +152,20 @@ class RestartDesk:
     async def revert_set(self, set_id: str, why: str = "", progress: Progress = silent) -> RestartOutcome:
         """See `RestartControl.revert_set`."""
         async with self._one_at_a_time:
+            self._begin_waiting()
             self._trials.end(set_id)
             reverted = await self._control.revert_set(set_id, why)
-            return await self.restart_for(reverted, progress)
+            return await self._restart_for(reverted, progress)
 
     async def restart_for(self, reverted: Sequence[ParameterChange], progress: Progress = silent) -> RestartOutcome:
         """Restarts where changes that were taken back need it for the old values to be in force.
 
         Where somebody else has to, nobody waits for it: what is left is the hint.
         """
+        self._begin_waiting()
+        return await self._restart_for(reverted, progress)
+
+    async def _restart_for(self, reverted: Sequence[ParameterChange], progress: Progress) -> RestartOutcome:
         waiting = {each.name for each in await self.pending()}
         if not any(change.name in waiting for change in reverted):
             return RestartOutcome(RestartState.NOT_RESTARTED, "no restart is needed", tuple(reverted))
@@ -169,8 +193,13 @@ class RestartDesk:
         )
 
     def give_up(self) -> None:
-        """Waits no longer for a restart that is somebody else's; one of ours goes to its end."""
+        """Waits no longer; a restart that has begun goes on without us. A throwaway's goes to its end."""
         self._given_up.set()
+        self._leave.set()
+
+    def _begin_waiting(self) -> None:
+        self._given_up.clear()
+        self._leave.clear()
 
     async def aclose(self) -> None:
         """Takes back what is on trial, with a restart each; before the control is closed."""
@@ -183,6 +212,7 @@ class RestartDesk:
         for name in names:
             if not any(known.lower() == name.lower() for known in server.parameters):
                 raise ServerProblem(f'unrecognized configuration parameter "{name}"', sqlstate="42704")
+        await self._control.ask(lambda session: check_lists(session, wanted))
         return server
 
     def _refuse(self, plan: RestartPlan) -> None:
@@ -192,12 +222,22 @@ class RestartDesk:
 
     async def _begun(self, wanted: Sequence[Wanted]) -> _Attempt:
         server = await self._standing(wanted)
-        name = await self._control.ask(self._control.journal_of)
+        name, instance = await self._control.ask(lambda session: (self._control.journal_of(session), seen(session)))
         if not wanted:
             # What waits already was written by others, or before this was known how to be undone.
             await self._control.ask(self._noted)
         log = await asyncio.to_thread(StartLog, server.place, time.time())
-        return _Attempt(server, name, log)
+        port = values_after(server.parameters, server.pending, wanted).number("port")
+        changing = {each.name.lower() for each in wanted} | {each.name for each in server.pending}
+        before = Before(
+            name=name,
+            instance=instance,
+            place=server.place,
+            started_ms=server.started_ms,
+            moves=not changing.isdisjoint(WAYS),
+            port=None if port is None else int(port),
+        )
+        return _Attempt(server, before, self._control.conninfo.endpoints, log)
 
     def _noted(self, session: OperatorSession) -> None:
         with Journal(self._control.journal_of(session), self._control.directory) as journal:
@@ -209,24 +249,30 @@ class RestartDesk:
         """One restart, and the way back where it fails."""
         server, began_s = attempt.server, time.monotonic()
         waiting = tuple(each.change for each in server.pending if each.change is not None)
+        wait = Waiting(self._control, attempt.before, progress, self._given_up)
         if self._own_restart is None and not server.place.restart:
             progress(f"waiting for the restart: {server.place.command or server.place.why_not}")
-            if not await until_restarted(self._control, server.started_ms, progress, self._given_up):
+            if await wait.until_restarted() is Return.LEFT:
                 return RestartOutcome(RestartState.WAITING, "nobody has restarted the server: the changes wait", made)
-            return await self._back(made, waiting, time.monotonic() - began_s)
+            return await self._back(attempt, made, waiting, time.monotonic() - began_s)
         progress(f"restarting: {_OURS if self._own_restart is not None else server.place.command}")
         ran = await asyncio.to_thread(self._run, server.place, again=False)
-        came = await wait_for(self._control, server.place, server.started_ms, progress, failed=ran.status != 0)
+        came = Return.LEFT if ran.status == LEFT else await wait.until_back(failed=ran.status != 0)
         if came is Return.BACK:
-            return await self._back(made, waiting, time.monotonic() - began_s)
+            return await self._back(attempt, made, waiting, time.monotonic() - began_s)
         if came is Return.THE_OLD_ONE:
             return await self._not_restarted(made, ran)
-        return await self._old_values(attempt, (*waiting, *made), ran, progress, began_s)
+        if came is Return.LEFT:
+            words = "no longer waited for: the server is being restarted"
+            written = f"{words}, and its new values are written" if made else words
+            return RestartOutcome(RestartState.LEFT, written, made, hint=_AT_WILL if made else "")
+        return await self._old_values(attempt, (*waiting, *made), ran, wait, progress, began_s)
 
     def _run(self, place: ServerPlace, *, again: bool) -> Ran:
         """The restart, or the start of a server that is down."""
         if self._own_restart is None:
-            return run(place.start if again else place.restart, place, as_owner=place.as_owner)
+            argv = place.start if again else place.restart
+            return run(argv, place, as_owner=place.as_owner, leave=self._leave)
         try:
             self._own_restart()
         except ClusterProblem as problem:
@@ -234,15 +280,29 @@ class RestartDesk:
         return Ran(0, ())
 
     async def _back(
-        self, made: tuple[ParameterChange, ...], waiting: tuple[ParameterChange, ...], away_s: float
+        self,
+        attempt: _Attempt,
+        made: tuple[ParameterChange, ...],
+        waiting: tuple[ParameterChange, ...],
+        away_s: float,
     ) -> RestartOutcome:
+        moved = await self._noted_again(attempt)
         now: list[ParameterChange] = []
         for set_id in dict.fromkeys(change.set_id or change.id for change in (*waiting, *made)):
             now += await self._control.look_again(set_id)
-        words = f"the server is back after {away_s:.1f} s"
+        words = f"the server is back{moved} after {away_s:.1f} s"
         return RestartOutcome(
             RestartState.CAME_UP, f"{words}: {values(now)}" if now else words, tuple(now), away_s=away_s
         )
+
+    async def _noted_again(self, attempt: _Attempt) -> str:
+        """Where the server is now, in words and for all who go on with it, where that is not where it was."""
+        conninfo = self._control.conninfo
+        if conninfo.endpoints == attempt.endpoints:
+            return ""
+        self._moved(conninfo)
+        await self._control.ask(self._noted)
+        return f" at {await self._control.ask(lambda session: session.endpoint)}"
 
     async def _not_restarted(self, made: tuple[ParameterChange, ...], ran: Ran) -> RestartOutcome:
         """It refused to end. What was just written must not surprise anybody at the next restart."""
@@ -251,22 +311,45 @@ class RestartDesk:
         return RestartOutcome(RestartState.NOT_RESTARTED, f"{why}: it still runs", undone, ran.words)
 
     async def _old_values(
-        self, attempt: _Attempt, changes: tuple[ParameterChange, ...], ran: Ran, progress: Progress, began_s: float
+        self,
+        attempt: _Attempt,
+        changes: tuple[ParameterChange, ...],
+        ran: Ran,
+        wait: Waiting,
+        progress: Progress,
+        began_s: float,
     ) -> RestartOutcome:
         place = attempt.server.place
         log = explaining(await asyncio.to_thread(attempt.log.pieces), ran.words)
         progress("it does not come up: the old values go back into postgresql.auto.conf")
-        try:
-            await asyncio.to_thread(self._restored, attempt.name, place, changes)
-        except PgtopError as problem:
-            return RestartOutcome(RestartState.DOWN, f"the server is down: {problem.message}", changes, log, _BY_HAND)
-        progress("starting it with the old values")
-        again = await asyncio.to_thread(self._run, place, again=True)
-        came = await wait_for(self._control, place, attempt.server.started_ms, progress, failed=again.status != 0)
+        came, again = Return.GONE, ran
+        for mend, what in ((self._restored, "old values"), (self._copied, "copy of postgresql.auto.conf")):
+            try:
+                changed = await asyncio.to_thread(mend, attempt, changes)
+            except PgtopError as problem:
+                return RestartOutcome(
+                    RestartState.DOWN, f"the server is down: {problem.message}", changes, log, _BY_HAND
+                )
+            if not changed and mend == self._copied:
+                break
+            progress(f"starting it with the {what}")
+            # One that runs, and that we find no way to, has to end first.
+            up = await asyncio.to_thread(runs, place)
+            again = await asyncio.to_thread(self._run, place, again=not up)
+            came = Return.LEFT if again.status == LEFT else await wait.until_back(failed=again.status != 0)
+            if came is Return.LEFT:
+                left = "no longer waited for: the server did not come up, and is being started with its old values"
+                return RestartOutcome(RestartState.LEFT, left, changes, log)
+            if came is Return.BACK:
+                break
         if came is not Return.BACK:
+            if await asyncio.to_thread(runs, place):
+                words = f"the server runs, and does not answer at {self._control.conninfo.describe()}"
+                return RestartOutcome(RestartState.DOWN, words, changes, log, _BY_HAND)
             later = explaining(await asyncio.to_thread(attempt.log.pieces), again.words)
             words = "the server is down: it does not come up with its old values either"
             return RestartOutcome(RestartState.DOWN, words, changes, later, _BY_HAND)
+        await self._noted_again(attempt)
         why = f"the server did not come up: {log[-1]}" if log else "the server did not come up"
         undone: list[ParameterChange] = []
         for set_id in dict.fromkeys(change.set_id or change.id for change in reversed(changes)):
@@ -275,9 +358,20 @@ class RestartDesk:
         words = f"it did not come up; it runs with its old values, after {away_s:.1f} s"
         return RestartOutcome(RestartState.OLD_VALUES, words, tuple(undone), log, away_s=away_s)
 
-    def _restored(self, name: ServerName, place: ServerPlace, changes: Sequence[ParameterChange]) -> None:
-        with Journal(name, self._control.directory) as journal:
-            text = journal.text()
+    def _restored(self, attempt: _Attempt, changes: Sequence[ParameterChange]) -> bool:
+        """The old values are in postgresql.auto.conf; whether it is another file now."""
+        with Journal(attempt.before.name, self._control.directory) as journal:
+            place, in_force = self._known(attempt, journal.text())
             ids = {change.id for change in changes}
-            known = text.place if text.place is not None else place
-            restore(replace(place, copy=known.copy), [each for each in text.in_force if each.id in ids])
+            return restore(place, [each for each in in_force if each.id in ids])
+
+    def _copied(self, attempt: _Attempt, changes: Sequence[ParameterChange]) -> bool:
+        """The same by the copy from before, where the old values did not help."""
+        with Journal(attempt.before.name, self._control.directory) as journal:
+            place, in_force = self._known(attempt, journal.text())
+            # Nobody can have changed it by SQL since our restart began.
+            return restore_copy(place, changes, in_force, lambda lines: True)
+
+    def _known(self, attempt: _Attempt, text: JournalText) -> tuple[ServerPlace, tuple[ParameterChange, ...]]:
+        place = attempt.server.place
+        return (place if text.place is None else replace(place, copy=text.place.copy)), text.in_force

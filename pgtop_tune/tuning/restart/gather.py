@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from pgtop_tune.cluster import auto_conf
 from pgtop_tune.cluster.dry_start import DryStart, dry_start
+from pgtop_tune.cluster.libraries import missing
 from pgtop_tune.cluster.service import run
 from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.host.cgroup_files import ServerGroup, parse_membership
@@ -25,6 +26,7 @@ from pgtop_tune.model.host import HugePages
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.model.restart import PendingParameter
 from pgtop_tune.model.server_place import ServerPlace
+from pgtop_tune.postgres.scopes import as_written, elements
 from pgtop_tune.tuning.restart.checks import AS_ON_PRIMARY, NEEDED, RestartFacts
 from pgtop_tune.tuning.restart.place import find_place, postmaster_pid
 from pgtop_tune.tuning.restart.values import values_after
@@ -48,6 +50,8 @@ SELECT (date_part('epoch', pg_postmaster_start_time()) * 1000)::bigint AS starte
                           AND xact_start IS NOT NULL) AS in_transaction
   FROM pg_stat_activity
 """
+_MAY_ASK: Final = "SELECT has_function_privilege('pg_config()', 'execute') AS permitted"
+_LIBRARY_DIRECTORY: Final = "SELECT setting FROM pg_config() WHERE name = 'PKGLIBDIR'"
 _CONTROL_LINE: Final = re.compile(
     rf"({'|'.join(AS_ON_PRIMARY)}|max_prepared_xacts|max_locks_per_xact) setting:\s+(\d+)"
 )
@@ -72,6 +76,7 @@ class Standing(Struct, frozen=True):
         parameters: Those the checks look at and those that are to be changed, by name.
         place: Where it is.
         pid: Its postmaster; None where that is not one of this machine.
+        library_directory: What $libdir stands for; "" where this role may not ask.
     """
 
     started_ms: int
@@ -84,6 +89,7 @@ class Standing(Struct, frozen=True):
     parameters: Mapping[str, Parameter]
     place: ServerPlace
     pid: int | None
+    library_directory: str = ""
 
 
 def started_ms(session: OperatorSession) -> int:
@@ -117,7 +123,14 @@ def standing(session: OperatorSession, in_force: Sequence[ParameterChange], name
         parameters={parameter.name: parameter for parameter in found},
         place=find_place(session),
         pid=None if isinstance(pid, Unavailable) else pid,
+        library_directory=_library_directory(session),
     )
+
+
+def _library_directory(session: OperatorSession) -> str:
+    if not session.rows(_MAY_ASK)[0]["permitted"]:
+        return ""
+    return str(session.rows(_LIBRARY_DIRECTORY)[0]["setting"])
 
 
 def restart_facts(server: Standing, wanted: Sequence[Wanted]) -> RestartFacts:
@@ -136,6 +149,8 @@ def restart_facts(server: Standing, wanted: Sequence[Wanted]) -> RestartFacts:
         in_recovery=server.in_recovery,
         primary=_primary(server.place) if server.in_recovery and here else None,
         standbys=server.standbys,
+        endpoint=server.place.endpoint,
+        here=here,
     )
 
 
@@ -145,10 +160,24 @@ def _tried(server: Standing, wanted: Sequence[Wanted]) -> DryStart | Unavailable
     try:
         text = auto_conf.read(Path(server.place.data_directory)).decode("utf-8", "surrogateescape")
         for each in wanted:
-            text = auto_conf.with_value(text, each.name, each.value)
-        return dry_start(server.place, text, server.major)
+            value = None if each.value is None else as_written(each.name, each.value)
+            text = auto_conf.with_value(text, each.name, value)
+        return dry_start(server.place, text, server.major, _absent_libraries(server))
     except ClusterProblem as problem:
         return Unavailable(Reason.NO_PERMISSION, problem.message)
+
+
+def _absent_libraries(server: Standing) -> Callable[[str, str], Sequence[str]] | None:
+    if not server.library_directory:
+        return None
+    data = Path(server.place.data_directory)
+
+    def absent(value: str, search_path: str) -> Sequence[str]:
+        # What is no list is passed over by the server (miscinit.c, load_libraries).
+        names = elements("shared_preload_libraries", value) or ()
+        return missing(names, search_path, server.library_directory, data)
+
+    return absent
 
 
 def _memory_bytes(pid: int) -> int | None:

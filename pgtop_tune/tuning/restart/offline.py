@@ -5,7 +5,7 @@ The journal is not touched: when the server is there again, taking the changes b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pgtop_tune.cluster import auto_conf
@@ -13,6 +13,7 @@ from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.model.change import ParameterChange, ScopeKind
 from pgtop_tune.model.server_place import ServerPlace
 from pgtop_tune.own_files import NotOurs, read_own
+from pgtop_tune.postgres.changes import is_ours
 from pgtop_tune.postgres.scopes import out_of_order, same
 
 
@@ -43,6 +44,49 @@ def restore(place: ServerPlace, changes: Sequence[ParameterChange]) -> bool:
     return True
 
 
+def restore_copy(
+    place: ServerPlace,
+    changes: Sequence[ParameterChange],
+    in_force: Sequence[ParameterChange],
+    sure: Callable[[str], bool],
+) -> bool:
+    """Puts the copy of postgresql.auto.conf back where `restore` did not bring the server up; lines of others stay.
+
+    Args:
+        place: Of the server, which does not run.
+        changes: To be taken back.
+        in_force: All of the journal.
+        sure: Asked where lines that would go are not as we have left them; told which, and of what file.
+
+    Returns:
+        Whether the file is another than before.
+
+    Raises:
+        ClusterProblem: A file cannot be read or written.
+    """
+    copy = _copy(place)
+    if copy is None:
+        return False
+    directory = Path(place.data_directory)
+    now = auto_conf.read(directory)
+    standing, before = _by_name(now), _by_name(copy)
+    ours = {change.name.lower() for change in changes if change.scope.kind is ScopeKind.SYSTEM}
+    text = copy.decode("utf-8", "surrogateescape")
+    for name in dict.fromkeys((*before, *standing)):
+        if name not in ours and standing.get(name) != before.get(name):
+            text = auto_conf.with_value(text, name, standing.get(name))
+    others = [
+        name
+        for name in sorted(ours & standing.keys())
+        if standing[name] != before.get(name) and not _left_by_one(in_force, name, standing[name])
+    ]
+    content = text.encode("utf-8", "surrogateescape")
+    if content == now or (others and not sure(f"{', '.join(others)} in {directory / auto_conf.FILE_NAME}")):
+        return False
+    auto_conf.write(directory, content)
+    return True
+
+
 def put_back(text: str, changes: Sequence[ParameterChange]) -> str:
     """The text without some changes, last first; what somebody else has set since is left alone. Pure."""
     for change in reversed(changes):
@@ -50,7 +94,7 @@ def put_back(text: str, changes: Sequence[ParameterChange]) -> str:
             continue
         standing = {name.lower(): value for name, value in auto_conf.settings(text).items()}
         now, before = standing.get(change.name.lower()), change.auto_conf_before
-        if same(change.name, now, change.value) and not same(change.name, now, before):
+        if is_ours(change, now) and not same(change.name, now, before):
             text = auto_conf.with_value(text, change.name, before)
         elif not same(change.name, now, before):
             continue
@@ -63,6 +107,16 @@ def _in_order_again(text: str, change: ParameterChange) -> str:
     own = () if change.auto_conf_before is None else (change.name,)
     wanted = [name for name in (*own, *change.followed_by) if name in have]
     return auto_conf.at_the_end(text, out_of_order([name for name in have if name in wanted], wanted))
+
+
+def _by_name(content: bytes) -> dict[str, str]:
+    return {
+        name.lower(): value for name, value in auto_conf.settings(content.decode("utf-8", "surrogateescape")).items()
+    }
+
+
+def _left_by_one(changes: Sequence[ParameterChange], name: str, value: str) -> bool:
+    return any(change.name.lower() == name and is_ours(change, value) for change in changes)
 
 
 def _lines(text: str) -> list[tuple[str, str]]:

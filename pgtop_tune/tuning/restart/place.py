@@ -80,7 +80,9 @@ def note_place(session: OperatorSession, journal: Journal) -> None:
     copy = known.copy if known is not None else ""
     if not any(change.scope.kind is ScopeKind.SYSTEM for change in text.in_force):
         copy = _copied(place, journal.path)
-    place = replace(place, copy=copy)
+    seen = (*known.earlier, known.endpoint) if known is not None else ()
+    earlier = tuple(dict.fromkeys(each for each in seen if each != place.endpoint))
+    place = replace(place, copy=copy, earlier=earlier)
     if place != known:
         journal.write(place)
 

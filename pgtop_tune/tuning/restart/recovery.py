@@ -1,15 +1,18 @@
-"""A server that is down through a change of ours: found by the journal, mended, started. Blocking."""
+"""Servers that do not answer where they did: found by the journal, followed, or mended and started. Blocking."""
 
 from __future__ import annotations
 
+import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from pgtop_tune.cluster.auto_conf import FILE_NAME
-from pgtop_tune.cluster.postmaster import pid_of
+from pgtop_tune.cluster.postmaster import listening, pid_of
 from pgtop_tune.cluster.recorded_place import check_recorded
 from pgtop_tune.cluster.service import run
 from pgtop_tune.cluster.start_log import StartLog
@@ -18,12 +21,63 @@ from pgtop_tune.journal import Journal, JournalText, ServerName, journals, read
 from pgtop_tune.model.server_place import ServerPlace
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.reverting import Choice
-from pgtop_tune.tuning.restart.offline import restore
+from pgtop_tune.tuning.restart.following import now_at
+from pgtop_tune.tuning.restart.offline import restore, restore_copy
 from pgtop_tune.tuning.restart.words import explaining
 
 _SETTLED_S: Final = 60.0
 """A process that holds the data directory is starting or ending: so long it may take."""
 _POLL_S: Final = 0.1
+_IDENTIFIER: Final = struct.Struct("=Q")
+"""pg_control begins with the system identifier (src/include/catalog/pg_control.h)."""
+
+
+class Known(Struct, frozen=True):
+    """A server that a journal knows, and that has changes to be taken back.
+
+    Attributes:
+        name: Of its journal.
+        place: Where it is, as seen last.
+        version: Of its data directory: "18"; "" where that cannot be read.
+        changed_ms: When it was changed last, milliseconds since the epoch.
+        alone: No other data directory that we know was ever at that endpoint.
+    """
+
+    name: ServerName
+    place: ServerPlace
+    version: str
+    changed_ms: int
+    alone: bool
+
+
+class Elsewhere(Struct, frozen=True):
+    """A server that runs, and listens at another place than it did.
+
+    Attributes:
+        key: Of its journal.
+        conninfo: How it is reached now.
+        data_directory: PGDATA.
+    """
+
+    key: str
+    conninfo: ConnInfo
+    data_directory: str
+
+
+def elsewhere(conninfo: ConnInfo, choice: Choice, directory: Path | None, set_id: str = "") -> Elsewhere | None:
+    """Where a server listens now that once was at an endpoint, or that a set was made on; None where none is found.
+
+    Args:
+        conninfo: Where it was.
+        choice: Which of the changes in force; a server without such changes is not looked for.
+        directory: Of the journals; paths.journal_dir() by default.
+        set_id: Set that is meant: it has one journal, wherever its server is.
+    """
+    for known in _known(conninfo, choice, directory, set_id):
+        there = now_at(conninfo, known.place)
+        if there is not None and there.endpoints != conninfo.endpoints:
+            return Elsewhere(known.name.key, there, known.place.data_directory)
+    return None
 
 
 def recover(
@@ -31,6 +85,9 @@ def recover(
     choice: Choice,
     directory: Path | None,
     tell: Callable[[str], None],
+    agree: Callable[[Known], bool] = lambda known: known.alone,
+    set_id: str = "",
+    sure: Callable[[str], bool] = lambda question: False,
     written: Callable[[frozenset[str]], None] = lambda ids: None,
 ) -> bool:
     """Starts a server that does not run with the values it had before some changes.
@@ -43,6 +100,9 @@ def recover(
         choice: Which of the changes in force.
         directory: Of the journals; paths.journal_dir() by default.
         tell: Told what is done.
+        agree: Asked for each data directory that may be meant, the one that was changed last first.
+        set_id: As for `elsewhere`.
+        sure: Asked before the copy of postgresql.auto.conf replaces lines that are not as we have left them.
         written: Told the ids of the changes whose old values were written.
 
     Returns:
@@ -51,22 +111,12 @@ def recover(
     Raises:
         ClusterProblem: It cannot be mended or started from here; the hint is what to do.
     """
-    found = [
-        text
-        for path in journals(directory)
-        if (text := _readable(path)).place is not None
-        and text.server is not None
-        and any(change.restart for change in choice(text.in_force))
-    ]
-    spelled = {f"{each.host}:{each.port}" for each in conninfo.endpoints}
-    ours = [text for text in found if text.place is not None and text.place.endpoint in spelled]
-    # The same server was perhaps named otherwise when it was changed; which one it is has to be sure.
-    ours = ours or [text for text in found if text.place is not None and _is_same_way(text.place.endpoint, conninfo)]
-    if len({text.place.data_directory for text in ours if text.place is not None}) != 1:
-        return False
-    newest = max(ours, key=lambda text: max(change.at_ms for change in text.in_force))
-    assert newest.server is not None
-    return _recovered(newest, newest.server, choice, directory, tell, written)
+    for known in _known(conninfo, choice, directory, set_id, only_restarts=True):
+        if not _is_the_same(known):
+            tell(f"{known.place.data_directory} holds another cluster by now: it is left alone")
+        elif agree(known):
+            return _recovered(known, choice, directory, tell, sure, written)
+    return False
 
 
 def _readable(path: Path) -> JournalText:
@@ -77,43 +127,86 @@ def _readable(path: Path) -> JournalText:
         return JournalText(None, (), ())
 
 
-def _is_same_way(endpoint: str, conninfo: ConnInfo) -> bool:
-    """Whether an endpoint and one of a connection's lead to the same port of this machine."""
-    host, _, port = endpoint.rpartition(":")
-    return _is_here(host) and any(_is_here(each.host) and str(each.port) == port for each in conninfo.endpoints)
+def _is_same_way(place: ServerPlace, conninfo: ConnInfo) -> bool:
+    """Whether a server is, or once was, at the port of this machine that a connection leads to, named otherwise."""
+    ports = {str(each.port) for each in conninfo.endpoints if _is_here(each.host)}
+    ways = (each.rpartition(":") for each in (place.endpoint, *place.earlier))
+    return any(_is_here(host) and port in ports for host, _, port in ways)
 
 
 def _is_here(host: str) -> bool:
     if host == "localhost" or host.startswith("/"):
         return True
     try:
-        return ip_address(host).is_loopback
+        return ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
 
 
+def _known(
+    conninfo: ConnInfo, choice: Choice, directory: Path | None, set_id: str, *, only_restarts: bool = False
+) -> Iterator[Known]:
+    """Servers that may be meant, the one that was changed last first."""
+    endpoints = {f"{each.host}:{each.port}" for each in conninfo.endpoints}
+    texts = [text for text in map(_readable, journals(directory)) if text.place is not None and text.server is not None]
+    there = [text for text in texts if text.place is not None and text.place.was_at(endpoints)]
+    there = there or [text for text in texts if text.place is not None and _is_same_way(text.place, conninfo)]
+    found = []
+    for text in texts if set_id else there:
+        chosen = choice(text.in_force)
+        if any(change.restart for change in chosen) if only_restarts else chosen:
+            found.append(text)
+    for text in sorted(found, key=_changed_ms, reverse=True):
+        assert text.server is not None
+        assert text.place is not None
+        alone = bool(set_id) or len({each.place.data_directory for each in there if each.place is not None}) == 1
+        yield Known(text.server, text.place, _version(text.place), _changed_ms(text), alone)
+
+
+def _changed_ms(text: JournalText) -> int:
+    return max((change.at_ms for change in text.changes), default=0)
+
+
+def _version(place: ServerPlace) -> str:
+    try:
+        return Path(place.data_directory, "PG_VERSION").read_text(encoding="ascii", errors="replace").strip()[:8]
+    except OSError:
+        return ""
+
+
+def _is_the_same(known: Known) -> bool:
+    """Whether the data directory still holds the cluster of the journal, by the system identifier in its name."""
+    identifier = known.name.key.partition("-")[0]
+    try:
+        with Path(known.place.data_directory, "global/pg_control").open("rb") as file:
+            (found,) = _IDENTIFIER.unpack(file.read(_IDENTIFIER.size))
+    except PermissionError:
+        raise _not_permitted(Path(known.place.data_directory)) from None
+    except (OSError, struct.error):
+        return False
+    # Where the server did not tell it, the journal is named after the endpoint.
+    return not identifier.isdecimal() or identifier == str(found)
+
+
 def _recovered(
-    text: JournalText,
-    name: ServerName,
+    known: Known,
     choice: Choice,
     directory: Path | None,
     tell: Callable[[str], None],
+    sure: Callable[[str], bool],
     written: Callable[[frozenset[str]], None],
 ) -> bool:
-    place = text.place
-    assert place is not None
+    place = known.place
     data = Path(place.data_directory)
     try:
         check_recorded(place)
         if _settled(data):
             return True
-        with Journal(name, directory) as journal:
+        with Journal(known.name, directory) as journal:
             chosen = choice(journal.text().in_force)
             changed = restore(place, chosen)
     except PermissionError:
-        raise ClusterProblem(
-            f"the server is down, and only root or its user may look into {data}", "run this command as one of them"
-        ) from None
+        raise _not_permitted(data) from None
     if changed:
         written(frozenset(change.id for change in chosen))
         tell(f"the server is down: the old values are back in {data / FILE_NAME}")
@@ -121,29 +214,43 @@ def _recovered(
         by_hand = f": {place.command}" if place.command else ""
         raise ClusterProblem("the server is down, and it is not ours to start", f"start it{by_hand}, then revert again")
     tell("starting it")
-    _start(place)
+    words = _start(place)
+    if words:
+        with Journal(known.name, directory) as journal:
+            in_force = journal.text().in_force
+            copied = restore_copy(
+                place,
+                choice(in_force),
+                in_force,
+                lambda lines: sure(f"{lines} is not as it was left; {place.copy} has the file from before"),
+            )
+        if copied:
+            tell(f"it does not start: {data / FILE_NAME} is the copy from before the changes; starting it")
+            words = _start(place)
+    if words:
+        raise ClusterProblem(f"the server does not start with its old values either:\n{words}")
     return True
+
+
+def _not_permitted(data: Path) -> ClusterProblem:
+    return ClusterProblem(
+        f"the server is down, and only root or its user may look into {data}", "run this command as one of them"
+    )
 
 
 def _settled(data: Path) -> bool:
     """Waits while a process of the server starts or ends; whether one is there in the end."""
     deadline = time.monotonic() + _SETTLED_S
     while pid_of(data) is not None:
-        if _ready(data) or time.monotonic() > deadline:
+        found = listening(data)
+        if (found is not None and (found.ready or found.standby)) or time.monotonic() > deadline:
             return True
         time.sleep(_POLL_S)
     return False
 
 
-def _ready(data: Path) -> bool:
-    """postmaster.pid says so in its last line (src/include/utils/pidfile.h)."""
-    lines = (data / "postmaster.pid").read_text(encoding="utf-8", errors="replace").splitlines()
-    return lines[-1].strip() in ("ready", "standby") if lines else False
-
-
-def _start(place: ServerPlace) -> None:
+def _start(place: ServerPlace) -> str:
+    """Why it does not start, "" when it does."""
     log = StartLog(place, time.time())
     ran = run(place.start, place, as_owner=place.as_owner)
-    if ran.status != 0:
-        words = "\n".join(explaining(log.pieces(), ran.words))
-        raise ClusterProblem(f"the server does not start with its old values either:\n{words}")
+    return "" if ran.status == 0 else "\n".join(explaining(log.pieces(), ran.words)) or "it gives no reason"

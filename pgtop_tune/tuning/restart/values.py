@@ -11,6 +11,7 @@ from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.change import Wanted
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.model.restart import PendingParameter
+from pgtop_tune.postgres.changes import AT_START
 from pgtop_tune.tuning.stepping import parse
 
 _BYTES: Final = {"B": 1, "kB": 2**10, "8kB": 8 * 2**10, "MB": 2**20, "16MB": 16 * 2**20}
@@ -61,11 +62,14 @@ def values_after(
     Args:
         now: As they are, by name.
         pending: What waits already.
-        wanted: What is about to be written; a RESET brings the server's own default back.
+        wanted: What is about to be written; a RESET brings the server's own default back. What the server was
+            started with wins over it.
     """
     texts = {each.name: each.after for each in pending if each.after}
     for each in wanted:
         known = next((name for name in now if name.lower() == each.name.lower()), each.name)
+        if known in now and now[known].source in AT_START:
+            continue
         default = now[known].boot_val if known in now else None
         value = default if each.value is None else each.value
         if value is not None:

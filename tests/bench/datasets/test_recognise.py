@@ -84,9 +84,9 @@ async def test_plain_and_unlogged_tables(hand: PsycopgHand, endpoint: Endpoint) 
     [
         ("dt", "", "the tables are empty", True),
         ("dtgv", "", "no primary keys", False),
-        ("dtgvp", "DROP TABLE pgbench_history", "no pgbench_history", False),
-        ("dtgvp", "DROP TABLE pgbench_accounts", "no pgbench_accounts", False),
-        ("dtgvp", "DELETE FROM pgbench_accounts WHERE aid > 70000", "70.0k of 100k accounts", False),
+        ("dtgvp", "DROP TABLE public.pgbench_history", "no pgbench_history", False),
+        ("dtgvp", "DROP TABLE public.pgbench_accounts", "no pgbench_accounts", False),
+        ("dtgvp", "DELETE FROM public.pgbench_accounts WHERE aid > 70000", "70.0k of 100k accounts", False),
     ],
 )
 async def test_half_made_tables_are_named_so(
@@ -105,8 +105,8 @@ async def test_half_made_tables_are_named_so(
 @pytest.mark.parametrize(
     "made",
     [
-        "CREATE TABLE pgbench_accounts (id bigint, customer text)",
-        "CREATE VIEW pgbench_branches AS SELECT 1 AS bid, 0 AS bbalance, '' AS filler",
+        "CREATE TABLE public.pgbench_accounts (id bigint, customer text)",
+        "CREATE VIEW public.pgbench_branches AS SELECT 1 AS bid, 0 AS bbalance, '' AS filler",
     ],
 )
 async def test_somebody_elses_tables_of_the_same_names_are_told_apart(made: str, hand: PsycopgHand) -> None:

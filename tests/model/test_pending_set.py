@@ -53,6 +53,8 @@ def test_the_holder_is_the_process_that_reverts_the_set(owner: SetOwner, holder:
         ("", Holder.ELSEWHERE),
         (f"ann@{HERE}, {'9' * 40}", Holder.ELSEWHERE),
     ],
+    # Workers of one run have to collect the same names.
+    ids=["this process", "no process", "another machine", "unknown", "no number"],
 )
 def test_of_a_set_that_an_older_version_made_the_words_decide(by: str, holder: Holder) -> None:
     assert holder_of("s", by, {}) is holder

@@ -21,10 +21,17 @@ from pgtop_tune.model.bench_report import BenchReport, ScriptReport, StatementRe
 from pgtop_tune.model.run_result import ServerTimes, StatementTimes
 
 _SCHEMA: Final = """
-SELECT quote_ident(n.nspname)
-  FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
+SELECT quote_ident(n.nspname), NOT me.rolsuper OR pg_has_role(o.owner, me.oid, 'MEMBER'),
+       pg_get_userbyid(o.owner)::text
+  FROM pg_extension e
+  JOIN pg_namespace n ON n.oid = e.extnamespace
+  JOIN pg_database d ON d.datname = current_database()
+ CROSS JOIN LATERAL (SELECT CASE WHEN n.nspowner = 'pg_database_owner'::regrole THEN d.datdba
+                                 ELSE n.nspowner END AS owner) o
+ CROSS JOIN (SELECT oid, rolsuper FROM pg_roles WHERE rolname = session_user) me
  WHERE e.extname = 'pg_stat_statements'
 """
+"""The second column: whether functions there may be called by us. Its owner can put others in their place."""
 _COUNTERS: Final = """
 SELECT s.queryid, s.calls, s.total_exec_time, s.stddev_exec_time
   FROM {schema}.pg_stat_statements(false) s
@@ -190,11 +197,17 @@ async def _with_schema(hand: SqlHand, statement: str) -> str:
     """The statement with the extension's schema, quoted by the server.
 
     Raises:
-        LoadProblem: The extension is not there.
+        LoadProblem: The extension is not there, or where another role's functions would run as a superuser.
     """
     rows = await hand.rows(_SCHEMA)
     if not rows:
         raise LoadProblem(
             "pg_stat_statements is not in the database that is watched", "CREATE EXTENSION pg_stat_statements"
         )
-    return statement.format(schema=rows[0][0])
+    schema, ours, owner = rows[0]
+    if not ours:
+        raise LoadProblem(
+            f"pg_stat_statements is in a schema of {owner}: functions of that role would run as a superuser",
+            "ALTER EXTENSION pg_stat_statements SET SCHEMA …, to one that a superuser owns",
+        )
+    return statement.format(schema=schema)

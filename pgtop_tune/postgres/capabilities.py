@@ -34,7 +34,10 @@ class Capabilities(Struct, frozen=True):
         statements_schema: Where the extension's functions are in this database; None when it was not created.
         statements_version: Version of the extension's SQL objects.
         statements_permitted: Whether the role may use that schema.
-        wait_sampling_schema: Where pg_wait_sampling is in this database; None when it is not, or not for this role.
+        statements_stranger: An ordinary role that owns that schema, where ours is a powerful one: what it puts there
+            would run with our rights. None otherwise.
+        wait_sampling_schema: Where pg_wait_sampling is in this database; None when it is not, or not for this role, or
+            as with `statements_stranger`.
         wait_sampling_period_ms: How often its profile looks; None when not loaded or not kept per backend.
     """
 
@@ -54,6 +57,7 @@ class Capabilities(Struct, frozen=True):
     statements_schema: str | None
     statements_version: str | None
     statements_permitted: bool | None
+    statements_stranger: str | None = None
     wait_sampling_schema: str | None = None
     wait_sampling_period_ms: int | None = None
 
@@ -79,6 +83,13 @@ class Capabilities(Struct, frozen=True):
             return Unavailable(
                 Reason.NO_PERMISSION,
                 f"{grant(f'USAGE ON SCHEMA {quoted(self.statements_schema)}', facts.user)} opens pg_stat_statements",
+            )
+        if self.statements_stranger is not None:
+            return Unavailable(
+                Reason.NO_PERMISSION,
+                f"schema {quoted(self.statements_schema)} belongs to {quoted(self.statements_stranger)}: functions of "
+                "that role would run there with the rights of this one. Watch as a role that is only in pg_monitor, or "
+                "ALTER EXTENSION pg_stat_statements SET SCHEMA …, to one that a superuser owns",
             )
         if tuple(int(part) for part in self.statements_version.split(".")[:2]) < _STATEMENTS_SINCE:
             return Unavailable(

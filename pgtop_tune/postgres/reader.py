@@ -36,6 +36,7 @@ from pgtop_tune.postgres.connection import ReadConnection
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.failures import absence
 from pgtop_tune.postgres.own_sessions import OwnSessions
+from pgtop_tune.postgres.powerful import PREDEFINED
 from pgtop_tune.postgres.queries import sql
 from pgtop_tune.postgres.readers import io, machine, relations, replication
 from pgtop_tune.postgres.readers.locks import LockReader
@@ -319,7 +320,8 @@ class PostgresReader:
         return answer
 
     async def _probe(self, connection: ReadConnection) -> None:
-        self._capabilities = Capabilities(**(await connection.fetch(sql("capabilities", self._major)))[0])
+        rows = await connection.fetch(sql("capabilities", self._major), list(PREDEFINED))
+        self._capabilities = Capabilities(**rows[0])
 
     def _drop(self, connection: ReadConnection) -> None:
         connection.terminate()

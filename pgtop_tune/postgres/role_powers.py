@@ -15,27 +15,11 @@ from psycopg.rows import dict_row
 
 from pgtop_tune.postgres import queries
 from pgtop_tune.postgres.own_sessions import marked
+from pgtop_tune.postgres.powerful import PREDEFINED
 
 SUPERUSER: Final = "SUPERUSER"
 ATTRIBUTES: Final = ("CREATEROLE", "REPLICATION", "BYPASSRLS")
 """Making and altering roles; copying all data and keeping WAL; reading what row security hides."""
-
-PREDEFINED: Final = {
-    "pg_execute_server_program": "programs on the server's machine",
-    "pg_write_server_files": "files of the server's machine are overwritten",
-    "pg_read_server_files": "files of the server's machine are read",
-    "pg_read_all_data": "everybody's tables are read",
-    "pg_write_all_data": "everybody's tables are written to",
-    "pg_maintain": "everybody's tables are locked, clustered, refreshed",
-    "pg_signal_backend": "other sessions are ended",
-    "pg_create_subscription": "the server connects to other servers",
-}
-"""Predefined roles and what foreign code would do with them.
-
-Not among them, because they read figures or take nothing from anybody: pg_monitor and its parts (pg_read_all_settings,
-pg_read_all_stats, pg_stat_scan_tables), pg_checkpoint, pg_use_reserved_connections, pg_signal_autovacuum_worker,
-pg_database_owner.
-"""
 
 Connection = psycopg.AsyncConnection[dict[str, Any]]
 

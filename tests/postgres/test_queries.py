@@ -49,6 +49,7 @@ from pgtop_tune.model.replication import (
 from pgtop_tune.model.statements import StatementCounters, StatementText
 from pgtop_tune.model.waits import WaitCount
 from pgtop_tune.postgres.capabilities import Capabilities
+from pgtop_tune.postgres.powerful import PREDEFINED
 from pgtop_tune.postgres.queries import inventory, sql
 from pgtop_tune.postgres.role_powers import ATTRIBUTES, SUPERUSER
 from pgtop_tune.safe_text import is_plain
@@ -126,6 +127,7 @@ OF_A_LIST = {
     "relation_indexes",
 }
 ARGUMENTS: dict[str, tuple[object, ...]] = {
+    "capabilities": (list(PREDEFINED),),
     "one_backend": (1, 1),
     "relation_sizes": (1259,),
     "role_powers": ("postgres", ["pg_read_all_data"]),

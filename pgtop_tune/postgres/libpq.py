@@ -12,11 +12,14 @@ from typing import Any, Final
 import psycopg
 
 from pgtop_tune.postgres.conninfo import ConnInfo
-from pgtop_tune.postgres.search_path import NAME, PINNED, pinned_first, refused
+from pgtop_tune.postgres.search_path import AT_START, pinned_first, refused
 from pgtop_tune.start_options import with_settings
 
 CONNECT_TIMEOUT_S: Final = 5
 """Unless the operator's connect_timeout says otherwise."""
+_ENCODING: Final = "UTF8"
+"""The owner of a database may choose another one for it (ALTER DATABASE … SET client_encoding). With SQL_ASCII psycopg
+gives bytes for texts, and some encodings it does not know at all."""
 
 
 def connect(conninfo: ConnInfo, application_name: str, *, options: str = "", **more: Any) -> psycopg.Connection[Any]:
@@ -33,7 +36,7 @@ def connect(conninfo: ConnInfo, application_name: str, *, options: str = "", **m
     """
     words = _words(conninfo, application_name, options)
     try:
-        return psycopg.connect(autocommit=True, **_with(words, {NAME: PINNED}), **more)
+        return psycopg.connect(autocommit=True, **_with(words, AT_START), **more)
     except psycopg.OperationalError as refusal:
         if not refused(refusal):
             raise
@@ -59,7 +62,8 @@ async def connect_async(
 def _words(conninfo: ConnInfo, application_name: str, options: str) -> dict[str, Any]:
     """Keyword arguments of psycopg."""
     words: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT_S, **conninfo.as_psycopg()}
-    return {**words, "application_name": application_name, "options": f"{words.get('options', '')} {options}".strip()}
+    options = f"{words.get('options', '')} {options}".strip()
+    return {**words, "application_name": application_name, "client_encoding": _ENCODING, "options": options}
 
 
 def _with(words: Mapping[str, Any], settings: Mapping[str, str]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from pgtop_tune.postgres.instances import seen
 from pgtop_tune.postgres.libpq import connect
 from pgtop_tune.postgres.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.scopes import STORED, statement
-from pgtop_tune.postgres.search_path import NAME, pin, unpinned
+from pgtop_tune.postgres.search_path import AT_START, pin, unpinned
 from pgtop_tune.sql_quoting import quoted
 
 CONTROL_NAME: Final = f"{APPLICATION_NAME} control"
@@ -147,12 +147,12 @@ class OperatorSession:
         wanted = [name.lower() for name in names]
         rows = self._rows(text, wanted)
         found = {row["name"].lower(): Parameter(**{**row, "enumvals": tuple(row["enumvals"])}) for row in rows}
-        ours = [name for name in found if name == NAME or (self._direct and name in time_limits.LIMITS)]
+        ours = [name for name in found if name in AT_START or (self._direct and name in time_limits.LIMITS)]
         if ours:
             lines = {row["name"]: (row["setting"], row["place"]) for row in self._lines_of(ours)}
             for name in ours:
                 line = lines.get(name)
-                if name == NAME:
+                if name in AT_START:
                     found[name] = unpinned(found[name], line)
                 else:
                     found[name] = time_limits.as_set(found[name], line, from_start=self._lifted_from_start)

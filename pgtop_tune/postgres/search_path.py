@@ -25,6 +25,9 @@ from pgtop_tune.sql_quoting import quoted
 PINNED: Final = "pg_catalog, pg_temp"
 """Without pg_temp at its end, tables and types of ours would be looked for among temporary ones first."""
 NAME: Final = "search_path"
+AT_START: Final[Mapping[str, str]] = {NAME: PINNED, "default_transaction_deferrable": "off"}
+"""What the start-up packet says, over the settings of role and database. A serializable transaction that only reads and
+is deferrable waits, without any limit of time, until others have ended: revert would never come to its turn."""
 _REFUSED: Final = "08P01"
 _REFUSED_WORDS: Final = "unsupported startup parameter"
 _T = TypeVar("_T")
@@ -38,7 +41,7 @@ async def pinned_first(connect: Callable[[Mapping[str, str]], Awaitable[_T]]) ->
         connect: Makes one; is handed further parameters of the start-up packet. Its exceptions are passed on.
     """
     try:
-        return await connect({NAME: PINNED})
+        return await connect(AT_START)
     except Exception as refusal:
         if not refused(refusal):
             raise
@@ -60,7 +63,7 @@ def pin(*, local: bool) -> str:
 
 
 def unpinned(row: Parameter, line: tuple[str, str] | None) -> Parameter:
-    """The parameter search_path as the server's files have it: a pinned session shows its own.
+    """A parameter of `AT_START` as the server's files have it: a pinned session shows its own.
 
     Args:
         row: What pg_settings shows in our session.

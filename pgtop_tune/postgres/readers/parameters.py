@@ -8,14 +8,14 @@ from typing import Any
 from pgtop_tune.model.postgres import Parameter, ParameterSample
 from pgtop_tune.postgres.connection import ReadConnection
 from pgtop_tune.postgres.queries import sql
-from pgtop_tune.postgres.search_path import NAME
+from pgtop_tune.postgres.search_path import AT_START
 from pgtop_tune.secret import without_passwords
 
 
 async def read_parameters(
     connection: ReadConnection, major: int, clock: Callable[[], float], in_files: bool
 ) -> ParameterSample:
-    """pg_settings as a session without our own settings has it; without search_path, which ours has from the start.
+    """pg_settings as a session without our own settings has it; without those that ours has from the start.
 
     Args:
         connection: Where to ask.
@@ -28,7 +28,7 @@ async def read_parameters(
     in_auto_conf: frozenset[str] | None = None
     if in_files:
         in_auto_conf = frozenset(row[0] for row in await connection.fetch(sql("auto_conf", major)))
-    return ParameterSample(at_s, tuple(_parameter(row, in_auto_conf) for row in rows if row["name"] != NAME))
+    return ParameterSample(at_s, tuple(_parameter(row, in_auto_conf) for row in rows if row["name"] not in AT_START))
 
 
 def _parameter(row: Any, in_auto_conf: frozenset[str] | None) -> Parameter:

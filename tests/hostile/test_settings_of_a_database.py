@@ -1,0 +1,55 @@
+"""What the owner of a database sets for it keeps no operator from changing parameters, nor from taking changes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from tests.cli.runs import run
+from tests.support.servers import conninfo
+
+DATABASE = "obstinate"
+WAITING = ("default_transaction_isolation=serializable", "default_transaction_deferrable=on",
+           "default_transaction_read_only=on")  # fmt: skip
+
+
+@pytest.fixture
+def where(server: Throwaway) -> Iterator[str]:
+    with psycopg.connect(conninfo(server), autocommit=True) as root:
+        root.execute(f"CREATE DATABASE {DATABASE}".encode())
+        yield conninfo(server, DATABASE)
+        root.execute(f"DROP DATABASE {DATABASE} WITH (FORCE)".encode())
+
+
+def sets(where: str, *settings: str) -> None:
+    with psycopg.connect(where, autocommit=True) as root:
+        for each in settings:
+            root.execute(f"ALTER DATABASE {DATABASE} SET {each}".encode())
+
+
+def there_and_back(where: str, home: Path) -> None:
+    for words in (("set", "work_mem=9MB"), ("parameters",), ("revert",)):
+        done = run(*words, "-w", "-d", where, home=home, timeout_s=40)
+        assert done.status == 0, done.err
+        assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "EUC_TW", "LATIN1"])
+def test_an_encoding(where: str, encoding: str, tmp_path: Path) -> None:
+    sets(where, f"client_encoding = '{encoding}'")
+    there_and_back(where, tmp_path)
+
+
+def test_transactions_that_wait_for_others(where: str, tmp_path: Path) -> None:
+    """A transaction that only reads, serializable and deferrable waits until others that write have ended."""
+    with psycopg.connect(where) as other:
+        other.execute("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+        other.execute("CREATE TABLE written (a int)")
+        sets(where, *WAITING)
+        there_and_back(where, tmp_path)
+        checked = run("check", "-w", "-d", where, home=tmp_path, timeout_s=60)
+        assert checked.status in (0, 1), checked.err

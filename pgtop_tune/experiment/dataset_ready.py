@@ -11,7 +11,8 @@ async def pgbench_ready(hand: SqlHand) -> str:
     """What is missing of pgbench's tables that a load can do without, at a price; "" when nothing is.
 
     Raises:
-        LoadProblem: They are not there, empty, or other tables have their names.
+        LoadProblem: They are not there, empty, those of an ordinary role where ours is a superuser, or other tables
+            have their names.
         ConnectionProblem: The connection is gone.
     """
     try:
@@ -24,10 +25,12 @@ async def pgbench_ready(hand: SqlHand) -> str:
         raise LoadProblem(
             f"the pgbench data set cannot be used: {missing}", "make it: pgtop-tune bench init --dataset pgbench"
         )
-    words = [f"the pgbench data set is incomplete: {facts.incomplete}"] if facts.incomplete else []
     if facts.stranger:
-        words.append(f"pgbench's tables belong to {facts.stranger}: their triggers and expressions run as a superuser")
-    return "; ".join(words)
+        raise LoadProblem(
+            f"pgbench's tables belong to {facts.stranger}: their triggers and expressions would run as a superuser",
+            f"connect as {facts.stranger}, or make the tables your own: ALTER TABLE … OWNER TO",
+        )
+    return f"the pgbench data set is incomplete: {facts.incomplete}" if facts.incomplete else ""
 
 
 def _nothing_in(facts: PgbenchFacts) -> bool:

@@ -61,3 +61,16 @@ def test_tables_without_keys_can_be_used_and_are_named_also_before_they_were_ana
         connection.execute("DROP TABLE pgbench_accounts")
         connection.execute("ALTER TABLE fresh RENAME TO pgbench_accounts")
     assert "no primary keys" in ready(tables)
+
+
+def test_a_superuser_makes_no_load_on_tables_of_an_ordinary_role(tables: str) -> None:
+    with psycopg.connect(tables, autocommit=True) as connection:
+        connection.execute("CREATE ROLE tables_owner LOGIN")
+        try:
+            connection.execute("ALTER TABLE pgbench_history OWNER TO tables_owner")
+            with pytest.raises(LoadProblem, match="belong to tables_owner"):
+                ready(tables)
+        finally:
+            connection.execute("ALTER TABLE pgbench_history OWNER TO CURRENT_USER")
+            connection.execute("DROP ROLE tables_owner")
+    assert ready(tables) == ""

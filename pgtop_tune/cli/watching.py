@@ -86,7 +86,7 @@ class Watching:
         ceilings = CeilingShelf(clock, options.ceilings)
         self.source = LiveSource(clock, host, server, self.load, footprint, options.interval_s, poolers, ceilings)
 
-    def _our_backend(self) -> tuple[int, int]:
+    def _our_backend(self) -> tuple[int, int | None]:
         capabilities = self._reader.capabilities
         return (
             (0, 0)

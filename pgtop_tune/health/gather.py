@@ -123,7 +123,7 @@ class _Eye:
         self._sampler = HostSampler(self._local, conninfo.endpoints[0].is_socket, self._our_backend, reader, clock)
         self._places: ServerPlaces = NOWHERE_ELSE
 
-    def _our_backend(self) -> tuple[int, int]:
+    def _our_backend(self) -> tuple[int, int | None]:
         found = self._reader.capabilities
         return (0, 0) if isinstance(found, Unavailable) else (found.backend_pid, found.backend_start_ms)
 

@@ -17,7 +17,7 @@ _CLOCK_SLACK_S: Final = 10.0
 _NAMES: Final = ("postgres", "postmaster")
 
 
-def local_postmaster(backend_pid: int, backend_start_ms: int, root: Path = ROOT) -> int | Unavailable:
+def local_postmaster(backend_pid: int, backend_start_ms: int | None, root: Path = ROOT) -> int | Unavailable:
     """The postmaster's pid when the backend that serves us is a process of this machine.
 
     A loopback address proves nothing (SSH tunnel, container with a forwarded port), and another server may own a
@@ -27,7 +27,8 @@ def local_postmaster(backend_pid: int, backend_start_ms: int, root: Path = ROOT)
     Args:
         backend_pid: pg_backend_pid() of our connection.
         backend_start_ms: pg_stat_activity.backend_start of that backend, milliseconds since the epoch, read in the
-            same statement (behind a pooler the next one may reach another backend).
+            same statement (behind a pooler the next one may reach another backend). None where the server does not
+            say: the session acts as a role that may not see the one that logged in (ALTER DATABASE … SET role).
         root: Where /proc is found.
 
     Returns:
@@ -42,6 +43,8 @@ def local_postmaster(backend_pid: int, backend_start_ms: int, root: Path = ROOT)
     if not (_is_server(backend) and _is_server(parent)):
         return _elsewhere(f"process {backend_pid} here is not a PostgreSQL backend")
     started_s = boot_s + backend.start_ticks / os.sysconf("SC_CLK_TCK")
+    if backend_start_ms is None:
+        return _elsewhere("the server does not say when the session began")
     if abs(started_s - backend_start_ms / 1000) > _CLOCK_SLACK_S:
         return _elsewhere(f"process {backend_pid} here is another server's")
     return backend.parent_pid

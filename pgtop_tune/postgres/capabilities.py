@@ -23,7 +23,8 @@ class Capabilities(Struct, frozen=True):
 
     Attributes:
         backend_pid: Of our session.
-        backend_start_ms: When it began, milliseconds since the epoch on the server's clock.
+        backend_start_ms: When it began, milliseconds since the epoch on the server's clock; None where our role may
+            not see that.
         server_encoding: pg_encoding of the database: "UTF8", "SQL_ASCII".
         read_all_settings: Member of pg_read_all_settings (superuser, pg_monitor).
         read_all_stats: Member of pg_read_all_stats: sees what other users' sessions do.
@@ -42,7 +43,7 @@ class Capabilities(Struct, frozen=True):
     """
 
     backend_pid: int
-    backend_start_ms: int
+    backend_start_ms: int | None
     server_encoding: str
     read_all_settings: bool
     read_all_stats: bool

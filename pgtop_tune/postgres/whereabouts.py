@@ -23,7 +23,7 @@ class Whereabouts(Struct, frozen=True):
     """
 
     backend_pid: int
-    backend_start_ms: int
+    backend_start_ms: int | None
     data_directory: str
 
 

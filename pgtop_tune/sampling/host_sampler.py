@@ -77,7 +77,7 @@ class HostSampler:
         self,
         host: LocalHost,
         surely_local: bool,
-        backend: Callable[[], tuple[int, int]],
+        backend: Callable[[], tuple[int, int | None]],
         server: ServerEye,
         clock: Callable[[], float],
         caps: Sequence[DiskCap] = (),

@@ -53,3 +53,17 @@ def test_transactions_that_wait_for_others(where: str, tmp_path: Path) -> None:
         there_and_back(where, tmp_path)
         checked = run("check", "-w", "-d", where, home=tmp_path, timeout_s=60)
         assert checked.status in (0, 1), checked.err
+
+
+def test_another_role(where: str, tmp_path: Path) -> None:
+    with psycopg.connect(where, autocommit=True) as root:
+        root.execute("CREATE ROLE somebody")
+        try:
+            sets(where, "role = 'somebody'")
+            for words in (("check",), ("parameters",), ("record", "-q", "--seconds", "1", "-o", f"{tmp_path}/a.gz")):
+                done = run(*words, "-w", "-d", where, home=tmp_path, timeout_s=60)
+                assert done.status in (0, 1), done.err
+                assert "Traceback" not in done.err
+        finally:
+            root.execute(f"ALTER DATABASE {DATABASE} RESET role".encode())
+            root.execute("DROP ROLE somebody")

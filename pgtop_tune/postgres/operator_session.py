@@ -55,6 +55,8 @@ takes a restart and whose line is gone; where postgresql.conf cannot be opened, 
 _MAY_OPEN: Final = "SELECT has_function_privilege('pg_read_file(text, bigint, bigint, boolean)', 'execute')"
 _OPENED: Final = "SELECT pg_read_file('postgresql.auto.conf', 0, 1, true)"
 _NO_LIBRARY: Final = "its library is not loaded: put it back into shared_preload_libraries, restart, and try again"
+_LOADED: Final = "SELECT pg_conf_load_time()::text"
+"""As text: with another DateStyle than ISO psycopg reads no time (ALTER DATABASE … SET DateStyle)."""
 _IN_TRANSACTION: Final = psycopg.pq.TransactionStatus.INTRANS
 _INSUFFICIENT_PRIVILEGE: Final = "42501"
 
@@ -294,11 +296,11 @@ class OperatorSession:
         return self._connection.info.user, self._connection.info.dbname
 
     def _read_again(self) -> str:
-        before = self._value("SELECT pg_conf_load_time()")
+        before = self._value(_LOADED)
         self._value("SELECT pg_reload_conf()")
         deadline = time.monotonic() + _RELOAD_DEADLINE_S
         while time.monotonic() < deadline:
-            if self._value("SELECT pg_conf_load_time()") != before:
+            if self._value(_LOADED) != before:
                 return ""
             time.sleep(_POLL_S)
         rows = self._rows("SELECT sourcefile, sourceline, error FROM pg_file_settings WHERE error IS NOT NULL")

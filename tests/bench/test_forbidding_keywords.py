@@ -12,6 +12,7 @@ from pgtop_tune.bench.environment import environment
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.cli.wiring import endpoint_of
 from pgtop_tune.postgres.conninfo import resolve
+from tests.support.processes import eventually
 from tests.support.rogue_server import in_directory, on_loopback
 
 PASSWORD = "hunter2"
@@ -40,7 +41,7 @@ def test_on_a_port(pgbench: Pgbench, words: str) -> None:
 def test_on_a_socket_of_somebody_else(pgbench: Pgbench, tmp_path: Path) -> None:
     with in_directory(tmp_path) as rogue:
         assert one_transaction(f"host={tmp_path} requirepeer=nobody", pgbench) != 0
-        assert rogue.callers
+        assert eventually(lambda: bool(rogue.callers))
         assert rogue.answers == []
 
 

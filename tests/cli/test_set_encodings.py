@@ -70,7 +70,7 @@ async def test_statements_of_data_sets_are_read_as_they_are_written(of_encodings
     hand = await open_hand(of(of_encodings, database))
     try:
         assert await hand.rows("SELECT 'x', current_database()::text") == [("x", database)]
-        await hand.execute('CREATE TABLE "\N{LATIN SMALL LETTER E WITH ACUTE}" ()')
+        await hand.execute('CREATE TABLE public."\N{LATIN SMALL LETTER E WITH ACUTE}" ()')
         rows = await hand.rows("SELECT octet_length(relname::text::bytea) FROM pg_class WHERE relname = %s", ["\xe9"])
         assert rows == [(1 if database == "latin1" else 2,)]
         if database == "latin1":

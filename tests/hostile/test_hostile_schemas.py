@@ -34,6 +34,7 @@ VALUES: dict[str, Any] = {
     "int8": 1,
     "text": "x",
     "oid": 1,
+    "name": "postgres",
     "text[]": ["1"],
     "oid[]": [1],
     "float8": 1.0,

@@ -38,9 +38,17 @@ def there_and_back(where: str, home: Path) -> None:
         assert "Traceback" not in done.err
 
 
-@pytest.mark.parametrize("encoding", ["SQL_ASCII", "EUC_TW", "LATIN1"])
-def test_an_encoding(where: str, encoding: str, tmp_path: Path) -> None:
-    sets(where, f"client_encoding = '{encoding}'")
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "client_encoding = 'SQL_ASCII'",
+        "client_encoding = 'EUC_TW'",
+        "client_encoding = 'LATIN1'",
+        "DateStyle = 'German'",
+    ],
+)
+def test_how_values_are_written(where: str, setting: str, tmp_path: Path) -> None:
+    sets(where, setting)
     there_and_back(where, tmp_path)
 
 

@@ -30,6 +30,7 @@ class Capabilities(Struct, frozen=True):
         read_all_stats: Member of pg_read_all_stats: sees what other users' sessions do.
         read_server_files: Member of pg_read_server_files.
         read_file_settings: May call pg_show_all_file_settings().
+        read_control: May call pg_control_system().
         compute_query_id: off, on, auto or regress.
         statements_track: pg_stat_statements.track; None when the library is not loaded.
         statements_schema: Where the extension's functions are in this database; None when it was not created.
@@ -49,6 +50,7 @@ class Capabilities(Struct, frozen=True):
     read_all_stats: bool
     read_server_files: bool
     read_file_settings: bool
+    read_control: bool
     track_activities: bool
     track_counts: bool
     track_io_timing: bool

@@ -17,9 +17,6 @@ from pgtop_tune.start_options import with_settings
 
 CONNECT_TIMEOUT_S: Final = 5
 """Unless the operator's connect_timeout says otherwise."""
-_ENCODING: Final = "UTF8"
-"""The owner of a database may choose another one for it (ALTER DATABASE … SET client_encoding). With SQL_ASCII psycopg
-gives bytes for texts, and some encodings it does not know at all."""
 
 
 def connect(conninfo: ConnInfo, application_name: str, *, options: str = "", **more: Any) -> psycopg.Connection[Any]:
@@ -63,7 +60,7 @@ def _words(conninfo: ConnInfo, application_name: str, options: str) -> dict[str,
     """Keyword arguments of psycopg."""
     words: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT_S, **conninfo.as_psycopg()}
     options = f"{words.get('options', '')} {options}".strip()
-    return {**words, "application_name": application_name, "client_encoding": _ENCODING, "options": options}
+    return {**words, "application_name": application_name, "options": options}
 
 
 def _with(words: Mapping[str, Any], settings: Mapping[str, str]) -> dict[str, Any]:

@@ -49,6 +49,7 @@ from pgtop_tune.sql_quoting import quoted
 _FIRST_PAUSE_S: Final = 5.0
 _LONGEST_PAUSE_S: Final = 300.0
 _FORCED_FLUSH_SINCE: Final = 15
+_IDENTIFIER: Final = "(SELECT system_identifier::text FROM pg_control_system())"
 
 _T = TypeVar("_T")
 
@@ -347,7 +348,9 @@ class PostgresReader:
         return lambda connection: read(connection, capabilities)
 
     async def _read_facts(self, connection: ReadConnection) -> ServerFacts:
-        row = dict((await connection.fetch(sql("facts", self._major)))[0])
+        permitted = self._capabilities is not None and self._capabilities.read_control
+        text = sql("facts", self._major).format(identifier=_IDENTIFIER if permitted else "''")
+        row = dict((await connection.fetch(text))[0])
         where = str(connection.endpoint)
         row["extensions"] = tuple(row["extensions"])
         self._facts = ServerFacts(**row, endpoint=where, local=False, postmaster_pid=None, pooled=connection.pooled)

@@ -162,7 +162,7 @@ async def test_no_statement_of_ours_springs_one(trapped: Throwaway) -> None:
         try:
             for name in inventory().keys() - ABSENT:
                 try:
-                    text = sql(name, major(trapped)).replace("{schema}", "public")
+                    text = sql(name, major(trapped)).replace("{schema}", "public").replace("{identifier}", "''")
                 except LookupError:
                     continue
                 try:

@@ -91,6 +91,7 @@ async def test_every_query_gives_the_same_columns_and_types(all_servers: Throwaw
             continue
         if "{schema}" in text:
             continue
+        text = text.replace("{identifier}", "''")
         statement = await raw(own).prepare(text)
         arguments = [_ARGUMENTS[each.name] for each in statement.get_parameters()]
         there = await own.fetch(text, *arguments)

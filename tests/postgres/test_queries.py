@@ -156,7 +156,7 @@ def test_it_runs_everywhere_with_the_same_columns(all_servers: Throwaway, name: 
             pytest.skip(f"{name} came with {inventory()[name][0]}")
         connection.execute(WAIT_PROFILE)
         text = sql(name, connection.info.server_version // 10_000)
-        text = text.replace("{schema}", "pg_temp" if name == "wait_profile" else "public")
+        text = text.replace("{schema}", "pg_temp" if name == "wait_profile" else "public").replace("{identifier}", "''")
         arguments = ([],) if name in OF_A_LIST else ARGUMENTS.get(name)
         if arguments is not None:
             text = re.sub(r"\$(\d)", r"%(p\1)s", text)

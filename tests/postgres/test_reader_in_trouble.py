@@ -56,6 +56,24 @@ async def test_a_role_without_pg_monitor_is_told_what_it_misses(
         assert any(f"GRANT pg_monitor TO {name}" in sentence for sentence in capabilities.limits(facts))
 
 
+async def test_a_server_that_keeps_its_control_file_to_itself_is_watched_all_the_same(
+    server: Throwaway, role: Callable[..., str], superuser: Superuser
+) -> None:
+    """Rights on a function are looked at before a statement begins, also where a CASE would not come to call it."""
+    superuser.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+    try:
+        async with reading(place(server, user=role())) as reader:
+            facts = await reader.facts()
+            assert not isinstance(facts, Unavailable)
+            assert facts.system_identifier == ""
+    finally:
+        superuser.execute("GRANT EXECUTE ON FUNCTION pg_control_system() TO PUBLIC")
+    async with reading(place(server)) as reader:
+        facts = await reader.facts()
+        assert not isinstance(facts, Unavailable)
+        assert facts.system_identifier.isdecimal()
+
+
 async def test_pg_monitor_is_enough(server: Throwaway, role: Callable[..., str], busy: Callable[..., int]) -> None:
     pid = busy(conninfo(server), "SELECT pg_sleep(60)")
     async with reading(place(server, user=role("pg_monitor"))) as reader:

@@ -1,3 +1,4 @@
+-- {identifier} is composed in: rights on a function are looked at before the statement begins, also in a CASE.
 -- Who the server is. pg_settings hides what the role may not see, current_setting() would raise an error.
 SELECT current_setting('server_version_num')::int AS version_num,
        current_setting('server_version') AS version,
@@ -7,8 +8,7 @@ SELECT current_setting('server_version_num')::int AS version_num,
        current_user::text AS "user",
        current_setting('cluster_name') AS cluster_name,
        coalesce((SELECT setting FROM pg_settings WHERE name = 'data_directory'), '') AS data_directory,
-       CASE WHEN has_function_privilege('pg_control_system()', 'execute')
-            THEN (SELECT system_identifier::text FROM pg_control_system()) ELSE '' END AS system_identifier,
+       {identifier} AS system_identifier,
        current_setting('max_connections')::int AS max_connections,
        current_setting('block_size')::int AS block_bytes,
        pg_size_bytes(current_setting('wal_segment_size'))::int AS wal_segment_bytes,

@@ -48,13 +48,17 @@ def far_environment(endpoint: Endpoint, passfile: Path | None) -> dict[str, str]
     return variables | ({"PGPASSFILE": str(passfile)} if passfile is not None else {})
 
 
-async def catalog_first(hand: SqlHand) -> tuple[tuple[str, str], ...]:
+async def safe_path(hand: SqlHand) -> tuple[tuple[str, str], ...]:
     """Settings for sessions in which names mean what PostgreSQL ships; none where they do anyway.
 
-    The owner of a database may put a schema before pg_catalog (ALTER DATABASE … SET search_path): its functions would
-    run what pgbench sends, with the rights of the role that starts it.
+    The owner of a database may put a schema before pg_catalog (ALTER DATABASE … SET search_path), or tables with
+    pgbench's names into a schema that comes first: its functions would run with the rights of the role that starts the
+    load.
+
+    Raises:
+        ServerProblem: No schema is safe for a superuser.
     """
-    path = await hand.catalog_first()
+    path = await hand.safe_path()
     return (("search_path", path),) if path else ()
 
 

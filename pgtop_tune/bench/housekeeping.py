@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -12,6 +12,7 @@ from pgtop_tune.bench.datasets.recognise import PGBENCH_COLUMNS
 from pgtop_tune.bench.ports import SqlHand
 from pgtop_tune.errors import ServerProblem, UsageProblem
 from pgtop_tune.model.run_result import HousekeepingStep
+from pgtop_tune.owner_trust import ME, trusted
 
 TRUNCATE: Final = "truncate-history"
 VACUUM: Final = "vacuum"
@@ -27,15 +28,15 @@ FOUND_IN: Final = {"bus": "bus"}
 """Schema of a data set that has one."""
 HISTORY: Final = "pgbench_history"
 
-_TABLES: Final = """
+_TABLES: Final = f"""
 SELECT DISTINCT ON (c.relname)
        format('%%I.%%I', n.nspname, c.relname), c.relname::text, c.relpersistence = 'u',
-       pg_has_role(c.relowner, 'USAGE'),
+       pg_has_role(c.relowner, 'USAGE'), {trusted("c.relowner")} AND {trusted("n.nspowner")},
        ARRAY(SELECT a.attname::text FROM pg_attribute a
               WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum)
   FROM unnest(%s::text[]) WITH ORDINALITY AS path(name, place)
   JOIN pg_namespace n ON n.nspname = path.name AND has_schema_privilege(n.oid, 'usage')
-  JOIN pg_class c ON c.relnamespace = n.oid
+  JOIN pg_class c ON c.relnamespace = n.oid CROSS JOIN {ME}
  WHERE c.relkind IN ('r', 'p') AND (%s::text[] IS NULL OR c.relname = ANY (%s))
  ORDER BY c.relname, path.place
 """
@@ -49,6 +50,7 @@ class DatasetTable(Struct, frozen=True):
         sql: Schema and name, quoted by the server.
         unlogged: Writes no WAL.
         owned: This role may vacuum it.
+        safe: Its triggers may be run by us, see `owner_trust`.
         columns: In order.
     """
 
@@ -56,6 +58,7 @@ class DatasetTable(Struct, frozen=True):
     name: str
     unlogged: bool
     owned: bool
+    safe: bool
     columns: tuple[str, ...]
 
     @property
@@ -95,8 +98,15 @@ async def find_tables(hand: SqlHand, dataset: str) -> tuple[DatasetTable, ...]:
     wanted = list(names) if schema is None and names is not None else None
     found: list[tuple[object, ...]] = await hand.rows(_TABLES, (path, wanted, wanted))
     return tuple(
-        DatasetTable(str(sql), str(name), bool(unlogged), bool(owned), tuple(columns))  # type: ignore[arg-type]
-        for sql, name, unlogged, owned, columns in found
+        DatasetTable(
+            sql=str(sql),
+            name=str(name),
+            unlogged=bool(unlogged),
+            owned=bool(owned),
+            safe=bool(safe),
+            columns=tuple(columns),  # type: ignore[arg-type]
+        )
+        for sql, name, unlogged, owned, safe, columns in found
     )
 
 
@@ -118,7 +128,7 @@ async def tidy(
             continue
         told(name)
         started_s = time.monotonic()
-        problem = _not_owned(tables) if name == VACUUM else ""
+        problem = _OBSTACLES[name](tables) if name in _OBSTACLES else ""
         for statement in statements:
             try:
                 await hand.execute(statement)
@@ -130,7 +140,7 @@ async def tidy(
 
 def _statements(tables: Sequence[DatasetTable]) -> dict[str, list[str]]:
     return {
-        TRUNCATE: [f"TRUNCATE {table.sql}" for table in tables if table.is_history],
+        TRUNCATE: [f"TRUNCATE {table.sql}" for table in tables if table.is_history and table.safe],
         VACUUM: [f"VACUUM (ANALYZE) {table.sql}" for table in tables],
         CHECKPOINT: ["CHECKPOINT"],
     }
@@ -140,3 +150,13 @@ def _not_owned(tables: Sequence[DatasetTable]) -> str:
     """VACUUM passes over tables of others with no more than a warning."""
     others = [table.name for table in tables if not table.owned]
     return f"not the owner of {', '.join(others)}" if others else ""
+
+
+def _not_safe(tables: Sequence[DatasetTable]) -> str:
+    """TRUNCATE fires triggers."""
+    others = [table.name for table in tables if table.is_history and not table.safe]
+    return f"{', '.join(others)} belongs to an ordinary role, whose triggers would run as a superuser" if others else ""
+
+
+_OBSTACLES: Final[Mapping[str, Callable[[Sequence[DatasetTable]], str]]] = {VACUUM: _not_owned, TRUNCATE: _not_safe}
+"""Why a step leaves tables out."""

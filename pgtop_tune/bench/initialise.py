@@ -17,7 +17,7 @@ from pgtop_tune.bench.bounded_text import BoundedText, LineSplitter
 from pgtop_tune.bench.datasets.pgbench_tables import PgbenchShape, check_scale, heap_bytes
 from pgtop_tune.bench.datasets.progress import InitialiseProgress, StepWatch
 from pgtop_tune.bench.endpoint import Endpoint
-from pgtop_tune.bench.environment import catalog_first, environment, with_settings
+from pgtop_tune.bench.environment import environment, safe_path, with_settings
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.messages import hint_for, last_words
 from pgtop_tune.bench.ports import SqlHand
@@ -99,7 +99,7 @@ async def initialise(
     """
     argv = initialise_argv(scale, pgbench, endpoint, shape)
     if hand is not None:
-        endpoint = with_settings(endpoint, await catalog_first(hand))
+        endpoint = with_settings(endpoint, await safe_path(hand))
     base = base_directory()
     await asyncio.to_thread(sweep, base)
     directory = RunDirectory(unused_name(base))

@@ -28,11 +28,14 @@ class SqlHand(Protocol):
         """The schemas that other sessions of this role in this database look through; this one looks in pg_catalog."""
         ...
 
-    async def catalog_first(self) -> str:
-        """A search_path for other programs' sessions in which no schema comes before pg_catalog.
+    async def safe_path(self) -> str:
+        """A search_path for other programs' sessions in which nothing of a stranger's comes before what is meant.
 
         Returns:
-            "" where none does anyway.
+            "" where that of other sessions will do.
+
+        Raises:
+            ServerProblem: There is none.
         """
         ...
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.bench.datasets.recognise import found_variables
-from pgtop_tune.bench.environment import catalog_first
+from pgtop_tune.bench.environment import safe_path
 from pgtop_tune.bench.housekeeping import QUIET, DatasetTable, find_tables, tidy
 from pgtop_tune.bench.ports import SqlHand
 from pgtop_tune.bench.profiles import Profile, with_variables
@@ -230,7 +230,7 @@ class LoadRun:
                 if cell.dataset == "pgbench" and cell.target.direct:
                     warnings += self._warn(await pgbench_ready(hand))
                 # A pooler lets no PGOPTIONS through; scripts of the operator's may want the path as it is.
-                pinned = await catalog_first(hand) if cell.target.direct and not cell.spec.scripts else ()
+                pinned = await safe_path(hand) if cell.target.direct and not cell.spec.scripts else ()
                 if cell.profile.from_dataset and not cell.spec.scripts:
                     found = await found_variables(hand, cell.dataset)
                 steps = await tidy(hand, before.housekeeping, tables, lambda step: self._told(f"housekeeping: {step}"))

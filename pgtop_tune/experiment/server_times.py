@@ -19,16 +19,11 @@ from pgtop_tune.bench.ports import SqlHand
 from pgtop_tune.errors import LoadProblem, PgtopError
 from pgtop_tune.model.bench_report import BenchReport, ScriptReport, StatementReport
 from pgtop_tune.model.run_result import ServerTimes, StatementTimes
+from pgtop_tune.owner_trust import ME, real_owner, trusted
 
-_SCHEMA: Final = """
-SELECT quote_ident(n.nspname), NOT me.rolsuper OR pg_has_role(o.owner, me.oid, 'MEMBER'),
-       pg_get_userbyid(o.owner)::text
-  FROM pg_extension e
-  JOIN pg_namespace n ON n.oid = e.extnamespace
-  JOIN pg_database d ON d.datname = current_database()
- CROSS JOIN LATERAL (SELECT CASE WHEN n.nspowner = 'pg_database_owner'::regrole THEN d.datdba
-                                 ELSE n.nspowner END AS owner) o
- CROSS JOIN (SELECT oid, rolsuper FROM pg_roles WHERE rolname = session_user) me
+_SCHEMA: Final = f"""
+SELECT quote_ident(n.nspname), {trusted("n.nspowner")}, pg_get_userbyid({real_owner("n.nspowner")})::text
+  FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace CROSS JOIN {ME}
  WHERE e.extname = 'pg_stat_statements'
 """
 """The second column: whether functions there may be called by us. Its owner can put others in their place."""

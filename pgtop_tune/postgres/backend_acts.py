@@ -33,9 +33,9 @@ _LIMITS: Final = (
     "pg_catalog.set_config('statement_timeout', '5s', true), pg_catalog.set_config('lock_timeout', '200ms', true),"
     " pg_catalog.set_config('idle_in_transaction_session_timeout', '10s', true)"
 )
-_BEGIN: Final = "BEGIN READ ONLY; " + marked(f"SELECT {_LIMITS}")
+_BEGIN: Final = "BEGIN READ ONLY, NOT DEFERRABLE; " + marked(f"SELECT {_LIMITS}")
 """For one transaction: a pooler knows no startup options, and lends the session to others after it."""
-_BEGIN_PINNED: Final = "BEGIN READ ONLY; " + marked(f"SELECT {pin(local=True)}, {_LIMITS}")
+_BEGIN_PINNED: Final = "BEGIN READ ONLY, NOT DEFERRABLE; " + marked(f"SELECT {pin(local=True)}, {_LIMITS}")
 _CONNECTION_CLASSES: Final = ("08", "28", "53", "57P", "3D")
 """Beginnings of SQLSTATEs that speak of the connection, not of a statement."""
 

@@ -20,7 +20,7 @@ from pgtop_tune.postgres.search_path import pin
 
 _PER_SESSION: Final = frozenset({"default_transaction_read_only", "idle_session_timeout"})
 """Settings that say nothing to a transaction under way."""
-_BEGIN: Final = f"BEGIN READ ONLY; SELECT {OWN_MARK} {pin(local=True)}"
+_BEGIN: Final = f"BEGIN READ ONLY, NOT DEFERRABLE; SELECT {OWN_MARK} {pin(local=True)}"
 _LIMITS: Final = ", ".join(
     f"pg_catalog.set_config('{name}', '{value}', true)"
     for name, value in SESSION_SETTINGS.items()

@@ -96,7 +96,10 @@ def catalog_first(names: Sequence[str]) -> str:
 
     pg_catalog comes first where it is not named.
     """
-    if "pg_catalog" not in names[1:]:
-        return ""
+    return in_order(names) if "pg_catalog" in names[1:] else ""
+
+
+def in_order(names: Sequence[str]) -> str:
+    """A search_path of these schemas, behind pg_catalog, and temporary tables behind them."""
     own = [quoted(name) for name in names if name not in ("pg_catalog", "pg_temp")]
     return ", ".join((*own, "pg_temp"))

@@ -14,12 +14,13 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from pgtop_tune.errors import ConnectionProblem, PasswordNeeded, PgtopError, ServerProblem
+from pgtop_tune.owner_trust import ME, trusted
 from pgtop_tune.postgres import time_limits
 from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo
 from pgtop_tune.postgres.failures import connection_problem, not_text, server_words, sqlstate_of
 from pgtop_tune.postgres.libpq import connect_async
 from pgtop_tune.postgres.own_sessions import OwnSessions, marked
-from pgtop_tune.postgres.search_path import NAME, catalog_first, pin, schemas
+from pgtop_tune.postgres.search_path import NAME, catalog_first, in_order, pin, schemas
 
 HAND_NAME: Final = f"{APPLICATION_NAME} dataset"
 _SETTINGS: Final = (
@@ -45,6 +46,11 @@ SELECT (SELECT substr(entry, strpos(entry, '=') + 1)
        (SELECT boot_val FROM pg_settings WHERE name = '{NAME}')
 """
 """Of role and database, the strongest (ApplySetting in postinit.c), and the server's own default."""
+_DATABASE_OWNER: Final = f"SELECT pg_get_userbyid(me.datdba)::text, {trusted('me.datdba')} FROM {ME}"
+_SAFE_SCHEMAS: Final = f"""
+SELECT n.nspname::text FROM pg_namespace n CROSS JOIN {ME}
+ WHERE n.nspname = ANY (%s) AND n.nspname NOT IN ('pg_catalog', 'pg_temp') AND {trusted("n.nspowner")}
+"""
 _MAY_READ_FILES: Final = "SELECT has_function_privilege('pg_show_all_file_settings()', 'execute')"
 _WHO: Final = marked("SELECT pg_catalog.pg_backend_pid()")
 _WITHOUT_POLLING: Final = "22023"
@@ -114,19 +120,34 @@ class PsycopgHand:
             setting = await self._shown_elsewhere()
         return schemas(setting, self._connection.info.user)
 
-    async def catalog_first(self) -> str:
-        """See `catalog_first`, of the search_path of other sessions. Raises as `search_path`.
+    async def safe_path(self) -> str:
+        """A search_path for a load's sessions, in which nothing of a stranger's comes before what is meant.
+
+        Returns:
+            "" where that of other sessions will do. Raises as `search_path`.
 
         Raises:
-            ServerProblem: A schema comes before pg_catalog, and the pooler lets nobody say otherwise.
+            ServerProblem: There is none, or the pooler lets nobody set it.
         """
         names = await self.search_path()
-        path = catalog_first(names)
-        if path and self._pooled:
+        [(owner, owner_is_safe)] = await self.rows(_DATABASE_OWNER)
+        if owner_is_safe:
+            path = catalog_first(names)
+        else:
+            # That role can make a schema of any name on the path, and tables in it, while the load runs.
+            safe = {str(name) for (name,) in await self.rows(_SAFE_SCHEMAS, [list(names)])}
+            path = in_order([name for name in names if name in safe]) if safe else ""
+        if (path or not owner_is_safe) and self._pooled:
             raise ServerProblem(
-                f"sessions of this pooler look for functions in schema {names[0]} before pg_catalog, so what its owner"
-                f" has put there would run as {self._connection.info.user}",
-                "connect to the server itself, or take it back: ALTER DATABASE … RESET search_path",
+                f"through this pooler, functions that {owner}, the owner of the database, puts before those of"
+                f" PostgreSQL would run as {self._connection.info.user}",
+                f"connect to the server itself, or as {owner}",
+            )
+        if not path and not owner_is_safe:
+            raise ServerProblem(
+                f"every schema of search_path belongs to an ordinary role, as the database does to {owner}: functions"
+                " that are put there would run as a superuser",
+                f"connect as {owner}, or use a database of your own",
             )
         return path
 

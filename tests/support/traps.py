@@ -149,6 +149,7 @@ def plant(server: Throwaway, database: str, *roles: str) -> None:
         root.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(sql.Identifier(database), sql.Identifier(OWNER)))
     with psycopg.connect(conninfo(server, database), autocommit=True) as root:
         # As it was before 15, and is in upgraded databases: everybody may make objects in public.
+        root.execute(sql.SQL("ALTER SCHEMA public OWNER TO {}").format(sql.Identifier(server.user)))
         root.execute("GRANT CREATE ON SCHEMA public TO PUBLIC")
         root.execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements SCHEMA public")
     texts = _our_texts()

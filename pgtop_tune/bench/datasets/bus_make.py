@@ -93,6 +93,9 @@ class _Making:
         if found is not None and anew:
             await self._step("drop tables", self._run("drop"))
         if "create tables" not in done:
+            if not await self._hand.rows("SELECT FROM pg_namespace WHERE nspname = 'bus'"):
+                # Not IF NOT EXISTS: a schema of a stranger's that comes in between is not taken.
+                await self._hand.execute("CREATE SCHEMA bus")
             await self._step("create tables", self._run("tables"))
         if GENERATE not in done:
             await self._step(GENERATE, self._generate())

@@ -14,6 +14,7 @@ from msgspec import Struct
 from pgtop_tune.bench.datasets.bus import CHUNK_TICKETS, OWN_TABLES, TABLES, VERSION, BusPlan, rows_of
 from pgtop_tune.bench.ports import SqlHand
 from pgtop_tune.errors import LoadProblem
+from pgtop_tune.owner_trust import ME, real_owner, trusted
 from pgtop_tune.units import count, size
 
 ACCOUNTS_PER_SCALE: Final = 100_000
@@ -28,17 +29,16 @@ _BUS_NOTE: Final = ("version", "seed", "tickets", "unlogged", "done")
 _BUS_STEPS: Final = ("create tables", "server-side generate", "vacuum", "primary keys", "indexes")
 _STRATEGIES: Final = {"r": "range", "h": "hash"}
 
-_TABLES: Final = """
+_TABLES: Final = f"""
 SELECT c.relname::text, c.relkind::text, c.relpersistence::text, n.nspname::text,
        ARRAY(SELECT attname::text FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped
              ORDER BY attnum),
        EXISTS (SELECT FROM pg_constraint WHERE conrelid = c.oid AND contype = 'p'),
        EXISTS (SELECT FROM pg_constraint WHERE conrelid = c.oid AND contype = 'f'),
        format('%%I.%%I', n.nspname, c.relname), c.oid,
-       NOT me.rolsuper OR pg_has_role(c.relowner, me.oid, 'MEMBER'),
-       pg_get_userbyid(c.relowner)::text
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-     CROSS JOIN (SELECT oid, rolsuper FROM pg_roles WHERE rolname = session_user) me
+       {trusted("c.relowner")} AND {trusted("n.nspowner")},
+       pg_get_userbyid(CASE WHEN {trusted("c.relowner")} THEN {real_owner("n.nspowner")} ELSE c.relowner END)::text
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace CROSS JOIN {ME}
 WHERE c.oid IN (
     SELECT DISTINCT ON (t.relname) t.oid
       FROM unnest(%s::text[]) WITH ORDINALITY AS path(name, place)
@@ -47,7 +47,11 @@ WHERE c.oid IN (
      ORDER BY t.relname, path.place)
 """
 """Of each name the table that comes first on a path. The last but one: whether its expressions may be evaluated by us:
-they are its owner's code, and run with our rights."""
+they are the code of the owners of table and schema, and run with our rights. The last: whose they are."""
+_BUS_SCHEMA: Final = f"""
+SELECT {trusted("n.nspowner")}, pg_get_userbyid({real_owner("n.nspowner")})::text
+  FROM pg_namespace n CROSS JOIN {ME} WHERE n.nspname = 'bus'
+"""
 _ACCOUNTS: Final = """
 SELECT coalesce((SELECT partstrat::text FROM pg_partitioned_table WHERE partrelid = c.oid), ''),
        count(*) FILTER (WHERE leaf.oid <> c.oid),
@@ -76,8 +80,8 @@ class PgbenchFacts(Struct, frozen=True):
         partitions: Of pgbench_accounts; 0 when it has none.
         size_bytes: pgbench_accounts with its indexes.
         incomplete: What is missing; "" when they can be used.
-        stranger: An ordinary role that a table belongs to, where this one is a superuser: a load executes its functions
-            with all rights. "" otherwise.
+        stranger: An ordinary role that a table or its schema belongs to, where this one is a superuser: a load executes
+            its functions with all rights. "" otherwise.
     """
 
     schema: str
@@ -255,6 +259,9 @@ async def recognise_bus(hand: SqlHand) -> BusFacts | None:
         LoadProblem: Tables of these names are something else.
         ServerProblem: This role may not read them.
     """
+    for safe, owner in await hand.rows(_BUS_SCHEMA):
+        if not safe:
+            raise _of_stranger("schema bus", str(owner))
     names = [*OWN_TABLES, *TABLES]
     found = {str(row[0]): row for row in await hand.rows(_TABLES, [["bus"], names])}
     if not found:
@@ -265,10 +272,7 @@ async def recognise_bus(hand: SqlHand) -> BusFacts | None:
         raise _in_the_way(f"bus.{name}", _words(row[4]), "the bus data set's")
     for name, row in found.items():
         if not row[9]:
-            raise LoadProblem(
-                f"bus.{name} belongs to {row[10]}: to read it, a superuser would execute functions of that role",
-                f"connect as {row[10]}, or make the tables your own: ALTER TABLE … OWNER TO",
-            )
+            raise _of_stranger(f"bus.{name}", str(row[10]))
     [row] = await hand.rows(
         "SELECT version, seed, tickets, unlogged, done, (SELECT count(*) FROM bus.chunks),"
         " (SELECT sum(pg_total_relation_size(t))::bigint FROM unnest(%s::oid[]) AS t),"
@@ -312,6 +316,13 @@ async def found_variables(hand: SqlHand, dataset: str) -> dict[str, str]:
 
 def _words(value: object) -> list[str]:
     return [str(each) for each in value] if isinstance(value, list) else []
+
+
+def _of_stranger(what: str, owner: str) -> LoadProblem:
+    return LoadProblem(
+        f"{what} belongs to {owner}: to use it, a superuser would execute functions of that role",
+        f"connect as {owner}, or make it your own: ALTER … OWNER TO",
+    )
 
 
 def _in_the_way(name: str, columns: list[str], whose: str) -> LoadProblem:

@@ -1,5 +1,3 @@
-CREATE SCHEMA IF NOT EXISTS bus;
-
 CREATE TABLE bus.dataset (
     version integer NOT NULL,
     seed bigint NOT NULL,

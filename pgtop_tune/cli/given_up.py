@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from pgtop_tune.errors import PgtopError
+from pgtop_tune.errors import JournalProblem, PgtopError
 from pgtop_tune.journal import Journal, journals, read
 from pgtop_tune.session.trial_desk import Change
 
@@ -16,14 +16,19 @@ def note_given_up(set_id: str, directory: Path | None, problem: PgtopError) -> N
     """Writes to the changes of a set, in every journal, why they are still in force; no server is asked.
 
     Raises:
-        JournalProblem: A journal cannot be read or written.
+        JournalProblem: A journal that has it cannot be written.
     """
     words = f"the revert watchdog gave up at {datetime.now():%Y-%m-%d %H:%M}: {problem.message}"
     for path in journals(directory):
-        server = read(path).server
-        if server is None:
+        try:
+            text = read(path)
+        except JournalProblem:
+            # `revert` tells of it.
             continue
-        with Journal(server, directory) as journal:
+        held = any(set_id in (change.set_id, change.id) for change in (*text.in_force, *text.host_in_force))
+        if text.server is None or not held:
+            continue
+        with Journal(text.server, directory) as journal:
             text = journal.text()
             changes: tuple[Change, ...] = (*text.in_force, *text.host_in_force)
             for change in changes:

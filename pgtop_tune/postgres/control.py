@@ -29,7 +29,16 @@ from pgtop_tune.postgres.opening import operator_session
 from pgtop_tune.postgres.own_sessions import OwnSessions
 from pgtop_tune.postgres.proof import prove
 from pgtop_tune.postgres.revert_guard import guard_set
-from pgtop_tune.postgres.reverting import Choice, everything, in_force_on, last, of_set, overdue, take_back_from
+from pgtop_tune.postgres.reverting import (
+    Choice,
+    everything,
+    in_force_on,
+    last,
+    missed_set,
+    of_set,
+    overdue,
+    take_back_from,
+)
 from pgtop_tune.postgres.scopes import statement
 
 if TYPE_CHECKING:
@@ -156,12 +165,10 @@ class PostgresControl:
     async def revert_set(self, set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
         """Takes a set back; empty when it is not in force (any more)."""
         outcome = await self._take_back(of_set(set_id), why)
-        if outcome.elsewhere:
+        missed = None if outcome.settled else await asyncio.to_thread(missed_set, set_id, self.directory)
+        if missed is not None:
             # Its trial is not over before it is taken back there.
-            raise ServerProblem(
-                f"{outcome.elsewhere[0].name} was changed on another server of this cluster, and stays in force there",
-                f"connect to that one: `pgtop-tune revert --set {set_id}`",
-            )
+            raise missed
         return outcome.settled
 
     async def revert_overdue(self) -> tuple[ParameterChange, ...]:

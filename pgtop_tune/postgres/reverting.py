@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.errors import ConnectionProblem, ServerProblem
-from pgtop_tune.journal import Journal
+from pgtop_tune.errors import ConnectionProblem, JournalProblem, ServerProblem
+from pgtop_tune.journal import Journal, journals, read
 from pgtop_tune.model.change import ParameterChange, Scope
 from pgtop_tune.model.instance import Kin
 from pgtop_tune.model.revert_outcome import RevertOutcome
@@ -178,6 +178,29 @@ def take_back_from(
                     back = take_back(session, journal, mine, why, certain=each.kin is Kin.SAME)
                     outcome = outcome.and_then(back)
     return outcome
+
+
+def missed_set(set_id: str, directory: Path | None, choice: Choice = everything) -> ServerProblem | None:
+    """Why a set that was to be taken back is in force still: its server is another one than the one that answered.
+
+    Args:
+        set_id: The set, or a single change; "" is none.
+        directory: Of the journals; paths.journal_dir() by default.
+        choice: Which of its changes were to be taken back.
+    """
+    for path in journals(directory) if set_id else ():
+        try:
+            text = read(path)
+        except JournalProblem:
+            continue
+        held = choice(of_set(set_id)(text.in_force))
+        if held:
+            there = text.server.description if text.server is not None else path.stem
+            return ServerProblem(
+                f"{held[0].name} was changed on another server, {there}, and stays in force there",
+                f"connect to that one: `pgtop-tune revert --set {set_id}`",
+            )
+    return None
 
 
 def in_order(changes: Iterable[ParameterChange]) -> tuple[ParameterChange, ...]:

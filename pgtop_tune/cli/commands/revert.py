@@ -81,6 +81,8 @@ def revert(
 
     Examples: pgtop-tune revert --list  ·  pgtop-tune revert -h /run/postgresql -d bench  ·  pgtop-tune revert --last
     """
+    from pgtop_tune.cli.given_up import note_given_up
+
     words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
     if list_only:
         sys.exit(_list(journal))
@@ -97,13 +99,14 @@ def revert(
             sys.exit(_revert_machine(_chosen_of_machine(last, all_changes, set_id, to, overdue), journal))
         chosen = _chosen(last, all_changes, set_id, to, overdue)
         of_set = "" if overdue else set_id
-        sys.exit(_revert(words, chosen, of_set, set_id, journal, restart=restart, adopt=adopt, yes=yes))
+        status, left = _revert(words, chosen, of_set, set_id, journal, restart=restart, adopt=adopt, yes=yes)
     except PgtopError as problem:
         if last_attempt:
-            from pgtop_tune.cli.given_up import note_given_up
-
             note_given_up(set_id, journal, problem)
         raise
+    if last_attempt and left is not None:
+        note_given_up(set_id, journal, left)
+    sys.exit(status)
 
 
 def _chosen(last: bool, all_changes: bool, set_id: str, to: str, overdue: bool) -> Choice:
@@ -148,12 +151,18 @@ def _check_one_at_most(*words: bool | str) -> None:
 
 
 def _is_on_trial(set_id: str, directory: Path | None) -> bool:
+    """Whether a set is, or may be: a journal that cannot be read may have it."""
+    from pgtop_tune.errors import JournalProblem
     from pgtop_tune.journal import journals, read
 
-    texts = [read(path) for path in journals(directory)]
-    of_server = any(set_id in (each.set_id, each.id) and not each.kept for text in texts for each in text.in_force)
-    of_machine = (each for text in texts for each in text.host_in_force)
-    return of_server or any(set_id in (each.set_id, each.id) and not each.kept for each in of_machine)
+    for path in journals(directory):
+        try:
+            text = read(path)
+        except JournalProblem:
+            return True
+        if any(set_id in (each.set_id, each.id) and not each.kept for each in (*text.in_force, *text.host_in_force)):
+            return True
+    return False
 
 
 def _revert_machine(choice: MachineChoice, directory: Path | None) -> int:
@@ -247,7 +256,8 @@ def _revert(
     restart: bool,
     adopt: bool,
     yes: bool,
-) -> int:
+) -> tuple[int, PgtopError | None]:
+    """The exit status, and what left the set in force that was asked for."""
     import asyncio
 
     from pgtop_tune.cli import revert_words
@@ -256,12 +266,13 @@ def _revert(
     from pgtop_tune.cli.output import complain, tell
     from pgtop_tune.cli.retiring import tell_of_damage
     from pgtop_tune.model.revert_outcome import RevertOutcome
+    from pgtop_tune.postgres.reverting import missed_set
 
     tell_of_damage(directory)
     halves = MachineHalves(set_id, directory)
     if set_id and is_of_machine_only(set_id, directory):
         say(revert_words.sum_of(RevertOutcome(), halves.after()))
-        return ExitCode.OK
+        return ExitCode.OK, None
     try:
         conninfo, outcome = _taken_back(
             words, choice, halves, on_server, directory, restart=restart, adopt=adopt, yes=yes
@@ -276,11 +287,14 @@ def _revert(
     for line in revert_words.of_elsewhere(outcome):
         tell(line)
     # What waits for the end of a trial tries again: a name may lead to another server for a while.
-    missed = bool(set_id and outcome.elsewhere and not outcome.settled)
-    say(revert_words.sum_of(outcome, () if missed else halves.after()))
+    missed = None if outcome.refused else missed_set(on_server, directory, choice)
+    if missed is not None and not outcome.elsewhere:
+        complain(missed)
+    say(revert_words.sum_of(outcome, () if missed is not None else halves.after()))
     asyncio.run(_look_after_the_rest(conninfo, directory))
     tell_of_the_rest(directory)
-    return ExitCode.CHANGE if outcome.refused or missed else ExitCode.OK
+    left = outcome.refused[0].problem if outcome.refused else missed
+    return (ExitCode.OK if left is None else ExitCode.CHANGE), left
 
 
 async def _look_after_the_rest(conninfo: ConnInfo, directory: Path | None) -> None:

@@ -25,8 +25,8 @@ def note_given_up(set_id: str, directory: Path | None, problem: PgtopError) -> N
         except JournalProblem:
             # `revert` tells of it.
             continue
-        held = any(set_id in (change.set_id, change.id) for change in (*text.in_force, *text.host_in_force))
-        if text.server is None or not held:
+        known: tuple[Change, ...] = (*text.in_force, *text.host_in_force)
+        if text.server is None or not any(set_id in (change.set_id, change.id) for change in known):
             continue
         with Journal(text.server, directory) as journal:
             text = journal.text()

@@ -98,14 +98,14 @@ class PendingWatch:
         try:
             # Before the machine: the program that adopts the server's half of a set adopts the machine's, too.
             control = self._parameters
-            if control is not None and await asyncio.to_thread(self._is_wanted_on_server, control.journal_path):
+            if control is not None and await asyncio.to_thread(self._is_wanted_on_server, control.journal_paths):
                 await self._look_at_server(control)
         finally:
             if await asyncio.to_thread(self._is_wanted_on_machine):
                 await self._look_at_machine()
 
-    def _is_wanted_on_server(self, known: Path | None) -> bool:
-        for path in journals(self._directory) if known is None else (known,):
+    def _is_wanted_on_server(self, known: tuple[Path, ...] | None) -> bool:
+        for path in journals(self._directory) if known is None else known:
             text = self._text(path)
             if self._is_wanted(pending_sets(text.in_force, text.owners)):
                 return True
@@ -141,8 +141,8 @@ class PendingWatch:
             self._take(await control.adopt(hold=self._hold))
 
         async def others() -> None:
-            text = await control.journal_text()
-            self._tell_of_others(pending_sets(text.in_force, text.owners))
+            for text in await control.journal_texts():
+                self._tell_of_others(pending_sets(text.in_force, text.owners))
 
         await _each(overdue, orphans, outlived, others)
 

@@ -5,7 +5,7 @@ The journal is locked meanwhile: of several programs that start at once, one ado
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -41,6 +41,7 @@ def adopt(
     directory: Path | None,
     trials: Trials,
     *,
+    here: Collection[str],
     to_hold: bool,
 ) -> tuple[PendingSet[ParameterChange], ...]:
     """Takes over what nobody holds; the journal names the new owner before this returns.
@@ -51,6 +52,7 @@ def adopt(
         conninfo: For the revert watchdogs.
         directory: Of the journals; paths.journal_dir() by default.
         trials: Those of this process.
+        here: Ids of changes that are in force on this server: a journal may be of another one, and its sets wait there.
         to_hold: Whether the sets end with this process; else their watchdogs outlive it. See `PendingSet.adoptable`.
 
     Raises:
@@ -58,16 +60,16 @@ def adopt(
             adopted before another one failed is returned, and the rest is an orphan still.
         ConnectionProblem: The server went away; nothing was adopted.
     """
-    if not _orphans(read(path_for(server.key, directory)), to_hold=to_hold):
+    if not _orphans(read(path_for(server.key, directory)), here, to_hold=to_hold):
         return ()
     with Journal(server, directory) as journal:
-        for pending in _orphans(journal.text(), to_hold=to_hold):
+        for pending in _orphans(journal.text(), here, to_hold=to_hold):
             begun = [each for each in pending.changes if each.state is ChangeState.INTENDED]
             if begun:
                 change_set.settle(session, journal, begun)
         guard = _guard(conninfo, directory, trials if to_hold else None)
         adopted: list[PendingSet[ParameterChange]] = []
-        for pending in _orphans(journal.text(), to_hold=to_hold):
+        for pending in _orphans(journal.text(), here, to_hold=to_hold):
             try:
                 journal.write(new_owner(pending.owner, guard(pending), left_alone=not to_hold))
             except (JournalProblem, OSError) as error:
@@ -89,9 +91,13 @@ def new_owner(before: SetOwner, watchdog: ProcessKey | None, *, left_alone: bool
     return replace(before, by=who(), program=own_key(), watchdog=watchdog, left_alone=left_alone)
 
 
-def _orphans(text: JournalText, *, to_hold: bool) -> tuple[PendingSet[ParameterChange], ...]:
+def _orphans(text: JournalText, here: Collection[str], *, to_hold: bool) -> tuple[PendingSet[ParameterChange], ...]:
     pending = pending_sets(text.in_force, text.owners)
-    return tuple(each for each in pending if each.adoptable(now_ms(), to_hold=to_hold))
+    return tuple(
+        each
+        for each in pending
+        if each.adoptable(now_ms(), to_hold=to_hold) and all(change.id in here for change in each.changes)
+    )
 
 
 def _guard(conninfo: ConnInfo, directory: Path | None, trials: Trials | None) -> Guard:

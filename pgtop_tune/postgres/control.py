@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from pgtop_tune.errors import ConnectionProblem, JournalProblem, PgtopError, ServerProblem, UnsafeChange
 from pgtop_tune.journal import Journal, JournalText, ServerName, path_for, read
 from pgtop_tune.model.change import SYSTEM, ChangeState, ParameterChange, Scope, ScopeKind, Terms, Wanted
+from pgtop_tune.model.instance import Kin
 from pgtop_tune.model.pending_set import PendingSet, SetOwner, outlived_losses
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.model.proof import Proof
@@ -97,6 +98,7 @@ class PostgresControl:
         self._session: OperatorSession | None = None
         self._journal: ServerName | None = None
         self._journal_key = ""
+        self._paths: tuple[Path, ...] = ()
         self._seen: dict[str, Seen] = {}
         self._undone: list[tuple[Wanted, ...]] = []
         self._trials = Trials(self.revert_set)
@@ -142,7 +144,7 @@ class PostgresControl:
         """
 
         def kept(session: OperatorSession) -> tuple[ParameterChange, ...]:
-            with Journal(self.journal_of(session), self.directory) as journal:
+            with Journal(self._journal_with(session, set_id), self.directory) as journal:
                 chosen = of_set(set_id)(journal.text().in_force)
                 staying = tuple(replace(change, kept=True, until_ms=None) for change in chosen)
                 for change in staying:
@@ -176,9 +178,9 @@ class PostgresControl:
         return (await self._take_back(overdue(now_ms()), "nobody kept it in time")).settled
 
     @property
-    def journal_path(self) -> Path | None:
-        """The journal of this server; None before the server has said which one it is."""
-        return None if self._journal is None else path_for(self._journal.key, self.directory)
+    def journal_paths(self) -> tuple[Path, ...] | None:
+        """The journals that are, or may be, of this server; None before the server has said which one it is."""
+        return None if self._journal is None else self._paths
 
     async def adopt(self, *, hold: bool = True) -> tuple[PendingSet[ParameterChange], ...]:
         """Takes over sets that are pending confirmation, and whose program is gone; see `adoption.adopt`.
@@ -186,11 +188,26 @@ class PostgresControl:
         Args:
             hold: Whether they end with us, as sets of our own; else only a revert watchdog that outlives us is started.
         """
-        adopted = await self._call(
-            lambda session: adoption.adopt(
-                session, self.journal_of(session), self.conninfo, self.directory, self._trials, to_hold=hold
-            )
-        )
+
+        def of_all(session: OperatorSession) -> tuple[PendingSet[ParameterChange], ...]:
+            own, found = self.journal_of(session), self._journals(session)
+            here = {change.id for change in in_force_on(session, found)}
+            names = [each.name for each in found.known if here.intersection(change.id for change in each.text.in_force)]
+            # What perhaps is of this server, and is not here, is not asked for again.
+            self._look_into(names)
+            adopted: list[PendingSet[ParameterChange]] = []
+            for name in dict.fromkeys((own, *names)):
+                try:
+                    adopted += adoption.adopt(
+                        session, name, self.conninfo, self.directory, self._trials, here=here, to_hold=hold
+                    )
+                except JournalProblem:
+                    if not adopted:
+                        raise
+                    break
+            return tuple(adopted)
+
+        adopted = await self._call(of_all)
         for each in adopted if hold else ():
             # What takes a restart is reverted by the screen's restart, or by its watchdog.
             if not each.owner.with_restart:
@@ -199,8 +216,8 @@ class PostgresControl:
 
     async def revert_outlived(self) -> tuple[ParameterChange, ...]:
         """Takes back what can lose data and was to end with a program that is gone."""
-        text = await self.journal_text()
-        outlived = outlived_losses(text.in_force, text.owners)
+        texts = await self.journal_texts()
+        outlived = [change for text in texts for change in outlived_losses(text.in_force, text.owners)]
         if not outlived:
             return ()
         back = await self._take_back(lambda in_force: [each for each in in_force if each in outlived], OUTLIVED)
@@ -245,7 +262,7 @@ class PostgresControl:
         """Reads a set in force once more, after a restart; the journal has what it is now."""
 
         def again(session: OperatorSession) -> tuple[ParameterChange, ...]:
-            with Journal(self.journal_of(session), self.directory) as journal:
+            with Journal(self._journal_with(session, set_id), self.directory) as journal:
                 return change_set.look_again(session, journal, of_set(set_id)(journal.text().in_force))
 
         settled = await self._call(again)
@@ -257,7 +274,7 @@ class PostgresControl:
         until_ms = now_ms() + int(later_s * 1000)
 
         def noted(session: OperatorSession) -> None:
-            with Journal(self.journal_of(session), self.directory) as journal:
+            with Journal(self._journal_with(session, set_id), self.directory) as journal:
                 for change in of_set(set_id)(journal.text().in_force):
                     journal.write(replace(change, until_ms=until_ms))
 
@@ -277,15 +294,17 @@ class PostgresControl:
         """Changes that the journal holds as made and not reverted, oldest first."""
         return await self._call(lambda session: in_force_on(session, self._journals(session)))
 
-    async def journal_text(self) -> JournalText:
-        """What the journal of this server says."""
-        return await self._call(self._read)
+    async def journal_texts(self) -> tuple[JournalText, ...]:
+        """What the journals say that are, or may be, of this server."""
+        found = await self._call(self._journals)
+        return tuple(each.text for each in found.known if each.kin is not Kin.OTHER)
 
     def journal_of(self, session: OperatorSession) -> ServerName:
         """What the journal of the server is called to which a session leads."""
         if self._journal is None:
-            self._journal = self._journals(session).name
-            self._journal_key = self._journal.key
+            found = self._journals(session)
+            self._journal, self._journal_key = found.name, found.name.key
+            self._look_into([each.name for each in found.known if each.kin is not Kin.OTHER])
         return self._journal
 
     async def aclose(self) -> None:
@@ -387,6 +406,16 @@ class PostgresControl:
 
     def _journals(self, session: OperatorSession) -> ServerJournals:
         return find_journals(session, self.conninfo.describe(), self.directory, self._journal_key)
+
+    def _look_into(self, names: Sequence[ServerName]) -> None:
+        keys = dict.fromkeys((self._journal_key, *(name.key for name in names)))
+        self._paths = tuple(path_for(key, self.directory) for key in keys)
+
+    def _journal_with(self, session: OperatorSession, set_id: str) -> ServerName:
+        """That holds a set: the server's own, or one that may be of it, whose set we have adopted."""
+        known = (each for each in self._journals(session).known if each.kin is not Kin.OTHER)
+        own = self.journal_of(session)
+        return next((each.name for each in known if of_set(set_id)(each.text.in_force)), own)
 
     async def _call(self, act: Callable[[OperatorSession], _T]) -> _T:
         """Runs a blocking act in a thread, one at a time, within a deadline."""

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from pgtop_tune.cli.pending_watch import PendingWatch, leave_watchdogs
@@ -22,11 +23,13 @@ from pgtop_tune.model.pending_set import SetOwner
 from pgtop_tune.postgres.conninfo import resolve
 from pgtop_tune.postgres.control import PostgresControl
 from tests.cli.test_set import shown
+from tests.cli.test_set_moving import started
 from tests.host.made_machine import SWAPPINESS
 from tests.postgres.conftest import place
 from tests.support.machine_tree import USUAL, write
 from tests.support.makers import kill_with_watchdogs, leave_pending, maker, watchers
 from tests.support.processes import eventually
+from tests.support.servers import conninfo
 
 
 class Program:
@@ -282,3 +285,36 @@ async def test_what_was_begun_when_its_program_was_killed_is_settled_and_adopted
         changes = next_one.watch.adopted()[0].changes
         assert [isinstance(each, ParameterChange) and each.shown_after for each in changes] == ["8MB", "4GB"]
     assert shown(server, "work_mem") == "4MB"
+
+
+@pytest.mark.parametrize("kept", [False, True])
+async def test_a_set_of_a_role_that_knows_little_is_adopted_after_a_restart(
+    fresh_server: Throwaway, tmp_path: Path, kept: bool
+) -> None:
+    """Nothing but its value says then that the journal is of this server."""
+    directory = tmp_path / ".local/state/pgtop-tune/journal"
+
+    def left() -> None:
+        with psycopg.connect(conninfo(fresh_server), autocommit=True) as connection:
+            connection.execute("CREATE ROLE plain LOGIN")
+        words = ("set", "work_mem=8MB", "--scope", "role=plain", "--for", "600s" if kept else "15s")
+        with started(*words, "-d", conninfo(fresh_server).replace("=postgres ", "=plain "), home=tmp_path) as maker_:
+            assert eventually(
+                lambda: [each.state for path in journals(directory) for each in read(path).in_force] == ["applied"]
+            )
+            kill_with_watchdogs(maker_.pid)
+            maker_.communicate()
+        fresh_server.restart()
+
+    await asyncio.to_thread(left)
+    ends_s = deadline_s(directory)
+    async with program(fresh_server, directory) as next_one:
+        await until(next_one.watch.adopted)
+        (adopted,) = next_one.watch.adopted()
+        if kept:
+            (staying,) = await next_one.parameters.keep(adopted.set_id)
+            assert (staying.name, staying.kept) == ("work_mem", True)
+        else:
+            await until(lambda: not of_server(directory).in_force)
+            assert time.time() >= ends_s
+    assert [(each.name, each.kept) for each in of_server(directory).in_force] == [("work_mem", True)] * kept

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pgtop_tune.model.revert_outcome import RevertOutcome
     from pgtop_tune.postgres.conninfo import ConnInfo
     from pgtop_tune.postgres.reverting import Choice
+    from pgtop_tune.session.trial_desk import Change
     from pgtop_tune.tuning.restart.recovery import Elsewhere
 
 
@@ -160,7 +161,8 @@ def _is_on_trial(set_id: str, directory: Path | None) -> bool:
             text = read(path)
         except JournalProblem:
             return True
-        if any(set_id in (each.set_id, each.id) and not each.kept for each in (*text.in_force, *text.host_in_force)):
+        changes: tuple[Change, ...] = (*text.in_force, *text.host_in_force)
+        if any(set_id in (each.set_id, each.id) and not each.kept for each in changes):
             return True
     return False
 

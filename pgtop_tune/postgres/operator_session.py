@@ -57,6 +57,15 @@ _OPENED: Final = "SELECT pg_read_file('postgresql.auto.conf', 0, 1, true)"
 _NO_LIBRARY: Final = "its library is not loaded: put it back into shared_preload_libraries, restart, and try again"
 _LOADED: Final = "SELECT pg_conf_load_time()::text"
 """As text: with another DateStyle than ISO psycopg reads no time (ALTER DATABASE … SET DateStyle)."""
+_READ_ONLY: Final = "default_transaction_read_only"
+_ROLE_OF_DATABASE: Final = """
+SELECT EXISTS (SELECT FROM pg_db_role_setting s CROSS JOIN LATERAL unnest(s.setconfig) AS entry
+                WHERE s.setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())
+                  AND s.setrole = 0 AND entry LIKE 'role=%')
+   AND NOT EXISTS (SELECT FROM pg_db_role_setting s CROSS JOIN LATERAL unnest(s.setconfig) AS entry
+                    WHERE s.setrole = (SELECT oid FROM pg_roles WHERE rolname = session_user) AND entry LIKE 'role=%')
+"""
+"""Whether ALTER DATABASE … SET role has made this session another role; what a role sets for itself is meant."""
 _IN_TRANSACTION: Final = psycopg.pq.TransactionStatus.INTRANS
 _INSUFFICIENT_PRIVILEGE: Final = "42501"
 
@@ -125,12 +134,16 @@ class OperatorSession:
         raise problem
 
     def _prepare(self) -> None:
-        """No time limit of the server ends this session: one that is set too low could not be taken back else."""
+        """What the owner of a database sets for it keeps nobody from taking a change back: neither time limits, nor
+        transactions that only read, nor another role.
+        """
         try:
             # A pooler tells a number of its own, or that of another session.
             self._direct = self._run("SELECT pg_catalog.pg_backend_pid() AS pid").fetchall()[0]["pid"] == self._pid
             if self._direct:
-                self._run(f"SELECT {pin(local=False)}")
+                self._run(f"SELECT {pin(local=False)}, pg_catalog.set_config('{_READ_ONLY}', 'off', false)")
+                if self._value(_ROLE_OF_DATABASE):
+                    self._run("SET ROLE NONE")
                 self._run(time_limits.lifting(time_limits.of_major(self._major)))
         except psycopg.Error:
             self._connection.close()
@@ -149,12 +162,13 @@ class OperatorSession:
         wanted = [name.lower() for name in names]
         rows = self._rows(text, wanted)
         found = {row["name"].lower(): Parameter(**{**row, "enumvals": tuple(row["enumvals"])}) for row in rows}
-        ours = [name for name in found if name in AT_START or (self._direct and name in time_limits.LIMITS)]
+        after = {_READ_ONLY, *time_limits.LIMITS} if self._direct else set()
+        ours = [name for name in found if name in AT_START or name in after]
         if ours:
             lines = {row["name"]: (row["setting"], row["place"]) for row in self._lines_of(ours)}
             for name in ours:
                 line = lines.get(name)
-                if name in AT_START:
+                if name not in time_limits.LIMITS:
                     found[name] = unpinned(found[name], line)
                 else:
                     found[name] = time_limits.as_set(found[name], line, from_start=self._lifted_from_start)

@@ -75,3 +75,28 @@ def test_another_role(where: str, tmp_path: Path) -> None:
         finally:
             root.execute(f"ALTER DATABASE {DATABASE} RESET role".encode())
             root.execute("DROP ROLE somebody")
+
+
+def test_a_database_that_makes_every_session_another_role(where: str, tmp_path: Path) -> None:
+    with psycopg.connect(where, autocommit=True) as root:
+        root.execute("CREATE ROLE gus")
+        try:
+            sets(where, "role = gus")
+            there_and_back(where, tmp_path)
+        finally:
+            root.execute(f"ALTER DATABASE {DATABASE} RESET role".encode())
+            root.execute("DROP ROLE gus")
+
+
+def test_a_database_whose_transactions_only_read(where: str, tmp_path: Path) -> None:
+    with psycopg.connect(where, autocommit=True) as root:
+        root.execute("CREATE ROLE gus")
+        try:
+            sets(where, "default_transaction_read_only = on")
+            done = run("set", "work_mem=9MB", "--scope", "role=gus", "-w", "-d", where, home=tmp_path)
+            assert done.status == 0, done.err
+            done = run("revert", "-w", "-d", where, home=tmp_path)
+            assert done.status == 0, done.err
+            assert root.execute("SELECT setconfig FROM pg_db_role_setting WHERE setrole <> 0").fetchall() == []
+        finally:
+            root.execute("DROP ROLE gus")

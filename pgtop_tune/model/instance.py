@@ -29,7 +29,8 @@ class Instance(Struct, frozen=True):
         system_identifier: Of pg_control: the same for a cluster, its standbys and its copies.
         started_us: pg_postmaster_start_time, microseconds since the epoch.
         in_recovery: It is a standby.
-        timeline: That a primary writes, as in the names of WAL files; "" on a standby.
+        timeline: That a primary writes, or a standby has replayed to its last restart point, as in the names of WAL
+            files.
         data_directory: PGDATA.
         written_s: When PG_VERSION was written, seconds since the epoch: by initdb, or by pg_basebackup.
         put_there_s: When the inode of PG_VERSION changed last: `cp -a` and a change of the owner renew it.
@@ -117,9 +118,14 @@ def _standby_of_it(known: Instance, now: Instance) -> bool:
     return now.in_recovery and not known.in_recovery
 
 
+def _primary_of_it(known: Instance, now: Instance) -> bool:
+    """A standby that is promoted begins another timeline."""
+    return known.in_recovery and not now.in_recovery and known.timeline != "" and known.timeline == now.timeline
+
+
 def _promoted_instead_of_it(known: Instance, now: Instance) -> bool:
-    """A primary changes its timeline only by having been a standby in between."""
-    return _differ(known.timeline, now.timeline)
+    """A primary changes its timeline only by having been a standby in between; a standby follows its primary's."""
+    return not known.in_recovery and _differ(known.timeline, now.timeline)
 
 
 _RULES: tuple[tuple[Kin, Callable[[Instance, Instance], bool]], ...] = (
@@ -131,5 +137,6 @@ _RULES: tuple[tuple[Kin, Callable[[Instance, Instance], bool]], ...] = (
     (Kin.SAME, _same_files),
     (Kin.OTHER, _copied_to_another_machine),
     (Kin.OTHER, _standby_of_it),
+    (Kin.OTHER, _primary_of_it),
     (Kin.OTHER, _promoted_instead_of_it),
 )

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _IDENTIFIER: Final = "SELECT system_identifier::text AS value FROM pg_control_system()"
 _TIMELINE: Final = "SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) AS value"
+_TIMELINE_OF_STANDBY: Final = "SELECT lpad(upper(to_hex(timeline_id)), 8, '0') AS value FROM pg_control_checkpoint()"
 _FILE: Final = """
 SELECT extract(epoch FROM modification)::bigint AS written_s, extract(epoch FROM change)::bigint AS changed_s
   FROM pg_stat_file(%s, true)
@@ -88,7 +90,7 @@ def seen(session: OperatorSession) -> Instance:
         system_identifier=_word(session, _IDENTIFIER) if row["may_identify"] else "",
         started_us=row["started_us"],
         in_recovery=row["in_recovery"],
-        timeline=_word(session, _TIMELINE) if row["may_name_wal"] else "",
+        timeline=_timeline(session, row),
         data_directory=row["data_directory"],
         written_s=version.get("written_s"),
         put_there_s=version.get("changed_s"),
@@ -190,6 +192,12 @@ def _machine(session: OperatorSession, data_directory: str) -> str:
     holding = next((mounts[str(each)] for each in (directory, *directory.parents) if str(each) in mounts), "")
     name = _word(session, _HOST_NAME).strip()
     return f"{name} {zlib.crc32(holding.encode()):08x}" if name and holding else ""
+
+
+def _timeline(session: OperatorSession, row: Mapping[str, Any]) -> str:
+    if row["in_recovery"]:
+        return _word(session, _TIMELINE_OF_STANDBY)
+    return _word(session, _TIMELINE) if row["may_name_wal"] else ""
 
 
 def _word(session: OperatorSession, text: str) -> str:

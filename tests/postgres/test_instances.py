@@ -65,6 +65,21 @@ def test_a_server_that_was_started_anew_is_told_from_its_copies(now: Instance, f
     assert kin(KNOWN, now) is found
 
 
+@pytest.mark.parametrize(
+    ("now", "found"),
+    [
+        (replace(LITTLE, in_recovery=True), Kin.PERHAPS),
+        (replace(LITTLE, in_recovery=True, timeline="00000002"), Kin.PERHAPS),
+        (LITTLE, Kin.OTHER),
+        (replace(LITTLE, timeline="00000002"), Kin.PERHAPS),
+        (replace(AGAIN, timeline="00000002"), Kin.SAME),
+    ],
+    ids=["itself", "its primary was promoted", "its primary", "promoted", "promoted, by its files"],
+)
+def test_a_standby_that_was_started_anew_is_told_from_its_primary(now: Instance, found: Kin) -> None:
+    assert kin(replace(KNOWN, in_recovery=True), now) is found
+
+
 def test_a_role_that_sees_less_takes_nothing_from_what_is_known() -> None:
     assert joined(KNOWN, LITTLE) == AGAIN
     assert joined(None, LITTLE) == LITTLE

@@ -167,9 +167,14 @@ class PostgresControl:
     async def revert_set(self, set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
         """Takes a set back; empty when it is not in force (any more)."""
         outcome = await self._take_back(of_set(set_id), why)
-        missed = None if outcome.settled else await asyncio.to_thread(missed_set, set_id, self.directory)
+        # Its trial is not over before it is taken back there.
+        if outcome.elsewhere:
+            raise ServerProblem(
+                f"{outcome.elsewhere[0].name} was changed on another server of this cluster, and stays in force there",
+                f"connect to that one: `pgtop-tune revert --set {set_id}`",
+            )
+        missed = await asyncio.to_thread(missed_set, set_id, self.directory)
         if missed is not None:
-            # Its trial is not over before it is taken back there.
             raise missed
         return outcome.settled
 

@@ -25,9 +25,9 @@ def journal_of(directory: Path) -> JournalText:
     "words",
     [
         ("set", "commit_siblings=6", "-d"),
-        ("revert", "--set", "another", "-d"),
-        ("check", "-d"),
-        ("record", "--seconds", "6", "-q", "-o", "run.jsonl", "-d"),
+        pytest.param(("revert", "--set", "another", "-d"), marks=pytest.mark.long),
+        pytest.param(("check", "-d"), marks=pytest.mark.long),
+        pytest.param(("record", "--seconds", "6", "-q", "-o", "run.jsonl", "-d"), marks=pytest.mark.long),
     ],
     ids=lambda words: words[0],
 )

@@ -182,6 +182,7 @@ async def test_a_killed_adopter_leaves_the_set_to_its_watchdog_or_to_the_next(
     assert shown(server, "work_mem") == "4MB"
 
 
+@pytest.mark.long
 async def test_a_command_that_does_not_stay_leaves_a_watchdog_from_which_a_screen_adopts(
     server: Throwaway, tmp_path: Path
 ) -> None:
@@ -287,7 +288,7 @@ async def test_what_was_begun_when_its_program_was_killed_is_settled_and_adopted
     assert shown(server, "work_mem") == "4MB"
 
 
-@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("kept", [pytest.param(False, marks=pytest.mark.long), True])
 async def test_a_set_of_a_role_that_knows_little_is_adopted_after_a_restart(
     fresh_server: Throwaway, tmp_path: Path, kept: bool
 ) -> None:

@@ -173,7 +173,8 @@ FORBIDDING = [
     ("require_auth=scram-sha-256 channel_binding=require", SCRAM),
     ("channel_binding=require", CLEARTEXT), ("channel_binding=require", MD5), ("channel_binding=require", SCRAM),
     ("sslmode=require", CLEARTEXT), ("sslmode=verify-full sslrootcert=system", CLEARTEXT),
-    pytest.param("sslmode=require sslnegotiation=direct", CLEARTEXT, marks=pytest.mark.long), ("sslmode=require sslcertmode=require", CLEARTEXT),
+    pytest.param("sslmode=require sslnegotiation=direct", CLEARTEXT, marks=pytest.mark.long),
+    ("sslmode=require sslcertmode=require", CLEARTEXT),
 ]  # fmt: skip
 
 

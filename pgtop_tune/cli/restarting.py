@@ -77,7 +77,9 @@ def agreeing(conninfo: ConnInfo, *, yes: bool) -> Callable[[Known], bool]:
                 "`pgtop-tune revert --list` names the sets; --set ID means one of them",
             )
         if not can_ask():
-            raise UsageProblem(f"{what}, is down, and is not started without a yes", "--yes says it where there is no terminal")
+            raise UsageProblem(
+                f"{what}, is down, and is not started without a yes", "--yes says it where there is no terminal"
+            )
         return input("start it with its old values? [y/N] ").strip().lower() in ("y", "yes")
 
     return agree

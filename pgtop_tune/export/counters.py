@@ -68,6 +68,7 @@ def _counters(
             reader(each.field or each.name),
             labels,
             wanted,
+            section,
         )
         for each in columns
     )
@@ -259,10 +260,10 @@ COUNTERS: Final = (
     )),
     *of_statements(sys.maxsize),
     Exported("kernel.cpu.time", Kind.COUNTER, "s", "Time of all CPUs by what they did. Source: /proc/stat cpu",
-             _cpu_time, ("mode",), Wanted.NOT_IN_TABLES),
+             _cpu_time, ("mode",), Wanted.NOT_IN_TABLES, sections.cpu),
     Exported("kernel.pressure.time", Kind.COUNTER, "us",
              "Time some tasks, or all, waited for a resource. Source: /proc/pressure total",
-             _pressure_time, ("resource", "stalled"), Wanted.NOT_IN_TABLES),
+             _pressure_time, ("resource", "stalled"), Wanted.NOT_IN_TABLES, sections.pressure),
     *_counters("kernel", sections.cpu, _KERNEL),
     *_counters("kernel.disk", sections.disks, _DISK, lambda sample: sample.disks, ("device",), lambda row: (row.name,)),
     *_counters("kernel.network", sections.network, _NETWORK, lambda sample: sample.interfaces, ("interface",),

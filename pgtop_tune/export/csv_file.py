@@ -6,7 +6,7 @@ import csv
 from collections.abc import Callable, Iterable, Sequence
 from typing import TextIO
 
-from pgtop_tune.export.exported import Exported, Read, Watched, read_all
+from pgtop_tune.export.exported import Exported, Read, Watched, read_all, read_once
 from pgtop_tune.export.openmetrics import number
 from pgtop_tune.export.tidy import COLUMNS, labels_text, moment_text, tidy
 
@@ -26,7 +26,8 @@ def write_tidy(file: TextIO, rows: Sequence[Exported], moments: Iterable[Watched
 def write_wide(file: TextIO, rows: Sequence[Exported], moments: Callable[[], Iterable[Watched]]) -> int:
     """A row per moment: time, elapsed_s, and a column per series, called `metric` or `metric{labels}`.
 
-    Units are those of the tidy form; a cell without a value is empty.
+    Units are those of the tidy form; a cell without a value is empty, and so is that of a counter which was not read
+    since the row before.
 
     Args:
         file: Where to.
@@ -44,9 +45,9 @@ def write_wide(file: TextIO, rows: Sequence[Exported], moments: Callable[[], Ite
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(("time", "elapsed_s", *places))
     count = 0
-    for interval in moments():
+    for interval, found in read_once(rows, moments()):
         line = [""] * len(places)
-        for read in read_all(rows, interval):
+        for read in found:
             for name, value in _cells(read):
                 line[places[name]] = number(value)
         writer.writerow((moment_text(interval.newest.taken_at_ms), interval.newest.elapsed_s, *line))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
-from math import isfinite
+from math import inf, isfinite
 from typing import Final, NamedTuple, TypeVar
 
 from msgspec import Struct
@@ -54,6 +54,7 @@ class Exported(Struct, frozen=True):
         read: Its points in an interval; none when it cannot be said.
         labels: Names of the labels.
         wanted: Where it stands by default.
+        section: Of a counter: the section that it is read with. A section read every two seconds stands in two frames.
         name: In OpenMetrics, without "_total" and "_info"; "" makes it from id and unit.
     """
 
@@ -64,6 +65,7 @@ class Exported(Struct, frozen=True):
     read: Callable[[Interval], Iterable[Point]]
     labels: tuple[str, ...] = ()
     wanted: Wanted = Wanted.EVERYWHERE
+    section: Callable[[Frame], Section | Unavailable] | None = None
     name: str = ""
 
     @property
@@ -144,11 +146,13 @@ class Read(NamedTuple):
         row: Which one.
         points: Its values.
         reason: Why there are none; "" when there are, or when nothing of the kind exists (no standby, no pool).
+        at_s: When they were read, seconds on the session's clock; for a gauge the moment of the frame.
     """
 
     row: Exported
     points: tuple[Point, ...]
-    reason: str = ""
+    reason: str
+    at_s: float
 
 
 def read_all(rows: Iterable[Exported], interval: Watched) -> Iterable[Read]:
@@ -156,8 +160,32 @@ def read_all(rows: Iterable[Exported], interval: Watched) -> Iterable[Read]:
     for row in rows:
         interval.absent = None
         points = tuple(point for point in row.read(interval) if isfinite(point.value))
-        reason = ""
+        reason, at_s = "", interval.newest.elapsed_s
         if not points:
             absent = interval.absent
             reason = str(absent.reason) if absent is not None else "" if row.labels else CANNOT_SAY
-        yield Read(row, points, reason)
+        elif row.section is not None and (sample := interval.now(row.section)) is not None:
+            at_s = sample.at_s
+        yield Read(row, points, reason, at_s)
+
+
+def read_once(rows: Sequence[Exported], moments: Iterable[Watched]) -> Iterator[tuple[Watched, list[Read]]]:
+    """Rows of one moment after the other; a counter only where it was read since the moment before.
+
+    A counter that is repeated with the time of a later frame makes a rate of 0, and a doubled one after it.
+    """
+    told: dict[str, float] = {}
+    for interval in moments:
+        found = []
+        for read in read_all(rows, interval):
+            if read.points and read.row.section is not None:
+                if read.at_s <= told.get(read.row.id, -inf):
+                    continue
+                told[read.row.id] = read.at_s
+            found.append(read)
+        yield interval, found
+
+
+def wall_clock_ms(interval: Watched, at_s: float) -> int:
+    """A moment of the session in milliseconds since the epoch, by the clock of the interval's newest frame."""
+    return round(interval.newest.taken_at_ms + 1000.0 * (at_s - interval.newest.elapsed_s))

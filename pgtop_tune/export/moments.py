@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -28,19 +28,47 @@ class Span(Struct, frozen=True):
     every_s: float = 0.0
 
 
-def moments(frames: Iterable[Frame], span: Span) -> Iterator[Watched]:
-    """An interval for each moment; read it before asking for the next, which changes it.
+class Recorded(Protocol):
+    """Numbered frames."""
 
-    A moment keeps what it says when others are left out: its rates are of the last two readings.
-    """
+    @property
+    def frame_count(self) -> int: ...
+    def index_at(self, elapsed_s: float) -> int: ...
+
+
+def moments(frames: Iterable[Frame], span: Span) -> Iterator[Watched]:
+    """An interval for each frame of a span; read it before asking for the next, which changes it."""
     kept = FrameWindow()
-    due_s = span.from_s
     for frame in frames:
         if frame.elapsed_s > span.until_s:
             return
         kept.append(frame)
-        if frame.elapsed_s < due_s:
+        if frame.elapsed_s >= span.from_s:
+            yield Watched(kept)
+
+
+def spaced(recorded: Recorded, until: Callable[[int], Sequence[Frame]], span: Span) -> Iterator[Watched]:
+    """An interval for the first frame in every `every_s` of a span.
+
+    A moment keeps what it says when others are left out: its rates are of the last two readings.
+
+    Args:
+        recorded: Where moments are.
+        until: A frame with those before it, by its number; in place of a damaged one stands another.
+        span: With an `every_s` above 0.
+    """
+    due_s, index = span.from_s, recorded.index_at(span.from_s)
+    while index < recorded.frame_count:
+        frames = until(index)
+        try:
+            at_s = frames[-1].elapsed_s
+        except IndexError:
+            return
+        if at_s > span.until_s:
+            return
+        if at_s < due_s:
+            index += 1
             continue
-        if span.every_s > 0:
-            due_s += span.every_s * (math.floor((frame.elapsed_s - due_s) / span.every_s) + 1)
-        yield Watched(kept)
+        yield Watched(frames)
+        due_s += span.every_s * (math.floor((at_s - due_s) / span.every_s) + 1)
+        index = max(recorded.index_at(due_s), index + 1)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, TextIO
 
-from pgtop_tune.export.exported import Exported, Point, Watched, read_all
+from pgtop_tune.export.exported import Exported, Point, Watched, read_once, wall_clock_ms
 from pgtop_tune.export.openmetrics import END, Syntax, distinct, head, line
 
 _POINTS: Final = 256
@@ -78,9 +78,9 @@ def write_openmetrics(
     store = SeriesFile(directory)
     numbers: dict[str, dict[tuple[str, ...], int]] = {row.id: {} for row in rows}
     written = left_out = 0
-    for interval in moments:
-        at_ms = interval.newest.taken_at_ms
-        for read in read_all(rows, interval):
+    for interval, found in read_once(rows, moments):
+        for read in found:
+            at_ms = wall_clock_ms(interval, read.at_s)
             known = numbers[read.row.id]
             for labels, value in distinct(read.points):
                 if labels not in known:

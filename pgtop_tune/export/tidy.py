@@ -1,7 +1,7 @@
 """One row per moment, metric and labels: what CSV and Parquet have in common.
 
-time       moment of the frame, UTC, by the clock of the machine that recorded
-elapsed_s  seconds since the session began, monotonic
+time       moment of the look, UTC, by the clock of the machine that recorded; of a counter when it was read
+elapsed_s  the same in seconds since the session began, monotonic
 metric     "server.tps"
 labels     JSON object with what tells the series of a metric apart; empty where there is one
 value      empty when it cannot be said
@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from pgtop_tune.export.exported import Exported, Watched, read_all
+from pgtop_tune.export.exported import Exported, Watched, read_once, wall_clock_ms
 
 COLUMNS: Final = ("time", "elapsed_s", "metric", "labels", "value", "unit", "reason")
 
@@ -38,15 +38,18 @@ class Row(NamedTuple):
 
 
 def tidy(rows: Sequence[Exported], moments: Iterable[Watched]) -> Iterator[Row]:
-    """Rows of every moment, in the order of time. A family without members, no standby for instance, has none."""
-    for interval in moments:
-        at_ms, elapsed_s = interval.newest.taken_at_ms, interval.newest.elapsed_s
-        for row, points, reason in read_all(rows, interval):
+    """Rows of one moment after the other; a counter only where it was read, with the time of that.
+
+    A family without members, no standby for instance, has none.
+    """
+    for interval, found in read_once(rows, moments):
+        for row, points, reason, at_s in found:
+            at_ms = wall_clock_ms(interval, at_s)
             for labels, value in points:
                 words = labels_text(row.labels, labels) if labels else None
-                yield Row(at_ms, elapsed_s, row.id, words, value, row.unit or None, None)
+                yield Row(at_ms, at_s, row.id, words, value, row.unit or None, None)
             if reason:
-                yield Row(at_ms, elapsed_s, row.id, None, None, row.unit or None, reason)
+                yield Row(at_ms, at_s, row.id, None, None, row.unit or None, reason)
 
 
 @lru_cache(maxsize=20_000)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from pgtop_tune.export.catalogue import chosen, for_openmetrics, for_tables
 from pgtop_tune.export.csv_file import write_tidy, write_wide
 from pgtop_tune.export.exported import CANNOT_SAY, Exported, Watched
-from pgtop_tune.export.moments import Span, moments
+from pgtop_tune.export.moments import Span, moments, spaced
 from pgtop_tune.export.openmetrics import Syntax, page
 from pgtop_tune.export.parquet_file import write_parquet
 from pgtop_tune.export.series_file import write_openmetrics
@@ -34,6 +34,20 @@ WANTED = ("up", "server.tps", "host.disk.busy", "waits.event", "pooler.clients")
 
 def seen(count: int, **other: object) -> list[Frame]:
     return [frames.frame(second, **other) for second in range(count)]  # type: ignore[arg-type]
+
+
+class FramesInMemory:
+    """Frames a second apart from 0 on."""
+
+    def __init__(self, found: list[Frame]) -> None:
+        self.found = found
+        self.frame_count = len(found)
+
+    def index_at(self, elapsed_s: float) -> int:
+        return min(int(elapsed_s), self.frame_count - 1)
+
+    def until(self, index: int) -> list[Frame]:
+        return self.found[: index + 1]
 
 
 def rows_of(text: str) -> list[dict[str, str]]:
@@ -147,7 +161,9 @@ def test_a_part_says_what_the_whole_says_of_its_moments() -> None:
     whole = rows_of(tidy_text(for_tables(), found))
     part = rows_of(tidy_text(for_tables(), found, Span(30, 35)))
     assert part == [row for row in whole if 30 <= float(row["elapsed_s"]) <= 35]
-    some = rows_of(tidy_text(for_tables(), found, Span(5, 39, every_s=10)))
+    recorded, text = FramesInMemory(found), io.StringIO()
+    write_tidy(text, for_tables(), spaced(recorded, recorded.until, Span(5, 39, every_s=10)))
+    some = rows_of(text.getvalue())
     assert some == [row for row in whole if float(row["elapsed_s"]) in (5, 15, 25, 35)]
 
 

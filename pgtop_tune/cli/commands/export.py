@@ -145,14 +145,20 @@ def _write(
     """Writes it, and says what was written."""
     from pgtop_tune.cli.exporting import new_file, progress, text_to
     from pgtop_tune.export.csv_file import write_tidy, write_wide
-    from pgtop_tune.export.moments import PAST_S, moments
+    from pgtop_tune.export.moments import PAST_S, moments, spaced
     from pgtop_tune.export.series_file import write_openmetrics
+    from pgtop_tune.recording.past import PastReader
+    from pgtop_tune.session.frame_window import KEEP_FRAMES
 
     with progress(span, output is not None) as reached:
 
         def found() -> Iterator[Watched]:
-            first = reader.index_at(max(span.from_s - PAST_S, 0.0))
-            for interval in moments((frame for _, frame in reader.frames(first)), span):
+            if span.every_s > 0:
+                intervals = spaced(reader, PastReader(reader, KEEP_FRAMES).until, span)
+            else:
+                first = reader.index_at(max(span.from_s - PAST_S, 0.0))
+                intervals = moments((frame for _, frame in reader.frames(first)), span)
+            for interval in intervals:
                 reached(interval.newest.elapsed_s)
                 yield interval
 

@@ -20,6 +20,8 @@ _SUMMARIES = pytest.StashKey[set[str]]()
 _numbers = itertools.count(1)
 
 
+LONG_S = 3600
+
 OF_THE_USER = ("PG", "XDG_", "SSH_", "TEXTUAL", "NO_COLOR", "COLUMNS", "LINES")
 """What the variables begin with that libpq, Textual and we ourselves follow."""
 
@@ -34,6 +36,13 @@ settings.load_profile("unhurried")
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_SERVERS] = Servers()
     config.stash[_SUMMARIES] = set()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A long test has time, too, but not for ever."""
+    for item in items:
+        if item.get_closest_marker("long") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(LONG_S))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -92,7 +92,7 @@ async def test_sessions_in_an_old_statement_are_counted(server: Throwaway, tmp_p
             with contextlib.suppress(psycopg.errors.QueryCanceled):
                 busy.execute("SELECT pg_sleep(60)")
 
-        thread = threading.Thread(target=sleeps)
+        thread = threading.Thread(target=sleeps, daemon=True)
         thread.start()
         deadline = time.monotonic() + 60
         while not other.execute("SELECT 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(60)'").fetchone():

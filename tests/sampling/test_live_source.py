@@ -132,7 +132,8 @@ async def test_transactions_of_others_are_counted_and_ours_are_not(database: str
 
 
 async def test_a_lock_wait_shows_with_its_root(database: str) -> None:
-    with psycopg.connect(database) as holder, psycopg.connect(database) as waiter:
+    # The holder is left first: its rollback ends what the waiter's own waits for.
+    with psycopg.connect(database) as waiter, psycopg.connect(database) as holder:
         holder.execute("CREATE TABLE locked (id int)")
         holder.commit()
         holder.execute("LOCK TABLE locked")

@@ -85,6 +85,8 @@ async def watching(fed: int = COUNT, **controls: object) -> AsyncIterator[Rig]:
                 # More at once than a session keeps whole would lose frames on the way to the screen.
                 source.feed(*FRAMES[begin : min(begin + 100, fed)])
                 await rig.until(lambda: _newest(rig) == min(begin + 100, fed) - 1)  # noqa: B023
+            # The screen may have a frame before the hour has it; a key steps back from the newest one there.
+            await rig.until(lambda: hour.frame_count == fed)
             yield rig
     finally:
         app.stop_looking_back()

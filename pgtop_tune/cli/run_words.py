@@ -84,11 +84,11 @@ def _generator(result: RunResult) -> str:
     load = result.generator
     if load is None or load.busiest_cpu is None:
         return ""
-    queued = (load.busiest_demand or 0.0) - load.busiest_cpu
+    queued = load.most_queued or 0.0
     turn = "" if load.client_turn is None else f", its turn in {load.client_turn:.0f} % of the looks"
     return (
         f"pgbench: {load.cpu_cores or 0.0:.2f} CPUs in {load.threads} threads, the busiest {load.busiest_cpu:.0f} %"
-        f" of a core and {queued:.0f} % waiting for one{turn}"
+        f" of a core; the longest wait for one {queued:.0f} % of the time{turn}"
     )
 
 

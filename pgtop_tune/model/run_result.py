@@ -123,6 +123,7 @@ class GeneratorLoad(Struct, frozen=True):
         machine_busy: CPUs of the server's machine that were not idle, per cent.
         beside: Server and pgbench share a machine.
         bound: Whether pgbench was the limit.
+        most_queued: Waiting for a CPU of the thread that waited most, per cent of the time.
     """
 
     threads: int
@@ -137,6 +138,7 @@ class GeneratorLoad(Struct, frozen=True):
     bound: bool
     reason: str = ""
     advice: str = ""
+    most_queued: float | None = None
 
 
 class HousekeepingStep(Struct, frozen=True):

@@ -78,6 +78,12 @@ async def busy_session(text: str) -> AsyncIterator[None]:
                 await sleeping
 
 
+def progress_s(bench: Bench) -> float:
+    """Seconds of its run that pgbench has told of."""
+    samples = [frame.bench for frame in bench.keeper.frames if not isinstance(frame.bench, Unavailable)]
+    return max((line.elapsed_s for sample in samples for line in sample.progress), default=0.0)
+
+
 def ids(result: RunResult) -> set[str]:
     return {doubt.id for doubt in result.doubts}
 
@@ -128,6 +134,30 @@ async def test_our_own_housekeeping_is_no_competitor_and_the_run_begins_quiet(da
     assert [step.name for step in result.facts.housekeeping][:3] == ["truncate-history", "vacuum", "checkpoint"]
     assert not {"COMPETING-ACTIVITY", "CHECKPOINT-STRADDLED", "OTHER-SERVER"} & ids(result)
     assert set(result.facts.tables) >= {"pgbench_accounts", "pgbench_history"}
+
+
+async def test_the_server_s_own_transactions_for_a_new_connection_are_nobody_else_s(database: str) -> None:
+    async with bench_on(database) as bench:
+        result = await bench.measure(replace(SHORT, connect_per_transaction=True))
+    assert (result.processed or 0) > 20
+    assert "COMPETING-ACTIVITY" not in ids(result), result.doubts
+
+
+async def test_a_rate_missed_because_the_last_seconds_did_nothing_is_a_backlog_and_not_0_ms(database: str) -> None:
+    async with bench_on(database) as bench:
+        spec = replace(SHORT, duration_s=4, rate_per_s=50.0)
+        measuring = asyncio.create_task(bench.measure(spec))
+        try:
+            assert await bench.keeper.until(lambda _: progress_s(bench) >= 1, 60)
+            with psycopg.connect(database) as other:
+                other.execute("LOCK TABLE pgbench_accounts")
+                # Its four seconds are over, and every client still waits.
+                assert await bench.keeper.until(lambda _: progress_s(bench) >= 4, 60)
+        finally:
+            result = await measuring
+    doubt = {doubt.id: doubt for doubt in result.doubts}["RATE-MISSED"]
+    assert "the backlog grows" in doubt.reason
+    assert dict(doubt.numbers)["lag_ms"] >= 1000.0
 
 
 async def test_one_after_the_other_each_has_its_own_frames(database: str) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from collections.abc import Iterable
+from typing import Final
 
 from pgtop_tune.bench.endpoint import Endpoint
 from pgtop_tune.experiment.endpoints import Target
@@ -14,6 +17,32 @@ from pgtop_tune.metrics.pooler import unreserved_connections
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.model.pooler import ConsoleSample, Pooler
+
+_ANSWER_S: Final = 10.0
+
+
+async def unreachable(endpoint: Endpoint) -> str:
+    """Why nobody takes a connection there, in libpq's words; "" when somebody does, or only libpq knows the address."""
+    if not endpoint.host or "," in endpoint.host or "PGHOSTADDR" in endpoint.env:
+        return ""
+    return await asyncio.to_thread(_refusal, endpoint.host, endpoint.port)
+
+
+def _refusal(host: str, port: int) -> str:
+    where = f'connection to server at "{host}", port {port} failed'
+    try:
+        if host.startswith(("/", "@")):
+            where = f'connection to server on socket "{host}/.s.PGSQL.{port}" failed'
+            with socket.socket(socket.AF_UNIX) as there:
+                there.settimeout(_ANSWER_S)
+                there.connect(f"{host}/.s.PGSQL.{port}".replace("@", "\0", 1))
+        else:
+            socket.create_connection((host, port), _ANSWER_S).close()
+    except TimeoutError:
+        return f"{where}: no answer for {_ANSWER_S:.0f} s"
+    except OSError as problem:
+        return f"{where}: {problem.strerror or os.strerror(problem.errno or 0)}"
+    return ""
 
 
 def poolers_looked_at(interval: Interval) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import signal
 import subprocess
@@ -105,6 +107,35 @@ def test_a_failed_cell_is_a_result_with_its_reason_and_the_next_ones_go_on(
     assert "too many clients already (client " in by_cell["direct", "120"][-1]
     assert by_cell["nowhere", "1"][-1].startswith("failed: Connection refused")
     assert "- direct select-only: no knee seen: it takes 3 steps" in ran.out
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A directory on a file system that takes nothing more."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        with contextlib.suppress(OSError), (disk / "ballast").open("wb", buffering=0) as ballast:
+            while ballast.write(bytes(4096)):
+                pass
+        yield disk
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_a_full_disk_for_records_costs_the_files_and_not_the_measurement(
+    tables: str, tmp_path: Path, full_disk: Path
+) -> None:
+    words = ("--profile", "select-only", "--profile", "simple-update", "-c", "1", "-t", "30", *QUICK)
+    ran = bench(tables, *words, "--out", str(full_disk), home=tmp_path)
+    assert ran.status == 5
+    assert ran.out.splitlines()[1].split() == ["transactions", "30", "30"]
+    assert "2 of 2 records could not be kept" in ran.err
+    assert "No space left on device" in ran.err
+    assert [each.name for each in full_disk.iterdir()] == ["ballast"]
 
 
 def test_three_profiles_side_by_side(tables: str, tmp_path: Path) -> None:

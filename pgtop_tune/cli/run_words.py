@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Final
 
 from pgtop_tune import units
 from pgtop_tune.experiment.load_run import Cell
@@ -11,8 +14,11 @@ from pgtop_tune.experiment.step_chart import chart_lines
 from pgtop_tune.experiment.steps import Steps
 from pgtop_tune.experiment.tables import MISSING, as_markdown, as_text, load_name, percentile_words, table_of
 from pgtop_tune.model.bench import BenchProgress, BenchRun
-from pgtop_tune.model.run_result import Doubt, RunResult
+from pgtop_tune.model.run_result import Doubt, RunResult, Verdict
 from pgtop_tune.safe_text import one_line
+
+_TOGETHER: Final = "*"
+_FIGURE: Final = re.compile(r"\d+(?:\.\d+)?")
 
 
 def heading(number: int, whole: int, cell: Cell) -> str:
@@ -34,7 +40,7 @@ def progress_words(run: BenchRun, line: BenchProgress) -> str:
 
 
 def text(results: Sequence[RunResult], steps: Steps | None, block: str) -> str:
-    """One run in full; several as a table, with a chart over the steps and the doubts of each."""
+    """One run in full; several as a table, with a chart over the steps, and each doubt with the runs it concerns."""
     if len(results) == 1 and steps is None:
         return "\n".join(_in_full(results[0]))
     lines = [as_text(table_of(results))]
@@ -51,8 +57,7 @@ def markdown(results: Sequence[RunResult], steps: Steps | None) -> str:
         f"- {one_line(curve.endpoint)} {one_line(curve.profile)}: {curve.knee.reason}"
         for curve in curves(results, steps)
     ]
-    for result in results:
-        lines += [f"- {_name(result)}: {_doubt_words(doubt)}" for doubt in result.doubts if doubt.verdict != "note"]
+    lines += [f"- {line}" for line in _doubts_of_all(results, (Verdict.INVALID, Verdict.SUSPECT))]
     return "\n".join(lines).rstrip()
 
 
@@ -109,24 +114,61 @@ def _statements(result: RunResult) -> list[str]:
         for each in statements:
             there = times.of(name, each.text)
             server = f"{MISSING:>14}{MISSING:>14}" if there is None else f"{there.mean_ms:14.3f}{there.stddev_ms:14.3f}"
-            lines.append(f"  {each.latency_ms:13.3f}{server}  {one_line(each.text, 80)}")
+            mark = _TOGETHER if there is not None and there.shared else " "
+            lines.append(f"  {each.latency_ms:13.3f}{server}{mark} {one_line(each.text, 80)}")
+    if any(row.shared and row.calls for row in times.rows):
+        lines.append(f"{_TOGETHER} the server counts equal statements together: its figures are of all of them")
     return [*lines, one_line(f"not timed on the server: {times.problem}", 200)] if lines and times.problem else lines
 
 
-def _doubts_of_all(results: Sequence[RunResult]) -> list[str]:
-    """What speaks against each result; what all have in common once."""
-    common = set.intersection(*({doubt.id for doubt in result.doubts} for result in results)) if results else set()
-    shared = [doubt for doubt in results[0].doubts if doubt.id in common and doubt.verdict == "note"]
-    lines = [f"all: {_doubt_words(doubt)}" for doubt in shared]
-    known = {doubt.id for doubt in shared}
-    for result in results:
-        lines += [f"{_name(result)}: {_doubt_words(doubt)}" for doubt in result.doubts if doubt.id not in known]
-    return lines
+def _doubts_of_all(results: Sequence[RunResult], verdicts: Sequence[Verdict] = tuple(Verdict)) -> list[str]:
+    """Each doubt once, with the runs it concerns; figures in which these differ as a range."""
+    groups: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    for number, result in enumerate(results):
+        for doubt in result.doubts:
+            words = _doubt_words(doubt)
+            groups.setdefault((doubt.verdict, _FIGURE.sub("#", words)), []).append((number, words))
+    return [
+        f"{_runs([number for number, _ in found], results)}: {_merged([words for _, words in found])}"
+        for verdict in verdicts
+        for (of, _), found in groups.items()
+        if of == verdict
+    ]
 
 
-def _name(result: RunResult) -> str:
+def _merged(texts: Sequence[str]) -> str:
+    """Texts that differ in their figures only, as one."""
+    between = _FIGURE.split(texts[0])
+    ranges = []
+    for figures in zip(*map(_FIGURE.findall, texts), strict=True):
+        low, high = min(figures, key=float), max(figures, key=float)
+        ranges.append(low if float(low) == float(high) else f"{low}-{high}")
+    return "".join(part for pair in zip_longest(between, ranges, fillvalue="") for part in pair)
+
+
+def _runs(numbers: Sequence[int], results: Sequence[RunResult]) -> str:
+    """The cells of a table in as few words as tell them apart."""
+    others = [result for number, result in enumerate(results) if number not in numbers]
+    if not others:
+        return "all"
+    if len(others) < len(numbers):
+        return f"all but {_cells(others, results)}"
+    return _cells([results[number] for number in numbers], results)
+
+
+def _cells(some: Sequence[RunResult], results: Sequence[RunResult]) -> str:
+    heads = [name for name in (lambda result: result.endpoint, load_name) if len(set(map(name, results))) > 1]
+    steps = len({_step(result) for result in results}) > 1 or not heads
+    named: dict[str, dict[str, None]] = {}
+    for result in some:
+        of = named.setdefault(" ".join(name(result) for name in heads), {})
+        of |= {_step(result): None} if steps else {}
+    return one_line("; ".join(" ".join(filter(None, (name, *found))) for name, found in named.items()))
+
+
+def _step(result: RunResult) -> str:
     rate = "" if result.spec.rate_per_s is None else f" at {units.number(result.spec.rate_per_s)}/s"
-    return one_line(f"{result.endpoint} {load_name(result)} ×{result.spec.clients}{rate}")
+    return f"×{result.spec.clients}{rate}"
 
 
 def _doubt_words(doubt: Doubt) -> str:

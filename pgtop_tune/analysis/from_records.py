@@ -289,7 +289,7 @@ def _facts(record: Mapping[str, Any]) -> Iterator[Fact]:
         (SERVER, "database", _text(server.get("database")), Kind.IDENTITY),
         (SERVER, "system identifier", _text(server.get("system_identifier")), Kind.IDENTITY),
         (SERVER, "started", _whole(server.get("started_ms")), Kind.IDENTITY),
-        (DATA, "pgbench scale", _whole(_object(record.get("facts")).get("scale")), Kind.CONDITION),
+        (DATA, "pgbench scale", _scale(_object(record.get("facts"))), Kind.CONDITION),
         (LOAD, "pgbench", _text(record.get("pgbench_version")), Kind.CONDITION),
         (LOAD, "pgbench runs", _text(record.get("machine")) or "beside pgtop-tune", Kind.CONDITION),
         (LOAD, "threads", _threads(record), Kind.CONDITION),
@@ -316,6 +316,11 @@ def _setup(host: Mapping[str, Any]) -> Iterator[Fact]:
                 yield from facts(codec.read(host[name]))
         except RecordingProblem:
             continue
+
+
+def _scale(facts: Mapping[str, Any]) -> str:
+    """Of pgbench's own scripts; of others pgbench says 1, whatever they run on."""
+    return _whole(facts.get("scale")) if facts.get("builtin") else ""
 
 
 def _threads(record: Mapping[str, Any]) -> str:

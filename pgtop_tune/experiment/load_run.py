@@ -366,7 +366,7 @@ def _with_report(facts: RunFacts, report: BenchReport | None) -> RunFacts:
         serialization_failures=report.serialization_failures,
         deadlock_failures=report.deadlock_failures,
         skipped=report.skipped,
-        scale=report.scale,
+        scale=report.scale if facts.builtin else None,
     )
 
 

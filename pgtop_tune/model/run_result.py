@@ -175,7 +175,7 @@ class RunFacts(Struct, frozen=True):
     Attributes:
         processed, failed, skipped: Of pgbench's report; None without one.
         serialization_failures, deadlock_failures: Those among the failed (pgbench 15 and later).
-        scale: pgbench's scaling factor, as its report says.
+        scale: pgbench's scaling factor, as its report says; None for scripts from files, of which it says 1.
         builtin: pgbench's own script that was run; "" for scripts from files.
         tables: Of its dataset, without schema; empty when not known.
         unlogged: Those of them that write no WAL.

@@ -303,7 +303,7 @@ class LoadRun:
         interval = self._keeper.interval
         if interval is None:
             return []
-        found = limits(await path_facts(cell.target, cell.spec, interval))
+        found = limits(await path_facts(cell.target, cell.spec, interval, from_here=not self._runner.machine))
         for limit in found:
             if limit.refuses:
                 raise LoadProblem(limit.reason, limit.advice)

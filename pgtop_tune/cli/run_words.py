@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import Final
+
+from msgspec.structs import replace
 
 from pgtop_tune import units
 from pgtop_tune.experiment.load_run import Cell
@@ -123,47 +125,55 @@ def _statements(result: RunResult) -> list[str]:
 
 def _doubts_of_all(results: Sequence[RunResult], verdicts: Sequence[Verdict] = tuple(Verdict)) -> list[str]:
     """Each doubt once, with the runs it concerns; figures in which these differ as a range."""
-    groups: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    groups: dict[tuple[str, ...], list[tuple[int, Doubt]]] = {}
     for number, result in enumerate(results):
         for doubt in result.doubts:
-            words = _doubt_words(doubt)
-            groups.setdefault((doubt.verdict, _FIGURE.sub("#", words)), []).append((number, words))
+            alike = (doubt.verdict, doubt.id, _FIGURE.sub("#", doubt.reason), _FIGURE.sub("#", doubt.advice))
+            groups.setdefault(alike, []).append((number, doubt))
     return [
-        f"{_runs([number for number, _ in found], results)}: {_merged([words for _, words in found])}"
+        f"{_runs([number for number, _ in found], results)}: {_doubt_words(_as_one([doubt for _, doubt in found]))}"
         for verdict in verdicts
-        for (of, _), found in groups.items()
+        for (of, *_), found in groups.items()
         if of == verdict
     ]
 
 
-def _merged(texts: Sequence[str]) -> str:
-    """Texts that differ in their figures only, as one."""
-    between = _FIGURE.split(texts[0])
-    ranges = []
-    for figures in zip(*map(_FIGURE.findall, texts), strict=True):
-        low, high = min(figures, key=float), max(figures, key=float)
-        ranges.append(low if float(low) == float(high) else f"{low}-{high}")
-    return "".join(part for pair in zip_longest(between, ranges, fillvalue="") for part in pair)
+def _as_one(doubts: Sequence[Doubt]) -> Doubt:
+    """Doubts that differ in their figures only: seen from the lowest to the highest, advised for the highest."""
+    reason = _merged([doubt.reason for doubt in doubts], lambda low, high: f"{low}-{high}")
+    return replace(doubts[0], reason=reason, advice=_merged([doubt.advice for doubt in doubts], lambda _, high: high))
+
+
+def _merged(texts: Sequence[str], between: Callable[[str, str], str]) -> str:
+    figures = []
+    for column in zip(*map(_FIGURE.findall, texts), strict=True):
+        low, high = min(column, key=float), max(column, key=float)
+        figures.append(low if float(low) == float(high) else between(low, high))
+    return "".join(part for pair in zip_longest(_FIGURE.split(texts[0]), figures, fillvalue="") for part in pair)
 
 
 def _runs(numbers: Sequence[int], results: Sequence[RunResult]) -> str:
     """The cells of a table in as few words as tell them apart."""
-    others = [result for number, result in enumerate(results) if number not in numbers]
+    others = [number for number in range(len(results)) if number not in numbers]
     if not others:
         return "all"
-    if len(others) < len(numbers):
-        return f"all but {_cells(others, results)}"
-    return _cells([results[number] for number in numbers], results)
+    return f"all but {_cells(others, results)}" if len(others) < len(numbers) else _cells(numbers, results)
 
 
-def _cells(some: Sequence[RunResult], results: Sequence[RunResult]) -> str:
-    heads = [name for name in (lambda result: result.endpoint, load_name) if len(set(map(name, results))) > 1]
-    steps = len({_step(result) for result in results}) > 1 or not heads
-    named: dict[str, dict[str, None]] = {}
-    for result in some:
-        of = named.setdefault(" ".join(name(result) for name in heads), {})
-        of |= {_step(result): None} if steps else {}
-    return one_line("; ".join(" ".join(filter(None, (name, *found))) for name, found in named.items()))
+def _cells(numbers: Sequence[int], results: Sequence[RunResult]) -> str:
+    """Endpoint and load as far as they differ, each with its steps unless all of them are meant."""
+    names = [name for name in (lambda result: result.endpoint, load_name) if len(set(map(name, results))) > 1]
+    steps: dict[str, dict[int, str]] = {}
+    for number, result in enumerate(results):
+        steps.setdefault(" ".join(name(result) for name in names), {})[number] = _step(result)
+    found = []
+    for name, of in steps.items():
+        meant = [step for number, step in of.items() if number in numbers]
+        if meant:
+            found.append(
+                name if name and len(meant) == len(of) else " ".join(dict.fromkeys(filter(None, (name, *meant))))
+            )
+    return one_line("; ".join(found))
 
 
 def _step(result: RunResult) -> str:

@@ -45,6 +45,12 @@ def test_a_doubt_stands_once_with_its_runs_and_the_range_of_its_figures() -> Non
     ]
 
 
+def test_advice_is_for_the_highest_figure() -> None:
+    few = [Doubt("SCALE", SUSPECT, f"{clients} clients queue", f"scale {clients} or more") for clients in (4, 16, 8)]
+    results = [doubted("direct", number, doubt) for number, doubt in enumerate(few, 1)]
+    assert text(results, None, "#").splitlines()[-1] == "all: suspect SCALE: 4-16 clients queue -> scale 16 or more"
+
+
 def test_runs_are_named_by_what_tells_them_apart() -> None:
     def named(*results: RunResult) -> str:
         return text(results, None, "#").splitlines()[-1].partition(":")[0]
@@ -54,8 +60,8 @@ def test_runs_are_named_by_what_tells_them_apart() -> None:
     places = [doubted(name, 8, *([LOOP] if name == "b" else [])) for name in "abc"]
     assert named(*places) == "b"
     both = [doubted(name, clients, *([LOOP] if name != "c" else [])) for name in "abcd" for clients in (1, 2)]
-    assert named(*both[:6]) == "all but c ×1 ×2"
-    assert named(*both[4:]) == "d ×1 ×2"
+    assert named(*both[:6]) == "all but c"
+    assert named(*both[4:]) == "d"
 
 
 def test_figures_of_the_server_for_equal_statements_are_marked() -> None:

@@ -18,7 +18,7 @@ from pgtop_tune.model.frame import Footprint, Frame
 from pgtop_tune.model.host import DiskSample, HostFacts, MemorySample
 from pgtop_tune.model.numa import FrequencySample, NumaSample
 from pgtop_tune.model.postgres import ParameterSample, ServerFacts
-from pgtop_tune.model.relations import FIRST_USER_OID, RelationSample
+from pgtop_tune.model.relations import FIRST_USER_OID, RelationSample, TableCounters
 from pgtop_tune.model.setup import MachineSetup
 from pgtop_tune.secret import without_passwords
 
@@ -46,6 +46,7 @@ OF_THE_BUILD: Final = frozenset(
 _LARGEST: Final = 12
 """Tables whose sizes are told."""
 _ROWS_A_SCALE: Final = 100_000
+_SAME_SCALE: Final = 0.05
 _SHIPPED: Final = frozenset({"default", "override", "client", "session"})
 """pg_settings.source of what nobody has set for the server."""
 _NOBODYS: Final = frozenset({"in_hot_standby", "shared_memory_size", "shared_memory_size_in_huge_pages"})
@@ -231,7 +232,7 @@ def cgroup_facts(group: CgroupSample) -> Iterator[Fact]:
 
 
 def data_facts(relations: RelationSample, server: ServerFacts | None) -> Iterator[Fact]:
-    """Sizes of tables as the first look found them, from pg_class.relpages; the scale from pgbench_accounts."""
+    """Sizes of tables as the first look found them, from pg_class.relpages; the scale from pgbench's own."""
     block_bytes = 8192 if server is None else server.block_bytes
     tables = [
         table for table in relations.tables if table.kind != "toast" and table.pages > 0 and table.oid >= FIRST_USER_OID
@@ -239,10 +240,19 @@ def data_facts(relations: RelationSample, server: ServerFacts | None) -> Iterato
     for table in sorted(tables, key=lambda each: -each.pages)[:_LARGEST]:
         size = units.size(table.pages * block_bytes)
         yield Fact(DATA, f"table {table.name}", f"{size}, {units.count(max(table.tuples, 0))} rows", Kind.IDENTITY)
-    accounts = [table.tuples for table in tables if table.name.rpartition(".")[2] == "pgbench_accounts"]
-    if accounts and max(accounts) > 0:
-        # Two digits, because the number of rows is an estimate of the last vacuum.
-        yield Fact(DATA, "pgbench scale", units.number(float(f"{max(accounts) / _ROWS_A_SCALE:.2g}")), Kind.CONDITION)
+    scale = _scale(_rows_of(tables, "pgbench_accounts") / _ROWS_A_SCALE, _rows_of(tables, "pgbench_branches"))
+    if scale:
+        yield Fact(DATA, "pgbench scale", units.number(scale), Kind.CONDITION)
+
+
+def _rows_of(tables: Sequence[TableCounters], name: str) -> float:
+    return max((table.tuples for table in tables if table.name.rpartition(".")[2] == name), default=0.0)
+
+
+def _scale(estimated: float, branches: float) -> float:
+    """The number of branches where the accounts bear it out; else two digits, as vacuum's estimate of accounts has."""
+    agree = abs(branches - estimated) <= _SAME_SCALE * estimated
+    return float(round(branches)) if agree else float(f"{estimated:.2g}")
 
 
 def _warmth(runs: Sequence[Run]) -> Iterator[Fact]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +23,7 @@ from pgtop_tune.analysis.figures import FAILED, LATENCY, PERCENTILES, TPS
 from pgtop_tune.analysis.gathered import Gathered
 from pgtop_tune.analysis.material import DatasetMade, Fact, Kind, LoadKey, Material, Run, Summary
 from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.experiment.tables import connected_clients
 from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
 from pgtop_tune.model.cgroup import CgroupSample
 from pgtop_tune.model.load import LoadSpec
@@ -37,7 +37,6 @@ SERIES: Final = "pgtop-tune-series/1"
 MOST_BYTES: Final = 256 * 1024 * 1024
 _SETUP: Final = codec_for(MachineSetup)
 _CGROUP: Final = codec_for(CgroupSample)
-_CLIENT: Final = re.compile(r"could not create connection for client (\d+)")
 _MOST_FILES: Final = 2_000
 _MOST_SECONDS: Final = 1_000_000
 _LONGEST_NUMBER: Final = 15
@@ -254,10 +253,11 @@ def _summary(record: Mapping[str, Any]) -> Summary:
 
 
 def _message(record: Mapping[str, Any]) -> str:
-    """Why it failed, the first line with the client it was said to."""
+    """Why it failed, the first line with the clients that had a connection before."""
     first, line_end, rest = _text(record.get("message")).partition("\n")
-    client = _CLIENT.search(_text(record.get("stderr")))
-    return f"{first}{f' (client {client[1]})' if first and client else ''}{line_end}{rest}"
+    connected = connected_clients(_text(record.get("command")), _text(record.get("stderr")))
+    before = f" (after {connected} clients)" if first and connected is not None else ""
+    return f"{first}{before}{line_end}{rest}"
 
 
 def _statements(report: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
@@ -289,7 +289,7 @@ def _facts(record: Mapping[str, Any]) -> Iterator[Fact]:
         (SERVER, "database", _text(server.get("database")), Kind.IDENTITY),
         (SERVER, "system identifier", _text(server.get("system_identifier")), Kind.IDENTITY),
         (SERVER, "started", _whole(server.get("started_ms")), Kind.IDENTITY),
-        (DATA, "pgbench scale", _whole(_object(record.get("facts")).get("scale")), Kind.CONDITION),
+        (DATA, "pgbench scale", _scale(_object(record.get("facts"))), Kind.CONDITION),
         (LOAD, "pgbench", _text(record.get("pgbench_version")), Kind.CONDITION),
         (LOAD, "pgbench runs", _text(record.get("machine")) or "beside pgtop-tune", Kind.CONDITION),
         (LOAD, "threads", _threads(record), Kind.CONDITION),
@@ -316,6 +316,11 @@ def _setup(host: Mapping[str, Any]) -> Iterator[Fact]:
                 yield from facts(codec.read(host[name]))
         except RecordingProblem:
             continue
+
+
+def _scale(facts: Mapping[str, Any]) -> str:
+    """Of pgbench's own scripts; of others pgbench says 1, whatever they run on."""
+    return _whole(facts.get("scale")) if facts.get("builtin") else ""
 
 
 def _threads(record: Mapping[str, Any]) -> str:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from pgtop_tune.bench.progress import PREFIX
 from pgtop_tune.bench.torn_lines import whole_lines
 
-_CONSEQUENCE: Final = re.compile(r"could not create connection for (?:setup|client \d+)$|Run was aborted; ", re.I)
+_CONSEQUENCE: Final = re.compile(
+    r"could not create connection for (?:setup|client \d+)$|Run was aborted; |setting random seed to \S+$", re.I
+)
 """Said as well, but never the reason."""
 _NOT_PREPARED: Final = re.compile(r'prepared statement ".*" does not exist')
 """Said after the statement was refused as well: then that is the reason."""
+_ABORTED: Final = re.compile(r"client \d{1,9} script (\d{1,3}) aborted in command")
+_SEVERITY: Final = re.compile(r"^(?:pgbench: (?:error|fatal): )?")
 _MOST_LINES: Final = 6
 
 HINTS: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
@@ -56,6 +61,20 @@ def last_words(stderr: str) -> str:
         if not text.startswith(PREFIX):
             (behind if _CONSEQUENCE.search(text) else kept).setdefault(text)
     return "\n".join(list(kept or behind)[:_MOST_LINES])
+
+
+def with_script(words: str, stderr: str, scripts: Sequence[str]) -> str:
+    """The words with the name of the script before them, where pgbench has several and gives the number of one.
+
+    Args:
+        words: Why it ended.
+        stderr: All it said: of a statement that could not be prepared only a later line has the number.
+        scripts: Names in the order of the command line, from number 0.
+    """
+    aborted = _ABORTED.search(stderr)
+    if aborted is None or len(scripts) < 2 or int(aborted[1]) >= len(scripts):
+        return words
+    return _SEVERITY.sub(lambda severity: f"{severity[0]}{scripts[int(aborted[1])]}: ", words, count=1)
 
 
 def hint_for(words: str) -> str:

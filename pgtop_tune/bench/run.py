@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,7 @@ from pgtop_tune.bench.bounded_text import BoundedText
 from pgtop_tune.bench.endpoint import Endpoint
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.log_lines import Layout
-from pgtop_tune.bench.messages import hint_for, last_words
+from pgtop_tune.bench.messages import hint_for, last_words, with_script
 from pgtop_tune.bench.places.place import Order, Place, Running
 from pgtop_tune.bench.profiles import Profile
 from pgtop_tune.bench.progress import parse_progress
@@ -144,13 +145,16 @@ class Run:
             self.report = parse_report(self.stdout.text())
             exit_status = status if status is None or status <= _SIGNALLED else _SIGNALLED - status
             state = RunState.STOPPED if self._stopping else RunState.FAILED if exit_status else RunState.FINISHED
-            message = "" if state is not RunState.FAILED else _failure(self.stderr.text(), exit_status)
+            message = (
+                "" if state is not RunState.FAILED else _failure(self.stderr.text(), exit_status, self.facts.scripts)
+            )
             self.facts = replace(self.facts, state=state, exit_status=exit_status, message=message)
 
 
-def _failure(stderr: str, exit_status: int | None) -> str:
+def _failure(stderr: str, exit_status: int | None, scripts: Sequence[str]) -> str:
     words = last_words(stderr) or f"pgbench said nothing; exit status {exit_status}"
     hint = hint_for(words)
+    words = with_script(words, stderr, scripts)
     return f"{words}\nhint: {hint}" if hint else words
 
 

@@ -131,6 +131,11 @@ class PgbenchRunner:
         return BenchSample(at_s=at_s, run=self._run.facts, progress=progress, latencies=latencies)
 
     @property
+    def machine(self) -> str:
+        """Where pgbench runs, as it was named; "" is this machine."""
+        return self._place.name
+
+    @property
     def report(self) -> BenchReport | None:
         """pgbench's final report of the last run; None while it runs, and where it printed none."""
         return self._run.report if self._run is not None else None

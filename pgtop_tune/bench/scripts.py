@@ -20,6 +20,19 @@ Wherever the word stands, a comment included, it counts: better one refusal too 
 _WEIGHT: Final = re.compile(r"\d{1,10}")
 
 
+BUILTIN_STATEMENTS: Final = {"tpcb-like": 7, "select-only": 1, "simple-update": 5}
+"""Of pgbench's own scripts, BEGIN and END among them."""
+_TOKEN: Final = re.compile(
+    r"""(?P<blank>\s+|--[^\n]*|/\*.*?\*/)
+      | (?P<quoted>[eE]'(?:[^'\\]|''|\\.)*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$)
+      | (?P<end>\\?;)
+      | \\(?P<meta>\w+)(?:\\\r?\n|[^\n])*
+      | (?P<other>\w+|.)""",
+    re.DOTALL | re.VERBOSE,
+)
+"""What a script is made of, as pgbench's scanner has it (src/fe_utils/psqlscan.l, src/bin/pgbench/exprscan.l)."""
+
+
 class ScriptText(Struct, frozen=True):
     """What a script file holds.
 
@@ -52,6 +65,22 @@ def read_script(file: Path) -> ScriptText:
     found = _SHELL.search(text)
     line = None if found is None else text.count("\n", 0, found.start()) + 1
     return ScriptText(file, text, hashlib.sha256(data).hexdigest(), line)
+
+
+def statements_in(text: str) -> int | None:
+    """How many statements a script sends in one transaction; None where it decides that itself (`\\if`)."""
+    count, depth, pending = 0, 0, False
+    for token in _TOKEN.finditer(text):
+        if token["blank"]:
+            continue
+        if (token["meta"] or "").lower() in ("if", "elif"):
+            return None
+        depth = max(depth + {"(": 1, ")": -1}.get(token["other"] or "", 0), 0)
+        if token["meta"] or (token["end"] and not depth):
+            count, pending, depth = count + pending, False, 0
+        else:
+            pending = True
+    return count + pending
 
 
 def check_script(script: ScriptText, *, allow_shell: bool) -> None:

@@ -16,7 +16,7 @@ from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.headless import run_beside
 from pgtop_tune.cli.live_options import LiveOptions
-from pgtop_tune.cli.output import say, tell
+from pgtop_tune.cli.output import say, say_as_it_is, tell
 from pgtop_tune.cli.pending_watch import pending_looked_after
 from pgtop_tune.cli.run_files import check_directory, write_run
 from pgtop_tune.cli.run_words import heading, markdown, progress_words, text
@@ -104,12 +104,17 @@ async def measure(wanted: Wanted) -> int:
     keeper = FrameKeeper(progress)
     session.engine.attach(keeper)
     run = LoadRun(session.load, keeper, session.open_hand, tell)
-    written: list[RunResult] = []
+    measured: list[RunResult] = []
+    unwritten: list[RecordingProblem] = []
 
     def ended(result: RunResult) -> None:
-        written.append(result)
+        measured.append(result)
         if wanted.output is not None:
-            write_run(wanted.output, len(written), result)
+            try:
+                write_run(wanted.output, len(measured), result)
+            except RecordingProblem as problem:
+                unwritten.append(problem)
+                tell(f"not kept: {problem.message}")
         for doubt in result.doubts:
             if doubt.verdict == "invalid":
                 tell(f"{doubt.id}: {doubt.reason}")
@@ -121,9 +126,15 @@ async def measure(wanted: Wanted) -> int:
         await series.measure()
 
     async with pending_looked_after(session.parameters, session.machine, wanted.live.journal_directory, tell):
-        signalled = await run_beside(session.engine, work)
-    if series.results and wanted.format:
-        _print(wanted.format, series.results, steps, single=len(plan) == 1)
+        try:
+            signalled = await run_beside(session.engine, work)
+        finally:
+            # However it ended: minutes of measuring are in them.
+            if series.results and wanted.format:
+                _print(wanted.format, series.results, steps, single=len(plan) == 1)
+    if unwritten:
+        words = f"{len(unwritten)} of {len(measured)} records could not be kept: {unwritten[0].message}"
+        raise RecordingProblem(words, unwritten[0].hint)
     if stopped := session.recorder.state().problem:
         raise RecordingProblem(stopped, f"{wanted.record} is readable up to there")
     if signalled:
@@ -168,8 +179,7 @@ async def _first_answer(session: LiveSession, keeper: FrameKeeper) -> None:
 def _print(format: str, results: Sequence[RunResult], steps: Steps | None, *, single: bool) -> None:
     if format == "json":
         # Not through `say`: a JSON text is printable by itself, and may be longer than what is read by people.
-        sys.stdout.write(json.dumps(series_json(results, steps, single=single), ensure_ascii=True) + "\n")
-        sys.stdout.flush()
+        say_as_it_is(json.dumps(series_json(results, steps, single=single), ensure_ascii=True))
     elif format == "markdown":
         say(markdown(results, steps))
     else:

@@ -17,8 +17,13 @@ def say(text: str = "") -> None:
     Raises:
         UsageProblem: stdout takes no more: its disk is full.
     """
+    say_as_it_is("\n".join(printable_lines(text)) if text else "")
+
+
+def say_as_it_is(text: str) -> None:
+    """The same for a text that is printable by itself. Raises as `say`."""
     try:
-        print("\n".join(printable_lines(text)) if text else "", flush=True)
+        print(text, flush=True)
     except BrokenPipeError:
         raise
     except OSError as problem:
@@ -28,8 +33,13 @@ def say(text: str = "") -> None:
 
 
 def tell(text: str) -> None:
-    """A line beside the result, on stderr: progress, where a file is."""
-    print("\n".join(printable_lines(text)), file=sys.stderr, flush=True)
+    """A line beside the result, on stderr: progress, where a file is. A full disk behind it ends no work."""
+    try:
+        print("\n".join(printable_lines(text)), file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError:
+        return
 
 
 def complain(problem: PgtopError) -> None:

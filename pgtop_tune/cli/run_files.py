@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from pgtop_tune import units
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.model.run_result import RunResult, as_json
 from pgtop_tune.paths import private, replacing
 
@@ -38,26 +38,30 @@ def write_run(directory: Path, number: int, result: RunResult) -> Path:
         The record's path.
 
     Raises:
-        UsageProblem: It cannot be written.
+        RecordingProblem: It cannot be written; each of the three files is whole or not there.
     """
     name = base_name(number, result)
     serial = 1
-    while (directory / f"{name}.json").exists():
-        serial += 1
-        name = f"{base_name(number, result)}-{serial}"
     record = directory / f"{name}.json"
     try:
+        while record.exists():
+            serial += 1
+            name = f"{base_name(number, result)}-{serial}"
+            record = directory / f"{name}.json"
         _write(record, json.dumps(as_json(result), indent=1) + "\n")
         _write(directory / f"{name}.stdout", result.stdout)
         _write(directory / f"{name}.stderr", result.stderr)
     except OSError as problem:
-        raise UsageProblem(f"{record}: {problem.strerror}", "--out names a directory with room") from None
+        raise RecordingProblem(f"{record}: {problem.strerror}", "--out names a directory with room") from None
     return record
 
 
 def _write(path: Path, text: str) -> None:
     with replacing(path) as file:
         file.write(text.encode("utf-8", "replace"))
+        file.flush()
+        # Some file systems find out only now that they are full.
+        os.fsync(file.fileno())
 
 
 def base_name(number: int, result: RunResult) -> str:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
+from typing import Final
+
+from msgspec.structs import replace
 
 from pgtop_tune import units
 from pgtop_tune.experiment.load_run import Cell
@@ -11,8 +16,11 @@ from pgtop_tune.experiment.step_chart import chart_lines
 from pgtop_tune.experiment.steps import Steps
 from pgtop_tune.experiment.tables import MISSING, as_markdown, as_text, load_name, percentile_words, table_of
 from pgtop_tune.model.bench import BenchProgress, BenchRun
-from pgtop_tune.model.run_result import Doubt, RunResult
+from pgtop_tune.model.run_result import Doubt, RunResult, Verdict
 from pgtop_tune.safe_text import one_line
+
+_TOGETHER: Final = "*"
+_FIGURE: Final = re.compile(r"\d+(?:\.\d+)?")
 
 
 def heading(number: int, whole: int, cell: Cell) -> str:
@@ -34,7 +42,7 @@ def progress_words(run: BenchRun, line: BenchProgress) -> str:
 
 
 def text(results: Sequence[RunResult], steps: Steps | None, block: str) -> str:
-    """One run in full; several as a table, with a chart over the steps and the doubts of each."""
+    """One run in full; several as a table, with a chart over the steps, and each doubt with the runs it concerns."""
     if len(results) == 1 and steps is None:
         return "\n".join(_in_full(results[0]))
     lines = [as_text(table_of(results))]
@@ -51,8 +59,7 @@ def markdown(results: Sequence[RunResult], steps: Steps | None) -> str:
         f"- {one_line(curve.endpoint)} {one_line(curve.profile)}: {curve.knee.reason}"
         for curve in curves(results, steps)
     ]
-    for result in results:
-        lines += [f"- {_name(result)}: {_doubt_words(doubt)}" for doubt in result.doubts if doubt.verdict != "note"]
+    lines += [f"- {line}" for line in _doubts_of_all(results, (Verdict.INVALID, Verdict.SUSPECT))]
     return "\n".join(lines).rstrip()
 
 
@@ -84,11 +91,11 @@ def _generator(result: RunResult) -> str:
     load = result.generator
     if load is None or load.busiest_cpu is None:
         return ""
-    queued = (load.busiest_demand or 0.0) - load.busiest_cpu
+    queued = load.most_queued or 0.0
     turn = "" if load.client_turn is None else f", its turn in {load.client_turn:.0f} % of the looks"
     return (
         f"pgbench: {load.cpu_cores or 0.0:.2f} CPUs in {load.threads} threads, the busiest {load.busiest_cpu:.0f} %"
-        f" of a core and {queued:.0f} % waiting for one{turn}"
+        f" of a core; the longest wait for one {queued:.0f} % of the time{turn}"
     )
 
 
@@ -109,24 +116,69 @@ def _statements(result: RunResult) -> list[str]:
         for each in statements:
             there = times.of(name, each.text)
             server = f"{MISSING:>14}{MISSING:>14}" if there is None else f"{there.mean_ms:14.3f}{there.stddev_ms:14.3f}"
-            lines.append(f"  {each.latency_ms:13.3f}{server}  {one_line(each.text, 80)}")
+            mark = _TOGETHER if there is not None and there.shared else " "
+            lines.append(f"  {each.latency_ms:13.3f}{server}{mark} {one_line(each.text, 80)}")
+    if any(row.shared and row.calls for row in times.rows):
+        lines.append(f"{_TOGETHER} the server counts equal statements together: its figures are of all of them")
     return [*lines, one_line(f"not timed on the server: {times.problem}", 200)] if lines and times.problem else lines
 
 
-def _doubts_of_all(results: Sequence[RunResult]) -> list[str]:
-    """What speaks against each result; what all have in common once."""
-    common = set.intersection(*({doubt.id for doubt in result.doubts} for result in results)) if results else set()
-    shared = [doubt for doubt in results[0].doubts if doubt.id in common and doubt.verdict == "note"]
-    lines = [f"all: {_doubt_words(doubt)}" for doubt in shared]
-    known = {doubt.id for doubt in shared}
-    for result in results:
-        lines += [f"{_name(result)}: {_doubt_words(doubt)}" for doubt in result.doubts if doubt.id not in known]
-    return lines
+def _doubts_of_all(results: Sequence[RunResult], verdicts: Sequence[Verdict] = tuple(Verdict)) -> list[str]:
+    """Each doubt once, with the runs it concerns; figures in which these differ as a range."""
+    groups: dict[tuple[str, ...], list[tuple[int, Doubt]]] = {}
+    for number, result in enumerate(results):
+        for doubt in result.doubts:
+            alike = (doubt.verdict, doubt.id, _FIGURE.sub("#", doubt.reason), _FIGURE.sub("#", doubt.advice))
+            groups.setdefault(alike, []).append((number, doubt))
+    return [
+        f"{_runs([number for number, _ in found], results)}: {_doubt_words(_as_one([doubt for _, doubt in found]))}"
+        for verdict in verdicts
+        for (of, *_), found in groups.items()
+        if of == verdict
+    ]
 
 
-def _name(result: RunResult) -> str:
+def _as_one(doubts: Sequence[Doubt]) -> Doubt:
+    """Doubts that differ in their figures only: seen from the lowest to the highest, advised for the highest."""
+    reason = _merged([doubt.reason for doubt in doubts], lambda low, high: f"{low}-{high}")
+    return replace(doubts[0], reason=reason, advice=_merged([doubt.advice for doubt in doubts], lambda _, high: high))
+
+
+def _merged(texts: Sequence[str], between: Callable[[str, str], str]) -> str:
+    figures = []
+    for column in zip(*map(_FIGURE.findall, texts), strict=True):
+        low, high = min(column, key=float), max(column, key=float)
+        figures.append(low if float(low) == float(high) else between(low, high))
+    return "".join(part for pair in zip_longest(_FIGURE.split(texts[0]), figures, fillvalue="") for part in pair)
+
+
+def _runs(numbers: Sequence[int], results: Sequence[RunResult]) -> str:
+    """The cells of a table in as few words as tell them apart."""
+    others = [number for number in range(len(results)) if number not in numbers]
+    if not others:
+        return "all"
+    return f"all but {_cells(others, results)}" if len(others) < len(numbers) else _cells(numbers, results)
+
+
+def _cells(numbers: Sequence[int], results: Sequence[RunResult]) -> str:
+    """Endpoint and load as far as they differ, each with its steps unless all of them are meant."""
+    names = [name for name in (lambda result: result.endpoint, load_name) if len(set(map(name, results))) > 1]
+    steps: dict[str, dict[int, str]] = {}
+    for number, result in enumerate(results):
+        steps.setdefault(" ".join(name(result) for name in names), {})[number] = _step(result)
+    found = []
+    for name, of in steps.items():
+        meant = [step for number, step in of.items() if number in numbers]
+        if meant:
+            found.append(
+                name if name and len(meant) == len(of) else " ".join(dict.fromkeys(filter(None, (name, *meant))))
+            )
+    return one_line("; ".join(found))
+
+
+def _step(result: RunResult) -> str:
     rate = "" if result.spec.rate_per_s is None else f" at {units.number(result.spec.rate_per_s)}/s"
-    return one_line(f"{result.endpoint} {load_name(result)} ×{result.spec.clients}{rate}")
+    return f"×{result.spec.clients}{rate}"
 
 
 def _doubt_words(doubt: Doubt) -> str:

@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.host.ephemeral_ports import EphemeralPorts
 from pgtop_tune.host.open_files import OpenFiles
 from pgtop_tune.metrics.pool_sizes import server_shares
 from pgtop_tune.model.absence import Unavailable
@@ -18,6 +19,9 @@ from pgtop_tune.model.pooler import PGBOUNCER, PGCAT, ConsoleSample, Pooler, Poo
 
 _SHARED: Final = frozenset({"transaction", "statement"})
 """Pool modes in which the next statement of a client may run in another session."""
+_PROXY: Final = "haproxy"
+_MOST_CONNECTIONS_PER_S: Final = 5_000.0
+"""More than pgbench opens without a rate: the server starts a process for each."""
 _OWN_FILES: Final = 16
 """Listening sockets, log, pipes, epoll of a pooler or proxy."""
 
@@ -50,6 +54,12 @@ class PathFacts(Struct, frozen=True):
         console: Of the pooler in the path; None without one, or where it does not answer.
         unreserved: Connections of the server that are not reserved; None where it is not known.
         processes: Those that accept the connections of the path, as far as they are ours to look at.
+        tcp: The load is sent to an address and not to a Unix socket.
+        loopback: That address is this machine's loopback.
+        connects: A connection for each transaction (-C).
+        rate_per_s: Transactions per second asked for; None for as many as it goes.
+        seconds: How long it runs; None until stopped.
+        ports: Of the machine pgbench runs on; None where they are not known.
     """
 
     clients: int
@@ -59,6 +69,12 @@ class PathFacts(Struct, frozen=True):
     console: ConsoleSample | None = None
     unreserved: int | None = None
     processes: tuple[OpenFiles, ...] = ()
+    tcp: bool = False
+    loopback: bool = False
+    connects: bool = False
+    rate_per_s: float | None = None
+    seconds: int | None = None
+    ports: EphemeralPorts | None = None
 
 
 def limits(facts: PathFacts) -> tuple[Limit, ...]:
@@ -186,6 +202,36 @@ def _of_proxy(facts: PathFacts) -> int:
     return 2 * facts.clients + _OWN_FILES
 
 
+def _ports(facts: PathFacts) -> Iterator[Limit]:
+    """Each connection takes a port of the machine it is opened on, and for some time after it was closed."""
+    ports = facts.ports
+    proxied = any(process.name == _PROXY for process in facts.processes)
+    if ports is None or not (facts.tcp or proxied):
+        return
+    at = "in pgbench" if facts.tcp else f"in {_PROXY}"
+    if facts.clients > ports.count:
+        yield Limit(
+            "ephemeral-ports",
+            False,
+            f"{facts.clients} clients need a port each {at}, and net.ipv4.ip_local_port_range has {ports.count}",
+            "a wider net.ipv4.ip_local_port_range, or a Unix socket",
+            (("clients", facts.clients), ("ports", ports.count)),
+        )
+    if not facts.connects:
+        return
+    rests_s = ports.rests_s(loopback=facts.loopback or not facts.tcp)
+    most_per_s = ports.count / min(rests_s, facts.seconds or rests_s)
+    if (facts.rate_per_s or _MOST_CONNECTIONS_PER_S) > most_per_s:
+        yield Limit(
+            "ephemeral-ports",
+            False,
+            f"-C takes a port for each transaction, which rests for {rests_s:.0f} s {at}: the {ports.count} of"
+            f" net.ipv4.ip_local_port_range allow {most_per_s:.0f} transactions per second",
+            "a rate below that, net.ipv4.tcp_tw_reuse=1, a wider net.ipv4.ip_local_port_range, or a Unix socket",
+            (("ports", ports.count), ("most_per_s", most_per_s)),
+        )
+
+
 _BACKEND_FILES: Final = 58
 """NUM_RESERVED_FDS and the least that is left for relations, src/backend/storage/file/fd.c: each backend has a limit
 of its own, so that the number of clients does not count."""
@@ -193,9 +239,9 @@ of its own, so that the number of clients does not count."""
 _NEEDS: Final[Mapping[str, Callable[[PathFacts], int]]] = {
     "pgbouncer": _of_pooler,
     "pgcat": _of_pooler,
-    "haproxy": _of_proxy,
+    _PROXY: _of_proxy,
     "postgres": lambda facts: _BACKEND_FILES,
 }
 """Program → files it needs; of others nobody knows."""
 
-RULES: Final[tuple[Callable[[PathFacts], Iterator[Limit]], ...]] = (_prepared, _clients, _sizes, _files)
+RULES: Final[tuple[Callable[[PathFacts], Iterator[Limit]], ...]] = (_prepared, _clients, _sizes, _files, _ports)

@@ -6,7 +6,7 @@ import asyncio
 import math
 import resource
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -18,17 +18,17 @@ from pgtop_tune.bench.housekeeping import QUIET, DatasetTable, find_tables, tidy
 from pgtop_tune.bench.ports import SqlHand
 from pgtop_tune.bench.profiles import Profile, with_variables
 from pgtop_tune.bench.runner import PgbenchRunner
-from pgtop_tune.errors import ConnectionProblem, LoadProblem, PgtopError
+from pgtop_tune.errors import ConnectionProblem, LoadProblem, NotLetIn, PgtopError
 from pgtop_tune.experiment.dataset_ready import pgbench_ready
 from pgtop_tune.experiment.endpoints import Target
 from pgtop_tune.experiment.frame_keeper import FrameKeeper
 from pgtop_tune.experiment.limits import limits
-from pgtop_tune.experiment.path import path_facts, poolers_looked_at
-from pgtop_tune.experiment.preflight import connection_room, file_room
+from pgtop_tune.experiment.path import path_facts, poolers_looked_at, unreachable
+from pgtop_tune.experiment.preflight import connection_room, file_room, shows_connections
 from pgtop_tune.experiment.record import Asked, record_of, record_of_nothing
 from pgtop_tune.experiment.server_times import Look, ServerClock
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.quiet import unrest
+from pgtop_tune.metrics.quiet import SILENT, unrest
 from pgtop_tune.metrics.run_evidence import evidence_of
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import RunState
@@ -39,6 +39,9 @@ from pgtop_tune.model.run_result import HousekeepingStep, RunFacts, RunResult, S
 
 QUIET_DEADLINE_S: Final = 60.0
 _FRAME_DEADLINE_S: Final = 20.0
+_LOOK_DEADLINE_S: Final = 5.0
+_SILENCE_S: Final = 10.0
+"""A server that says nothing for so long does not become quiet."""
 _OVER: Final = (RunState.STOPPED, RunState.FINISHED, RunState.FAILED)
 
 OpenHand = Callable[[], Awaitable[SqlHand]]
@@ -127,15 +130,13 @@ class LoadRun:
         """
         asked, facts = _asked(cell), _facts(cell)
         try:
-            facts, spec = await self._prepare(cell, before, facts)
-            asked = replace(asked, spec=spec)
-            asked = await self._complete(asked, cell)
+            asked, facts = await self._prepare(cell, before)
             if before.warm_up_s:
-                await self._warm_up(spec, before.warm_up_s)
+                await self._warm_up(asked.spec, before.warm_up_s)
             await self._keeper.fresh(_FRAME_DEADLINE_S)
             self._keeper.begin()
-            looked = await self._look(spec)
-            run = UnderWay(await self._start(spec), asked, facts, looked)
+            looked = await self._look(asked.spec)
+            run = UnderWay(await self._start(asked.spec), asked, facts, looked)
         except PgtopError as problem:
             return record_of_nothing(asked, facts, problem.message, problem.hint, _now_ms())
         except asyncio.CancelledError:
@@ -152,24 +153,29 @@ class LoadRun:
 
         Raises:
             LoadProblem: It cannot be started, or would surely die of a limit; with the numbers.
+            ConnectionProblem: The server is not there.
         """
-        if words := self._will_not_fit(cell):
+        if words := await self._will_not_fit(cell):
             raise LoadProblem("; ".join(words), "fewer clients, or raise the limit")
-        facts, spec = await self._prepare(cell, Before(), _facts(cell))
-        asked = await self._complete(replace(_asked(cell), spec=spec), cell)
+        asked, facts = await self._prepare(cell, Before())
         self._keeper.begin()
-        looked = await self._look(spec)
-        return UnderWay(await self._start(spec), asked, facts, looked)
+        looked = await self._look(asked.spec)
+        return UnderWay(await self._start(asked.spec), asked, facts, looked)
 
     async def finish(self, run: UnderWay) -> RunResult:
         """Waits for a run to end, by itself or stopped, and gives its record."""
         await self._runner.ended()
         return await self._record(run)
 
-    async def _complete(self, asked: Asked, cell: Cell) -> Asked:
-        self._runner.endpoint = cell.target.endpoint
+    async def _complete(self, cell: Cell, spec: LoadSpec) -> Asked:
+        """What is asked for, once pgbench is there and takes it.
+
+        Raises:
+            LoadProblem: No pgbench, or a load that it would refuse.
+        """
         version = (await self._runner.pgbench()).version
-        return replace(asked, pgbench_version=version, command=await self._runner.preview(asked.spec))
+        command = await self._runner.preview(spec)
+        return replace(_asked(cell), spec=spec, pgbench_version=version, command=command)
 
     async def _start(self, spec: LoadSpec) -> int:
         """Starts pgbench; the number of the run."""
@@ -213,42 +219,59 @@ class LoadRun:
         sample = self._runner.sample(frames[-1].elapsed_s)
         return frames if isinstance(sample, Unavailable) else (*frames, replace(frames[-1], bench=sample))
 
-    async def _prepare(self, cell: Cell, before: Before, facts: RunFacts) -> tuple[RunFacts, LoadSpec]:
-        """Housekeeping; the facts with what it found, and the load with the numbers that its data set gives."""
-        warnings = [*self._say_what_will_not_fit(cell), *await self._check_the_way(cell)]
+    async def _prepare(self, cell: Cell, before: Before) -> tuple[Asked, RunFacts]:
+        """Looks at all that the run needs, and does the housekeeping when it can begin.
+
+        Returns:
+            The load with the numbers that its data set gives, and the facts with what was found.
+
+        Raises:
+            PgtopError: The run cannot begin; nothing was changed.
+        """
+        self._runner.endpoint = cell.target.endpoint
         tables: tuple[DatasetTable, ...] = ()
-        found: dict[str, str] = {}
-        pinned: tuple[tuple[str, str], ...] = ()
         try:
             hand = await self._open_hand()
         except ConnectionProblem as problem:
+            if cell.target.direct and not isinstance(problem, NotLetIn):
+                raise
+            warnings = await self._warnings(cell)
+            asked = await self._complete(cell, self._with_numbers(cell, {}))
             steps = tuple(HousekeepingStep(step, 0.0, problem.message) for step in before.housekeeping)
         else:
             try:
+                warnings = await self._warnings(cell)
                 tables = await find_tables(hand, cell.dataset)
                 _must_be_there(cell, tables)
                 if cell.dataset == "pgbench" and cell.target.direct:
                     warnings += self._warn(await pgbench_ready(hand))
                 # A pooler lets no PGOPTIONS through; scripts of the operator's may want the path as it is.
                 pinned = await safe_path(hand) if cell.target.direct and not cell.spec.scripts else ()
+                found: dict[str, str] = {}
                 if cell.profile.from_dataset and not cell.spec.scripts:
                     found = await found_variables(hand, cell.dataset)
+                asked = await self._complete(cell, self._with_numbers(cell, found, pinned))
+                # Nothing was changed up to here.
                 steps = await tidy(hand, before.housekeeping, tables, lambda step: self._told(f"housekeeping: {step}"))
             finally:
                 await hand.aclose()
-        if QUIET in before.housekeeping:
-            steps = (*steps, await self._wait_for_quiet(before.quiet_deadline_s))
+            if QUIET in before.housekeeping:
+                steps = (*steps, await self._wait_for_quiet(before.quiet_deadline_s))
         names = tuple(table.name for table in tables)
         unlogged = tuple(table.name for table in tables if table.unlogged)
-        facts = replace(facts, tables=names, unlogged=unlogged, housekeeping=steps, warnings=tuple(warnings))
+        facts = replace(_facts(cell), tables=names, unlogged=unlogged, housekeeping=steps, warnings=tuple(warnings))
+        return asked, facts
+
+    async def _warnings(self, cell: Cell) -> list[str]:
+        return [*self._warn(*await self._will_not_fit(cell)), *await self._check_the_way(cell)]
+
+    @staticmethod
+    def _with_numbers(cell: Cell, found: Mapping[str, str], pinned: tuple[tuple[str, str], ...] = ()) -> LoadSpec:
         if cell.spec.scripts:
-            return facts, cell.spec
+            return cell.spec
         spec = with_variables(cell.spec, cell.profile, found)
         # The same parameter of the operator's wins: it stands behind ours.
-        return facts, replace(spec, settings=(*pinned, *spec.settings))
-
-    def _say_what_will_not_fit(self, cell: Cell) -> list[str]:
-        return self._warn(*self._will_not_fit(cell))
+        return replace(spec, settings=(*pinned, *spec.settings))
 
     def _warn(self, *words: str) -> list[str]:
         """Tells what is to be said; what is "" is not."""
@@ -257,7 +280,10 @@ class LoadRun:
             self._told(f"warning: {each}")
         return said
 
-    def _will_not_fit(self, cell: Cell) -> list[str]:
+    async def _will_not_fit(self, cell: Cell) -> list[str]:
+        if cell.target.direct:
+            # A busy machine misses a look now and then.
+            await self._keeper.until(shows_connections, _LOOK_DEADLINE_S)
         interval = self._keeper.interval
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         words = [file_room(files, cell.spec.clients)]
@@ -269,13 +295,15 @@ class LoadRun:
         """Says what stands in the way to the target.
 
         Raises:
-            LoadProblem: The run would surely die of it.
+            LoadProblem: The run would surely die of it, or nobody answers there.
         """
+        if not cell.target.direct and not self._runner.machine and (problem := await unreachable(cell.target.endpoint)):
+            raise LoadProblem(problem, "the endpoint is not there, or listens elsewhere")
         await self._keeper.until(poolers_looked_at, _FRAME_DEADLINE_S)
         interval = self._keeper.interval
         if interval is None:
             return []
-        found = limits(await path_facts(cell.target, cell.spec, interval))
+        found = limits(await path_facts(cell.target, cell.spec, interval, from_here=not self._runner.machine))
         for limit in found:
             if limit.refuses:
                 raise LoadProblem(limit.reason, limit.advice)
@@ -286,18 +314,20 @@ class LoadRun:
         started_s = time.monotonic()
         await self._keeper.fresh(_FRAME_DEADLINE_S)
         seen: tuple[str, ...] = ()
+        since_s = started_s
 
         def is_quiet(interval: Interval) -> bool:
-            nonlocal seen
+            nonlocal seen, since_s
             now = unrest(interval)
             if now and now != seen:
                 self._told(f"housekeeping: waiting for quiet: {'; '.join(now)}")
+                since_s = time.monotonic()
             seen = now
-            return not now
+            return not now or (now == SILENT and time.monotonic() - since_s >= _SILENCE_S)
 
-        quiet = await self._keeper.until(is_quiet, deadline_s)
+        await self._keeper.until(is_quiet, deadline_s)
         took_s = time.monotonic() - started_s
-        return HousekeepingStep(QUIET, took_s, "" if quiet else f"after {took_s:.0f} s still {'; '.join(seen)}")
+        return HousekeepingStep(QUIET, took_s, f"after {took_s:.0f} s still {'; '.join(seen)}" if seen else "")
 
     async def _warm_up(self, spec: LoadSpec, seconds: int) -> None:
         self._told(f"warming up for {seconds} s")
@@ -336,7 +366,7 @@ def _with_report(facts: RunFacts, report: BenchReport | None) -> RunFacts:
         serialization_failures=report.serialization_failures,
         deadlock_failures=report.deadlock_failures,
         skipped=report.skipped,
-        scale=report.scale,
+        scale=report.scale if facts.builtin else None,
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from pgtop_tune.bench.profiles import Profile
-from pgtop_tune.bench.scripts import check_script, read_script
+from pgtop_tune.bench.scripts import BUILTIN_STATEMENTS, check_script, read_script, statements_in
 from pgtop_tune.experiment.endpoints import Target
 from pgtop_tune.experiment.load_run import Cell
 from pgtop_tune.experiment.steps import Steps
@@ -57,7 +57,7 @@ def scripts_of(spec: LoadSpec, profile: Profile, *, allow_shell: bool) -> tuple[
         LoadProblem: A script that is not there, or that starts programs and may not.
     """
     if profile.builtin and not spec.scripts:
-        return (ScriptFile(profile.builtin, 1),)
+        return (ScriptFile(profile.builtin, 1, statements=BUILTIN_STATEMENTS[profile.builtin]),)
     chosen = [(Path(each.file), each.weight) for each in spec.scripts]
     allowed = allow_shell or (profile.allow_shell and not chosen)
     if not chosen:
@@ -65,4 +65,6 @@ def scripts_of(spec: LoadSpec, profile: Profile, *, allow_shell: bool) -> tuple[
     read = [(read_script(file), weight) for file, weight in chosen]
     for script, _ in read:
         check_script(script, allow_shell=allowed)
-    return tuple(ScriptFile(script.file.name, weight, script.sha256) for script, weight in read)
+    return tuple(
+        ScriptFile(script.file.name, weight, script.sha256, statements_in(script.text)) for script, weight in read
+    )

@@ -14,6 +14,11 @@ PGBENCH_FILES: Final = 3
 """stdin, stdout, stderr: pgbench wants clients + 3 open files (its own check)."""
 
 
+def shows_connections(interval: Interval) -> bool:
+    """Whether the newest frame has what `connection_room` is computed from."""
+    return not isinstance(sections.server(interval.newest), Unavailable) and interval.now(sections.activity) is not None
+
+
 def connection_room(interval: Interval, clients: int) -> str:
     """Why the clients will not all get a connection of this server, with numbers; "" when they will, or who knows.
 

@@ -115,17 +115,19 @@ def matched(report: BenchReport, texts: Mapping[int, str], grown: Mapping[int, C
     """The statements of a report, each with what the server counted of it.
 
     A statement is found by its text with all values replaced. Of a statement of several lines pgbench tells the first:
-    it is found only where one statement alone begins so. Where the server counted less than half or more than twice of
+    it is found only where one statement alone begins so. Equal statements have one entry on the server: its figures are
+    of all of them, and marked. Where the server counted less than half or more than twice of
     what the load executed, it counted somebody else's (or, without pg_stat_statements.track_utility, none), and that is
     not told.
     """
     found = {queryid: normalised(text) for queryid, text in texts.items()}
     parts = report.scripts or (report,)
-    executed = Counter[str]()
+    executed, told = Counter[str](), Counter[str]()
     for part in parts:
         tries = (part.processed or 0) + (part.failed or 0) + (part.retries or 0)
         for each in part.statements:
             executed[normalised(each.text)] += tries
+            told[normalised(each.text)] += 1
     rows = []
     for part in parts:
         script = part.name if isinstance(part, ScriptReport) else ""
@@ -134,7 +136,9 @@ def matched(report: BenchReport, texts: Mapping[int, str], grown: Mapping[int, C
                 counted = _of(each, found, grown)
                 calls, expected = sum(row.calls for row in counted), executed[normalised(each.text)]
                 theirs = 2 * calls < expected or calls > 2 * expected
-                rows.append(StatementTimes(script, each.text, *_mean_and_deviation([] if theirs else counted)))
+                shared = told[normalised(each.text)] > 1
+                figures = _mean_and_deviation([] if theirs else counted)
+                rows.append(StatementTimes(script, each.text, *figures, shared=shared))
     return tuple(rows)
 
 

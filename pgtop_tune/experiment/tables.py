@@ -16,7 +16,8 @@ from pgtop_tune.safe_text import one_line
 MISSING: Final = "-"
 _ESCAPED: Final = str.maketrans({letter: f"\\{letter}" for letter in "\\|`["} | {"<": "&lt;"})
 """What would end a cell of Markdown, or begin code, a link or markup in it."""
-_CLIENT: Final = re.compile(r"could not create connection for client (\d+)")
+_REFUSED: Final = re.compile(r"could not create connection for client (\d+)$", re.MULTILINE)
+_ONE_THREAD: Final = re.compile(r" -j 1 ")
 _WORDS: Final = 100
 """Of a reason in a cell."""
 
@@ -55,10 +56,20 @@ def _tps(result: RunResult) -> str:
 
 
 def _reason(result: RunResult) -> str:
-    """pgbench's own words, and which client they were said to."""
-    client = _CLIENT.search(result.stderr)
+    """pgbench's own words, and how many clients had a connection before them."""
     words = one_line(short_words(result.message), _WORDS) or "no reason given"
-    return words + (f" (client {client[1]})" if client else "")
+    connected = connected_clients(result.command, result.stderr)
+    return words + (f" (after {connected} clients)" if connected is not None else "")
+
+
+def connected_clients(command: str, stderr: str) -> int | None:
+    """How many clients of pgbench had a connection when the next one was refused; None where none was, or who knows.
+
+    pgbench counts its clients from 0 and connects them in this order, but each of several threads its own share at the
+    same time: then the number of the one that was refused says nothing.
+    """
+    refused = _REFUSED.search(stderr)
+    return int(refused[1]) if refused and _ONE_THREAD.search(command) else None
 
 
 def _of_success(text: Callable[[RunResult], str]) -> Callable[[RunResult], str]:
@@ -72,6 +83,7 @@ FIGURES: Final = (
     Figure("latency avg, ms", _of_success(lambda result: _number(result.latency_average_ms, 3))),
     Figure("p99, ms", _of_success(lambda result: _number(result.percentile(99.0), 3))),
     Figure("connect, ms", _of_success(lambda result: _number(result.connection_ms, 3))),
+    Figure("qps", _of_success(lambda result: _number(result.qps, 2))),
     Figure("tps", _tps),
 )
 _NAMES: Final = (

@@ -5,7 +5,8 @@ goes into running and into waiting for a CPU, so
 
     demand of a thread = Δ(utime + stime) / Δt + Δ run_delay / Δt          /proc/PID/task/TID/{stat,schedstat}
 
-and at 90 % of one thread the load is CLIENT-BOUND. Where threads cannot be seen, the sessions tell: when for 80 % of
+and at 90 % of one thread the load is CLIENT-BOUND, unless that thread waited for a CPU for longer than it had one:
+then the machine is full, and the thread would sleep on a quieter one. Where threads cannot be seen, the sessions tell: when for 80 % of
 the looks it was pgbench's turn (class Client, idle between two transactions included unless a rate schedules these
 pauses), the server had nothing to do. On a machine whose CPUs are all busy they cannot tell: a session that was woken
 and has no CPU yet looks idle as well.
@@ -52,6 +53,7 @@ def generator_load(interval: Interval, run: BenchRun, window_s: float = WINDOW_S
     """
     threads = _threads(interval, run, window_s)
     cpu_shares = [cpu for cpu, _ in threads]
+    bound = max((each for each in threads if _never_sleeps(*each)), key=sum, default=None)
     demand = max((cpu + delay for cpu, delay in threads), default=None)
     turn = _client_turn(interval, run, window_s)
     facts = _host_facts(interval)
@@ -66,22 +68,33 @@ def generator_load(interval: Interval, run: BenchRun, window_s: float = WINDOW_S
         machine_busy=_machine_busy(interval, window_s),
         beside=bool(threads) and facts is not None and facts.source == "local",
         bound=False,
+        most_queued=max((queued for _, queued in threads), default=None),
     )
-    reason = _reason(load, run)
+    reason = _reason(load, run, bound)
     return replace(load, bound=True, reason=reason, advice=_advice(load, run)) if reason else load
 
 
-def _reason(load: GeneratorLoad, run: BenchRun) -> str:
-    if load.busiest_demand is not None:
-        if load.busiest_demand < DEMAND or load.busiest_cpu is None:
-            return ""
-        waiting = load.busiest_demand - load.busiest_cpu
+def full_machine(load: GeneratorLoad) -> bool:
+    """Whether hardly any CPU of the server's machine was idle."""
+    return load.machine_busy is not None and load.machine_busy >= _MACHINE_FULL
+
+
+def _never_sleeps(cpu: float, queued: float) -> bool:
+    """Whether a thread wants all there is, and gets most of it."""
+    return cpu + queued >= DEMAND and cpu >= queued
+
+
+def _reason(load: GeneratorLoad, run: BenchRun, bound: tuple[float, float] | None) -> str:
+    if bound is not None:
+        cpu, waiting = bound
         queued = f" and waited for a CPU {waiting:.0f} %" if waiting >= 1.0 else ""
         return (
-            f"a thread of pgbench was on a CPU {load.busiest_cpu:.0f} %{queued} of the time, so it never slept:"
+            f"a thread of pgbench was on a CPU {cpu:.0f} %{queued} of the time, so it never slept:"
             " the client is the limit, not the server"
         )
-    full = load.machine_busy is not None and load.machine_busy >= _MACHINE_FULL
+    if load.threads:
+        return ""
+    full = full_machine(load)
     if load.client_turn is not None and load.client_turn >= TURN_SHARE and run.rate_per_s is None and not full:
         return (
             f"in {load.client_turn:.0f} % of the looks the server waited for pgbench:"
@@ -91,8 +104,7 @@ def _reason(load: GeneratorLoad, run: BenchRun) -> str:
 
 
 def _advice(load: GeneratorLoad, run: BenchRun) -> str:
-    full = load.machine_busy is not None and load.machine_busy >= _MACHINE_FULL
-    if load.threads and load.beside and full:
+    if load.threads and load.beside and full_machine(load):
         return (
             f"all {load.cpus} CPUs are busy, pgbench has {load.cpu_cores or 0.0:.1f} of them: run it on another host,"
             " and nothing else beside the server"

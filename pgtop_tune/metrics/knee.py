@@ -1,7 +1,8 @@
 """Where more load stops to bring more throughput.
 
 Clients: the knee is the fewest clients whose throughput is within 5 % of the highest of all steps, or within the
-uncertainty of the two where that is more. Rates: the highest rate that was still reached, that is, of which at least
+uncertainty of the two where that is more. Where these are the fewest of all steps, the knee lies there or below, and
+was not seen. Steps of the same load are one, with their mean. Rates: the highest rate that was still reached, that is, of which at least
 95 % were done. When that is the last step there is no knee: throughput was still rising, or every rate was reached.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Final
 
 from msgspec import Struct
@@ -50,9 +52,11 @@ class Knee(Struct, frozen=True):
 
 def knee_of_clients(points: Sequence[LoadPoint]) -> Knee:
     """The fewest clients that bring (nearly) all there is; points in any order, failed ones are passed over."""
-    known = sorted((point for point in points if point.tps is not None), key=lambda point: point.load)
+    known = _distinct(points)
     if len(known) < _FEWEST:
-        return Knee(None, f"no knee seen: it takes {_FEWEST} steps that ended well, there are {len(known)}")
+        return Knee(
+            None, f"no knee seen: it takes {_FEWEST} steps of different loads that ended well, there are {len(known)}"
+        )
     best = max(known, key=lambda point: point.tps or 0.0)
     first = next(point for point in known if _as_good(point, best))
     if first is known[-1]:
@@ -62,16 +66,22 @@ def knee_of_clients(points: Sequence[LoadPoint]) -> Knee:
             None,
             f"no knee seen: still rising at {first.load:.0f} clients, {gain:+.0%} over {before.load:.0f} clients",
         )
+    if first is known[0] and first.load > 1:
+        return Knee(
+            None,
+            f"no knee seen: {first.load:.0f} clients bring {first.tps:.1f} tps, and no step beyond is better by more than"
+            f" 5 % or the noise (highest {best.tps:.1f} at {best.load:.0f}); it takes fewer clients to see it",
+        )
     return Knee(
         first.load,
-        f"knee at {first.load:.0f} clients: {first.tps:.1f} tps, and no step beyond is better by more than 5 % or the noise"
+        f"knee at {first.load:.0f} client{'s' if first.load != 1 else ''}: {first.tps:.1f} tps, and no step beyond is better by more than 5 % or the noise"
         f" (highest {best.tps:.1f} at {best.load:.0f})",
     )
 
 
 def knee_of_rates(points: Sequence[LoadPoint]) -> Knee:
     """The highest rate that was reached."""
-    known = sorted((point for point in points if point.tps is not None), key=lambda point: point.load)
+    known = _distinct(points)
     if not known:
         return Knee(None, "no knee seen: no step ended well")
     reached = [point for point in known if (point.tps or 0.0) >= REACHED * point.load]
@@ -86,6 +96,19 @@ def knee_of_rates(points: Sequence[LoadPoint]) -> Knee:
         last.load,
         f"knee at {number(last.load)} per second: at a rate of {number(beyond.load)} only {beyond.tps:.1f} were done",
     )
+
+
+def _distinct(points: Sequence[LoadPoint]) -> list[LoadPoint]:
+    """Points that have a throughput, by load; those of the same load as their mean."""
+    groups: dict[float, list[LoadPoint]] = {}
+    for point in sorted((point for point in points if point.tps is not None), key=lambda point: point.load):
+        groups.setdefault(point.load, []).append(point)
+    return [group[0] if len(group) == 1 else _mean(group) for group in groups.values()]
+
+
+def _mean(points: Sequence[LoadPoint]) -> LoadPoint:
+    error = math.hypot(*(point.error_tps or 0.0 for point in points)) / len(points)
+    return LoadPoint(points[0].load, fmean(point.tps or 0.0 for point in points), error or None)
 
 
 def _as_good(point: LoadPoint, best: LoadPoint) -> bool:

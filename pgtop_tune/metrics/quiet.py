@@ -13,6 +13,7 @@ from pgtop_tune.model.postgres import Activity, Backend
 DISK_BUSY_BELOW: Final = 20.0
 AUTOVACUUM: Final = "autovacuum worker"
 ACTIVE: Final = ("active", "fastpath function call")
+SILENT: Final = ("the server does not answer",)
 _PREFIX: Final = "autovacuum: "
 
 
@@ -24,7 +25,7 @@ def unrest(interval: Interval) -> tuple[str, ...]:
     """
     activity = interval.now(sections.activity)
     if activity is None:
-        return ("the server does not answer",)
+        return SILENT
     return (*_sessions(activity), *_workers(activity), *_disks(interval))
 
 

@@ -87,6 +87,19 @@ class Evidence(Struct, frozen=True, dict=True):
         )
 
     @property
+    def skipped(self) -> int:
+        """Scheduled transactions that were not begun: as the report says, else the sum of the progress lines."""
+        if self.facts.skipped is not None:
+            return self.facts.skipped
+        return sum(line.skipped or 0 for line in self.progress)
+
+    @property
+    def tries(self) -> float:
+        """Transactions the client began: done, failed, and begun again after a failure."""
+        retries = sum(line.retries or 0 for line in self.progress)
+        return self.transactions + (self.facts.failed or 0) + retries
+
+    @property
     def inside(self) -> tuple[Frame, ...]:
         """Frames while pgbench ran."""
         return tuple(frame for frame in self.frames if _run_of(frame) == self.run.run)

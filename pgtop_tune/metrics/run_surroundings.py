@@ -274,7 +274,11 @@ def _foreign(backend: Backend) -> str:
 
 
 def _foreign_transactions(evidence: Evidence) -> float | None:
-    """Transactions per second beyond the client's; None when they are few, or cannot be told."""
+    """Transactions per second beyond the client's; None when they are few, or cannot be told.
+
+    A new connection takes the server one of its own to let the client in (InitPostgres), and with the protocol
+    "prepared" another one, because the first Parse stands alone.
+    """
     seen = _server_transactions(evidence)
     if (
         seen is None
@@ -283,7 +287,9 @@ def _foreign_transactions(evidence: Evidence) -> float | None:
         or not evidence.seconds
     ):
         return None
-    client = evidence.transactions + (evidence.facts.failed or 0) + 2 * evidence.run.clients
+    client = evidence.tries + 2 * evidence.run.clients
+    if evidence.run.connect_per_transaction:
+        client += evidence.tries * (2 if evidence.run.protocol == "prepared" else 1)
     excess = (seen - client) / evidence.seconds
     return excess if excess > max(_FEWEST_FOREIGN_PER_S, FOREIGN_TRANSACTIONS * client / evidence.seconds) else None
 

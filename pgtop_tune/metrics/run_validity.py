@@ -7,21 +7,25 @@ stays silent. Source of the thresholds: pgbench's manual ("Good Practices"), and
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from pgtop_tune import units
 from pgtop_tune.metrics import run_surroundings as around
+from pgtop_tune.metrics.client_bound import full_machine
 from pgtop_tune.metrics.run_evidence import Evidence
 from pgtop_tune.metrics.run_failures import COUNTS_UP_TO_PERCENT, NOTED_UP_TO_PERCENT, transactions_failed
-from pgtop_tune.model.bench import RunState
+from pgtop_tune.model.bench import BenchProgress, RunState
 from pgtop_tune.model.run_result import Doubt, Verdict
 
 INVALID, SUSPECT, NOTE = Verdict.INVALID, Verdict.SUSPECT, Verdict.NOTE
 SHORT_S: Final = 60.0
 RATE_REACHED: Final = 0.99
+BACKLOG: Final = 0.1
+"""Lag at the end, as a share of the time in which the missing transactions would have been done: all of it in a run
+that cannot keep up, next to nothing where chance made the schedule thin."""
 MANY_CLIENTS: Final = 64
 QUEUED: Final = 25.0
 _NO_ROOM: Final = ("too many clients", "too many connections", "remaining connection slots", "open files")
@@ -76,9 +80,7 @@ def _stopped(evidence: Evidence) -> Doubt | None:
 
 
 def _skipped(evidence: Evidence) -> Doubt | None:
-    skipped = evidence.facts.skipped
-    if skipped is None:
-        skipped = sum(line.skipped or 0 for line in evidence.progress)
+    skipped = evidence.skipped
     if not skipped:
         return None
     whole = skipped + evidence.transactions
@@ -92,19 +94,43 @@ def _skipped(evidence: Evidence) -> Doubt | None:
 
 def _rate_missed(evidence: Evidence) -> Doubt | None:
     rate, lines = evidence.run.rate_per_s, evidence.progress
-    if not rate or evidence.seconds <= 0 or evidence.run.state is not RunState.FINISHED:
+    if not rate or not lines or evidence.seconds <= 0 or evidence.run.state is not RunState.FINISHED:
         return None
     done = evidence.transactions / evidence.seconds
     # Arrivals are random (Poisson): their number varies with its square root.
     noise = 2.0 * (rate / evidence.seconds) ** 0.5
     if done >= RATE_REACHED * rate - noise:
         return None
-    lag_ms = lines[-1].lag_ms or 0.0
-    return Doubt(
-        "RATE-MISSED", SUSPECT, f"{done:.1f} transactions per second of {units.number(rate)} were done, the last second lagged"
-        f" {lag_ms:.0f} ms behind its schedule: the backlog grows, and latency says how long the run was",
-        "a lower rate", (("rate_per_s", rate), ("tps", done), ("lag_ms", lag_ms)),
-    )  # fmt: skip
+    words = f"{done:.1f} transactions per second of {units.number(rate)} were done"
+    lag_ms = _lag_at_the_end(lines)
+    numbers = (("rate_per_s", rate), ("tps", done), *([] if lag_ms is None else [("lag_ms", lag_ms)]))
+    if lag_ms is None:
+        return Doubt("RATE-MISSED", SUSPECT, words, "a lower rate", numbers)
+    # What is missing is still due at the end, so much later than its schedule, or it never was due.
+    missing_ms = 1000.0 * evidence.seconds * (1.0 - done / rate)
+    if lag_ms >= BACKLOG * missing_ms:
+        words += f", the last ones {lag_ms:.0f} ms behind their schedule: the backlog grows, and latency says how long the run was"
+        return Doubt("RATE-MISSED", SUSPECT, words, "a lower rate", numbers)
+    if evidence.skipped:
+        words += f", {evidence.skipped} were skipped for the latency limit: there is no backlog"
+        return Doubt("RATE-MISSED", SUSPECT, words, "a lower rate or a higher latency limit", numbers)
+    words += (
+        f", the last ones {lag_ms:.0f} ms behind their schedule: there is no backlog, the random schedule had fewer"
+    )
+    return Doubt("RATE-MISSED", NOTE, words, "a longer run", numbers)
+
+
+def _lag_at_the_end(lines: Sequence[BenchProgress]) -> float | None:
+    """How far behind its schedule the load was; None where it has none.
+
+    A second in which no transaction ended says 0, and all of it is lag.
+    """
+    at_work = next((line for line in reversed(lines) if line.tps), None)
+    if at_work is None:
+        return 1000.0 * lines[-1].elapsed_s
+    if at_work.lag_ms is None:
+        return None
+    return at_work.lag_ms + 1000.0 * (lines[-1].elapsed_s - at_work.elapsed_s)
 
 
 def _client_bound(evidence: Evidence) -> Doubt | None:
@@ -121,14 +147,14 @@ def _client_bound(evidence: Evidence) -> Doubt | None:
 
 def _cpu_contention(evidence: Evidence) -> Doubt | None:
     load = evidence.generator
-    if load.bound or load.busiest_demand is None or load.busiest_cpu is None:
+    queued = load.most_queued
+    if load.bound or queued is None or queued < QUEUED:
         return None
-    queued = load.busiest_demand - load.busiest_cpu
-    if queued < QUEUED:
-        return None
+    full = f"all {load.cpus} CPUs of the machine are busy, and " if load.beside and full_machine(load) else ""
     return Doubt(
         "CPU-CONTENTION", SUSPECT,
-        f"a thread of pgbench was ready and waited for a CPU {queued:.0f} % of the time: its latencies have that in them",
+        f"a thread of pgbench was ready and waited for a CPU {queued:.0f} % of the time: {full}its latencies have that in"
+        " them",
         "nothing else on the machine, or pgbench on another host", (("queued_percent", queued),),
     )  # fmt: skip
 
@@ -210,10 +236,10 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("RUN-PARTIAL", "The run was stopped before its time.", "Ctrl-C, a signal, the stop key", _stopped),
     Rule("FAILED-TRANSACTIONS", "Transactions failed (serialization, deadlocks), all tries counted; pgbench leaves them out of its figures.", f"report: number of failed transactions; above 0 a note, above {NOTED_UP_TO_PERCENT:.0f} % suspect, above {COUNTS_UP_TO_PERCENT:.0f} % or of another kind invalid", transactions_failed),
     Rule("SKIPPED", "Scheduled transactions were not run at all.", "report: number of transactions skipped; > 0", _skipped),
-    Rule("RATE-MISSED", "The rate asked for was not reached.", "transactions / seconds < 99 % of --rate less two standard deviations", _rate_missed),
+    Rule("RATE-MISSED", "The rate asked for was not reached.", "transactions / seconds < 99 % of --rate less two standard deviations; a note where no lag shows a backlog", _rate_missed),
     Rule("SERVER-AWAY", "The server restarted or did not answer.", "start of the postmaster; frames without a server", around.server_away),
     Rule("OTHER-SERVER", "The server that is watched is not the one that is under load.", "Δ(xact_commit + xact_rollback) < half of the client's transactions", around.other_server),
-    Rule("CLIENT-BOUND", "pgbench is the limit, not the server.", "/proc/PID/task: CPU + waiting for a CPU of one thread ≥ 90 %, else Client waits of the load's sessions ≥ 80 %", _client_bound),
+    Rule("CLIENT-BOUND", "pgbench is the limit, not the server.", "/proc/PID/task: CPU + waiting for a CPU of one thread ≥ 90 %, at least half of it CPU; without threads Client waits of the load's sessions ≥ 80 %", _client_bound),
     Rule("CPU-CONTENTION", "pgbench had to wait for a CPU.", "/proc/PID/task/TID/schedstat: a thread waited ≥ 25 % of the time", _cpu_contention),
     Rule("FEW-THREADS", "One thread serves more than 64 clients.", "-j and -c", _few_threads),
     Rule("SCALE-BELOW-CLIENTS", "Clients of the TPC-B-like script queue for few branch rows.", "scaling factor < clients", _scale),

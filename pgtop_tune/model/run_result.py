@@ -123,6 +123,7 @@ class GeneratorLoad(Struct, frozen=True):
         machine_busy: CPUs of the server's machine that were not idle, per cent.
         beside: Server and pgbench share a machine.
         bound: Whether pgbench was the limit.
+        most_queued: Waiting for a CPU of the thread that waited most, per cent of the time.
     """
 
     threads: int
@@ -137,6 +138,7 @@ class GeneratorLoad(Struct, frozen=True):
     bound: bool
     reason: str = ""
     advice: str = ""
+    most_queued: float | None = None
 
 
 class HousekeepingStep(Struct, frozen=True):
@@ -158,11 +160,13 @@ class ScriptFile(Struct, frozen=True):
     Attributes:
         name: File name, or that of pgbench's builtin script.
         sha256: Of its text; "" for a builtin.
+        statements: It sends in a transaction, BEGIN and END among them; None where it decides that itself.
     """
 
     name: str
     weight: int
     sha256: str = ""
+    statements: int | None = None
 
 
 class RunFacts(Struct, frozen=True):
@@ -171,7 +175,7 @@ class RunFacts(Struct, frozen=True):
     Attributes:
         processed, failed, skipped: Of pgbench's report; None without one.
         serialization_failures, deadlock_failures: Those among the failed (pgbench 15 and later).
-        scale: pgbench's scaling factor, as its report says.
+        scale: pgbench's scaling factor, as its report says; None for scripts from files, of which it says 1.
         builtin: pgbench's own script that was run; "" for scripts from files.
         tables: Of its dataset, without schema; empty when not known.
         unlogged: Those of them that write no WAL.
@@ -201,6 +205,7 @@ class StatementTimes(Struct, frozen=True):
         text: As in pgbench's report. Foreign text.
         calls: Executions, of several scripts together where they have the same statement; None where it was not found.
         mean_ms, stddev_ms: Of the time of execution on the server; None where it was not found.
+        shared: The load has equal statements: the server counts them together, and the figures are of all of them.
     """
 
     script: str
@@ -208,6 +213,7 @@ class StatementTimes(Struct, frozen=True):
     calls: int | None = None
     mean_ms: float | None = None
     stddev_ms: float | None = None
+    shared: bool = False
 
 
 class ServerTimes(Struct, frozen=True):
@@ -285,6 +291,17 @@ class RunResult(Struct, frozen=True):
     server_times: ServerTimes = ServerTimes()
 
     @property
+    def qps(self) -> float | None:
+        """Statements per second, BEGIN and END among them; None where a script decides itself how many it sends."""
+        counts = [script.statements for script in self.scripts]
+        if self.tps is None or not counts or None in counts:
+            return None
+        done = [] if self.report is None else [script.processed or 0 for script in self.report.scripts]
+        if len(done) != len(counts) or not sum(done):
+            done = [script.weight for script in self.scripts]
+        return self.tps * math.fsum((each or 0) * times for each, times in zip(counts, done, strict=True)) / sum(done)
+
+    @property
     def valid(self) -> bool:
         """Whether no doubt takes the figures away altogether."""
         return all(doubt.verdict is not Verdict.INVALID for doubt in self.doubts)
@@ -310,6 +327,7 @@ def as_json(result: RunResult) -> dict[str, Any]:
     first = {
         "format": FORMAT,
         "tps": result.tps,
+        "qps": result.qps,
         "percentiles": None if latencies is None else _percentiles(latencies),
         "validity": validity,
         "command": result.command,

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.analysis import opening
 from pgtop_tune.analysis.comparison import NOT_COMPARABLE, TOO_SHORT, Comparison, FigureRow, compare
+from pgtop_tune.analysis.facts import data_facts
 from pgtop_tune.analysis.fingerprint import check_names
 from pgtop_tune.analysis.material import Kind
 from pgtop_tune.analysis.opening import open_all
@@ -16,6 +17,7 @@ from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.host import DiskSample, HostSample
+from tests.support.relation_frames import relations, table
 from tests.support.run_frames import run_frames
 from tests.support.sides import frames, on_machine, recorded, side, with_parameter
 
@@ -182,3 +184,25 @@ def test_caches_that_were_not_equally_warm_are_named() -> None:
         cold.runs[0].gathered.add("cache_hit", float(second), -30.0, 0.0)
     assert any("equally warm when it began" in note for note in compare(cold, warm).phases[0].notes)
     assert any(fact.name == "buffer hits at the begin" for fact in warm.facts)
+
+
+@pytest.mark.parametrize(
+    ("accounts", "branches", "scale"),
+    [
+        (12_301_000, 123, "123"),
+        (12_499_000, 125, "125"),
+        (12_300_000, -1, "120"),
+        # What vacuum makes of few rows in many pages.
+        (1_000_000, 1_010, "10"),
+    ],
+)
+def test_the_scale_is_the_number_of_branches_where_the_accounts_bear_it_out(
+    accounts: int, branches: int, scale: str
+) -> None:
+    """A record of a run has pgbench's own number, which must be the same."""
+    tables = (
+        table(16_400, "public.pgbench_accounts", 0, tuples=accounts),
+        table(16_410, "public.pgbench_branches", 0, tuples=branches, pages=1),
+    )
+    facts = {fact.name: fact.value for fact in data_facts(relations(0, tables=tables), None)}
+    assert facts["pgbench scale"] == scale

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.bench.messages import hint_for, last_words
+from pgtop_tune.bench.messages import hint_for, last_words, with_script
 
 SAMPLES = Path(__file__).parent / "samples"
 
@@ -54,6 +54,22 @@ def test_the_reason_of_an_aborted_run_is_in_what_is_kept(name: str, words: str, 
 def test_a_consequence_is_told_when_it_is_all_there_is() -> None:
     alone = "pgbench: error: could not create connection for setup"
     assert last_words(f"progress: 1.0 s, …\n{alone}\n") == alone
+
+
+def test_the_script_that_failed_is_named_where_there_are_several() -> None:
+    said = (
+        "pgbench: setting random seed to 1\n"
+        "pgbench: error: client 0 script 1 aborted in command 0 query 0: ERROR:  no\n"
+    )
+    words = last_words(said)
+    assert with_script(words, said, ("a.sql", "b.sql")) == (
+        "pgbench: error: b.sql: client 0 script 1 aborted in command 0 query 0: ERROR:  no"
+    )
+    assert with_script(words, said, ("a.sql",)) == words
+    refused = "pgbench: error: ERROR:  no\n"
+    assert with_script(last_words(refused + said), refused + said, ("a.sql", "b.sql")).splitlines()[0] == (
+        "pgbench: error: b.sql: ERROR:  no"
+    )
 
 
 def test_one_line_per_client_is_not_repeated_without_end() -> None:

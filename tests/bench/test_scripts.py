@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pgtop_tune.bench.endpoint import Endpoint
 from pgtop_tune.bench.locate import Pgbench
-from pgtop_tune.bench.scripts import LONGEST_BYTES, check_script, parse_choice, read_script
+from pgtop_tune.bench.scripts import LONGEST_BYTES, check_script, parse_choice, read_script, statements_in
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.model.load import ScriptChoice
 
@@ -103,3 +103,29 @@ def test_a_choice_that_is_none_is_refused(text: str) -> None:
 def test_a_weight_is_what_stands_behind_the_last_at(file: str, weight: int) -> None:
     if file:
         assert parse_choice(f"{file}@{weight}") == ScriptChoice(file, weight)
+
+
+@pytest.mark.parametrize(
+    ("text", "statements"),
+    [
+        ("", 0),
+        ("-- SELECT 1;\n/* SELECT 2; */\n", 0),
+        ("SELECT 1", 1),
+        ("\\set a random(1, 10)\nSELECT :a;\n", 1),
+        ("BEGIN;\nSELECT ';', \";\", $$;$$, $x$ ; $$ ; $x$, E'\\';';\nEND;\n", 3),
+        ("SELECT 1 \\; SELECT 2;", 2),
+        ("SELECT date'2026-01-01' \\gset\nSELECT 2\n\\sleep 1 ms\n", 2),
+        ("CREATE RULE r AS ON INSERT TO t DO (SELECT 1; SELECT 2);", 1),
+        ("\\set a 1 \\\n + 2; 3\nSELECT 1;", 1),
+        ("\\if :a\nSELECT 1;\n\\endif\n", None),
+    ],
+)
+def test_statements_are_counted_as_pgbench_sends_them(text: str, statements: int | None) -> None:
+    assert statements_in(text) == statements
+
+
+@given(st.text(alphabet="se1 ;'\"$()\\\n-/*", max_size=60))
+def test_no_script_is_too_odd_to_be_counted(text: str) -> None:
+    count = statements_in(text)
+    assert count is not None
+    assert 0 <= count <= len(text)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import signal
 import subprocess
@@ -91,7 +93,7 @@ def test_a_failed_cell_is_a_result_with_its_reason_and_the_next_ones_go_on(
     tables: str, server: Throwaway, tmp_path: Path
 ) -> None:
     ran = bench(
-        tables, "--profile", "select-only", "--steps", "clients=1,120,2", "-t", "50", *QUICK,
+        tables, "--profile", "select-only", "--steps", "clients=1,120,2", "-j", "1", "-t", "50", *QUICK,
         "--endpoint", f"direct={server.socket_dir}:{server.port}", "--endpoint", "nowhere=127.0.0.1:1",
         "--format", "markdown", home=tmp_path,
     )  # fmt: skip
@@ -102,9 +104,38 @@ def test_a_failed_cell_is_a_result_with_its_reason_and_the_next_ones_go_on(
     by_cell = {(row[0], row[1]): row[2:] for row in rows[2:]}
     assert by_cell["direct", "1"][0] == "50"
     assert by_cell["direct", "2"][0] == "100"
-    assert "too many clients already (client " in by_cell["direct", "120"][-1]
+    assert "too many clients already (after " in by_cell["direct", "120"][-1]
     assert by_cell["nowhere", "1"][-1].startswith("failed: Connection refused")
     assert "- direct select-only: no knee seen: it takes 3 steps" in ran.out
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A directory on a file system that takes nothing more."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        with contextlib.suppress(OSError), (disk / "ballast").open("wb", buffering=0) as ballast:
+            while ballast.write(bytes(4096)):
+                pass
+        yield disk
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_a_full_disk_for_records_costs_the_files_and_not_the_measurement(
+    tables: str, tmp_path: Path, full_disk: Path
+) -> None:
+    words = ("--profile", "select-only", "--profile", "simple-update", "-c", "1", "-t", "30", *QUICK)
+    ran = bench(tables, *words, "--out", str(full_disk), home=tmp_path)
+    assert ran.status == 5
+    assert ran.out.splitlines()[1].split() == ["transactions", "30", "30"]
+    assert "2 of 2 records could not be kept" in ran.err
+    assert "No space left on device" in ran.err
+    assert [each.name for each in full_disk.iterdir()] == ["ballast"]
 
 
 def test_three_profiles_side_by_side(tables: str, tmp_path: Path) -> None:
@@ -115,8 +146,12 @@ def test_three_profiles_side_by_side(tables: str, tmp_path: Path) -> None:
     lines = ran.out.splitlines()
     assert lines[0].split() == list(profiles)
     assert lines[1].split() == ["transactions", "60", "60", "60"]
-    assert lines[6].split()[0] == "tps"
-    assert "SCALE-BELOW-CLIENTS: 2 clients update 1 branch row" in ran.out
+    figures = {words[0]: list(map(float, words[1:])) for line in lines[6:8] if (words := line.split())}
+    assert figures["qps"] == pytest.approx(
+        [tps * each for tps, each in zip(figures["tps"], (7, 1, 5), strict=True)], 0.01
+    )
+    assert "\ntpcb-like: suspect SCALE-BELOW-CLIENTS: 2 clients update 1 branch row" in ran.out
+    assert [line.partition(" CLOSED-LOOP")[0] for line in lines if "CLOSED-LOOP" in line] == ["all: note"]
 
 
 def test_scripts_of_ones_own_with_weights_variables_and_statements(tables: str, tmp_path: Path) -> None:
@@ -130,6 +165,8 @@ def test_scripts_of_ones_own_with_weights_variables_and_statements(tables: str, 
     record = json.loads(ran.out)
     assert [(script["name"], script["weight"]) for script in record["scripts"]] == [("read.sql", 3), ("count.sql", 1)]
     assert all(len(script["sha256"]) == 64 for script in record["scripts"])
+    assert [script["statements"] for script in record["scripts"]] == [1, 1]
+    assert record["qps"] == pytest.approx(record["tps"])
     assert record["profile"] == ""
     assert "-D n=7" in record["command"]
     assert [row["script"] for row in record["by_script"]] == ["read.sql", "count.sql"]
@@ -137,6 +174,16 @@ def test_scripts_of_ones_own_with_weights_variables_and_statements(tables: str, 
     assert [script["statements"][0]["text"] for script in record["report"]["scripts"]] == [
         "SELECT :n AS number;", "SELECT count(*) FROM pgbench_branches;",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("protocol", ["simple", "prepared"])
+def test_of_several_scripts_the_one_that_failed_is_named(tables: str, tmp_path: Path, protocol: str) -> None:
+    (tmp_path / "good.sql").write_text("SELECT 1;\n")
+    (tmp_path / "bad.sql").write_text("SELECT 1;\nSELECT * FROM nix;\n")
+    scripts = ("-f", f"{tmp_path}/good.sql", "-f", f"{tmp_path}/bad.sql")
+    ran = bench(tables, *scripts, "-c", "1", "-t", "40", "-M", protocol, "--seed", "1", *QUICK, home=tmp_path)
+    assert ran.status == 4
+    assert re.search(r'failed: bad\.sql: .*relation "nix" does not exist', ran.out), ran.out
 
 
 @pytest.mark.parametrize(

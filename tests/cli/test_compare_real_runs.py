@@ -12,6 +12,22 @@ from tests.cli.runs import run
 
 
 @pytest.mark.long
+def test_other_scripts_are_not_refused_for_a_scale_that_pgbench_makes_up(
+    fresh_server: Throwaway, tmp_path: Path
+) -> None:
+    target = f"host={fresh_server.socket_dir} port={fresh_server.port} user={fresh_server.user} dbname=postgres"
+    for words in (("-s", "2"), ("--dataset", "bus", "--size", "2000")):
+        assert run("bench", "init", *words, target, home=tmp_path).status == 0
+    recording, records = str(tmp_path / "run.jsonl.gz"), str(tmp_path / "records")
+    words = ("--profile", "ticket-read", "-c", "1", "-T", "5", "-q", "--housekeeping", "none")
+    ran = run("bench", "run", *words, "--record", recording, "--out", records, target, home=tmp_path)
+    assert ran.status == 0, ran.err
+    assert run("baseline", "save", "bus", records, home=tmp_path).status == 0
+    checked = run("baseline", "check", "bus", recording, home=tmp_path)
+    assert "differs" not in checked.out + checked.err, checked.out
+
+
+@pytest.mark.long
 def test_real_runs_are_compared_kept_and_reported(fresh_server: Throwaway, tmp_path: Path) -> None:
     target = f"host={fresh_server.socket_dir} port={fresh_server.port} user={fresh_server.user} dbname=postgres"
     assert run("bench", "init", "-s", "1", target, home=tmp_path).status == 0

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.experiment.limits import Limit, PathFacts, limits, pool_mode, pooler_at
+from pgtop_tune.host.ephemeral_ports import EphemeralPorts
 from pgtop_tune.host.open_files import OpenFiles
 from pgtop_tune.model.absence import NOT_YET
 from pgtop_tune.model.pooler import PGBOUNCER, ConsoleSample, PoolerSettings
@@ -111,6 +112,43 @@ def test_every_process_of_the_path_must_be_allowed_its_files(name: str, soft: in
     assert [limit.id for limit in found] == ([] if needed is None else ["open-files"])
     if needed is not None:
         assert f"need {needed} open files in {name} (process 77), it may have {soft}" in found[0].reason
+
+
+WIDE, NARROW = EphemeralPorts(28_232, 0), EphemeralPorts(99, 2)
+
+
+def connecting(ports: EphemeralPorts | None = WIDE, **other: object) -> PathFacts:
+    return replace(PathFacts(100, "simple"), **({"tcp": True, "connects": True, "ports": ports} | other))
+
+
+@pytest.mark.parametrize(
+    ("facts", "allowed"),
+    [
+        (connecting(), "allow 471 transactions per second"),
+        (connecting(seconds=20), "allow 1412 transactions per second"),
+        (connecting(seconds=3), ""),
+        (connecting(rate_per_s=400.0), ""),
+        (connecting(rate_per_s=500.0), "rests for 60 s in pgbench"),
+        (connecting(EphemeralPorts(28_232, 2)), "rests for 60 s"),
+        (connecting(EphemeralPorts(28_232, 2), loopback=True), ""),
+        (connecting(EphemeralPorts(28_232, 1)), ""),
+        (connecting(EphemeralPorts(99, 1), clients=9), "allow 99 transactions per second"),
+        (connecting(connects=False), ""),
+        (connecting(NARROW, connects=False), "100 clients need a port each in pgbench"),
+        (connecting(NARROW, connects=False, tcp=False), ""),
+        (
+            connecting(NARROW, connects=False, tcp=False, processes=(OpenFiles(77, "haproxy", None, None, 9),)),
+            "100 clients need a port each in haproxy",
+        ),
+        (connecting(None), ""),
+    ],
+)
+def test_ports_of_this_machine_are_counted_for_clients_and_for_a_connection_per_transaction(
+    facts: PathFacts, allowed: str
+) -> None:
+    found = limits(facts)
+    assert [limit.id for limit in found] == (["ephemeral-ports"] if allowed else [])
+    assert all(allowed in limit.reason and not limit.refuses for limit in found)
 
 
 def test_the_pooler_of_an_endpoint_is_the_one_of_its_name_else_the_one_that_listens_there() -> None:

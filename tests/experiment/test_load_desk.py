@@ -14,8 +14,7 @@ from pgtop_tune.cli.wiring import LiveParts
 from pgtop_tune.errors import LoadProblem, UsageProblem
 from pgtop_tune.experiment.frame_keeper import FrameKeeper
 from pgtop_tune.experiment.load_desk import LoadDesk
-from pgtop_tune.metrics import sections
-from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.experiment.preflight import shows_connections
 from pgtop_tune.model.bench import RunState
 from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.postgres.conninfo import resolve
@@ -34,7 +33,7 @@ async def desk_on(text: str) -> AsyncIterator[LoadDesk]:
     desk = parts.load_desk(keeper)
     running = asyncio.create_task(Engine(parts.source, (keeper,)).run())
     try:
-        assert await keeper.until(lambda seen: not isinstance(sections.server(seen.newest), Unavailable), DEADLINE_S)
+        assert await keeper.until(shows_connections, DEADLINE_S)
         yield desk
     finally:
         await desk.aclose()

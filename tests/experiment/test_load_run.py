@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -34,27 +35,35 @@ SHORT = LoadSpec("select-only", clients=2, duration_s=2, protocol="prepared")
 class Bench:
     """Runs in a session on one server, with what was told."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, pgbench: Path | None = None) -> None:
         self.conninfo = resolve(text)
-        self.session = LiveSession(self.conninfo, LiveOptions(interval_s=0.2))
+        self.session = LiveSession(self.conninfo, LiveOptions(interval_s=0.2, pgbench=pgbench))
         self.keeper = FrameKeeper()
         self.session.engine.attach(self.keeper)
         self.told: list[str] = []
         self.run = LoadRun(self.session.load, self.keeper, self.session.open_hand, self.told.append)
 
-    def cell(self, spec: LoadSpec) -> Cell:
-        return Cell(Target("direct", endpoint_of(self.conninfo)), PROFILES.get(spec.profile), spec)
+    def cell(self, spec: LoadSpec, target: Target | None = None) -> Cell:
+        return Cell(target or Target("direct", endpoint_of(self.conninfo)), PROFILES.get(spec.profile), spec)
 
-    async def measure(self, spec: LoadSpec = SHORT, before: Before = Before()) -> RunResult:  # noqa: B008
+    async def is_watched(self) -> None:
         assert await self.keeper.until(
             lambda interval: not isinstance(sections.server(interval.newest), Unavailable), 60
         )
-        return await self.run.measure(self.cell(spec), before)
+
+    async def measure(
+        self,
+        spec: LoadSpec = SHORT,
+        before: Before = Before(),  # noqa: B008
+        target: Target | None = None,
+    ) -> RunResult:
+        await self.is_watched()
+        return await self.run.measure(self.cell(spec, target), before)
 
 
 @contextlib.asynccontextmanager
-async def bench_on(text: str) -> AsyncIterator[Bench]:
-    bench = Bench(text)
+async def bench_on(text: str, pgbench: Path | None = None) -> AsyncIterator[Bench]:
+    bench = Bench(text, pgbench)
     await initialise(endpoint_of(bench.conninfo), 1, find_pgbench())
     running = asyncio.create_task(bench.session.engine.run())
     try:
@@ -76,6 +85,12 @@ async def busy_session(text: str) -> AsyncIterator[None]:
             other.cancel()
             with contextlib.suppress(psycopg.errors.QueryCanceled):
                 await sleeping
+
+
+def progress_s(bench: Bench) -> float:
+    """Seconds of its run that pgbench has told of."""
+    samples = [frame.bench for frame in bench.keeper.frames if not isinstance(frame.bench, Unavailable)]
+    return max((line.elapsed_s for sample in samples for line in sample.progress), default=0.0)
 
 
 def ids(result: RunResult) -> set[str]:
@@ -128,6 +143,69 @@ async def test_our_own_housekeeping_is_no_competitor_and_the_run_begins_quiet(da
     assert [step.name for step in result.facts.housekeeping][:3] == ["truncate-history", "vacuum", "checkpoint"]
     assert not {"COMPETING-ACTIVITY", "CHECKPOINT-STRADDLED", "OTHER-SERVER"} & ids(result)
     assert set(result.facts.tables) >= {"pgbench_accounts", "pgbench_history"}
+
+
+async def test_the_server_s_own_transactions_for_a_new_connection_are_nobody_else_s(database: str) -> None:
+    async with bench_on(database) as bench:
+        result = await bench.measure(replace(SHORT, connect_per_transaction=True))
+    assert (result.processed or 0) > 20
+    assert "COMPETING-ACTIVITY" not in ids(result), result.doubts
+
+
+def history(text: str) -> int:
+    with psycopg.connect(text, autocommit=True) as connection:
+        row = connection.execute("SELECT count(*) FROM pgbench_history").fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+async def test_nothing_is_destroyed_for_a_run_that_cannot_begin(database: str, tmp_path: Path) -> None:
+    tidy = Before(("truncate-history", "vacuum"))
+    async with bench_on(database, tmp_path / "no-pgbench") as bench:
+        with psycopg.connect(database, autocommit=True) as connection:
+            connection.execute("INSERT INTO pgbench_history (tid, bid, aid, delta) VALUES (1, 1, 1, 1)")
+        without_pgbench = await bench.measure(before=tidy)
+        assert (without_pgbench.state, history(database)) == (RunState.FAILED, 1)
+    async with bench_on(database) as bench:
+        with psycopg.connect(database, autocommit=True) as connection:
+            connection.execute("INSERT INTO pgbench_history (tid, bid, aid, delta) VALUES (1, 1, 1, 1)")
+        refused = await bench.measure(replace(SHORT, clients=20_000), tidy)
+        assert ("clients must be" in refused.message, history(database)) == (True, 1)
+        nowhere = replace(endpoint_of(bench.conninfo), host="127.0.0.1", port=1)
+        away = await bench.measure(SHORT, tidy, Target("nowhere", nowhere, direct=False))
+        assert ("Connection refused" in away.message, history(database)) == (True, 1)
+
+
+async def test_a_server_that_is_gone_is_told_at_once_and_quiet_is_not_waited_for(
+    make_server: Callable[..., Throwaway],
+) -> None:
+    server = make_server()
+    async with bench_on(conninfo(server)) as bench:
+        await bench.is_watched()
+        server.stop("immediate")
+        result = await bench.run.measure(bench.cell(SHORT), Before(("truncate-history", "vacuum", "quiet")))
+        assert result.state is RunState.FAILED
+        assert "connection to server" in result.message
+        elsewhere = Target("elsewhere", endpoint_of(bench.conninfo), direct=False)
+        assert (await bench.run.measure(bench.cell(SHORT, elsewhere), Before(("quiet",)))).state is RunState.FAILED
+        assert not any("waiting for quiet" in line for line in bench.told)
+
+
+async def test_a_rate_missed_because_the_last_seconds_did_nothing_is_a_backlog_and_not_0_ms(database: str) -> None:
+    async with bench_on(database) as bench:
+        spec = replace(SHORT, duration_s=4, rate_per_s=50.0)
+        measuring = asyncio.create_task(bench.measure(spec))
+        try:
+            assert await bench.keeper.until(lambda _: progress_s(bench) >= 1, 60)
+            with psycopg.connect(database) as other:
+                other.execute("LOCK TABLE pgbench_accounts")
+                # Its four seconds are over, and every client still waits.
+                assert await bench.keeper.until(lambda _: progress_s(bench) >= 4, 60)
+        finally:
+            result = await measuring
+    doubt = {doubt.id: doubt for doubt in result.doubts}["RATE-MISSED"]
+    assert "the backlog grows" in doubt.reason
+    assert dict(doubt.numbers)["lag_ms"] >= 1000.0
 
 
 async def test_one_after_the_other_each_has_its_own_frames(database: str) -> None:

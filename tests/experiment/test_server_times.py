@@ -62,7 +62,13 @@ def test_the_same_statement_in_two_scripts_is_counted_for_both() -> None:
         for number, processed in ((1, 90), (2, 10))
     )
     rows = matched(BenchReport(processed=100, scripts=scripts), {1: READ_THERE}, {1: counted(100)})
-    assert [(row.script, row.calls) for row in rows] == [("1.sql", 100), ("2.sql", 100)]
+    assert [(row.script, row.calls, row.shared) for row in rows] == [("1.sql", 100, True), ("2.sql", 100, True)]
+
+
+def test_equal_statements_of_one_script_are_marked_as_counted_together() -> None:
+    texts = {1: READ_THERE, 2: "SELECT $1"}
+    rows = matched(report(READ, READ, "SELECT 1;"), texts, {1: counted(200), 2: counted(100)})
+    assert [(row.calls, row.shared) for row in rows] == [(200, True), (200, True), (100, False)]
 
 
 def test_a_first_line_that_two_statements_share_tells_neither() -> None:

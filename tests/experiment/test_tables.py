@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.experiment.series import curves, series_json
 from pgtop_tune.experiment.step_chart import BAR, chart_lines
 from pgtop_tune.experiment.steps import Steps
-from pgtop_tune.experiment.tables import as_markdown, as_text, table_of
+from pgtop_tune.experiment.tables import as_markdown, as_text, connected_clients, table_of
 from pgtop_tune.model.bench import RunState
 from pgtop_tune.model.run_result import as_json
 from tests.support.results import asked, failed, never_began, result
@@ -23,10 +24,10 @@ def test_profiles_stand_side_by_side() -> None:
     lines = as_markdown(table_of([result(asked(name)) for name in names])).splitlines()
     assert lines[0] == "|  | tpcb-like | select-only | simple-update |"
     assert [line.split(" | ")[0].strip("| ") for line in lines[2:]] == [
-        "transactions", "failed", "latency avg, ms", "p99, ms", "connect, ms", "tps",
+        "transactions", "failed", "latency avg, ms", "p99, ms", "connect, ms", "qps", "tps",
     ]  # fmt: skip
     assert lines[2] == "| transactions | 70000 | 70000 | 70000 |"
-    assert lines[-1] == "| tps | 1000.00 | 1000.00 | 1000.00 |"
+    assert lines[-2:] == ["| qps | 7000.00 | 7000.00 | 7000.00 |", "| tps | 1000.00 | 1000.00 | 1000.00 |"]
 
 
 def test_endpoints_stand_in_rows_and_a_failed_one_has_its_reason() -> None:
@@ -40,11 +41,25 @@ def test_endpoints_stand_in_rows_and_a_failed_one_has_its_reason() -> None:
         result(asked(endpoint="PgBouncer", clients=500), tps=2571.16),
     ]  # fmt: skip
     lines = as_markdown(table_of(rows)).splitlines()
-    assert lines[0] == "| endpoint | clients | transactions | failed | latency avg, ms | p99, ms | connect, ms | tps |"
+    assert (
+        lines[0]
+        == "| endpoint | clients | transactions | failed | latency avg, ms | p99, ms | connect, ms | qps | tps |"
+    )
     assert lines[3] == (
-        "| PostgreSQL | 600 | - | - | - | - | - | failed: remaining connection slots are reserved (client 297) |"
+        "| PostgreSQL | 600 | - | - | - | - | - | - | failed: remaining connection slots are reserved |"
     )
     assert lines[4].endswith(" | 2571.16 |")
+
+
+@pytest.mark.parametrize(
+    ("threads", "line_end", "known"), [(1, "\n", 297), (4, "\n", None), (1, "pgbench: error: Run was aborted\n", None)]
+)
+def test_the_clients_before_the_one_that_was_refused_are_known_of_one_thread_only(
+    threads: int, line_end: str, known: int | None
+) -> None:
+    """Each of several threads connects its own share of the numbers."""
+    refused = f"pgbench: error: could not create connection for client 297{line_end}"
+    assert connected_clients(f"pgbench -c 600 -j {threads} -T 60 bench", refused) == known
 
 
 def test_the_text_table_is_aligned_and_a_long_reason_does_not_widen_it() -> None:

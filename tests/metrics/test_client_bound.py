@@ -48,6 +48,12 @@ def test_waiting_for_a_cpu_is_wanting_one() -> None:
     assert "waited for a CPU 45 %" in load.reason
 
 
+def test_a_thread_that_mostly_waits_for_a_cpu_is_no_limit_of_pgbench_s() -> None:
+    load = evidence(cpu=(4, 40), delay_ms=(960, 100)).generator
+    assert not load.bound
+    assert load.most_queued == pytest.approx(96)
+
+
 def test_without_threads_the_sessions_tell() -> None:
     assert evidence(cpu=(), postgres=turn(85)).generator.bound
     assert not evidence(cpu=(), postgres=turn(60)).generator.bound

@@ -48,3 +48,19 @@ def test_of_rates_the_last_one_reached() -> None:
     assert "still reached" in knee_of_rates(points((100, 99), (200, 199))).reason
     assert "no rate was reached" in knee_of_rates(points((400, 310), (800, 305))).reason
     assert "no step ended well" in knee_of_rates(points((400, None))).reason
+
+
+def test_steps_of_the_same_load_are_one_step() -> None:
+    assert "there are 1" in knee_of_clients(points((4, 100), (4, 101), (4, 99))).reason
+    found = knee_of_clients(points((1, 100), (8, 630), (8, 570), (16, 610), (32, 605)))
+    assert found.load == 8
+    assert "600.0 tps" in found.reason
+    assert "rate of 100 " in knee_of_rates(points((50, 50), (100, 99), (100, 93))).reason
+    assert "at a rate of 100 only 80.0" in knee_of_rates(points((50, 50), (100, 99), (100, 61))).reason
+
+
+def test_a_curve_that_is_flat_from_its_first_step_on_has_its_knee_there_or_below() -> None:
+    found = knee_of_clients(points((4, 600), (8, 605), (16, 598)))
+    assert found.load is None
+    assert "it takes fewer clients to see it" in found.reason
+    assert knee_of_clients(points((1, 600), (8, 605), (16, 598))).load == 1

@@ -11,7 +11,7 @@ from pgtop_tune.metrics.run_evidence import evidence_of
 from pgtop_tune.metrics.run_validity import RULES, doubts
 from pgtop_tune.model.absence import NOT_RECORDED, Reason, Unavailable
 from pgtop_tune.model.bench import RunState
-from pgtop_tune.model.host import CpuSample, MemorySample
+from pgtop_tune.model.host import CpuSample, CpuTimes, MemorySample
 from pgtop_tune.model.postgres import (
     Activity,
     CheckpointCounters,
@@ -146,6 +146,27 @@ def test_from_a_recording_alone_progress_lines_tell_what_failed() -> None:
 def test_a_rate_that_was_not_reached() -> None:
     doubt = found(run={"rate_per_s": 2.0 * TPS}, lines={"lag_ms": 900.0})["RATE-MISSED"]
     assert dict(doubt.numbers)["lag_ms"] == 900.0
+    growing = found(run={"rate_per_s": 2.0 * TPS}, lines={"lag_ms": 35_000.0})["RATE-MISSED"]
+    assert (growing.verdict, "the backlog grows" in growing.reason) == (Verdict.SUSPECT, True)
+
+
+def test_a_rate_that_was_missed_without_a_lag_has_no_backlog() -> None:
+    rate = {"rate_per_s": 1.05 * TPS}
+    thin = found(run=rate, lines={"lag_ms": 0.4})["RATE-MISSED"]
+    assert (thin.verdict, "no backlog" in thin.reason) == (Verdict.NOTE, True)
+    skipped = found(replace(FACTS, skipped=3_500), run=rate, lines={"lag_ms": 0.4})["RATE-MISSED"]
+    assert "3500 were skipped" in skipped.reason
+    unknown = found(run=rate)["RATE-MISSED"]
+    assert unknown.reason == "1000.0 transactions per second of 1050 were done"
+
+
+def test_seconds_in_which_nothing_ended_are_lag_and_not_0_ms() -> None:
+    stalled = found(
+        replace(FACTS, processed=TPS * 40), run={"rate_per_s": float(TPS)}, lines={"lag_ms": 0.0},
+        tps=lambda second: float(TPS) if second <= 40 else 0.0,
+    )["RATE-MISSED"]  # fmt: skip
+    assert dict(stalled.numbers)["lag_ms"] == 30_000.0
+    assert "the backlog grows" in stalled.reason
 
 
 def test_a_saturated_thread_is_client_bound_with_advice() -> None:
@@ -158,6 +179,10 @@ def test_threads_that_wait_for_a_cpu_are_told_from_threads_that_never_sleep() ->
     doubt = found(cpu=(5, 5), delay_ms=(600, 100))["CPU-CONTENTION"]
     assert dict(doubt.numbers)["queued_percent"] == pytest.approx(60)
     assert "CPU-CONTENTION" not in found(cpu=(50, 5), delay_ms=(450, 100))
+    full = found(cpu=(4, 40), delay_ms=(960, 100), host=full_machine)
+    assert "CLIENT-BOUND" not in full
+    assert dict(full["CPU-CONTENTION"].numbers)["queued_percent"] == pytest.approx(96)
+    assert "CPUs of the machine are busy" in full["CPU-CONTENTION"].reason
 
 
 def test_one_thread_for_a_hundred_clients() -> None:
@@ -176,6 +201,12 @@ def test_one_thread_for_a_hundred_clients() -> None:
 def test_scale_below_clients_counts_for_the_tpcb_like_script_only() -> None:
     assert "16 clients update 4 branch rows" in found(replace(FACTS, scale=4))["SCALE-BELOW-CLIENTS"].reason
     assert "SCALE-BELOW-CLIENTS" not in found(replace(FACTS, scale=4, builtin="select-only"))
+
+
+def full_machine(second: int) -> dict[str, object]:
+    cpu = host_sample(second).cpu
+    assert isinstance(cpu, CpuSample)
+    return {"cpu": replace(cpu, total=CpuTimes("cpu", 400 * second, 0, 0, 0, 0, 0, 0, 0, 0, 0))}
 
 
 def checkpoint(began_s: int, finished_s: int) -> Callable[[int], dict[str, object]]:
@@ -236,6 +267,17 @@ def test_transactions_beyond_the_client_s_compete() -> None:
     busy = found(postgres=lambda second: counters(second, xact_commit=1200 * second))
     assert dict(busy["COMPETING-ACTIVITY"].numbers)["foreign_tps"] == pytest.approx(200, rel=0.05)
     assert set(found(postgres=lambda second: counters(second, xact_commit=1020 * second))) == USUAL
+
+
+def test_what_the_server_does_to_let_a_client_in_and_tries_again_is_not_somebody_else_s() -> None:
+    thrice = lambda second: counters(second, xact_commit=3 * TPS * second)  # noqa: E731
+    assert "COMPETING-ACTIVITY" in found(postgres=thrice)
+    connecting: dict[str, object] = {"connect_per_transaction": True, "protocol": "prepared"}
+    assert "COMPETING-ACTIVITY" not in found(postgres=thrice, run=connecting)
+    assert "COMPETING-ACTIVITY" in found(postgres=thrice, run=connecting | {"protocol": "simple"})
+    assert "COMPETING-ACTIVITY" not in found(postgres=thrice, lines={"retries": 2 * TPS})
+    more = lambda second: counters(second, xact_commit=4 * TPS * second)  # noqa: E731
+    assert "COMPETING-ACTIVITY" in found(postgres=more, run=connecting)
 
 
 def test_a_server_that_sees_nothing_of_the_load_is_another_one() -> None:

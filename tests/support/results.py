@@ -18,7 +18,7 @@ REPORT = BenchReport(
 
 def asked(profile: str = "tpcb-like", endpoint: str = "direct", clients: int = 16, rate: float | None = None) -> Asked:
     spec = LoadSpec(profile=profile, clients=clients, duration_s=70, rate_per_s=rate)
-    return Asked(endpoint, profile, spec, (ScriptFile(profile, 1),))
+    return Asked(endpoint, profile, spec, (ScriptFile(profile, 1, statements=7),))
 
 
 def result(words: Asked | None = None, *, tps: float = 1000.0, facts: RunFacts = FACTS, **how: object) -> RunResult:

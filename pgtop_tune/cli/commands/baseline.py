@@ -14,7 +14,7 @@ from pgtop_tune.cli.commands.bench.formats import Format, ProfilesDirectory, Tab
 from pgtop_tune.cli.commands.compare import FailIf, UnderTest, print_comparisons, tell_outcome
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.help_text import help_of
-from pgtop_tune.errors import LoadProblem, UsageProblem
+from pgtop_tune.errors import LoadProblem, RecordingProblem, UsageProblem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -137,13 +137,20 @@ def check(
         now = open_material(file, "now")
         check_names(under_test or [], (before, now))
         comparison = compare(before, now, under_test or [])
+        unkept: RecordingProblem | None = None
         if keep:
-            kept, _ = baselines.save(name, file, note)
-            tell(f"kept in {kept.path}")
-            runs = (*runs, kept)
+            try:
+                kept, _ = baselines.save(name, file, note)
+            except RecordingProblem as problem:
+                unkept = problem
+            else:
+                tell(f"kept in {kept.path}")
+                runs = (*runs, kept)
     judged = [judge(condition, [comparison]) for condition in conditions]
     print_comparisons(format, [comparison], judged)
     _tell_changes(changes(sorted(runs, key=lambda run: run.began_ms)))
+    if unkept is not None:
+        raise unkept
     sys.exit(tell_outcome(judged))
 
 

@@ -134,9 +134,10 @@ def print_comparisons(format: TableFormat, comparisons: Sequence[Comparison], ju
 def _print_json(answer: Mapping[str, object]) -> None:
     import json
 
+    from pgtop_tune.cli.output import say_as_it_is
+
     # Not through `say`: a JSON text is printable by itself, and may be longer than what is read by people.
-    sys.stdout.write(json.dumps(answer, ensure_ascii=True) + "\n")
-    sys.stdout.flush()
+    say_as_it_is(json.dumps(answer, ensure_ascii=True))
 
 
 def _print_sheets(format: TableFormat, found: Sequence[Sequence[Sheet]]) -> None:

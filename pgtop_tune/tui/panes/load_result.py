@@ -150,7 +150,8 @@ def _statements(result: RunResult, cells: int) -> list[Line]:
         for each in statements:
             failed = f"  {each.failures} failed" if each.failures else ""
             there = times.of(name, each.text)
-            server = "" if there is None else f"[{figure(there.mean_ms, 3)} ± {figure(there.stddev_ms, 3)}] "
+            of_all = " of all equal ones" if there is not None and there.shared else ""
+            server = "" if there is None else f"[{figure(there.mean_ms, 3)} ± {figure(there.stddev_ms, 3)}{of_all}] "
             text = server + one_line(each.text, _STATEMENT) + failed
             lines += labelled(f"{each.latency_ms:10.3f}  ", text, cells, label_cells=LABEL)
     if lines and times.problem:

@@ -1,0 +1,76 @@
+"""Several results in words: a table, and each doubt once with the runs it concerns."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from pgtop_tune.cli.run_words import markdown, text
+from pgtop_tune.model.bench_report import StatementReport
+from pgtop_tune.model.run_result import Doubt, RunResult, ServerTimes, StatementTimes, Verdict
+from tests.support.results import asked, result
+
+SUSPECT, NOTE = Verdict.SUSPECT, Verdict.NOTE
+
+
+def doubted(endpoint: str, clients: int, *doubts: Doubt) -> RunResult:
+    return replace(result(asked(endpoint=endpoint, clients=clients)), doubts=doubts)
+
+
+def queued(percent: str) -> Doubt:
+    return Doubt("CPU-CONTENTION", SUSPECT, f"pgbench waited for a CPU {percent} % of the time", "another host")
+
+
+LOOP = Doubt("CLOSED-LOOP", NOTE, "each client waited", "--rate")
+SHORT = Doubt("SHORT-RUN", NOTE, "3 s are short")
+FAILED = Doubt("RUN-FAILED", Verdict.INVALID, "no room")
+P5 = [
+    doubted("PostgreSQL", 500, LOOP, queued("31"), SHORT),
+    doubted("PostgreSQL", 600, LOOP, FAILED),
+    doubted("PgBouncer", 500, LOOP, queued("31.5"), SHORT),
+    doubted("PgBouncer", 1000, LOOP, queued("96"), SHORT),
+]
+
+
+def test_a_doubt_stands_once_with_its_runs_and_the_range_of_its_figures() -> None:
+    assert text(P5, None, "#").partition("\n\n")[2].splitlines() == [
+        "PostgreSQL ×600: invalid RUN-FAILED: no room",
+        "all but PostgreSQL ×600: suspect CPU-CONTENTION: pgbench waited for a CPU 31-96 % of the time -> another host",
+        "all: note CLOSED-LOOP: each client waited -> --rate",
+        "all but PostgreSQL ×600: note SHORT-RUN: 3 s are short",
+    ]
+    assert [line for line in markdown(P5, None).splitlines() if line.startswith("-")] == [
+        "- PostgreSQL ×600: invalid RUN-FAILED: no room",
+        "- all but PostgreSQL ×600: suspect CPU-CONTENTION: pgbench waited for a CPU 31-96 % of the time"
+        " -> another host",
+    ]
+
+
+def test_advice_is_for_the_highest_figure() -> None:
+    few = [Doubt("SCALE", SUSPECT, f"{clients} clients queue", f"scale {clients} or more") for clients in (4, 16, 8)]
+    results = [doubted("direct", number, doubt) for number, doubt in enumerate(few, 1)]
+    assert text(results, None, "#").splitlines()[-1] == "all: suspect SCALE: 4-16 clients queue -> scale 16 or more"
+
+
+def test_runs_are_named_by_what_tells_them_apart() -> None:
+    def named(*results: RunResult) -> str:
+        return text(results, None, "#").splitlines()[-1].partition(":")[0]
+
+    steps = [doubted("direct", clients, *([LOOP] if clients < 3 else [])) for clients in (1, 2, 4, 8)]
+    assert named(*steps) == "×1 ×2"
+    places = [doubted(name, 8, *([LOOP] if name == "b" else [])) for name in "abc"]
+    assert named(*places) == "b"
+    both = [doubted(name, clients, *([LOOP] if name != "c" else [])) for name in "abcd" for clients in (1, 2)]
+    assert named(*both[:6]) == "all but c"
+    assert named(*both[4:]) == "d"
+
+
+def test_figures_of_the_server_for_equal_statements_are_marked() -> None:
+    read = "SELECT 1;"
+    times = tuple(StatementTimes("", each, 10, 0.5, 0.1, shared=each == read) for each in (read, "SELECT 2;", read))
+    made = result()
+    assert made.report is not None
+    statements = tuple(StatementReport(each.text, 1.0) for each in times)
+    made = replace(made, report=replace(made.report, statements=statements), server_times=ServerTimes(times))
+    lines = text([made], None, "#").splitlines()
+    assert [line.endswith(f"* {read}") for line in lines if "SELECT" in line] == [True, False, True]
+    assert "* the server counts equal statements together: its figures are of all of them" in lines

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 from typing import Final
 
 from pgtop_tune.compare.ghost import GhostWatch
 from pgtop_tune.metrics.load import running
-from pgtop_tune.metrics.stall import OLDEST
+from pgtop_tune.metrics.stall import OLDEST, SHORTEST_S
 from pgtop_tune.session.history import LatencyPoint, Point
 from pgtop_tune.session.newest_latency import NewestLatency, newest_latency
 from pgtop_tune.session.session import Session
@@ -23,7 +24,7 @@ _CELLS: Final = 5
 _AGED_S: Final = 10.0
 """Figures older than this say how old they are; a buffered log is some seconds late."""
 _SPIKE: Final = 4.0
-"""Times the top of the curves from which on the slowest transaction of a second is drawn as a spike."""
+"""Times the top of the curves, and the usual slowest transaction of a second, from which on one is drawn as a spike."""
 _NO_LOAD: Final = "latency is measured by a load"
 _CURVES: Final = ((2, "series-5"), (1, "series-4"), (0, "series-3"))
 """Index into the quantiles and style, drawn in this order: p99, p95, p50 on top."""
@@ -44,11 +45,12 @@ def latency_lines(
     axis = time_axis(session, width, height)
     seconds = session.latency.series(axis.since_s)
     loaded = session.interval is not None and running(session.interval) is not None
-    how = f"{_NO_LOAD} (press {load_key})" if load_key else _NO_LOAD
+    how = (f"{_NO_LOAD} (press {load_key})" if load_key else _NO_LOAD) + _of_others(session)
     newest = session.once(newest_latency)
     p99 = [Point(second.at_s, second.quantiles_ms[2]) for second in seconds]
-    top_ms = nice_ceiling(max((point.value or 0.0 for point in p99), default=0.0))
-    slow = [second for second in seconds if second.max_ms > _SPIKE * top_ms]
+    top_ms = nice_ceiling(max((second.quantiles_ms[2] for second in seconds), default=0.0))
+    usual_ms = max(top_ms, median(second.max_ms for second in seconds)) if seconds else top_ms
+    slow = [second for second in seconds if second.max_ms > _SPIKE * usual_ms]
     if height <= SPARK_ROWS:
         if not seconds and not loaded:
             return [padded(((" lat   ", "title"), (how, "dim")), width)]
@@ -84,6 +86,14 @@ def latency_lines(
             unit_format=_scale, glyphs=glyphs, marks=[*chart_marks(session, axis), *marks],
         ),
     ]  # fmt: skip
+
+
+def _of_others(session: Session) -> str:
+    """What is known of the latency of a pgbench that others have started."""
+    oldest_s = None if session.interval is None else OLDEST(session.interval)
+    if oldest_s is None or oldest_s < SHORTEST_S:
+        return ""
+    return f"; oldest open transaction of pgbench {lasting(oldest_s)}"
 
 
 def _scale(value_ms: float) -> str:

@@ -12,7 +12,7 @@ A backend that was woken and has no CPU yet still looks as if it waited for its 
 taken out of the client's turn. Should waits, CPU and queue together exceed L (they overlap: reading a file costs CPU
 as well), all of them are scaled down by the same factor, and turn and other are 0. Without a load the parts are the
 sampled ones of all client backends, ÷ the server's TPS, and the whole is their sum. A load that has begun less than a
-reading ago, or stands still, has no budget.
+reading ago has no budget, nor has one that stood still in these seconds: what ended then had waited before them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.load import CLIENT_LATENCY, CLIENT_TPS, running, work_window_s
 from pgtop_tune.metrics.server import TPS
-from pgtop_tune.metrics.stall import stall
+from pgtop_tune.metrics.stall import stalled_within
 from pgtop_tune.metrics.waits import CLIENT_BACKEND, WaitShare, wait_profile
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import ProcessCounters, ProcessSample
@@ -78,10 +78,10 @@ class CpuUse(Struct, frozen=True):
 
 
 def latency_budget(interval: Interval, window_s: float = BUDGET_WINDOW_S) -> LatencyBudget | None:
-    """The budget as the module says; None without throughput or samples, and for a load that begins or stands still."""
+    """The budget as the module says; None without throughput or samples, and for a load that begins or stood still."""
     if running(interval) is not None:
         worked_s = work_window_s(interval, window_s)
-        return None if worked_s is None or stall(interval) is not None else _of_client(interval, worked_s)
+        return None if worked_s is None or stalled_within(interval, worked_s) else _of_client(interval, worked_s)
     server_tps = TPS(interval)
     profile = wait_profile(interval, window_s, CLIENT_BACKEND, wanted=_in_transaction)
     if not server_tps or not profile:

@@ -52,6 +52,16 @@ def stall(interval: Interval) -> Silence | None:
     return found[-1] if found and found[-1].until_ms is None else None
 
 
+def stalled_within(interval: Interval, window_s: float) -> bool:
+    """Whether the load stood still at some time of the last seconds."""
+    bench, now_ms = interval.now(sections.bench), interval.newest.taken_at_ms
+    return bench is not None and any(
+        stalls(sample, now_ms - round(1000 * (bench.at_s - sample.at_s)))
+        for sample in interval.recent(sections.bench, window_s)
+        if sample.run.run == bench.run.run
+    )
+
+
 def stalled_s(interval: Interval) -> float | None:
     """How long the stall has lasted; None without one."""
     found = interval.once(stall)

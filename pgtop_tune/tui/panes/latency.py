@@ -56,7 +56,7 @@ def latency_lines(
             return [padded(((" lat   ", "title"), (how, "dim")), width)]
         spikes = {second.at_s for second in slow}
         shown = [Point(point.at_s, top_ms) if point.at_s in spikes else point for point in p99]
-        figures = [*_stalled(session, newest, brief=True), *_figures(newest)]
+        figures = [Phrase(_silent(newest, "none")), *_since_when(session, newest), *_figures(newest)]
         if slow:
             figures.append(Phrase(((_spike_label(slow, glyphs), "warning"),), 1))
         if not any(text.endswith("s") for phrase in figures for text, _ in phrase.line):
@@ -70,7 +70,7 @@ def latency_lines(
         ChartSeries([Point(second.at_s, second.quantiles_ms[index]) for second in seconds], style)
         for index, style in _CURVES
     ]
-    figures = [*_stalled(session, newest), *_figures(newest)]
+    figures = [*_since_when(session, newest), *_figures(newest)]
     if ghost is not None:
         curves.insert(0, ChartSeries(ghost.overlay.points("p99_ms", axis.since_s, axis.until_s), "dim", dim=True))
         figures.append(latency_phrase(session, ghost, glyphs))
@@ -80,7 +80,7 @@ def latency_lines(
         for second in slow
     ]
     return [
-        head((("latency ms", "title"),), width, glyphs, figures),
+        head((("latency ms", "title"), *_silent(newest, "  no transaction has")), width, glyphs, figures),
         *chart_lines(
             curves, width=width, height=height - 1, since_s=axis.since_s, until_s=axis.until_s,
             unit_format=_scale, glyphs=glyphs, marks=[*chart_marks(session, axis), *marks],
@@ -104,19 +104,18 @@ def _spike_label(seconds: Sequence[LatencyPoint], glyphs: Glyphs) -> str:
     return glyphs.up + ms(max(second.max_ms for second in seconds))
 
 
-def _stalled(session: Session, newest: NewestLatency, *, brief: bool = False) -> list[Phrase]:
-    """That no transaction ends, and how old the oldest is; else how old the figures are, where they are."""
+def _silent(newest: NewestLatency, words: str) -> Line:
+    return () if newest.stalled_s is None else ((f"{words} ended for {lasting(newest.stalled_s)}", "critical"),)
+
+
+def _since_when(session: Session, newest: NewestLatency) -> list[Phrase]:
+    """How old the figures are, where they are old; while no transaction ends, and how old the oldest of them is."""
     ago = f"{lasting(newest.age_s)} ago"
     if newest.stalled_s is None:
         aged = newest.second is not None and newest.age_s >= _AGED_S
         return [Phrase(((f"figures of {ago}", "label"),), 0, ((ago, "label"),))] if aged else []
-    ended = f"ended for {lasting(newest.stalled_s)}"
-    found = [
-        Phrase(
-            ((f"{'none' if brief else 'no transaction has'} {ended}", "critical"),), 0, ((f"none {ended}", "critical"),)
-        )
-    ]
     oldest_s = None if session.interval is None else OLDEST(session.interval)
+    found = []
     if oldest_s is not None:
         open_for = f"open {lasting(oldest_s)}"
         found.append(Phrase(((f"oldest {open_for}", "critical"),), 0, ((open_for, "critical"),)))

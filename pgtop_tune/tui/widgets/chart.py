@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from statistics import median
+from statistics import median_low
 from typing import Final
 
 from msgspec import Struct
@@ -198,7 +198,9 @@ def _dots(
     """Lowest and highest dot row (from the bottom) per dot column, neighbours joined by straight lines."""
     dots: dict[int, tuple[int, int]] = {}
     distances = [after.at_s - before.at_s for before, after in pairwise(points)]
-    longest = _PAUSE * max(median(distances), (until_s - since_s) / columns) if distances else 0.0
+    # Of a single distance nobody knows whether it is usual.
+    usual_s = median_low(distances) if len(distances) > 1 else 0.0
+    longest = _PAUSE * max(usual_s, (until_s - since_s) / columns)
     per_s = columns / (until_s - since_s)
     before: tuple[int, int] | None = None
     before_s = 0.0

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.cli.lines import FIELDS
+from pgtop_tune.cli.run_words import progress_words
 from pgtop_tune.metrics.percentiles import ascending, bucket_counts
 from pgtop_tune.model.bench import BenchProgress, BenchSample, LatencySecond, RunState, Silence
 from pgtop_tune.model.postgres import Activity
@@ -17,6 +18,7 @@ from pgtop_tune.tui.panel.set_drawing import figures_line
 from pgtop_tune.tui.panes.budget import budget_lines
 from pgtop_tune.tui.panes.latency import latency_lines
 from pgtop_tune.tui.panes.time_axis import CHARTED
+from pgtop_tune.tui.screens.load import run_lines
 from tests.support.frames import EPOCH_MS, backend, bench_sample, frame, postgres_sample
 
 QUIET_FROM = 30
@@ -129,3 +131,13 @@ def test_a_pgbench_of_others_shows_the_age_of_its_oldest_transaction() -> None:
     for size in ((80, 6), (120, 6)):
         said = "".join(map(text_of, latency_lines(session, *size, UNICODE)))
         assert "oldest open transaction of pgbench 29 s" in said
+
+
+def test_ten_seconds_have_one_unit() -> None:
+    line = BenchProgress(1.0, 2.0, 12_400.0, 1.0)
+    samples = [bench_sample(second, progress=(replace(line, elapsed_s=float(second)),)) for second in range(20)]
+    session = session_of(samples)
+    assert "where each transaction's 12.4 s goes" in text_of(budget_lines(session, 120, 4, UNICODE)[0])
+    assert "mean 12.4 s " in text_of(run_lines(session, samples[-1].run, 90)[1])
+    assert "lat   12.4 s" in progress_words(samples[-1].run, line)
+    assert "lat        -" in progress_words(samples[-1].run, replace(line, tps=0.0, latency_ms=0.0))

@@ -87,6 +87,8 @@ def test_seconds_that_were_never_sampled_are_not_bridged() -> None:
 def test_a_long_silence_between_few_points_is_not_bridged() -> None:
     few = ChartSeries([*curve(10.0, 10.0, 10.0), Point(18.0, 100.0)], "series-1")
     assert picture(chart(few, height=2))[1].rstrip() == "    0 ┤⠤⠤⠄"
+    for points in ([Point(0.0, 10.0), Point(17.0, 100.0), Point(18.0, 100.0)], [Point(0.0, 10.0), Point(17.0, 100.0)]):
+        assert picture(chart(ChartSeries(points, "series-1"), height=2))[1].rstrip() == "    0 ┤⠄"
 
 
 def test_one_sample_in_two_hundred_still_shows() -> None:

@@ -128,6 +128,7 @@ class Run:
         if not self.over:
             seconds = self._log.read(final=final)
             self._latencies.extend(replace(each, second=each.second - self._ahead_s) for each in seconds)
+            self._silences.read(self._latencies, time.time_ns() // 1_000_000)
             if self._latencies:
                 self._is_at_work()
 

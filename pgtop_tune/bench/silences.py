@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
-from pgtop_tune.model.bench import BenchProgress, Silence
+from pgtop_tune.model.bench import BenchProgress, LatencySecond, Silence
 
 _KEPT: Final = 3600
 """Silences kept for a sampler that does not come."""
@@ -39,6 +40,13 @@ class Silences:
         self._lasting = Silence(
             since_ms=since_ms, until_ms=None, zero_s=zero_s, usual_ms=self._done_ms / self._done if self._done else None
         )
+
+    def read(self, seconds: Iterable[LatencySecond], now_ms: int) -> None:
+        """Takes seconds of the log: one that began in the silence and has a transaction comes before the line does."""
+        lasting = self._lasting
+        if lasting is not None and any(each.logged and 1000 * each.second >= lasting.since_ms for each in seconds):
+            self.end(now_ms)
+            self._busy_ms = now_ms
 
     def end(self, now_ms: int) -> None:
         """A transaction ended, or the run: no silence lasts any longer."""

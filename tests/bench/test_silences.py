@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.bench.silences import Silences
-from pgtop_tune.model.bench import BenchProgress, Silence
+from pgtop_tune.model.bench import BenchProgress, LatencySecond, Silence
 
 STARTED_MS = 1_790_000_000_000
 
@@ -41,6 +41,17 @@ def test_the_end_of_the_run_ends_it() -> None:
     silences = heard(100.0, 0.0)
     silences.end(STARTED_MS + 2500)
     assert [silence.until_ms for silence in silences.take()] == [STARTED_MS + 2500]
+
+
+def test_the_log_may_know_it_before_the_line_comes_but_not_by_seconds_from_before_it() -> None:
+    silences = heard(100.0, 0.0, 0.0)
+    began_s = STARTED_MS // 1000
+    silences.read([LatencySecond(began_s, 1, 4000, 4000, ((1, 1),)), LatencySecond(began_s + 3, 0, 0, 0, ())], 0)
+    assert silences.take()[0].until_ms is None
+    silences.read([LatencySecond(began_s + 3, 1, 4000, 4000, ((1, 1),))], STARTED_MS + 3900)
+    assert silences.take()[0].until_ms == STARTED_MS + 3900
+    silences.hear(BenchProgress(4.0, 8.0, 3000.0, 0.0), STARTED_MS + 4000)
+    assert silences.take() == ()
 
 
 def test_several_between_two_looks_are_all_there() -> None:

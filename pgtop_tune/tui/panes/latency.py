@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from statistics import median
 from typing import Final
 
@@ -25,6 +25,8 @@ _AGED_S: Final = 10.0
 """Figures older than this say how old they are; a buffered log is some seconds late."""
 _SPIKE: Final = 4.0
 """Times the top of the curves, and the usual slowest transaction of a second, from which on one is drawn as a spike."""
+_FEWEST: Final = 3
+"""Seconds that tell what is usual."""
 _NO_LOAD: Final = "latency is measured by a load"
 _CURVES: Final = ((2, "series-5"), (1, "series-4"), (0, "series-3"))
 """Index into the quantiles and style, drawn in this order: p99, p95, p50 on top."""
@@ -48,14 +50,13 @@ def latency_lines(
     how = (f"{_NO_LOAD} (press {load_key})" if load_key else _NO_LOAD) + _of_others(session)
     newest = session.once(newest_latency)
     p99 = [Point(second.at_s, second.quantiles_ms[2]) for second in seconds]
-    top_ms = nice_ceiling(max((second.quantiles_ms[2] for second in seconds), default=0.0))
-    usual_ms = max(top_ms, median(second.max_ms for second in seconds)) if seconds else top_ms
-    slow = [second for second in seconds if second.max_ms > _SPIKE * usual_ms]
+    slow = _spikes(seconds)
+    spikes_s = {second.at_s for second in slow}
     if height <= SPARK_ROWS:
         if not seconds and not loaded:
             return [padded(((" lat   ", "title"), (how, "dim")), width)]
-        spikes = {second.at_s for second in slow}
-        shown = [Point(point.at_s, top_ms) if point.at_s in spikes else point for point in p99]
+        top_ms = _top(p99, spikes_s)
+        shown = [Point(point.at_s, top_ms) if point.at_s in spikes_s else point for point in p99]
         figures = [Phrase(_silent(newest, "none")), *_since_when(session, newest), *_figures(newest)]
         if slow:
             figures.append(Phrase(((_spike_label(slow, glyphs), "warning"),), 1))
@@ -84,6 +85,7 @@ def latency_lines(
         *chart_lines(
             curves, width=width, height=height - 1, since_s=axis.since_s, until_s=axis.until_s,
             unit_format=_scale, glyphs=glyphs, marks=[*chart_marks(session, axis), *marks],
+            maximum=_top([point for curve in curves for point in curve.points], spikes_s) if slow else None,
         ),
     ]  # fmt: skip
 
@@ -98,6 +100,25 @@ def _of_others(session: Session) -> str:
 
 def _scale(value_ms: float) -> str:
     return ms(value_ms) if value_ms else "0"
+
+
+def _spikes(seconds: Sequence[LatencyPoint]) -> list[LatencyPoint]:
+    """Seconds with a transaction far slower than the curves are without a few of their seconds, one in twenty or two.
+
+    When there are more of them, that is what the load is like, and the curves show it.
+    """
+    few = max(len(seconds) // 20, min(len(seconds) // 4, 2), 1)
+    usual_ms = [second.quantiles_ms[2] for second in seconds]
+    if len(seconds) < _FEWEST:
+        return []
+    top_ms = nice_ceiling(sorted(usual_ms)[-1 - few])
+    line_ms = _SPIKE * max(top_ms, median(second.max_ms for second in seconds))
+    return [second for second in seconds if second.max_ms > line_ms]
+
+
+def _top(points: Iterable[Point], spikes_s: Container[float]) -> float:
+    """The scale that holds everything but the spikes."""
+    return nice_ceiling(max((point.value or 0.0 for point in points if point.at_s not in spikes_s), default=0.0))
 
 
 def _spike_label(seconds: Sequence[LatencyPoint], glyphs: Glyphs) -> str:

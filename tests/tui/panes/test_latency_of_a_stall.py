@@ -97,8 +97,9 @@ def test_the_figures_of_the_run_before_are_not_those_of_the_one_that_begins() ->
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_few_long_transactions_among_many_short_ones_are_a_spike_with_its_number(size: tuple[int, int]) -> None:
-    short = [18.0] * 3000
+@pytest.mark.parametrize("transactions", [3000, 20])
+def test_long_transactions_of_one_second_are_a_spike_with_its_number(size: tuple[int, int], transactions: int) -> None:
+    short = [18.0] * transactions
     samples = [bench_sample(second, latencies=logged(second, *short)) for second in range(40)]
     samples[25] = bench_sample(25, latencies=logged(25, *short, *[12_000.0] * 8))
     lines = [text_of(line) for line in latency_lines(session_of(samples), *size, UNICODE)]
@@ -107,6 +108,15 @@ def test_few_long_transactions_among_many_short_ones_are_a_spike_with_its_number
     if size[1] > 1:
         assert lines[1].index("▲12.0s") in (7 + 24, 7 + 25)
         assert lines[1].startswith(" 20.0"), "the others keep their scale"
+
+
+def test_a_load_that_has_become_slow_has_curves_and_no_spikes() -> None:
+    samples = [
+        bench_sample(second, latencies=logged(second, 18.0, 12_000.0 if second > 30 else 18.0)) for second in range(40)
+    ]
+    lines = [text_of(line) for line in latency_lines(session_of(samples), 120, 8, UNICODE)]
+    assert "▲" not in "".join(lines)
+    assert lines[1].startswith("15.0s")
 
 
 def test_slowest_transactions_that_are_usual_are_no_spikes() -> None:

@@ -8,6 +8,7 @@ from typing import Final
 
 from pgtop_tune.model.bench import BenchProgress, LatencySecond, Silence
 
+_CLOCK_S: Final = 1.0
 _KEPT: Final = 3600
 """Silences kept for a sampler that does not come."""
 
@@ -42,9 +43,13 @@ class Silences:
         )
 
     def read(self, seconds: Iterable[LatencySecond], now_ms: int) -> None:
-        """Takes seconds of the log: one that began in the silence and has a transaction comes before the line does."""
+        """Takes seconds of the log: a transaction may stand there before the line comes that counts it."""
         lasting = self._lasting
-        if lasting is not None and any(each.logged and 1000 * each.second >= lasting.since_ms for each in seconds):
+        if lasting is None:
+            return
+        # The clock of another machine is known to the second.
+        inside_s = lasting.since_ms / 1000 + _CLOCK_S
+        if any(each.logged and each.second >= inside_s for each in seconds):
             self.end(now_ms)
             self._busy_ms = now_ms
 

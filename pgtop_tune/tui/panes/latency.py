@@ -26,7 +26,8 @@ _AGED_S: Final = 10.0
 _SPIKE: Final = 4.0
 """Times the top of the curves, and the usual slowest transaction of a second, from which on one is drawn as a spike."""
 _FEWEST: Final = 3
-"""Seconds that tell what is usual."""
+_USUAL: Final = 20
+"""Seconds that tell what is usual at least, and those that do when the chart has fewer."""
 _NO_LOAD: Final = "latency is measured by a load"
 _CURVES: Final = ((2, "series-5"), (1, "series-4"), (0, "series-3"))
 """Index into the quantiles and style, drawn in this order: p99, p95, p50 on top."""
@@ -50,13 +51,13 @@ def latency_lines(
     how = (f"{_NO_LOAD} (press {load_key})" if load_key else _NO_LOAD) + _of_others(session)
     newest = session.once(newest_latency)
     p99 = [Point(second.at_s, second.quantiles_ms[2]) for second in seconds]
-    slow = _spikes(seconds)
+    slow = _spikes(seconds, session.latency.series()[-_USUAL:])
     spikes_s = {second.at_s for second in slow}
     if height <= SPARK_ROWS:
         if not seconds and not loaded:
             return [padded(((" lat   ", "title"), (how, "dim")), width)]
         top_ms = _top(p99, spikes_s)
-        shown = [Point(point.at_s, top_ms) if point.at_s in spikes_s else point for point in p99]
+        shown = [Point(point.at_s, top_ms or point.value) if point.at_s in spikes_s else point for point in p99]
         figures = [Phrase(_silent(newest, "none")), *_since_when(session, newest), *_figures(newest)]
         if slow:
             figures.append(Phrase(((_spike_label(slow, glyphs), "warning"),), 1))
@@ -102,23 +103,28 @@ def _scale(value_ms: float) -> str:
     return ms(value_ms) if value_ms else "0"
 
 
-def _spikes(seconds: Sequence[LatencyPoint]) -> list[LatencyPoint]:
+def _spikes(seconds: Sequence[LatencyPoint], newest: Sequence[LatencyPoint]) -> list[LatencyPoint]:
     """Seconds with a transaction far slower than the curves are without a few of their seconds, one in twenty or two.
 
     When there are more of them, that is what the load is like, and the curves show it.
+
+    Args:
+        seconds: Of the chart.
+        newest: What is usual where the chart has fewer.
     """
-    few = max(len(seconds) // 20, min(len(seconds) // 4, 2), 1)
-    usual_ms = [second.quantiles_ms[2] for second in seconds]
-    if len(seconds) < _FEWEST:
+    usual = max(seconds, newest, key=len)
+    if len(usual) < _FEWEST:
         return []
-    top_ms = nice_ceiling(sorted(usual_ms)[-1 - few])
-    line_ms = _SPIKE * max(top_ms, median(second.max_ms for second in seconds))
+    few = max(len(usual) // 20, min(len(usual) // 4, 2), 1)
+    top_ms = nice_ceiling(sorted(second.quantiles_ms[2] for second in usual)[-1 - few])
+    line_ms = _SPIKE * max(top_ms, median(second.max_ms for second in usual))
     return [second for second in seconds if second.max_ms > line_ms]
 
 
-def _top(points: Iterable[Point], spikes_s: Container[float]) -> float:
-    """The scale that holds everything but the spikes."""
-    return nice_ceiling(max((point.value or 0.0 for point in points if point.at_s not in spikes_s), default=0.0))
+def _top(points: Iterable[Point], spikes_s: Container[float]) -> float | None:
+    """The scale that holds everything but the spikes; None where there is nothing else."""
+    values = [point.value for point in points if point.value is not None and point.at_s not in spikes_s]
+    return nice_ceiling(max(values)) if values else None
 
 
 def _spike_label(seconds: Sequence[LatencyPoint], glyphs: Glyphs) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 
 import psycopg
@@ -31,6 +32,7 @@ from pgtop_tune.tui.lines import Line, text_of
 from pgtop_tune.tui.panes.latency import latency_lines
 from pgtop_tune.tui.panes.throughput import throughput_lines
 from pgtop_tune.tui.panes.time_axis import CHARTED
+from pgtop_tune.units import ms
 from tests.support.recordings import write
 from tests.support.servers import Servers, conninfo
 
@@ -65,7 +67,7 @@ async def jammed_frames(target: str) -> list[Frame]:
                 frames += step.frames
                 if len(frames) == FRAMES_BEFORE:
                     await live.load.start(LoadSpec(clients=4, threads=2))
-                if not began and len(seconds_of(frames)) >= 2:
+                if not began and len(seconds_of(frames)) >= 4:
                     await locking.execute(LOCK)
                     began = True
                 if has_lasted(frames):
@@ -109,8 +111,10 @@ def red(lines: list[Line]) -> str:
 def test_while_nothing_ends_the_screen_says_so_in_red(frames: list[Frame], size: tuple[int, int]) -> None:
     session = shown(jam_of(frames))
     said = red(latency_lines(session, *size, UNICODE))
-    assert f"ended for {JAM_S}" in said
-    assert f"open {JAM_S}" in said
+    for words in ("ended for", "open"):
+        number = re.search(rf"{words} (\d+(?:\.\d)?)", said)
+        assert number is not None
+        assert float(number[1]) > JAM_S - 1
     if size[1] > 1:
         assert "STALLED for" in red(throughput_lines(session, *size, UNICODE))
     if size[0] == 200:
@@ -129,8 +133,8 @@ def test_the_tape_has_begin_and_end_at_their_moments_once(frames: list[Frame]) -
     events = [event for one in frames for event in one.events if event.text.startswith("stall")]
     begin, end = events
     assert begin.text == "stall"
-    assert JAM_S <= int(end.text.split()[2]) <= JAM_S + 2
-    assert (end.at_ms - begin.at_ms) / 1000.0 >= JAM_S
+    assert int(end.text.split()[2]) >= JAM_S
+    assert (end.at_ms - begin.at_ms) / 1000.0 > JAM_S - 1
     last = jam_of(frames)[-1]
     assert begin.at_ms < last.taken_at_ms - 1000 * (JAM_S - 1) < last.taken_at_ms <= end.at_ms
 
@@ -142,10 +146,7 @@ def test_afterwards_the_chart_has_the_longest_as_a_number(frames: list[Frame]) -
     second = next(each for each in session.latency.series() if each.second == slowest.second)
     assert second.max_ms == slowest.max_us / 1000.0 >= 1000.0 * JAM_S
     drawn = [text_of(line) for line in latency_lines(session, 120, 8, UNICODE)]
-    spike = f"▲{second.max_ms:.0f}" in drawn[1]
-    assert spike or float(drawn[1].split()[0].rstrip("s.")) >= 1000.0 * JAM_S, (
-        "clipped with its number, or on the scale"
-    )
+    assert f"▲{ms(second.max_ms)}" in drawn[1]
 
 
 async def test_the_worst_second_is_found_in_a_recording(frames: list[Frame], tmp_path: Path) -> None:

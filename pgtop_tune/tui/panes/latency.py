@@ -115,7 +115,7 @@ def _spikes(seconds: Sequence[LatencyPoint], newest: Sequence[LatencyPoint]) -> 
     usual = max(seconds, newest, key=len)
     if len(usual) < _FEWEST:
         return []
-    few = max(len(usual) // 20, min(len(usual) // 4, 2), 1)
+    few = max(len(usual) // 20, min(len(usual) // 3, 2), 1)
     top_ms = nice_ceiling(sorted(second.quantiles_ms[2] for second in usual)[-1 - few])
     line_ms = _SPIKE * max(top_ms, median(second.max_ms for second in usual))
     return [second for second in seconds if second.max_ms > line_ms]

@@ -89,6 +89,14 @@ def ms(value_ms: float | None) -> str:
     return f"{value_ms:.3f}"
 
 
+def with_ms(value_ms: float | None) -> str:
+    """Milliseconds with their unit: "7.12 ms", from 10,000 ms on "12.4 s"; what is unknown stands alone."""
+    text = ms(value_ms)
+    if value_ms is None:
+        return text
+    return f"{text[:-1]} s" if text.endswith("s") else f"{text} ms"
+
+
 def age(seconds: float | None) -> str:
     """How long something has lasted, in at most six cells: 0.02, 4.1, 59, 3m12s, 4h07m, 3d04h."""
     if seconds is None:

@@ -12,6 +12,11 @@ from pgtop_tune.tuning.advice.facts import GB, KB, MB, about
 POSITIVE = st.floats(min_value=1e-9, max_value=1e18)
 
 
+def test_milliseconds_have_one_unit() -> None:
+    said = [units.with_ms(value) for value in (None, 0.0, 7.123, 9_999.0, 10_000.0, 84_190.0, 150_000.0)]
+    assert said == ["-", "0 ms", "7.12 ms", "9999 ms", "10.0 s", "84.2 s", "150 s"]
+
+
 def test_means_line_up_and_nothing_is_no_row_of_zeros() -> None:
     assert [units.mean(value) for value in (0.0, 1.0, 3.04, 12.0, 812.0, None)] == [
         "0",

@@ -22,8 +22,9 @@ from pgtop_tune.bench.profiles import Profile
 from pgtop_tune.bench.progress import parse_progress
 from pgtop_tune.bench.report import parse_report
 from pgtop_tune.bench.scripts import read_script
+from pgtop_tune.bench.silences import Silences
 from pgtop_tune.bench.transaction_log import LogStatistics, TransactionLog
-from pgtop_tune.model.bench import BenchProgress, BenchRun, LatencySecond, RunState
+from pgtop_tune.model.bench import BenchProgress, BenchRun, LatencySecond, RunState, Silence
 from pgtop_tune.model.bench_report import BenchReport
 from pgtop_tune.model.load import LoadSpec, ScriptChoice
 
@@ -58,6 +59,7 @@ class Run:
         self._ahead_s = round((running.clock.ahead_ms if running.clock else 0.0) / 1000.0)
         self._progress: deque[BenchProgress] = deque(maxlen=_KEPT)
         self._latencies: deque[LatencySecond] = deque(maxlen=_KEPT)
+        self._silences = Silences()
         self._taken_s = time.monotonic()
         self._stopping = False
         self._life = asyncio.create_task(self._live())
@@ -75,6 +77,10 @@ class Run:
         self._progress.clear()
         self._latencies.clear()
         return progress, latencies
+
+    def silences(self) -> tuple[Silence, ...]:
+        """Those that ended since the last call, and the one that lasts."""
+        return self._silences.take()
 
     def statistics(self) -> LogStatistics:
         """How reading the log went."""
@@ -116,12 +122,14 @@ class Run:
             self.stderr.add(line)
             return
         self._progress.append(progress)
+        self._silences.hear(progress, time.time_ns() // 1_000_000)
         self._is_at_work()
 
     def _read_log(self, *, final: bool = False) -> None:
         if not self.over:
             seconds = self._log.read(final=final)
             self._latencies.extend(replace(each, second=each.second - self._ahead_s) for each in seconds)
+            self._silences.read(self._latencies, time.time_ns() // 1_000_000)
             if self._latencies:
                 self._is_at_work()
 
@@ -140,6 +148,7 @@ class Run:
         try:
             self._read_log(final=True)
         finally:
+            self._silences.end(time.time_ns() // 1_000_000)
             self._log.close()
             self._running.remove()
             self.report = parse_report(self.stdout.text())

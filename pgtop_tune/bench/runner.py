@@ -128,7 +128,9 @@ class PgbenchRunner:
         if self._run is None:
             return Unavailable(Reason.NO_LOAD)
         progress, latencies = self._run.take()
-        return BenchSample(at_s=at_s, run=self._run.facts, progress=progress, latencies=latencies)
+        return BenchSample(
+            at_s=at_s, run=self._run.facts, progress=progress, latencies=latencies, silences=self._run.silences()
+        )
 
     @property
     def machine(self) -> str:

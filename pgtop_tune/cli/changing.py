@@ -37,7 +37,7 @@ from pgtop_tune.tuning.restart.checks import AS_ON_PRIMARY
 from pgtop_tune.tuning.restart.desk import RestartDesk
 from pgtop_tune.tuning.restart.place import note_place
 from pgtop_tune.tuning.scoping import Reach, of_reach
-from pgtop_tune.units import age
+from pgtop_tune.units import duration
 
 _RELOAD: Final = " SELECT pg_reload_conf();"
 _NAMES: Final = "SELECT name FROM pg_settings"
@@ -289,7 +289,7 @@ async def _make(
         elif made.settings:
             tell("`pgtop-tune revert --machine --last` takes it back")
         return
-    tell(f"taken back after {age(for_s)}{' s' if for_s < 60 else ''}, or at once with Ctrl-C (set {made.set_id})")
+    tell(f"taken back after {duration(for_s)}, or at once with Ctrl-C (set {made.set_id})")
     await _wait_and_take_back(whole, made, 0.0 if interrupted else for_s, give_up)
     if interrupted:
         raise asyncio.CancelledError

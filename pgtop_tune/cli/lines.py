@@ -13,6 +13,7 @@ from pgtop_tune.metrics import load, percentiles, sections, server, waits
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.session.newest_latency import newest_latency
 from pgtop_tune.session.ports import Step
 from pgtop_tune.session.session import Session
 
@@ -39,10 +40,10 @@ def _tps(session: Session, interval: Interval) -> str:
 
 def _quantile(index: int) -> Callable[[Session, Interval], str]:
     def text(session: Session, interval: Interval) -> str:
-        newest = session.latency.newest()
-        return (
-            units.UNKNOWN if newest is None or load.running(interval) is None else units.ms(newest.quantiles_ms[index])
-        )
+        newest = newest_latency(session)
+        if newest.second is None or newest.stalled_s is not None:
+            return units.UNKNOWN
+        return units.ms(newest.second.quantiles_ms[index])
 
     return text
 

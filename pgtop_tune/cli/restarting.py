@@ -21,7 +21,7 @@ from pgtop_tune.tuning.restart.as_set import check_up
 from pgtop_tune.tuning.restart.desk import RestartDesk
 from pgtop_tune.tuning.restart.place import note_place
 from pgtop_tune.tuning.restart.recovery import Known
-from pgtop_tune.units import age
+from pgtop_tune.units import duration
 
 
 def show_plan(plan: RestartPlan, for_s: float | None = None) -> None:
@@ -37,7 +37,7 @@ def show_plan(plan: RestartPlan, for_s: float | None = None) -> None:
     within = f", {plan.in_transaction} of them within a transaction" if plan.in_transaction else ""
     say(f"ends {plan.sessions} session{'' if plan.sessions == 1 else 's'}{within}")
     if for_s is not None:
-        say(f"taken back after {age(for_s)}{' s' if for_s < 60 else ''}, with a second restart")
+        say(f"taken back after {duration(for_s)}, with a second restart")
 
 
 def confirm(plan: RestartPlan, *, yes: bool, anyway: bool) -> None:

@@ -33,12 +33,11 @@ def heading(number: int, whole: int, cell: Cell) -> str:
 def progress_words(run: BenchRun, line: BenchProgress) -> str:
     """One second."""
     failed = f"  {line.failed} failed" if line.failed else ""
-    lag = "" if line.lag_ms is None else f"  lag {units.ms(line.lag_ms)} ms"
+    lag = "" if line.lag_ms is None else f"  lag {units.with_ms(line.lag_ms)}"
     skipped = f"  {line.skipped} skipped" if line.skipped else ""
     of = f" of {run.duration_s}" if run.duration_s else ""
-    return (
-        f"{line.elapsed_s:6.0f}{of} s  {line.tps:9.1f} tps  lat {units.ms(line.latency_ms):>5} ms{lag}{skipped}{failed}"
-    )
+    latency = units.with_ms(line.latency_ms if line.tps else None)
+    return f"{line.elapsed_s:6.0f}{of} s  {line.tps:9.1f} tps  lat {latency:>8}{lag}{skipped}{failed}"
 
 
 def text(results: Sequence[RunResult], steps: Steps | None, block: str) -> str:
@@ -74,11 +73,7 @@ def _in_full(result: RunResult) -> list[str]:
         state = {True: "steady", False: "NOT STEADY", None: "all seconds"}[steady.steady]
         lines.append(f"{state}: {steady.tps:.1f}{error} tps ({steady.reason})")
     if result.spread is not None:
-        slow = result.spread
-        lines.append(
-            f"seconds: median {slow.median_tps:.1f}, p5 {slow.p5_tps:.1f}, p1 {slow.p1_tps:.1f} tps;"
-            f" stalled {slow.stalled_s} s"
-        )
+        lines.append(f"seconds: {result.spread.words}")
     lines += [words for words in (percentile_words(result), _generator(result)) if words]
     lines += _statements(result)
     measured = result.partial and result.progress

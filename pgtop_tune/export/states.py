@@ -12,6 +12,7 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.percentiles import percentiles
 from pgtop_tune.metrics.replication import ReceiverLag, SenderLag, SlotState, receiver_lag, sender_lags, slot_states
 from pgtop_tune.metrics.server import states
+from pgtop_tune.metrics.stall import stall
 from pgtop_tune.metrics.vacuum import age
 from pgtop_tune.metrics.waits import wait_profile
 from pgtop_tune.model.absence import Unavailable
@@ -86,7 +87,7 @@ def _wait_events(interval: Interval) -> Iterable[Point]:
 
 def _latency(interval: Interval) -> Iterable[Point]:
     recent = interval.recent(sections.bench, _LATE_S)
-    if not recent or recent[0].run.state is not RunState.RUNNING:
+    if not recent or recent[0].run.state is not RunState.RUNNING or stall(interval) is not None:
         return ()
     run = recent[0].run.run
     logged = [each for sample in recent if sample.run.run == run for each in sample.latencies if each.logged]

@@ -11,7 +11,8 @@ With a load of ours the whole is the client's own mean latency L (pgbench), at X
 A backend that was woken and has no CPU yet still looks as if it waited for its client, so its time in the queue is
 taken out of the client's turn. Should waits, CPU and queue together exceed L (they overlap: reading a file costs CPU
 as well), all of them are scaled down by the same factor, and turn and other are 0. Without a load the parts are the
-sampled ones of all client backends, ÷ the server's TPS, and the whole is their sum.
+sampled ones of all client backends, ÷ the server's TPS, and the whole is their sum. A load that has begun less than a
+reading ago has no budget, nor has one that stood still in these seconds: what ended then had waited before them.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from msgspec import Struct
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.load import CLIENT_LATENCY, CLIENT_TPS, running
+from pgtop_tune.metrics.load import CLIENT_LATENCY, CLIENT_TPS, running, work_window_s
 from pgtop_tune.metrics.server import TPS
+from pgtop_tune.metrics.stall import stalled_within
 from pgtop_tune.metrics.waits import CLIENT_BACKEND, WaitShare, wait_profile
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import ProcessCounters, ProcessSample
@@ -76,19 +78,24 @@ class CpuUse(Struct, frozen=True):
 
 
 def latency_budget(interval: Interval, window_s: float = BUDGET_WINDOW_S) -> LatencyBudget | None:
-    """The budget as the module says; None without throughput or samples."""
-    latency_ms, tps = CLIENT_LATENCY.mean(interval, window_s), CLIENT_TPS.mean(interval, window_s)
-    if latency_ms and tps:
-        profile = wait_profile(interval, window_s, CLIENT_BACKEND, wanted=_of_load)
-        if not profile:
-            profile = wait_profile(interval, window_s, CLIENT_BACKEND, wanted=_in_transaction)
-        return _measured(interval, profile, latency_ms, tps, window_s) if profile else None
+    """The budget as the module says; None without throughput or samples, and for a load that begins or stood still."""
+    if running(interval) is not None:
+        worked_s = work_window_s(interval, window_s)
+        return None if worked_s is None or stalled_within(interval, worked_s) else _of_client(interval, worked_s)
     server_tps = TPS(interval)
     profile = wait_profile(interval, window_s, CLIENT_BACKEND, wanted=_in_transaction)
     if not server_tps or not profile:
         return None
     parts = tuple(_part(wait, server_tps) for wait in profile)
     return LatencyBudget(sum(part.ms for part in parts), server_tps, parts, measured=False)
+
+
+def _of_client(interval: Interval, window_s: float) -> LatencyBudget | None:
+    latency_ms, tps = CLIENT_LATENCY.mean(interval, window_s), CLIENT_TPS.mean(interval, window_s)
+    profile = wait_profile(interval, window_s, CLIENT_BACKEND, wanted=_of_load)
+    if not profile:
+        profile = wait_profile(interval, window_s, CLIENT_BACKEND, wanted=_in_transaction)
+    return _measured(interval, profile, latency_ms, tps, window_s) if latency_ms and tps and profile else None
 
 
 def _measured(

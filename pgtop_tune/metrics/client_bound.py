@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, share
 from pgtop_tune.metrics.host_values import all_ticks, busy_ticks
-from pgtop_tune.metrics.load import running
+from pgtop_tune.metrics.load import running, work_window_s
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchRun, BenchSample
 from pgtop_tune.model.host import CpuSample, HostFacts, ThreadCounters
@@ -38,9 +38,9 @@ _MACHINE_FULL: Final = 90.0
 
 
 def client_bound(interval: Interval) -> GeneratorLoad | None:
-    """The last ten seconds of the load under way; None when no load of ours runs."""
-    run = running(interval)
-    return None if run is None else generator_load(interval, run)
+    """The last ten seconds of the load under way, as far as it was at work; None when no load of ours is."""
+    run, worked_s = running(interval), work_window_s(interval, WINDOW_S)
+    return None if run is None or worked_s is None else generator_load(interval, run, worked_s)
 
 
 def generator_load(interval: Interval, run: BenchRun, window_s: float = WINDOW_S) -> GeneratorLoad:

@@ -15,6 +15,8 @@ from pgtop_tune.model.frame import Frame
 
 _FRESH_S: Final = 2.5
 """A progress line comes each second; one older than this belongs to a load that hangs or ended."""
+_LATEST_S: Final = 60.0
+"""How far back the newest progress line is looked for: a pgbench without a CPU says nothing for a while."""
 UNDER_WAY: Final = (RunState.STARTING, RunState.RUNNING)
 """States of a run that has not ended."""
 
@@ -81,6 +83,23 @@ def running(interval: Interval) -> BenchRun | None:
     """The run of pgbench that is under way."""
     bench = interval.now(sections.bench)
     return bench.run if bench is not None and bench.run.state in (RunState.STARTING, RunState.RUNNING) else None
+
+
+def work_window_s(interval: Interval, window_s: float) -> float | None:
+    """How much of the last seconds the load under way has been at work, so that readings over it are all of the load.
+
+    pgbench connects its clients before it begins to measure: sessions that wait for their turn then are not slow. The
+    reading across the begin is left out, too. None without a load, and before there is a whole reading of it.
+    """
+    run, pair = running(interval), interval.pair(sections.bench)
+    if run is None or pair is None:
+        return None
+    for sample in interval.recent(sections.bench, _LATEST_S):
+        if sample.run.run == run.run and sample.progress:
+            worked_s = interval.newest.elapsed_s - (sample.at_s - sample.progress[-1].elapsed_s)
+            found_s = min(window_s, worked_s - (pair[1].at_s - pair[0].at_s))
+            return found_s if found_s > 0 else None
+    return None
 
 
 CLIENT_TPS = ProgressMetric(

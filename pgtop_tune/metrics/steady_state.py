@@ -30,7 +30,7 @@ _MEDIAN_TO_MEAN: Final = math.sqrt(math.pi / 2)
 """Standard error of a median over that of a mean, for a normal distribution."""
 _T_975: Final = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 """Student's t for 1 to 9 degrees of freedom, two-sided 95 %."""
-_STALL: Final = 0.5
+_SLOW: Final = 0.5
 
 
 def steady_state(seconds: Sequence[float]) -> SteadyState:
@@ -87,13 +87,18 @@ def mean_error(seconds: Sequence[float]) -> float | None:
 
 
 def spread(seconds: Sequence[float]) -> Spread | None:
-    """Median, slow seconds and stalls; None without seconds."""
+    """Median, slow seconds and those without a transaction; None without seconds."""
     if not seconds:
         return None
     ordered = sorted(seconds)
     middle = median(ordered)
-    stalled = sum(1 for value in seconds if value < _STALL * middle)
-    return Spread(middle, _quantile(ordered, 0.05), _quantile(ordered, 0.01), stalled)
+    return Spread(
+        median_tps=middle,
+        p5_tps=_quantile(ordered, 0.05),
+        p1_tps=_quantile(ordered, 0.01),
+        slow_s=sum(1 for value in seconds if 0 < value < _SLOW * middle),
+        zero_s=sum(1 for value in seconds if value <= 0),
+    )
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:

@@ -18,6 +18,7 @@ from pgtop_tune.metrics.load import CLIENT_FAILED, CLIENT_LATENCY, CLIENT_TPS, r
 from pgtop_tune.metrics.percentiles import merge, percentile
 from pgtop_tune.metrics.replication import sender_lags
 from pgtop_tune.metrics.server import TPS
+from pgtop_tune.metrics.stall import stalled_s
 
 WINDOW_S: Final = 5.0
 _MS: Final[Mapping[str, float]] = {"": 1.0, "us": 0.001, "ms": 1.0, "s": 1000.0}
@@ -79,13 +80,19 @@ def _percentile(q: float) -> Callable[[Interval], float | None]:
         ]
         merged = merge(seconds)
         us = percentile(merged.buckets, q, merged.max_us)
-        return None if us is None else us / 1000.0
+        return _at_least(interval, None if us is None else us / 1000.0)
 
     return value
 
 
 def _mean_latency(interval: Interval) -> float | None:
-    return CLIENT_LATENCY.mean(interval, WINDOW_S)
+    return _at_least(interval, CLIENT_LATENCY.mean(interval, WINDOW_S))
+
+
+def _at_least(interval: Interval, latency_ms: float | None) -> float | None:
+    """The latency, or how long the load has stood still: what ends next will have taken as long."""
+    since_s = stalled_s(interval)
+    return latency_ms if since_s is None else max(latency_ms or 0.0, 1000.0 * since_s)
 
 
 def _tps(interval: Interval) -> float | None:

@@ -95,6 +95,23 @@ class BenchProgress(Struct, frozen=True):
     retries: int | None = None
 
 
+class Silence(Struct, frozen=True):
+    """A stretch of progress lines in which no transaction ended, neither well nor failed.
+
+    Attributes:
+        since_ms: When the last line before it came that had a transaction, by our clock; before the first one when
+            the run began its work.
+        until_ms: When a line came that had one again, or the run ended; None while the silence lasts.
+        zero_s: Seconds of the lines without any.
+        usual_ms: Mean latency of all transactions before it, by pgbench's progress lines; None before the first.
+    """
+
+    since_ms: int
+    until_ms: int | None
+    zero_s: float
+    usual_ms: float | None
+
+
 class ScriptLatencies(Struct, frozen=True):
     """The part of a `LatencySecond` that one of several scripts has; fields as there.
 
@@ -153,9 +170,11 @@ class BenchSample(Struct, frozen=True):
         progress: Progress lines that arrived since the previous frame, oldest first.
         latencies: Seconds of the transaction log that are complete and were not reported before. pgbench buffers
             its log, so a second can come several frames late, and with few transactions many seconds at once.
+        silences: Those that ended since the previous frame and the one that lasts, oldest first.
     """
 
     at_s: float
     run: BenchRun
     progress: tuple[BenchProgress, ...] = ()
     latencies: tuple[LatencySecond, ...] = ()
+    silences: tuple[Silence, ...] = ()

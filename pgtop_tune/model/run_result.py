@@ -100,13 +100,22 @@ class Spread(Struct, frozen=True):
 
     Attributes:
         p5_tps, p1_tps: One second in 20, one in 100 was slower.
-        stalled_s: Seconds with less than half of the median.
+        slow_s: Seconds with less than half of the median, but some transactions.
+        zero_s: Seconds in which no transaction ended well.
     """
 
     median_tps: float
     p5_tps: float
     p1_tps: float
-    stalled_s: int
+    slow_s: int
+    zero_s: int
+
+    @property
+    def words(self) -> str:
+        """For people; slow seconds and those without a transaction are two things."""
+        slow = f", {self.slow_s} s below half the median" if self.slow_s else ""
+        none = f", {self.zero_s} s without a transaction" if self.zero_s else ""
+        return f"median {self.median_tps:.1f}, p5 {self.p5_tps:.1f}, p1 {self.p1_tps:.1f} tps{slow}{none}"
 
 
 class GeneratorLoad(Struct, frozen=True):

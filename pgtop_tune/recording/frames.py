@@ -14,7 +14,7 @@ class Score(Enum):
 
     EVENT = auto()
     CHECKPOINT = auto()
-    P99 = auto()
+    SLOWEST = auto()
 
 
 class Frames(Protocol):

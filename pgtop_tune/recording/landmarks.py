@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.errors import RecordingProblem
-from pgtop_tune.metrics.percentiles import percentiles
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import LatencySecond
 from pgtop_tune.model.events import EventKind
@@ -25,31 +24,29 @@ _EVENTS: Final = re.compile(rb'"events":\s*\[\s*\{')
 _CHECKPOINT: Final = re.compile(rb'"kind":\s*"checkpoint"')
 _LATENCIES: Final = re.compile(rb'"latencies":\s*(?=\[\s*\{)')
 _DECODER: Final = json.JSONDecoder()
-_WORST: Final = (99.0,)
 
 
 def score_of_frame(score: Score, frame: Frame) -> float:
-    """How much of it a frame is: 1 with such an event, the largest p99 in µs; 0 without."""
+    """How much of it a frame is: 1 with such an event, the slowest transaction in µs; 0 without."""
     if score is Score.EVENT:
         return float(bool(frame.events))
     if score is Score.CHECKPOINT:
         return float(any(event.kind is EventKind.CHECKPOINT for event in frame.events))
-    return 0.0 if isinstance(frame.bench, Unavailable) else max(map(_p99_us, frame.bench.latencies), default=0.0)
+    return 0.0 if isinstance(frame.bench, Unavailable) else _slowest_us(frame.bench.latencies)
 
 
 def score_of_line(score: Score, line: bytes) -> float:
     """The same of a line, of which nothing else is understood. What cannot be read is told of when its frame is."""
-    if score is Score.P99:
-        return max(map(_p99_us, _latencies(line)), default=0.0)
+    if score is Score.SLOWEST:
+        return _slowest_us(_latencies(line))
     events = _EVENTS.search(line)
     if events is None or score is Score.EVENT:
         return float(events is not None)
     return float(_CHECKPOINT.search(line, events.end()) is not None)
 
 
-def _p99_us(second: LatencySecond) -> float:
-    found = percentiles(second.buckets, _WORST, second.max_us)
-    return found[0] if found else 0.0
+def _slowest_us(seconds: Iterable[LatencySecond]) -> float:
+    return float(max((second.max_us for second in seconds), default=0))
 
 
 def _latencies(line: bytes) -> list[LatencySecond]:
@@ -89,7 +86,7 @@ _WANTED: Final = {
     Landmark.PREVIOUS_EVENT: (Score.EVENT, -1),
     Landmark.NEXT_CHECKPOINT: (Score.CHECKPOINT, 1),
     Landmark.PREVIOUS_CHECKPOINT: (Score.CHECKPOINT, -1),
-    Landmark.WORST_P99: (Score.P99, 0),
+    Landmark.WORST_SECOND: (Score.SLOWEST, 0),
 }
 """Landmark → what is searched for, and whether after the moment, before it, or everywhere."""
 

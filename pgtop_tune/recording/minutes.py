@@ -32,7 +32,7 @@ _WITH_ROWS: Final = 60
 """About so many pairs of neighbouring key frames are read with what has a row for each session."""
 _OURS: Final = (b'{"delta":{"sequence":', b'{"key":{"sequence":')
 _LAST_FIELDS: Final = (b',"bench":', b',"footprint":', b',"events":', b',"pooler":')
-_ADDED: Final = frozenset({"at_s", "progress", "latencies"})
+_ADDED: Final = frozenset({"at_s", "progress", "latencies", "silences"})
 _OVER: Final = frozenset({RunState.STOPPED, RunState.FINISHED, RunState.FAILED})
 
 

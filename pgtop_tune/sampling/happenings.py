@@ -9,7 +9,9 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.durability import risks
 from pgtop_tune.metrics.server import checkpoints_between
-from pgtop_tune.model.bench import BenchRun, RunState
+from pgtop_tune.metrics.stall import stalls
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.bench import BenchRun, RunState, Silence
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import Activity, Backend
@@ -26,7 +28,7 @@ def events_between(older: Frame, newer: Frame) -> tuple[Event, ...]:
     """
     interval = Interval((older, newer))
     found = [(kind, text, detail) for rule in RULES for kind, text, detail in rule(older, newer, interval)]
-    return tuple(Event(newer.taken_at_ms, kind, text, detail) for kind, text, detail in found)
+    return (*_stalls(older, newer), *(Event(newer.taken_at_ms, kind, text, detail) for kind, text, detail in found))
 
 
 Found = Iterator[tuple[EventKind, str, str]]
@@ -112,6 +114,21 @@ def _load(older: Frame, newer: Frame, interval: Interval) -> Found:
     if now.state not in (RunState.STARTING, RunState.RUNNING) and (before is None or before.state is not now.state):
         text = f"load {now.state}" + (f" ({now.exit_status})" if now.state is RunState.FAILED else "")
         yield EventKind.LOAD, text, now.message
+
+
+def _stalls(older: Frame, newer: Frame) -> Iterator[Event]:
+    """Begins and ends of stalls, at the moments at which they were: they are known only some seconds later."""
+    known = {silence.since_ms for silence in _stalls_of(older)}
+    for silence in _stalls_of(newer):
+        if silence.since_ms not in known:
+            yield Event(silence.since_ms, EventKind.WARNING, "stall", "no transaction of the load ends")
+        if silence.until_ms is not None:
+            text = f"stall over, {silence.zero_s:.0f} s without a transaction"
+            yield Event(silence.until_ms, EventKind.WARNING, text, "transactions of the load end again, or it ended")
+
+
+def _stalls_of(frame: Frame) -> list[Silence]:
+    return [] if isinstance(frame.bench, Unavailable) else stalls(frame.bench, frame.taken_at_ms)
 
 
 def _run(frame: Frame) -> BenchRun | None:

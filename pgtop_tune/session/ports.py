@@ -162,7 +162,7 @@ class Landmark(StrEnum):
     PREVIOUS_EVENT = "event before this moment"
     NEXT_CHECKPOINT = "checkpoint after this moment"
     PREVIOUS_CHECKPOINT = "checkpoint before this moment"
-    WORST_P99 = "second with a p99: no load of ours was logged"
+    WORST_SECOND = "second with a latency: no load of ours was logged"
 
 
 class Transport(Protocol):

@@ -148,7 +148,7 @@ class MovingApp(App[int]):
             transport.jump(elapsed_s)
 
     def action_seek(self, name: str) -> None:
-        """Jumps to an event, a checkpoint, or the worst p99."""
+        """Jumps to an event, a checkpoint, or the worst second."""
         self.run_worker(self._seek(Landmark[name]), group="seek", exclusive=True)
 
     async def _seek(self, landmark: Landmark) -> None:

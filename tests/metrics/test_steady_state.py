@@ -63,11 +63,13 @@ def test_a_few_seconds_say_nothing_and_that_is_said() -> None:
     assert steady_state([]).tps is None
 
 
-def test_a_stall_is_counted_and_does_not_hide_behind_the_median() -> None:
-    seconds = [1000.0] * 95 + [100.0] * 5
+def test_slow_seconds_and_those_without_a_transaction_are_counted_apart() -> None:
+    seconds = [1000.0] * 90 + [100.0] * 4 + [0.0] * 6
     found = spread(seconds)
     assert found is not None
-    assert (found.median_tps, found.stalled_s) == (1000.0, 5)
+    assert (found.median_tps, found.slow_s, found.zero_s) == (1000.0, 4, 6)
+    assert found.words.endswith(" tps, 4 s below half the median, 6 s without a transaction")
+    assert spread([0.0] * 3 + [5.0]).zero_s == 3  # type: ignore[union-attr]
     assert (found.p5_tps, found.p1_tps) == pytest.approx(tuple(np.percentile(seconds, (5, 1))))
     assert spread([]) is None
 

@@ -158,13 +158,13 @@ def test_a_pipe_with_something_else_is_refused_with_a_reason(data: bytes, pipe: 
         Spool(reading).reader()
 
 
-async def test_events_checkpoints_and_the_worst_p99_are_found_in_both_directions(tmp_path: Path) -> None:
+async def test_events_checkpoints_and_the_worst_second_are_found_in_both_directions(tmp_path: Path) -> None:
     frames = realistic(115)
     happened = {one.sequence: {event.kind for event in one.events} for one in frames if one.events}
     checkpoints = [number for number, kinds in happened.items() if "checkpoint" in kinds]
     slowest = max(
         (one for one in frames if one.bench.latencies),  # type: ignore[union-attr]
-        key=lambda one: max(_p99(second) for second in one.bench.latencies),  # type: ignore[union-attr]
+        key=lambda one: max(second.max_us for second in one.bench.latencies),  # type: ignore[union-attr]
     )
     assert len(happened) > 3
     assert checkpoints
@@ -191,12 +191,5 @@ async def test_events_checkpoints_and_the_worst_p99_are_found_in_both_directions
         await anext(steps)
     assert await source.find(Landmark.NEXT_CHECKPOINT) == float(next(number for number in checkpoints if number))
     assert await source.find(Landmark.PREVIOUS_CHECKPOINT) is None
-    assert await source.find(Landmark.WORST_P99) == slowest.elapsed_s
+    assert await source.find(Landmark.WORST_SECOND) == slowest.elapsed_s
     await source.aclose()
-
-
-def _p99(second: object) -> float:
-    from pgtop_tune.metrics.percentiles import percentiles
-
-    (found,) = percentiles(second.buckets, (99.0,), second.max_us) or (0.0,)  # type: ignore[attr-defined]
-    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.bench import RunState
+from pgtop_tune.model.bench import RunState, Silence
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.sampling.happenings import events_between
@@ -74,3 +74,33 @@ def test_a_server_that_is_away_says_nothing() -> None:
     away = replace(quiet(2), postgres=Unavailable(Reason.NO_ANSWER, "gone"))
     assert said(quiet(1), away) == []
     assert said(away, quiet(3)) == []
+
+
+def with_silences(sequence: int, *silences: Silence) -> Frame:
+    return frames.frame(sequence, bench=frames.bench_sample(sequence, silences=silences), events=())
+
+
+def stalls_between(older: Frame, newer: Frame) -> list[tuple[int, str]]:
+    """Seconds and words."""
+    return [
+        ((event.at_ms - frames.EPOCH_MS) // 1000, event.text)
+        for event in events_between(older, newer)
+        if event.text.startswith("stall")
+    ]
+
+
+def test_a_stall_is_told_once_when_it_is_one_and_once_when_it_is_over_at_the_moments_of_both() -> None:
+    since_ms = frames.EPOCH_MS + 20_000
+    lasting = [with_silences(at, Silence(since_ms, None, at - 20.0, 5.0)) for at in (22, 24, 25)]
+    over = with_silences(32, Silence(since_ms, since_ms + 11_000, 10.0, 5.0))
+    assert stalls_between(with_silences(20), lasting[0]) == [], "two seconds are none"
+    assert stalls_between(lasting[0], lasting[1]) == [(20, "stall")]
+    assert stalls_between(lasting[1], lasting[2]) == []
+    assert stalls_between(lasting[2], over) == [(31, "stall over, 10 s without a transaction")]
+    assert stalls_between(over, with_silences(33)) == []
+
+
+def test_a_stall_between_two_looks_has_begin_and_end() -> None:
+    since_ms = frames.EPOCH_MS + 12_000
+    newer = with_silences(20, Silence(since_ms, since_ms + 7000, 6.0, 5.0), Silence(since_ms + 7500, None, 0.5, 5.0))
+    assert stalls_between(with_silences(10), newer) == [(12, "stall"), (19, "stall over, 6 s without a transaction")]

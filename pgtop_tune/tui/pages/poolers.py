@@ -34,7 +34,7 @@ from pgtop_tune.tui.pages.numbers import number, word
 from pgtop_tune.tui.pages.page import Page, PageTable
 from pgtop_tune.tui.pages.row_source import foreign, rows_of
 from pgtop_tune.tui.panes.phrase import Phrase, alarm, labelled, spaced, summed
-from pgtop_tune.units import UNKNOWN, count, ms, percent, size
+from pgtop_tune.units import UNKNOWN, count, ms, percent, size, with_ms
 
 _MOST_LINES: Final = 4
 _SHOWN: Final = 80
@@ -164,7 +164,7 @@ def _of_pooler(interval: Interval, pooler: Pooler) -> list[Phrase]:
         Phrase(((f"{name} ", "title"), (one_line(f"{console.kind} {console.version}", _SHOWN), PLAIN))),
         Phrase(labelled("clients", spaced(clients) + (f"/{most}" if most else "")), 1),
         Phrase(labelled("waiting", spaced(waiting), alarm(waiting, WAITING.critical))),
-        Phrase(labelled("longest", ms(longest) if longest else "0", alarm(longest, MAX_WAIT.critical), " ms"), 3),
+        Phrase(labelled("longest", with_ms(longest or 0.0), alarm(longest, MAX_WAIT.critical)), 3),
         _servers(interval, pooler.name, console),
         Phrase(labelled("xact/s", count(XACTS(interval).get(pooler.name))), 4),
         Phrase(labelled("query/s", count(QUERIES(interval).get(pooler.name))), 5),

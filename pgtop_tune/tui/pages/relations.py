@@ -21,7 +21,7 @@ from pgtop_tune.tui.pages.row_source import foreign, rows_of
 from pgtop_tune.tui.pages.temp_files import TEMP_FILES
 from pgtop_tune.tui.panes.phrase import Phrase, labelled, lasting, spaced, summed
 from pgtop_tune.tui.widgets.gauges import bar
-from pgtop_tune.units import age, count, ms, percent, size
+from pgtop_tune.units import age, count, ms, percent, size, with_ms
 
 _BLOCK: Final = 8192
 """Bytes of a page, unless somebody built a server with another BLCKSZ."""
@@ -225,7 +225,7 @@ def _more(row: Progress) -> str:
         (progress.tuples, f"{count(progress.tuples)} {'dead' if progress.command == 'VACUUM' else 'rows'}"),
         (progress.memory_bytes, f"memory {size(progress.memory_bytes)}/{size(progress.memory_limit_bytes)}"),
         (progress.passes, f"{progress.passes} index passes"),
-        (progress.delay_ms, f"slept {ms(progress.delay_ms)} ms"),
+        (progress.delay_ms, f"slept {with_ms(progress.delay_ms)}"),
     )
     return ", ".join(words for value, words in facts if value)
 

@@ -24,7 +24,7 @@ from pgtop_tune.tui.pages.page import Page, PageTable
 from pgtop_tune.tui.panes.phrase import Phrase, absence, alarm, labelled, lasting, spaced, summed
 from pgtop_tune.tui.wrapping import labelled as labelled_lines
 from pgtop_tune.tui.wrapping import wrapped
-from pgtop_tune.units import UNKNOWN, count, ms, percent, size, wall_clock
+from pgtop_tune.units import UNKNOWN, count, ms, percent, size, wall_clock, with_ms
 
 _VIEW: Final = "pg_stat_statements"
 _LABEL: Final = 18
@@ -168,9 +168,9 @@ def _facts(session: Session, row: StatementRate) -> list[tuple[str, str]]:
     return [
         ("query id", str(counters.queryid)),
         ("run by", f"{counters.usename or UNKNOWN} in {counters.datname or UNKNOWN}, {level}"),
-        ("now", f"{ms(row.ms_per_s)} ms/s, {count(row.calls_per_s)} calls/s, {ms(row.mean_ms)} ms each"),
-        ("ever", f"{ms(counters.min_exec_us / 1000)} … {ms(counters.max_exec_us / 1000)} ms, "
-                 f"{ms(_total_ms(row) / counters.calls if counters.calls else None)} ms in the mean"),
+        ("now", f"{with_ms(row.ms_per_s)}/s, {count(row.calls_per_s)} calls/s, {with_ms(row.mean_ms)} each"),
+        ("ever", f"{with_ms(counters.min_exec_us / 1000)} … {with_ms(counters.max_exec_us / 1000)}, "
+                 f"{with_ms(_total_ms(row) / counters.calls if counters.calls else None)} in the mean"),
         ("first seen", _first_seen(session, counters.stats_since_ms)),
     ]  # fmt: skip
 

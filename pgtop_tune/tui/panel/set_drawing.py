@@ -7,12 +7,14 @@ from typing import Final
 
 from pgtop_tune.metrics.load import CLIENT_TPS
 from pgtop_tune.metrics.server import TPS, WAL_BYTES
+from pgtop_tune.session.newest_latency import newest_latency
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import Line
 from pgtop_tune.tui.panel.one_set import Conditions, OneSet
+from pgtop_tune.tui.panes.phrase import lasting
 from pgtop_tune.tui.wrapping import wrapped
-from pgtop_tune.units import count, ms, size
+from pgtop_tune.units import count, size, with_ms
 
 _SQL_LINES: Final = 3
 
@@ -72,13 +74,15 @@ def trial_words(conditions: Conditions) -> str:
 
 def figures_line(session: Session) -> Line:
     """The numbers a change is made for, as they are now."""
-    interval, second = session.interval, session.latency.newest()
+    interval, newest = session.interval, session.once(newest_latency)
     if interval is None:
         return (("waiting for the first frame", "dim"),)
     client = CLIENT_TPS(interval)
     tps = TPS(interval) if client is None else client
     figures: list[tuple[str, str]] = [("now  ", "label"), ("tps ", "label"), (count(tps).ljust(7), "strong")]
-    if second is not None and client is not None:
-        figures += [("p50 ", "label"), (f"{ms(second.quantiles_ms[0])} ".ljust(7), "strong")]
-        figures += [("p99 ", "label"), (f"{ms(second.quantiles_ms[2])} ms".ljust(10), "strong")]
+    if newest.stalled_s is not None:
+        figures.append((f"no transaction has ended for {lasting(newest.stalled_s)}   ", "critical"))
+    elif newest.second is not None:
+        figures += [("p50 ", "label"), (with_ms(newest.second.quantiles_ms[0]).ljust(10), "strong")]
+        figures += [("p99 ", "label"), (with_ms(newest.second.quantiles_ms[2]).ljust(10), "strong")]
     return (*figures, ("WAL ", "label"), (f"{size(WAL_BYTES(interval))}B/s", "strong"))

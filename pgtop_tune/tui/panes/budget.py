@@ -20,7 +20,7 @@ from pgtop_tune.tui.panes.phrase import absent, head, padded
 from pgtop_tune.tui.panes.wait_source import wait_source
 from pgtop_tune.tui.panes.wait_style import wait_style
 from pgtop_tune.tui.widgets.gauges import bar
-from pgtop_tune.units import mean, ms
+from pgtop_tune.units import mean, ms, with_ms
 
 _LABEL: Final = 22
 _VALUE: Final = 5
@@ -30,8 +30,8 @@ _FEW: Final = 4
 """With fewer slots than this on the pane, words without bars say more."""
 _NAME: Final = 60
 _TITLES: Final = {
-    True: ("where each transaction's ", " ms goes"),
-    False: ("waits explain ", " ms of each transaction"),
+    True: ("where each transaction's ", " goes"),
+    False: ("waits explain ", " of each transaction"),
 }
 """Around the whole, by whether a client of ours measured it."""
 
@@ -69,7 +69,7 @@ def _content(interval: Interval) -> tuple[Line, list[_Part], str]:
         return _profile(interval)
     parts = [_Part(part.label, part.wait_event_type, part.ms) for part in budget.parts]
     before, after = _TITLES[budget.measured]
-    title: Line = ((before, "title"), (ms(budget.total_ms), "strong"), (after, "title"))
+    title: Line = ((before, "title"), (with_ms(budget.total_ms), "strong"), (after, "title"))
     return title, parts, "ms"
 
 

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from pgtop_tune.metrics import ceilings, checkpoints, host, load, own_cost, server
+from pgtop_tune.metrics import ceilings, checkpoints, host, load, own_cost, server, stall
 from pgtop_tune.tui.lines import PLAIN, Line
 from pgtop_tune.tui.panes.phrase import padded
 from pgtop_tune.tui.panes.session_columns import ON_DASHBOARD
@@ -39,10 +39,12 @@ class Entry(Struct, frozen=True):
 
 
 _PERCENTILES: Final = Entry(
-    "p50 p95 p99 p99.9 max",
+    "mean p50 p95 p99 p99.9 max",
     "ms",
-    "Latency that so many per cent of the transactions did not exceed, within one second; the exact largest. "
-    "p50 to p99.9 are read off a histogram and are off by at most 2.2 %.",
+    "Mean, latency that so many per cent of the transactions did not exceed, and the exact largest, all of the same "
+    "second: the newest of which the log is complete; 10 s and more ago is said. With a rate the schedule lag is part "
+    "of it. p50 to p99.9 are read off a histogram and are off by at most 2.2 %. A second whose largest is more than "
+    "four times the top of the curves, and four times the usual largest, has a spike in the chart.",
     "pgbench's transaction log (--log, --sampling-rate)",
 )
 _BUDGET: Final = Entry(
@@ -97,7 +99,7 @@ PANE_METRICS: Final[Mapping[str, tuple[Described, ...]]] = {
     "header": own_cost.METRICS,
     "host": (*host.METRICS, *host.CORE_METRICS, *host.HUGE_PAGE_METRICS, *host.DISK_METRICS, _CAP),
     "throughput": (load.CLIENT_TPS, server.TPS, server.QPS, load.CLIENT_FAILED, _SINCE),
-    "latency": (load.CLIENT_LATENCY, _PERCENTILES),
+    "latency": (_PERCENTILES, *stall.METRICS),
     "budget": (_BUDGET,),
     "wal": (
         server.WAL_BYTES, server.FULL_PAGES, server.WAL_SINCE_REDO, server.WAL_BUFFERS_FULL,

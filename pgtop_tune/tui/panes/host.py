@@ -192,6 +192,7 @@ def _disk(disk: DiskCounters, name_cells: int, found: Mapping[str, float | None]
     reads, writes = count(value(metrics.DISK_READS)), count(value(metrics.DISK_WRITES))
     read, written = size(value(metrics.DISK_READ_BYTES)), size(value(metrics.DISK_WRITE_BYTES))
     read_ms, write_ms = ms(value(metrics.DISK_READ_AWAIT)), ms(value(metrics.DISK_WRITE_AWAIT))
+    unit = "   " if write_ms.endswith("s") else " ms"
     return [
         Phrase(((one_line(disk.name, _NAME).ljust(name_cells), PLAIN),)),
         Phrase(labelled("busy", percent(busy).rjust(3), alarm(busy, metrics.DISK_BUSY.critical), "%"), 1),
@@ -202,9 +203,9 @@ def _disk(disk: DiskCounters, name_cells: int, found: Mapping[str, float | None]
         ),
         Phrase(labelled("", f"{read:>5}/{written:<5}", PLAIN, " B/s"), 4),
         Phrase(
-            (*labelled("await r", read_ms.rjust(5)), *labelled(" w", write_ms.rjust(5), PLAIN, " ms")),
+            (*labelled("await r", read_ms.rjust(5)), *labelled(" w", write_ms.rjust(5), PLAIN, unit)),
             2,
-            labelled("await", f"{read_ms:>5}/{write_ms:<5}", PLAIN, " ms"),
+            labelled("await", f"{read_ms:>5}/{write_ms:<5}", PLAIN, unit),
         ),
         Phrase(labelled("queue", count(value(metrics.DISK_QUEUE)).rjust(5)), 5),
         Phrase(((" ".join(one_line(role, 40) for role in disk.roles), "dim"),) if disk.roles else (), 6),

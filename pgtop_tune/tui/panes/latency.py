@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable, Sequence
+from statistics import median
 from typing import Final
 
 from pgtop_tune.compare.ghost import GhostWatch
-from pgtop_tune.metrics.load import CLIENT_LATENCY, running
+from pgtop_tune.metrics.load import running
+from pgtop_tune.metrics.stall import OLDEST, SHORTEST_S
 from pgtop_tune.session.history import LatencyPoint, Point
+from pgtop_tune.session.newest_latency import NewestLatency, newest_latency
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line
 from pgtop_tune.tui.panes.ghost_words import latency_phrase
-from pgtop_tune.tui.panes.phrase import Phrase, head, labelled, padded
+from pgtop_tune.tui.panes.phrase import Phrase, head, labelled, lasting, padded
 from pgtop_tune.tui.panes.time_axis import SPARK_ROWS, chart_marks, spark_line, time_axis
-from pgtop_tune.tui.widgets.chart import GUTTER, ChartSeries, chart_lines
+from pgtop_tune.tui.widgets.chart import GUTTER, ChartMark, ChartSeries, chart_lines, nice_ceiling
 from pgtop_tune.units import ms
 
 _CELLS: Final = 5
+_AGED_S: Final = 10.0
+"""Figures older than this say how old they are; a buffered log is some seconds late."""
+_SPIKE: Final = 4.0
+"""Times the top of the curves, and the usual slowest transaction of a second, from which on one is drawn as a spike."""
+_FEWEST: Final = 3
+_USUAL: Final = 20
+"""Seconds that tell what is usual at least, and those that do when the chart has fewer."""
 _NO_LOAD: Final = "latency is measured by a load"
 _CURVES: Final = ((2, "series-5"), (1, "series-4"), (0, "series-3"))
 """Index into the quantiles and style, drawn in this order: p99, p95, p50 on top."""
@@ -30,18 +41,29 @@ def latency_lines(
 ) -> list[Line]:
     """A head with the percentiles of the last complete second over a chart of p50, p95 and p99; or a spark of p99.
 
-    Under the curves stands the p99 of the ghost. `load_key` starts a load; "" where none can be started.
+    Under the curves stands the p99 of the ghost. A second whose slowest transaction is far above the curves has a
+    spike. While the load stands still, the head says since when, and how old its oldest transaction is.
+    `load_key` starts a load; "" where none can be started.
     """
     axis = time_axis(session, width, height)
     seconds = session.latency.series(axis.since_s)
     loaded = session.interval is not None and running(session.interval) is not None
-    how = f"{_NO_LOAD} (press {load_key})" if load_key else _NO_LOAD
+    how = (f"{_NO_LOAD} (press {load_key})" if load_key else _NO_LOAD) + _of_others(session)
+    newest = session.once(newest_latency)
+    p99 = [Point(second.at_s, second.quantiles_ms[2]) for second in seconds]
+    slow = _spikes(seconds, session.latency.series()[-_USUAL:])
+    spikes_s = {second.at_s for second in slow}
     if height <= SPARK_ROWS:
         if not seconds and not loaded:
             return [padded(((" lat   ", "title"), (how, "dim")), width)]
-        p99 = [Point(second.at_s, second.quantiles_ms[2]) for second in seconds]
-        figures = [*_figures(session, loaded=loaded), Phrase((("ms", "label"),), 1)]
-        return [spark_line("lat", p99, "series-5", figures, axis, glyphs)]
+        top_ms = _top(p99, spikes_s)
+        shown = [Point(point.at_s, top_ms or point.value) if point.at_s in spikes_s else point for point in p99]
+        figures = [Phrase(_silent(newest, "none")), *_since_when(session, newest), *_figures(newest)]
+        if slow:
+            figures.append(Phrase(((_spike_label(slow, glyphs), "warning"),), 1))
+        if not any(text.endswith("s") for phrase in figures for text, _ in phrase.line):
+            figures.append(Phrase((("ms", "label"),), 1))
+        return [spark_line("lat", shown, "series-5", figures, axis, glyphs)]
     if not seconds and not loaded:
         blank = ((" " * width, PLAIN),)
         words = padded((((" " * GUTTER) + how, "dim"),), width)
@@ -50,30 +72,92 @@ def latency_lines(
         ChartSeries([Point(second.at_s, second.quantiles_ms[index]) for second in seconds], style)
         for index, style in _CURVES
     ]
-    figures = _figures(session, loaded=loaded)
+    figures = [*_since_when(session, newest), *_figures(newest)]
     if ghost is not None:
         curves.insert(0, ChartSeries(ghost.overlay.points("p99_ms", axis.since_s, axis.until_s), "dim", dim=True))
         figures.append(latency_phrase(session, ghost, glyphs))
+    slowest = max(slow, key=lambda second: second.max_ms, default=None)
+    marks = [
+        ChartMark(second.at_s, "warning", _spike_label([second], glyphs) if second is slowest else glyphs.up)
+        for second in slow
+    ]
     return [
-        head((("latency ms", "title"),), width, glyphs, figures),
+        head((("latency ms", "title"), *_silent(newest, "  no transaction has")), width, glyphs, figures),
         *chart_lines(
             curves, width=width, height=height - 1, since_s=axis.since_s, until_s=axis.until_s,
-            unit_format=_scale, glyphs=glyphs, marks=chart_marks(session, axis),
+            unit_format=_scale, glyphs=glyphs, marks=[*chart_marks(session, axis), *marks],
+            maximum=_top([point for curve in curves for point in curve.points], spikes_s) if slow else None,
         ),
     ]  # fmt: skip
+
+
+def _of_others(session: Session) -> str:
+    """What is known of the latency of a pgbench that others have started."""
+    oldest_s = None if session.interval is None else OLDEST(session.interval)
+    if oldest_s is None or oldest_s < SHORTEST_S:
+        return ""
+    return f"; oldest open transaction of pgbench {lasting(oldest_s)}"
 
 
 def _scale(value_ms: float) -> str:
     return ms(value_ms) if value_ms else "0"
 
 
-def _figures(session: Session, *, loaded: bool) -> list[Phrase]:
-    """Of the last complete second while a load runs; unknown after it."""
-    newest: LatencyPoint | None = session.latency.newest() if loaded else None
-    mean = CLIENT_LATENCY(session.interval) if session.interval is not None and loaded else None
-    found = [Phrase(labelled("mean", ms(mean).rjust(_CELLS)), 5)]
+def _spikes(seconds: Sequence[LatencyPoint], newest: Sequence[LatencyPoint]) -> list[LatencyPoint]:
+    """Seconds with a transaction far slower than the curves are without a few of their seconds, one in twenty or two.
+
+    When there are more of them, that is what the load is like, and the curves show it.
+
+    Args:
+        seconds: Of the chart.
+        newest: What is usual where the chart has fewer.
+    """
+    usual = max(seconds, newest, key=len)
+    if len(usual) < _FEWEST:
+        return []
+    few = max(len(usual) // 20, min(len(usual) // 3, 2), 1)
+    top_ms = nice_ceiling(sorted(second.quantiles_ms[2] for second in usual)[-1 - few])
+    line_ms = _SPIKE * max(top_ms, median(second.max_ms for second in usual))
+    return [second for second in seconds if second.max_ms > line_ms]
+
+
+def _top(points: Iterable[Point], spikes_s: Container[float]) -> float | None:
+    """The scale that holds everything but the spikes; None where there is nothing else."""
+    values = [point.value for point in points if point.value is not None and point.at_s not in spikes_s]
+    return nice_ceiling(max(values)) if values else None
+
+
+def _spike_label(seconds: Sequence[LatencyPoint], glyphs: Glyphs) -> str:
+    return glyphs.up + ms(max(second.max_ms for second in seconds))
+
+
+def _silent(newest: NewestLatency, words: str) -> Line:
+    return () if newest.stalled_s is None else ((f"{words} ended for {lasting(newest.stalled_s)}", "critical"),)
+
+
+def _since_when(session: Session, newest: NewestLatency) -> list[Phrase]:
+    """How old the figures are, where they are old; while no transaction ends, and how old the oldest of them is."""
+    ago = f"{lasting(newest.age_s)} ago"
+    if newest.stalled_s is None:
+        aged = newest.second is not None and newest.age_s >= _AGED_S
+        return [Phrase(((f"figures of {ago}", "label"),), 0, ((ago, "label"),))] if aged else []
+    oldest_s = None if session.interval is None else OLDEST(session.interval)
+    found = []
+    if oldest_s is not None:
+        open_for = f"open {lasting(oldest_s)}"
+        found.append(Phrase(((f"oldest {open_for}", "critical"),), 0, ((open_for, "critical"),)))
+    if newest.second is not None:
+        found.append(Phrase(((f"figures of {ago}", "critical"),), 1))
+    return found
+
+
+def _figures(newest: NewestLatency) -> list[Phrase]:
+    """All of one second of the log; unknown before it and after the load."""
+    second, stalled = newest.second, newest.stalled_s is not None
+    found = [Phrase(labelled("mean", ms(None if second is None else second.mean_ms).rjust(_CELLS)), 5)]
     for name, index, rank in _QUANTILES:
-        value = None if newest is None else newest.quantiles_ms[index]
-        found.append(Phrase(labelled(name, ms(value).rjust(_CELLS), _STYLES.get(name, PLAIN)), rank))
-    found.append(Phrase(labelled("max", ms(None if newest is None else newest.max_ms).rjust(_CELLS)), 3))
+        value = None if second is None else second.quantiles_ms[index]
+        style = "critical" if stalled else _STYLES.get(name, PLAIN)
+        found.append(Phrase(labelled(name, ms(value).rjust(_CELLS), style), rank + (2 if stalled else 0)))
+    found.append(Phrase(labelled("max", ms(None if second is None else second.max_ms).rjust(_CELLS)), 3))
     return found

@@ -108,11 +108,7 @@ def _tps(result: RunResult) -> str:
 
 
 def _seconds(result: RunResult) -> str:
-    slow = result.spread
-    if slow is None:
-        return ""
-    words = f"median {slow.median_tps:.1f}, p5 {slow.p5_tps:.1f}, p1 {slow.p1_tps:.1f} tps"
-    return words + (f", stalled {slow.stalled_s} s" if slow.stalled_s else "")
+    return "" if result.spread is None else result.spread.words
 
 
 def _percentiles(result: RunResult, cells: int, glyphs: Glyphs) -> list[Line]:

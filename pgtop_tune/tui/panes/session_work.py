@@ -16,7 +16,7 @@ from pgtop_tune.session.session import Session
 from pgtop_tune.tui.lines import Line, clip
 from pgtop_tune.tui.panes.phrase import lasting
 from pgtop_tune.tui.wrapping import labelled
-from pgtop_tune.units import count, ms, percent
+from pgtop_tune.units import count, percent, with_ms
 
 _TEXT: Final = 300
 _BEFORE_S: Final = 60.0
@@ -112,8 +112,10 @@ def _figures(backend: Backend, interval: Interval) -> list[tuple[str, str]]:
     for rate in statement_rates(interval):
         row = rate.counters
         if (row.queryid, row.usename, row.datname, row.toplevel) == about:
-            now = f"{count(rate.calls_per_s)} calls/s, {ms(rate.mean_ms)} ms each, {percent(rate.share)} % of all time"
+            now = (
+                f"{count(rate.calls_per_s)} calls/s, {with_ms(rate.mean_ms)} each, {percent(rate.share)} % of all time"
+            )
             mean_ms = row.exec_us / row.calls / 1000.0 if row.calls else None
-            ever = f"{count(row.calls)} calls of {ms(mean_ms)} ms, at most {ms(row.max_exec_us / 1000.0)} ms"
+            ever = f"{count(row.calls)} calls of {with_ms(mean_ms)}, at most {with_ms(row.max_exec_us / 1000.0)}"
             return [("executions", now), ("", f"{ever}, since the entry was made")]
     return []

@@ -10,6 +10,7 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.client_bound import client_bound
 from pgtop_tune.metrics.load import CLIENT_FAILED, CLIENT_TPS, UNDER_WAY, run_of, running
 from pgtop_tune.metrics.server import QPS, TPS
+from pgtop_tune.metrics.stall import stalled_s
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchRun, RunState
 from pgtop_tune.safe_text import one_line
@@ -17,7 +18,7 @@ from pgtop_tune.session.session import Session
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line
 from pgtop_tune.tui.panes.ghost_words import cells_of, short_of, throughput_phrase
-from pgtop_tune.tui.panes.phrase import Phrase, absence, head, labelled, spaced, value_of
+from pgtop_tune.tui.panes.phrase import Phrase, absence, head, labelled, lasting, spaced, value_of
 from pgtop_tune.tui.panes.since_words import since_short, since_title
 from pgtop_tune.tui.panes.time_axis import SPARK_ROWS, chart_marks, spark_line, time_axis
 from pgtop_tune.tui.widgets.chart import ChartSeries, chart_lines
@@ -76,7 +77,8 @@ def _figures(session: Session, cells: int) -> list[Phrase]:
     found: list[Phrase] = []
     run = None if interval is None else running(interval)
     if interval is not None and run is not None:
-        found.append(Phrase(labelled("client", spaced(CLIENT_TPS(interval), cells), "series-1")))
+        style = "series-1" if stalled_s(interval) is None else "critical"
+        found.append(Phrase(labelled("client", spaced(CLIENT_TPS(interval), cells), style)))
     found.append(Phrase(labelled("server", spaced(value_of(TPS, session), cells), "series-2"), 1))
     found.append(_queries(session, cells))
     if interval is not None and run is not None:
@@ -119,6 +121,9 @@ def _wrong(session: Session, width: int) -> Line:
     run = bench.run
     if run.state is RunState.FAILED:
         return ((f"  pgbench failed: {one_line(run.message, _MESSAGE)}", "critical"),)
+    since_s = None if session.interval is None else stalled_s(session.interval)
+    if since_s is not None:
+        return ((f"  STALLED for {lasting(since_s)}", "critical"),)
     bound = None if session.interval is None else client_bound(session.interval)
     if bound is not None and bound.bound:
         return (("  CLIENT-BOUND" + (f": {bound.advice}" if width >= _ROOMY else ""), "warning"),)

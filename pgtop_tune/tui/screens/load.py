@@ -27,7 +27,7 @@ from pgtop_tune.tui.screens.load_init import InitDialog
 from pgtop_tune.tui.screens.load_results import ResultsDialog
 from pgtop_tune.tui.screens.load_steps import StepsDialog
 from pgtop_tune.tui.wrapping import wrapped
-from pgtop_tune.units import clock, count, ms
+from pgtop_tune.units import clock, count, with_ms
 
 _FORM_KEYS: Final = "Enter start  i data set  n steps  {results}y copy  Esc back"
 _LONG: Final = ("making", "steps")
@@ -57,7 +57,7 @@ def run_lines(session: Session, run: BenchRun, cells: int) -> list[Line]:
         return [head, *wrapped(run.command, cells)]
     tps, latency, failed = CLIENT_TPS(interval), CLIENT_LATENCY(interval), CLIENT_FAILED(interval)
     figures: Line = (
-        ("tps ", "label"), (count(tps), "strong"), ("   mean ", "label"), (f"{ms(latency)} ms", "strong"),
+        ("tps ", "label"), (count(tps), "strong"), ("   mean ", "label"), (with_ms(latency), "strong"),
         ("   failed ", "label"), (count(failed), "critical" if failed else PLAIN),
     )  # fmt: skip
     return [head, figures, (), *wrapped(run.command, cells)]

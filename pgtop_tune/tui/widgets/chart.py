@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
+from statistics import median_low
 from typing import Final
 
 from msgspec import Struct
@@ -44,10 +46,15 @@ class ChartSeries(Struct, frozen=True):
 
 
 class ChartMark(Struct, frozen=True):
-    """A moment drawn as a faint upright through the empty cells of a chart."""
+    """A moment drawn as an upright through the empty cells of a chart, faint unless it has a style of its own.
+
+    Attributes:
+        label: What stands at its top, over the curves: a value beyond the scale. "" is nothing.
+    """
 
     at_s: float
     style: str = "dim"
+    label: str = ""
 
 
 def window(now_s: float, columns: int, s_per_column: float = 1.0) -> tuple[float, float]:
@@ -133,8 +140,12 @@ def chart_lines(
     if cursor_s is not None and (column := column_of(cursor_s, since_s, until_s, columns)) is not None:
         uprights[column] = (glyphs.upright, "strong")
     labels = _labels(height, top, unit_format)
+    over = _tops(marks, columns, since_s, until_s)
     return [
-        ((f"{labels.get(y, ''):>{_LABEL}} {glyphs.axis}", "dim"), *_runs(masks[y], styles[y], uprights, glyphs))
+        (
+            (f"{labels.get(y, ''):>{_LABEL}} {glyphs.axis}", "dim"),
+            *_runs(masks[y], styles[y], uprights, {} if y else over, glyphs),
+        )
         for y in range(height)
     ]
 
@@ -186,10 +197,10 @@ def _dots(
 ) -> dict[int, tuple[int, int]]:
     """Lowest and highest dot row (from the bottom) per dot column, neighbours joined by straight lines."""
     dots: dict[int, tuple[int, int]] = {}
-    if len(points) > 1:
-        longest = _PAUSE * max((points[-1].at_s - points[0].at_s) / (len(points) - 1), (until_s - since_s) / columns)
-    else:
-        longest = 0.0
+    distances = [after.at_s - before.at_s for before, after in pairwise(points)]
+    # Of a single distance nobody knows whether it is usual.
+    usual_s = median_low(distances) if len(distances) > 1 else 0.0
+    longest = _PAUSE * max(usual_s, (until_s - since_s) / columns)
     per_s = columns / (until_s - since_s)
     before: tuple[int, int] | None = None
     before_s = 0.0
@@ -242,13 +253,36 @@ def _stamp(
             styles[row][column] = style
 
 
-def _runs(masks: list[int], styles: list[str], uprights: dict[int, tuple[str, str]], glyphs: Glyphs) -> list[Span]:
+def _tops(marks: Sequence[ChartMark], columns: int, since_s: float, until_s: float) -> dict[int, tuple[str, str]]:
+    """Characters and styles of the labels by column; the longest has its room first, the first of it at the mark."""
+    found: dict[int, tuple[str, str]] = {}
+    for mark in sorted(marks, key=lambda mark: -len(mark.label)):
+        column = column_of(mark.at_s, since_s, until_s, columns)
+        if column is None or not mark.label:
+            continue
+        mark_char, number = mark.label[0], mark.label[1:]
+        # Right of the mark, or left of it where the chart ends.
+        begin = column + 1 if column + len(number) < columns else column - len(number)
+        cells = {column: mark_char} | {begin + index: char for index, char in enumerate(number)}
+        found = {at: (char, mark.style) for at, char in cells.items() if at >= 0} | found
+    return found
+
+
+def _runs(
+    masks: list[int],
+    styles: list[str],
+    uprights: dict[int, tuple[str, str]],
+    over: dict[int, tuple[str, str]],
+    glyphs: Glyphs,
+) -> list[Span]:
     """Cells joined to spans; a blank takes the style of its left neighbour, which costs nothing to write."""
     runs: list[Span] = []
     text: list[str] = []
     current = PLAIN
     for column, mask in enumerate(masks):
-        if mask:
+        if column in over:
+            char, style = over[column]
+        elif mask:
             char, style = (chr(0x2800 + mask) if glyphs.braille else _HALVES[mask]), styles[column]
         elif column in uprights:
             char, style = uprights[column]

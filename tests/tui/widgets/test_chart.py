@@ -84,6 +84,13 @@ def test_seconds_that_were_never_sampled_are_not_bridged() -> None:
     assert picture(chart(stalled, height=2))[0] == "  100 ┤⠉⠉⠉⠉⠁          ⠉⠁"
 
 
+def test_a_long_silence_between_few_points_is_not_bridged() -> None:
+    few = ChartSeries([*curve(10.0, 10.0, 10.0), Point(18.0, 100.0)], "series-1")
+    assert picture(chart(few, height=2))[1].rstrip() == "    0 ┤⠤⠤⠄"
+    for points in ([Point(0.0, 10.0), Point(17.0, 100.0), Point(18.0, 100.0)], [Point(0.0, 10.0), Point(17.0, 100.0)]):
+        assert picture(chart(ChartSeries(points, "series-1"), height=2))[1].rstrip() == "    0 ┤⠄"
+
+
 def test_one_sample_in_two_hundred_still_shows() -> None:
     values = [1000.0 if i == 77 else 10.0 for i in range(200)]
     assert picture(chart(ChartSeries(curve(*values, every_s=0.1), "series-1"))) == [

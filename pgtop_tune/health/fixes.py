@@ -29,14 +29,22 @@ def composed(template: str, **parts: sql.Composable) -> str:
 
 
 def set_parameter(parameter: Parameter, value: str) -> Action:
-    """ALTER SYSTEM to a value, and back to what is set now."""
+    """ALTER SYSTEM to a value, and back to what postgresql.auto.conf has now."""
     end = "" if parameter.context == "postmaster" else f"\n{_RELOAD}"
     return Action(
         f"{_statement(parameter.name, value)};{end}",
-        f"{_statement(parameter.name, parameter.shown if _in_auto_conf(parameter) else None)};{end}",
+        f"{stored_again(parameter)};{end}",
         remark=_WHEN.get(parameter.context, ""),
         parameter=(parameter.name, value),
     )
+
+
+def stored_again(parameter: Parameter) -> str:
+    """The statement that makes postgresql.auto.conf say of a parameter what it says now."""
+    now = parameter.stored
+    if now is None and _in_auto_conf(parameter):
+        now = parameter.shown
+    return _statement(parameter.name, now)
 
 
 def _statement(name: str, value: str | None) -> str:

@@ -6,15 +6,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 from psycopg import sql
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Confidence, Evidence, Finding, Language, Limits, Severity, Unknown
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.configured import is_of_session, with_value
+from pgtop_tune.health.facts import Facts, Missing
 from pgtop_tune.health.fixes import composed, set_parameter
 from pgtop_tune.health.questions import SCOPED
 from pgtop_tune.metrics.hidden import hidden_sessions
 from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.quoting import identifier, literal
 from pgtop_tune.sql_quoting import quoted
 from pgtop_tune.tuning.advice.facts import Facts as AdviceFacts
@@ -137,6 +140,8 @@ class Scoped(Struct, frozen=True):
     @property
     def where(self) -> str:
         """ "role app in database shop"; foreign text."""
+        if self.role is None and self.database is None:
+            return "all roles"
         parts = (("role", self.role), ("in database" if self.role else "database", self.database))
         return " ".join(f"{word} {name}" for word, name in parts if name is not None)
 
@@ -157,6 +162,8 @@ class Scoped(Struct, frozen=True):
         )
 
     def _scope(self) -> tuple[str, dict[str, sql.Composable]]:
+        if self.role is None and self.database is None:
+            return "ROLE ALL", {}
         if self.role is None:
             return "DATABASE {database}", {"database": identifier(self.database or "")}
         if self.database is None:
@@ -174,8 +181,6 @@ def scoped(facts: Facts, names: Collection[str]) -> Iterator[Scoped]:
         Missing: pg_db_role_setting was not read.
     """
     for _, row in facts.have(SCOPED):
-        if row.database is None and row.role is None:
-            continue
         for assignment in row.settings:
             name, _, value = assignment.partition("=")
             if name in names:
@@ -192,6 +197,52 @@ def scoped_finding(found: Scoped, severity: Severity, says: str) -> Finding:
         Confidence.HIGH,
         f"{found.where} {found.name}",
     )
+
+
+def also_scoped(look: Look, *names: str) -> Look:
+    """A look that also finds what it finds of the server where a role or a database has another value for its own.
+
+    Args:
+        look: Of the server; a finding about a parameter has a fix of that parameter.
+        names: The parameters that a session can have for its own.
+    """
+
+    def both(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+        hidden: Missing | None = None
+        try:
+            yield from look(facts, limits)
+        except Missing as problem:
+            hidden = problem
+        rows = {row.name: row for row in facts.have(needs.PARAMETERS).parameters}
+        for found in scoped(facts, names):
+            row = rows.get(found.name)
+            if row is None:
+                continue
+            other = with_value(row, found.value, row.source)
+            if other.setting == row.setting and not is_of_session(row):
+                continue
+            for said in look(_with(facts, replace(other, source="configuration file")), limits):
+                if (
+                    isinstance(said, Finding)
+                    and said.fix is not None
+                    and (said.fix.parameter or ("",))[0] == found.name
+                ):
+                    yield scoped_finding(found, said.severity, said.says.partition(": ")[2] or said.says)
+        if hidden is not None:
+            raise hidden
+
+    return both
+
+
+def _with(facts: Facts, row: Parameter) -> Facts:
+    """Facts with another row of pg_settings."""
+    newest = facts.frames[-1]
+    sample = newest.postgres
+    if isinstance(sample, Unavailable) or isinstance(sample.parameters, Unavailable):
+        return facts
+    rows = tuple(row if each.name == row.name else each for each in sample.parameters.parameters)
+    changed = replace(sample, parameters=replace(sample.parameters, parameters=rows))
+    return replace(facts, frames=(*facts.frames[:-1], replace(newest, postgres=changed)))
 
 
 def in_database(database: str, do: str, undo: str = NOTHING_TO_UNDO, remark: str = "") -> Action:

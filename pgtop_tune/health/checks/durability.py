@@ -10,7 +10,7 @@ from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, 
 from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import set_parameter
 from pgtop_tune.health.questions import SCOPED
-from pgtop_tune.health.rules import scoped, scoped_finding, setting, value_is
+from pgtop_tune.health.rules import also_scoped, scoped, scoped_finding, setting, value_is
 from pgtop_tune.units import duration
 
 _GROUP: Final = "durability"
@@ -135,7 +135,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.CRITICAL,
         page="runtime-config-developer.html#GUC-ZERO-DAMAGED-PAGES",
         needs=(needs.PARAMETERS,),
-        look=_damage,
+        look=also_scoped(_damage, *_DAMAGE),
     ),
     Check(
         id="DUR-05",

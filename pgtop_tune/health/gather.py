@@ -93,6 +93,7 @@ async def gather(
         finally:
             asking.cancel()
             looking.cancel()
+            await asyncio.gather(asking, looking, return_exceptions=True)
             eye.close()
     finally:
         await reader.aclose()

@@ -93,6 +93,7 @@ class IndexState(Struct, frozen=True):
         same_as: Name of an index of the same table that does all it does; None without one.
         unused: Never scanned, and no constraint needs it.
         definition: pg_get_indexdef(); None when it is gone by now.
+        is_unique: Whether duplicates may be why it is invalid.
     """
 
     n_indexes: int
@@ -105,6 +106,7 @@ class IndexState(Struct, frozen=True):
     same_as: str | None
     unused: bool
     definition: str | None
+    is_unique: bool = False
 
 
 class BareForeignKey(Struct, frozen=True):
@@ -172,7 +174,6 @@ class SuperuserLogin(Struct, frozen=True):
     """A superuser that may log in."""
 
     name: str
-    valid_until_ms: int | None
 
 
 class WeakPassword(Struct, frozen=True):

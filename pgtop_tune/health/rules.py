@@ -30,7 +30,7 @@ SETTING: Final = "pg_settings.setting"
 _OFF: Final = frozenset({"0", "of", "off", "n", "no", "f", "fa", "fal", "fals", "false"})
 """What the server takes for off: beginnings of the words will do. Source: parse_bool in bool.c."""
 NOTHING_TO_UNDO: Final = "-- nothing to take back"
-_SHORTEST_S: Final = 600.0
+SHORTEST_S: Final = 600.0
 """Younger counters tell of how the server was set up, not of its load."""
 ON_STANDBY: Final = "this server is a standby: ask its primary"
 
@@ -96,11 +96,21 @@ def _began_ms(facts: Facts) -> int:
     return min([facts.have(needs.SERVER).started_ms, *resets])
 
 
-def too_young(seconds: float) -> Unknown | None:
-    """When counters have counted for so short a time that what they make a second says nothing; None when not."""
-    if seconds >= _SHORTEST_S:
+def too_young(seconds: float, least_s: float = SHORTEST_S) -> Unknown | None:
+    """When counters have counted for so short a time that they say nothing of the load; None when not."""
+    if seconds >= least_s:
         return None
-    return Unknown(f"the counters are {duration(seconds)} old: too young for a rate")
+    return Unknown(f"the counters are {duration(seconds)} old: too young to tell")
+
+
+def counted(seconds: float, reset: str) -> Evidence:
+    """For how long a counter has counted, and that the finding stays.
+
+    Args:
+        seconds: As `counted_s`.
+        reset: The statement's function that resets it: "pg_stat_reset_shared('wal')".
+    """
+    return Evidence(f"counted for {duration(seconds)}: the finding stays until {reset}", "stats_reset")
 
 
 def on_standby(facts: Facts) -> bool:

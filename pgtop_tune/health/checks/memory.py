@@ -16,7 +16,7 @@ from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.measures import HugePageUse, huge_pages_used, memory, page_tables_bytes
 from pgtop_tune.health.needs import Parameters
-from pgtop_tune.health.rules import also_scoped, counted_s
+from pgtop_tune.health.rules import also_scoped, counted, counted_s
 from pgtop_tune.tuning.advice.facts import GB, MB, about
 from pgtop_tune.tuning.advice.facts import memory as typed
 from pgtop_tune.units import count, duration, share_of
@@ -292,6 +292,7 @@ def _temp_files(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
                 "pg_stat_database.temp_files, temp_bytes since stats_reset",
             ),
             Evidence(f"work_mem {needs.parameters(facts).shown('work_mem')}", "pg_settings.setting"),
+            counted(max(hours for _, hours in old) * _HOUR_S, "pg_stat_reset() in these databases"),
         ),
         words("find the statements (log_temp_files, pg_stat_statements.temp_blks_written); raise work_mem for their "
               "role or session rather than for all"),

@@ -325,5 +325,7 @@ async def _taken_back(whole: WholeChange, set_id: str, give_up: Callable[[], Non
 
 
 def _say_change(change: ParameterChange, before: str) -> None:
-    note = f"  ({change.message})" if change.message else ""
-    say(f"{change.name}: {before} → {change.shown_after}{note}")
+    after = change.told_after
+    message = change.message or (f"SHOW prints {change.shown_after}" if after != change.shown_after else "")
+    note = f"  ({message})" if message else ""
+    say(f"{change.name}: {before} → {after}{note}")

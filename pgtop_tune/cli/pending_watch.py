@@ -253,6 +253,6 @@ async def _each(*steps: Callable[[], Awaitable[None]]) -> None:
 def _listed(changes: Iterable[Change]) -> str:
     """ "work_mem 4MB→8MB; max_wal_size 1GB→4GB"."""
     return "; ".join(
-        f"{each.name} {before(each)}→{each.value if isinstance(each, HostChange) else each.shown_after}"
+        f"{each.name} {before(each)}→{each.value if isinstance(each, HostChange) else each.told_after}"
         for each in changes
     )

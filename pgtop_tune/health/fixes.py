@@ -14,6 +14,7 @@ from pgtop_tune.postgres.quoting import literal as literal
 from pgtop_tune.postgres.scopes import statement
 
 _RESTART: Final = "takes effect with a restart"
+_PATIENCE: Final = "SET lock_timeout = '5s';"
 _RELOAD: Final = "SELECT pg_reload_conf();"
 _WHEN: Final = {"postmaster": _RESTART, "backend": "for new sessions", "superuser-backend": "for new sessions"}
 
@@ -29,14 +30,30 @@ def composed(template: str, **parts: sql.Composable) -> str:
 
 
 def set_parameter(parameter: Parameter, value: str) -> Action:
-    """ALTER SYSTEM to a value, and back to what is set now."""
+    """ALTER SYSTEM to a value, and back to what postgresql.auto.conf has now."""
     end = "" if parameter.context == "postmaster" else f"\n{_RELOAD}"
     return Action(
         f"{_statement(parameter.name, value)};{end}",
-        f"{_statement(parameter.name, parameter.shown if _in_auto_conf(parameter) else None)};{end}",
+        f"{stored_again(parameter)};{end}",
         remark=_WHEN.get(parameter.context, ""),
         parameter=(parameter.name, value),
     )
+
+
+def stored_again(parameter: Parameter) -> str:
+    """The statement that makes postgresql.auto.conf say of a parameter what it says now."""
+    now = parameter.stored
+    if now is None and _in_auto_conf(parameter):
+        now = parameter.shown
+    return _statement(parameter.name, now)
+
+
+def with_lock_timeout(statement: str) -> str:
+    """A statement that gives up instead of waiting for a lock, while everybody else waits behind it.
+
+    Not for those with CONCURRENTLY, which block nobody: one that gives up leaves an invalid index.
+    """
+    return f"{_PATIENCE}\n{statement}"
 
 
 def _statement(name: str, value: str | None) -> str:
@@ -59,14 +76,32 @@ def sysctl(name: str, value: str, before: str, remark: str = "") -> Action:
         before: What it is now.
         remark: What else is to be known.
     """
-    file = f"/etc/sysctl.d/90-postgresql-{name.rpartition('.')[2]}.conf"
+    keep, put_back = kept(f"/etc/sysctl.d/90-postgresql-{name.rpartition('.')[2]}.conf", f"{name} = {value}")
     return Action(
-        f"sysctl -w {name}={value}\necho '{name} = {value}' > {file}",
-        f"sysctl -w {name}={before}\nrm {file}",
+        f"sysctl -w {name}={value}\n{keep}",
+        f"sysctl -w {name}={before}\n{put_back}",
         Language.SHELL,
         f"as root on the server's machine{'; ' if remark else ''}{remark}",
         (name, value),
         of_machine=True,
+    )
+
+
+def kept(file: str, *lines: str) -> tuple[str, str]:
+    """Commands that make a file hold these lines, and those that put back what it was.
+
+    A file that was there is copied beside itself before, under a name that nobody reads; an empty copy stands for none.
+    The copy is made once, so that the commands may be run again.
+
+    Args:
+        file: Its path; needs no quotes.
+        lines: Without quotes in them.
+    """
+    copy = f"{file}.before-pgtop-tune"
+    text = " ".join(f"'{line}'" for line in lines)
+    return (
+        f"[ -e {copy} ] || cp -p {file} {copy} 2>/dev/null || : > {copy}\nprintf '%s\\n' {text} > {file}",
+        f"if [ -s {copy} ]; then mv {copy} {file}; else rm -f {file} {copy}; fi",
     )
 
 

@@ -11,8 +11,11 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check
+from pgtop_tune.health.configured import as_configured
 from pgtop_tune.health.facts import Answer, Facts, Question, Refused
+from pgtop_tune.health.questions import CONFIGURED, SCOPED, START_OPTIONS
 from pgtop_tune.host.block_devices import ROOT, server_directories
 from pgtop_tune.host.local import LocalHost
 from pgtop_tune.host.locality import working_directory
@@ -46,6 +49,8 @@ _ONCE: Final = (
     "database_limits", "temp_files", "progress",
 )  # fmt: skip
 """Sections that are read once, methods of the reader."""
+_BESIDE_PARAMETERS: Final[tuple[Question[Any], ...]] = (CONFIGURED, START_OPTIONS, SCOPED)
+"""They tell the server's own values from those of our role and database."""
 _TWICE: Final = ("activity", "database", "wal", "checkpoints", "io")
 """Those whose counters are read in every look."""
 
@@ -83,10 +88,12 @@ async def gather(
             frames = await _looks(reader, eye, server, clock, twice=any(check.twice for check in checks))
             machine = await eye.machine(server, frames[-1])
             answers = await asking
+            frames = [_as_configured(frame, answers) for frame in frames]
             frames[-1] = replace(frames[-1], pooler=await looking)
         finally:
             asking.cancel()
             looking.cancel()
+            await asyncio.gather(asking, looking, return_exceptions=True)
             eye.close()
     finally:
         await reader.aclose()
@@ -182,8 +189,20 @@ async def _frame(sequence: int, postgres: PostgresSample, eye: _Eye, clock: Call
     return Frame(sequence, int(time.time() * 1000), clock(), host, postgres)
 
 
+def _as_configured(frame: Frame, answers: Mapping[str, Answer[Any] | Unavailable]) -> Frame:
+    """The frame with parameters as the server has them, not our session."""
+    seen = sections.parameters(frame)
+    if isinstance(seen, Unavailable) or CONFIGURED.name not in answers:
+        return frame
+    configured = as_configured(seen, answers[CONFIGURED.name], answers[START_OPTIONS.name])
+    assert isinstance(frame.postgres, PostgresSample)
+    return replace(frame, postgres=replace(frame.postgres, parameters=configured))
+
+
 def _questions(checks: Sequence[Check]) -> tuple[Question[Any], ...]:
     asked = {need.name: need for check in checks for need in check.needs if isinstance(need, Question)}
+    if any(needs.PARAMETERS in check.needs for check in checks):
+        asked |= {question.name: question for question in _BESIDE_PARAMETERS}
     return tuple(asked.values())
 
 

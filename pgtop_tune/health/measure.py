@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +35,13 @@ LIMIT_S: Final = 20.0
 """All of it together; what is not done by then is told as missing."""
 TOGETHER: Final = 8
 """Sessions that commit at the same time."""
+KEPT: Final = "kept"
+"""Among what is missing: why a measurement is not kept."""
+_MOST_APART: Final = 3.0
+_SHORTEST_PASS_S: Final = 0.1
+"""A shorter one is a few flushes."""
+_AGAIN: Final = "measure again on a quiet machine"
+_OF_FLUSHES: Final = ("wal-flush", "commits")
 _ELSEWHERE: Final = Unavailable(Reason.NOT_LOCAL, "only on the server's own machine")
 
 
@@ -74,6 +81,32 @@ def busy(facts: Facts) -> tuple[str, ...]:
     return unrest(facts.interval)
 
 
+def passes(rates: Sequence[float]) -> str:
+    """How often it was measured and how far that lies apart."""
+    return f"median of {len(rates)} passes from {min(rates):.0f} to {max(rates):.0f} a second"
+
+
+def unsteady(what: str, rates: Sequence[float], seconds: float) -> str:
+    """Why passes do not say anything: those in the middle lie too far apart; "" where they do.
+
+    Args:
+        what: "flushes".
+        rates: A second, of each pass.
+        seconds: All passes together.
+    """
+    _, *middle, _ = sorted(rates)
+    if seconds / len(rates) < _SHORTEST_PASS_S or middle[-1] <= _MOST_APART * middle[0]:
+        return ""
+    return f"between {min(rates):.0f} and {max(rates):.0f} {what} a second from one pass to the next: {_AGAIN}"
+
+
+def contradiction(one: str, per_s: float | None, other: str, other_per_s: float) -> str:
+    """Why two measurements of the same cannot both be true; "" where they can, or there is only one."""
+    if per_s is None or max(per_s, other_per_s) <= _MOST_APART * min(per_s, other_per_s):
+        return ""
+    return f"{per_s:.0f} flushes a second by {one}, {other_per_s:.0f} by {other}: {_AGAIN}"
+
+
 async def measure(conninfo: ConnInfo, facts: Facts, pace: Pace | None = None) -> Measured:
     """Everything, one after the other.
 
@@ -105,11 +138,29 @@ async def measure(conninfo: ConnInfo, facts: Facts, pace: Pace | None = None) ->
             missing.append((name, str(said)))
         else:
             found += said
+    refused = more_commits_than_flushes(parameters, found)
+    if refused:
+        found = [each for each in found if not each.id.startswith(_OF_FLUSHES)]
+        missing += [("wal-flushes", refused), ("commits", refused)]
+    doubts = (*busy(facts), *(why for _, why in missing if why.endswith(_AGAIN)))
+    if doubts:
+        missing.append((KEPT, "; ".join(dict.fromkeys(doubts))))
     return Measured(tuple(found), tuple(missing), time.time_ns() // 1_000_000)
 
 
+def more_commits_than_flushes(parameters: needs.Parameters, found: Sequence[Ceiling]) -> str:
+    """One session cannot commit more often than the device flushes, where each commit waits for its flush; "" else."""
+    values = {each.id: each.value for each in found}
+    flushes, commits = values.get("wal-flushes"), values.get("commits-1")
+    if flushes is None or commits is None or commits <= _MOST_APART * flushes:
+        return ""
+    if not parameters.on("fsync") or parameters.text("synchronous_commit") == "off":
+        return ""
+    return f"{commits:.0f} commits a second of one session, and {flushes:.0f} flushes: {_AGAIN}"
+
+
 def keep(facts: Facts, measured: Measured) -> None:
-    """Keeps what was measured for the screens to come.
+    """Keeps what was measured for the screens to come, where nothing speaks against it.
 
     Args:
         facts: Of the same server.
@@ -119,7 +170,7 @@ def keep(facts: Facts, measured: Measured) -> None:
         UsageProblem: It cannot be written.
     """
     server = needs.SERVER.of(facts)
-    if not isinstance(server, Unavailable):
+    if not isinstance(server, Unavailable) and KEPT not in dict(measured.missing):
         remember(server, measured)
 
 
@@ -136,7 +187,11 @@ async def _flushes(asked: _Asked) -> tuple[Ceiling, ...] | Unavailable:
     seen = await asyncio.to_thread(measure_flushes, directory, method, seconds)
     if isinstance(seen, Unavailable):
         return seen
-    source = f"{seen.count} writes of 8 kB into an unnamed file in pg_wal, {method} after each"
+    if said := contradiction(PROGRAM, told.get(method), "writes of our own", seen.per_s) or unsteady(
+        "flushes", seen.rates, seconds
+    ):
+        return Unavailable(Reason.FAILED, said)
+    source = f"{seen.count} writes of 8 kB into an unnamed file in pg_wal, {method} after each, {passes(seen.rates)}"
     rates = {method: (seen.per_s, source)} | {
         name: (per_s, f"{PROGRAM}, one write of 8 kB into an unnamed file in pg_wal, {name} after each")
         for name, per_s in told.items()
@@ -178,7 +233,10 @@ async def _commits(asked: _Asked) -> tuple[Ceiling, ...] | Unavailable:
     settings = ", ".join(f"{name}={asked.parameters.shown(name)}" for name in ("fsync", "synchronous_commit"))
     found = []
     for sessions in (1, TOGETHER):
-        seen = await measure_commits(asked.conninfo, asked.own, sessions, asked.pace.commits_s)
+        waits = asked.parameters.text("synchronous_commit")
+        seen = await measure_commits(asked.conninfo, asked.own, sessions, asked.pace.commits_s, waits)
+        if said := unsteady("commits", seen.rates, asked.pace.commits_s):
+            return Unavailable(Reason.FAILED, said)
         plural = "s" if sessions > 1 else ""
         found.append(
             Ceiling(
@@ -187,7 +245,7 @@ async def _commits(asked: _Asked) -> tuple[Ceiling, ...] | Unavailable:
                 f"{number(seen.median_ms, 3)} ms each",
                 seen.per_s,
                 "1/s",
-                f"pg_logical_emit_message(), {seen.count} commits in {seen.seconds:.1f} s, {settings}",
+                f"pg_logical_emit_message(), {seen.count} commits, {passes(seen.rates)}, {settings}",
             )
         )
     return tuple(found)

@@ -7,6 +7,7 @@ from typing import Final, Generic, TypeVar
 
 from msgspec import Struct
 
+from pgtop_tune.health.configured import is_of_session
 from pgtop_tune.health.facts import Facts, Missing
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -91,6 +92,12 @@ class _Measured(Struct, frozen=True):
 MEASURED: Final = _Measured()
 
 
+_HIDDEN: Final = (
+    "{name} of the server is hidden behind that of our session ({source}); GRANT SELECT ON pg_file_settings and GRANT "
+    "EXECUTE ON FUNCTION pg_show_all_file_settings() open it"
+)
+
+
 class Parameters:
     """Parameters by name, in numbers and units of our choice.
 
@@ -106,16 +113,23 @@ class Parameters:
         self._of = {parameter.name: parameter for parameter in sample.parameters}
 
     def find(self, name: str) -> Parameter | None:
-        """The row; None where this server does not have the parameter, or hides it."""
-        return self._of.get(name)
+        """The row; None where this server does not have the parameter, or hides it.
+
+        Raises:
+            Missing: Only the value of our own session is known, which a role or a database has for its own.
+        """
+        found = self._of.get(name)
+        if found is not None and is_of_session(found):
+            raise Missing(name, Unavailable(Reason.NO_PERMISSION, _HIDDEN.format(name=name, source=found.source)))
+        return found
 
     def row(self, name: str) -> Parameter:
         """The row.
 
         Raises:
-            Missing: This server does not have the parameter, or hides it.
+            Missing: This server does not have the parameter, or hides it; or as `find`.
         """
-        found = self._of.get(name)
+        found = self.find(name)
         if found is None:
             raise Missing(name, Unavailable(Reason.NOT_SUPPORTED, f"this server does not show {name}"))
         return found

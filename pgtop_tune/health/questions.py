@@ -93,6 +93,7 @@ class IndexState(Struct, frozen=True):
         same_as: Name of an index of the same table that does all it does; None without one.
         unused: Never scanned, and no constraint needs it.
         definition: pg_get_indexdef(); None when it is gone by now.
+        is_unique: Whether duplicates may be why it is invalid.
     """
 
     n_indexes: int
@@ -105,6 +106,7 @@ class IndexState(Struct, frozen=True):
     same_as: str | None
     unused: bool
     definition: str | None
+    is_unique: bool = False
 
 
 class BareForeignKey(Struct, frozen=True):
@@ -172,7 +174,6 @@ class SuperuserLogin(Struct, frozen=True):
     """A superuser that may log in."""
 
     name: str
-    valid_until_ms: int | None
 
 
 class WeakPassword(Struct, frozen=True):
@@ -220,6 +221,27 @@ class FileError(Struct, frozen=True):
     sourceline: int | None
     name: str | None
     error: str
+
+
+class ConfiguredLine(Struct, frozen=True):
+    """A parameter in the configuration files.
+
+    Attributes:
+        setting: As written in the line that counts; None where every line of it has an error.
+        place: File and line of that line.
+        stored: The value in postgresql.auto.conf; None where that file does not set it.
+    """
+
+    name: str
+    setting: str | None
+    place: str | None
+    stored: str | None
+
+
+class StartOptions(Struct, frozen=True):
+    """postmaster.opts: the program and its arguments, each in double quotes."""
+
+    text: str
 
 
 class ScopedSettings(Struct, frozen=True):
@@ -281,6 +303,13 @@ FILE_ERRORS: Final = Question(
     "pg_file_settings",
     opens="GRANT SELECT ON pg_file_settings and GRANT EXECUTE ON FUNCTION pg_show_all_file_settings() open it",
 )
+CONFIGURED: Final = Question(
+    "check_configured",
+    ConfiguredLine,
+    "pg_file_settings",
+    opens="GRANT SELECT ON pg_file_settings and GRANT EXECUTE ON FUNCTION pg_show_all_file_settings() open it",
+)
+START_OPTIONS: Final = Question("check_start_options", StartOptions, "postmaster.opts")
 SCOPED: Final = Question("check_scoped_settings", ScopedSettings, "pg_db_role_setting")
 ENCRYPTION: Final = Question(
     "check_encryption", Encryption, "pg_stat_activity.client_addr, pg_stat_ssl, pg_stat_gssapi"
@@ -291,6 +320,6 @@ ARCHIVE_QUEUE: Final = Question(
 
 QUESTIONS: Final[tuple[Question[object], ...]] = (
     DATABASE_STATE, TABLES, BLOAT, INDEXES, FOREIGN_KEYS, SEQUENCES, KEYS,
-    SUPERUSERS, PASSWORDS, HBA, FILE_ERRORS, SCOPED, ENCRYPTION, ARCHIVE_QUEUE,
+    SUPERUSERS, PASSWORDS, HBA, FILE_ERRORS, CONFIGURED, START_OPTIONS, SCOPED, ENCRYPTION, ARCHIVE_QUEUE,
 )  # type: ignore[assignment]  # fmt: skip
 """All of them."""

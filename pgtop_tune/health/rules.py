@@ -6,15 +6,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 from psycopg import sql
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Confidence, Evidence, Finding, Language, Limits, Severity, Unknown
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.configured import is_of_session, with_value
+from pgtop_tune.health.facts import Facts, Missing
 from pgtop_tune.health.fixes import composed, set_parameter
 from pgtop_tune.health.questions import SCOPED
 from pgtop_tune.metrics.hidden import hidden_sessions
 from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.quoting import identifier, literal
 from pgtop_tune.sql_quoting import quoted
 from pgtop_tune.tuning.advice.facts import Facts as AdviceFacts
@@ -27,7 +30,7 @@ SETTING: Final = "pg_settings.setting"
 _OFF: Final = frozenset({"0", "of", "off", "n", "no", "f", "fa", "fal", "fals", "false"})
 """What the server takes for off: beginnings of the words will do. Source: parse_bool in bool.c."""
 NOTHING_TO_UNDO: Final = "-- nothing to take back"
-_SHORTEST_S: Final = 600.0
+SHORTEST_S: Final = 600.0
 """Younger counters tell of how the server was set up, not of its load."""
 ON_STANDBY: Final = "this server is a standby: ask its primary"
 
@@ -93,11 +96,21 @@ def _began_ms(facts: Facts) -> int:
     return min([facts.have(needs.SERVER).started_ms, *resets])
 
 
-def too_young(seconds: float) -> Unknown | None:
-    """When counters have counted for so short a time that what they make a second says nothing; None when not."""
-    if seconds >= _SHORTEST_S:
+def too_young(seconds: float, least_s: float = SHORTEST_S) -> Unknown | None:
+    """When counters have counted for so short a time that they say nothing of the load; None when not."""
+    if seconds >= least_s:
         return None
-    return Unknown(f"the counters are {duration(seconds)} old: too young for a rate")
+    return Unknown(f"the counters are {duration(seconds)} old: too young to tell")
+
+
+def counted(seconds: float, reset: str) -> Evidence:
+    """For how long a counter has counted, and that the finding stays.
+
+    Args:
+        seconds: As `counted_s`.
+        reset: The statement's function that resets it: "pg_stat_reset_shared('wal')".
+    """
+    return Evidence(f"counted for {duration(seconds)}: the finding stays until {reset}", "stats_reset")
 
 
 def on_standby(facts: Facts) -> bool:
@@ -137,6 +150,8 @@ class Scoped(Struct, frozen=True):
     @property
     def where(self) -> str:
         """ "role app in database shop"; foreign text."""
+        if self.role is None and self.database is None:
+            return "all roles"
         parts = (("role", self.role), ("in database" if self.role else "database", self.database))
         return " ".join(f"{word} {name}" for word, name in parts if name is not None)
 
@@ -157,6 +172,8 @@ class Scoped(Struct, frozen=True):
         )
 
     def _scope(self) -> tuple[str, dict[str, sql.Composable]]:
+        if self.role is None and self.database is None:
+            return "ROLE ALL", {}
         if self.role is None:
             return "DATABASE {database}", {"database": identifier(self.database or "")}
         if self.database is None:
@@ -174,8 +191,6 @@ def scoped(facts: Facts, names: Collection[str]) -> Iterator[Scoped]:
         Missing: pg_db_role_setting was not read.
     """
     for _, row in facts.have(SCOPED):
-        if row.database is None and row.role is None:
-            continue
         for assignment in row.settings:
             name, _, value = assignment.partition("=")
             if name in names:
@@ -192,6 +207,52 @@ def scoped_finding(found: Scoped, severity: Severity, says: str) -> Finding:
         Confidence.HIGH,
         f"{found.where} {found.name}",
     )
+
+
+def also_scoped(look: Look, *names: str) -> Look:
+    """A look that also finds what it finds of the server where a role or a database has another value for its own.
+
+    Args:
+        look: Of the server; a finding about a parameter has a fix of that parameter.
+        names: The parameters that a session can have for its own.
+    """
+
+    def both(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+        hidden: Missing | None = None
+        try:
+            yield from look(facts, limits)
+        except Missing as problem:
+            hidden = problem
+        rows = {row.name: row for row in facts.have(needs.PARAMETERS).parameters}
+        for found in scoped(facts, names):
+            row = rows.get(found.name)
+            if row is None:
+                continue
+            other = with_value(row, found.value, row.source)
+            if other.setting == row.setting and not is_of_session(row):
+                continue
+            for said in look(_with(facts, replace(other, source="configuration file")), limits):
+                if (
+                    isinstance(said, Finding)
+                    and said.fix is not None
+                    and (said.fix.parameter or ("",))[0] == found.name
+                ):
+                    yield scoped_finding(found, said.severity, said.says.partition(": ")[2] or said.says)
+        if hidden is not None:
+            raise hidden
+
+    return both
+
+
+def _with(facts: Facts, row: Parameter) -> Facts:
+    """Facts with another row of pg_settings."""
+    newest = facts.frames[-1]
+    sample = newest.postgres
+    if isinstance(sample, Unavailable) or isinstance(sample.parameters, Unavailable):
+        return facts
+    rows = tuple(row if each.name == row.name else each for each in sample.parameters.parameters)
+    changed = replace(sample, parameters=replace(sample.parameters, parameters=rows))
+    return replace(facts, frames=(*facts.frames[:-1], replace(newest, postgres=changed)))
 
 
 def in_database(database: str, do: str, undo: str = NOTHING_TO_UNDO, remark: str = "") -> Action:

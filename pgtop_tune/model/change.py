@@ -102,6 +102,12 @@ class ParameterChange(Struct, frozen=True):
     restart: bool = False
     stored_after: str | None = None
 
+    @property
+    def told_after(self) -> str:
+        """`shown_after`; as it was typed where SHOW prints the value before alike: real numbers have six digits."""
+        alike = self.shown_after == self.shown_before and not self.message
+        return self.value if alike and self.value is not None else self.shown_after
+
 
 class Wanted(Struct, frozen=True):
     """A parameter as somebody wants it.

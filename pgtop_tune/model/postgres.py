@@ -217,6 +217,7 @@ class Parameter(Struct, frozen=True):
         source: Where the value comes from: default, configuration file, command line, …
         sourcefile: File and line when we may see it, else "".
         in_auto_conf: Whether postgresql.auto.conf sets it; None where we may not look.
+        stored: The value in postgresql.auto.conf, as written; None where it was not read. Frames do not have it.
     """
 
     name: str
@@ -236,6 +237,7 @@ class Parameter(Struct, frozen=True):
     sourcefile: str
     pending_restart: bool
     in_auto_conf: bool | None = None
+    stored: str | None = None
 
 
 class ParameterSample(Struct, frozen=True):

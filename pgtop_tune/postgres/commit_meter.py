@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from statistics import median
 from typing import Final
 
 from msgspec import Struct
@@ -15,8 +16,13 @@ from msgspec import Struct
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.sql_hand import PsycopgHand, open_hand
+from pgtop_tune.sql_quoting import literal
 
-_COMMIT: Final = marked("SELECT pg_catalog.pg_logical_emit_message(true, 'pgtop-tune', '')")
+_COMMIT: Final = (
+    "SELECT pg_catalog.set_config('synchronous_commit', {}, true), "
+    "pg_catalog.pg_logical_emit_message(true, 'pgtop-tune', '')"
+)
+PASSES: Final = 5
 _NOTHING: Final = marked("SELECT 1")
 
 
@@ -26,29 +32,38 @@ class Repeated(Struct, frozen=True):
     Attributes:
         sessions: At the same time.
         count: All together.
-        seconds: How long.
         median_ms: Of one, as the client sees it.
+        rates: All sessions together, a second, of each pass.
     """
 
     sessions: int
     count: int
-    seconds: float
     median_ms: float
+    rates: tuple[float, ...]
 
     @property
     def per_s(self) -> float:
-        """All sessions together."""
-        return self.count / self.seconds
+        """The median of the passes."""
+        return median(self.rates)
 
 
-async def measure_commits(conninfo: ConnInfo, own: OwnSessions, sessions: int, seconds: float) -> Repeated:
+async def measure_commits(
+    conninfo: ConnInfo, own: OwnSessions, sessions: int, seconds: float, synchronous_commit: str
+) -> Repeated:
     """Commits of so many sessions at the same time.
+
+    Args:
+        conninfo: The server.
+        own: Our sessions.
+        sessions: How many.
+        seconds: How long.
+        synchronous_commit: Of each commit, whatever our role or database has for its own.
 
     Raises:
         ConnectionProblem: The server does not let as many in.
         ServerProblem: It refuses: a standby, a read-only transaction, a role without the right.
     """
-    return await _measured(conninfo, own, _COMMIT, sessions, seconds)
+    return await _measured(conninfo, own, marked(_COMMIT.format(literal(synchronous_commit))), sessions, seconds)
 
 
 async def measure_round_trips(conninfo: ConnInfo, own: OwnSessions, seconds: float) -> Repeated:
@@ -61,14 +76,22 @@ async def _measured(conninfo: ConnInfo, own: OwnSessions, statement: str, sessio
     try:
         for _ in range(sessions):
             hands.append(await open_hand(conninfo, own))
-        began = time.perf_counter()
-        taken = await asyncio.gather(*(_again(hand, statement, began + seconds) for hand in hands))
-        ended = time.perf_counter()
+        taken: list[float] = []
+        rates: list[float] = []
+        for _ in range(PASSES):
+            began = time.perf_counter()
+            until = began + seconds / PASSES
+            each_s = [
+                one
+                for some in await asyncio.gather(*(_again(hand, statement, until) for hand in hands))
+                for one in some
+            ]
+            rates.append(len(each_s) / (time.perf_counter() - began))
+            taken += each_s
     finally:
         for hand in hands:
             await hand.aclose()
-    ordered = sorted(each for times in taken for each in times)
-    return Repeated(sessions, len(ordered), ended - began, 1000 * ordered[len(ordered) // 2])
+    return Repeated(sessions, len(taken), 1000 * median(taken), tuple(rates))
 
 
 async def _again(hand: PsycopgHand, statement: str, until: float) -> list[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import asyncpg
@@ -10,7 +10,8 @@ import asyncpg
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.postgres.connection import ANSWER_TIMEOUT_S, ReadConnection
 from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo, Endpoint
-from pgtop_tune.postgres.failures import connection_problem
+from pgtop_tune.postgres import time_limits
+from pgtop_tune.postgres.failures import connection_problem, sqlstate_of
 from pgtop_tune.postgres.keywords import beyond_asyncpg
 from pgtop_tune.postgres.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.pooled_connection import PooledConnection
@@ -19,6 +20,12 @@ from pgtop_tune.postgres.search_path import pinned_first
 CONNECT_TIMEOUT_S: Final = 5.0
 _ENCODING: Final = {"client_encoding": "UTF8"}
 """As the server writes it: PgBouncer takes asyncpg's 'utf-8' for another one and sets it anew for every transaction."""
+_LIFTED: Final[tuple[Mapping[str, Any], ...]] = (
+    {},
+    *({"limits": dict.fromkeys(time_limits.of_major(major), "0")} for major in (14, time_limits.ALL_SINCE)),
+)
+"""What the start-up packet says in attempt after attempt, while a limit of the database or the role ends our session
+before it can lift it. A server that does not know one of the limits lets nobody in."""
 
 
 async def open_connection(conninfo: ConnInfo, own: OwnSessions, patience_s: float = ANSWER_TIMEOUT_S) -> ReadConnection:
@@ -38,13 +45,23 @@ async def open_connection(conninfo: ConnInfo, own: OwnSessions, patience_s: floa
     connect = _connected_by_libpq if through_libpq else _connected
     for number, arguments in enumerate(conninfo.as_libpq() if through_libpq else conninfo.as_asyncpg()):
         endpoint = conninfo.endpoints[number % len(conninfo.endpoints)]
-        try:
-            return await _opened(connect, arguments, endpoint, conninfo, own, patience_s)
-        except (
-            OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError, ConnectionProblem
-        ) as problem:  # fmt: skip
-            error = problem
+        for limits in _LIFTED:
+            try:
+                return await _opened(connect, {**arguments, **limits}, endpoint, conninfo, own, patience_s)
+            except (
+                OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError, ConnectionProblem
+            ) as problem:  # fmt: skip
+                error = problem
+            if not _ended_by_limit(error, conninfo):
+                break
     raise (error if isinstance(error, ConnectionProblem) else connection_problem(error, conninfo)) from None
+
+
+def _ended_by_limit(error: BaseException, conninfo: ConnInfo) -> bool:
+    state = sqlstate_of(error)
+    # asyncpg gives a session that was ended between two statements a state of its own (08003).
+    words = (error if isinstance(error, ConnectionProblem) else connection_problem(error, conninfo)).message
+    return time_limits.bites(words, "" if state.startswith("08") else state)
 
 
 async def _connected(arguments: dict[str, Any], settings: dict[str, str], conninfo: ConnInfo, patience_s: float) -> Any:
@@ -73,7 +90,8 @@ async def _opened(
     own: OwnSessions,
     patience_s: float,
 ) -> ReadConnection:
-    settings = {**arguments.pop("server_settings", {}), "application_name": APPLICATION_NAME, **_ENCODING}
+    limits = arguments.pop("limits", {})
+    settings = {**arguments.pop("server_settings", {}), **limits, "application_name": APPLICATION_NAME, **_ENCODING}
     raw = await pinned_first(lambda pinned: connect(arguments, {**settings, **pinned}, conninfo, patience_s))
     try:
         kind = PooledConnection if await _behind_pooler(raw, own) else ReadConnection

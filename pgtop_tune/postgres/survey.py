@@ -98,6 +98,8 @@ async def survey(
     finally:
         if others is not None:
             others.cancel()
+            # One that is cancelled and not waited for is told of on stderr when it is collected.
+            await asyncio.gather(others, return_exceptions=True)
         await connection.aclose()
     asked |= {name: Asked(name, mine) for name, (_, connected) in within.items() if connected}
     return Survey(Asked(conninfo.dbname, once), tuple(asked[name] for name in sorted(asked)))
@@ -132,6 +134,8 @@ class _Rest:
                     await connection.aclose()
             except ConnectionProblem as problem:
                 return Asked(database, refused=problem.message.removeprefix(f"{conninfo.describe()}: "))
+            except asyncpg.PostgresError as error:
+                return Asked(database, refused=str(absence(error)))
 
     @property
     def _over(self) -> bool:

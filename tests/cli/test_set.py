@@ -199,3 +199,19 @@ def test_options_of_a_load_pass_the_fence_as_well(own: Throwaway, tmp_path: Path
     ran = run(*words, "--allow-unsafe", "--confirm", "synchronous_commit", home=tmp_path)
     assert "synchronous_commit=off" in ran.out
     assert ran.status == 0
+
+
+def test_values_that_show_alike_are_told_apart(fresh_server: Throwaway, tmp_path: Path) -> None:
+    """SHOW prints six digits of a real number."""
+    where = conninfo(fresh_server)
+    told = [
+        run("set", words, "-w", "-d", where, home=tmp_path).out.splitlines()[-1]
+        for words in ("random_page_cost=1.1", "random_page_cost=1.1000001", "effective_cache_size=20GB",
+                      "effective_cache_size=20971521kB")
+    ]  # fmt: skip
+    assert told == [
+        "random_page_cost: 4 → 1.1",
+        "random_page_cost: 1.1 → 1.1000001  (SHOW prints 1.1)",
+        "effective_cache_size: 4GB → 20GB",
+        "effective_cache_size: 20GB → 20971521kB  (SHOW prints 20GB)",
+    ]

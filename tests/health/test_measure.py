@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import psycopg
 import pytest
 from msgspec.structs import replace
 
@@ -13,14 +15,17 @@ from pgtop_tune.health.check import Severity
 from pgtop_tune.health.desk import CheckDesk
 from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.gather import gather
-from pgtop_tune.health.measure import Pace, busy, measure
+from pgtop_tune.health.measure import KEPT, Pace, busy, keep, measure, more_commits_than_flushes, unsteady
 from pgtop_tune.health.registry import CHECKS, chosen
 from pgtop_tune.health.report import Report
+from pgtop_tune.host.flush_meter import measure_flushes
 from pgtop_tune.host.fsync_program import LEAST_S
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.ceilings import Ceiling, Measured
 from pgtop_tune.postgres.conninfo import ConnInfo, resolve
 from pgtop_tune.sampling.ceiling_shelf import remembered
 from tests.support.health_facts import found, spoilt, unknown
+from tests.support.server_facts import spoiled
 from tests.support.servers import conninfo
 
 SHORT = Pace(0.0, 0.05, 0.05, 0.05, 0.05, 0.05)
@@ -65,9 +70,16 @@ async def test_the_servers_own_program_has_the_first_word_on_flushes(
     monkeypatch.setattr("pgtop_tune.health.measure.program_beside", lambda pid, name="": program if name else None)
     where = resolve(conninfo(server))
     facts = await gather(where, chosen(["MEM"], []))
-    seen = await measure(where, facts, replace(SHORT, program_s=LEAST_S))
+    # What it says has to agree with our own flushes, which the other tests of this machine disturb.
+    for _ in range(10):
+        ours = measure_flushes(server.data_dir / "pg_wal", "fdatasync", 0.05)
+        assert not isinstance(ours, Unavailable)
+        program.write_text(FOUR_METHODS.replace("1940.000", f"{ours.per_s:.3f}"))
+        seen = await measure(where, facts, replace(SHORT, program_s=LEAST_S))
+        if "wal-flushes" not in dict(seen.missing):
+            break
     ceilings = {each.id: each for each in seen.ceilings}
-    assert ceilings["wal-flushes"].value == 1940.0
+    assert ceilings["wal-flushes"].value == pytest.approx(ours.per_s, abs=0.001)
     assert ceilings["wal-flushes"].source.startswith("pg_test_fsync")
     assert ceilings["wal-flushes-open_sync"].value == 200.0
     assert "one in a hundred" in ceilings["wal-flush-p99"].says
@@ -78,6 +90,60 @@ async def test_the_servers_own_program_has_the_first_word_on_flushes(
     (flushes,) = (each for each in ours.ceilings if each.id == "wal-flushes")
     assert "unnamed file in pg_wal" in flushes.source
     assert "pg_test_fsync" not in flushes.source
+
+
+@pytest.mark.parametrize(("fsync", "told"), [("on", "4.000"), ("off", "4.000"), ("on", "900000.000")])
+async def test_flushes_that_contradict_each_other_or_the_commits_are_refused_and_not_kept(
+    fsync: str, told: str, make_server: Callable[..., Throwaway], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    program = tmp_path / "pg_test_fsync"
+    program.write_text(FOUR_METHODS.replace("1940.000", told))
+    program.chmod(0o755)
+    monkeypatch.setattr("pgtop_tune.health.measure.program_beside", lambda pid, name="": program if name else None)
+    where = resolve(conninfo(make_server(fsync=fsync)))
+    facts = await gather(where, chosen(["MEM"], []))
+    seen = await measure(where, facts, replace(SHORT, program_s=LEAST_S))
+    missing = dict(seen.missing)
+    assert "flushes a second by pg_test_fsync" in missing["wal-flushes"]
+    assert missing[KEPT] == missing["wal-flushes"]
+    assert not [each.id for each in seen.ceilings if each.id.startswith("wal-flush")]
+    keep(facts, seen)
+    assert isinstance(remembered(facts.have(needs.SERVER)), Unavailable)
+
+
+def test_more_commits_than_flushes_are_refused() -> None:
+    """Where the meter and pg_test_fsync agree on 4 flushes a second, and one session commits 13,881 times."""
+    facts = spoiled()
+    asked = [Ceiling("wal-flushes", "", 4.0, "1/s", ""), Ceiling("commits-1", "", 13_881.0, "1/s", "")]
+    said = more_commits_than_flushes(needs.parameters(facts), asked)
+    assert said == "13881 commits a second of one session, and 4 flushes: measure again on a quiet machine"
+    for name in ("fsync", "synchronous_commit"):
+        assert not more_commits_than_flushes(needs.parameters(spoiled({name: "off"})), asked)
+
+
+@pytest.mark.parametrize(
+    ("rates", "seconds", "is_unsteady"),
+    [
+        ((100, 110, 120, 130, 4), 3.0, False),
+        ((4, 5, 100, 1_000, 1_900), 3.0, True),
+        ((4, 5, 100, 1_000, 1_900), 0.05, False),
+    ],
+)
+def test_passes_that_lie_far_apart_say_nothing(rates: tuple[float, ...], seconds: float, is_unsteady: bool) -> None:
+    assert bool(unsteady("flushes", rates, seconds)) is is_unsteady
+
+
+async def test_commits_wait_as_the_server_says_and_not_as_the_database_of_the_one_who_measures(
+    make_server: Callable[..., Throwaway],
+) -> None:
+    server = make_server()
+    with psycopg.connect(conninfo(server), autocommit=True) as root:
+        root.execute("ALTER DATABASE postgres SET synchronous_commit = off")
+    where = resolve(conninfo(server))
+    seen = await measure(where, await gather(where, chosen(["MEM"], [])), SHORT)
+    commits = next(each for each in seen.ceilings if each.id == "commits-1")
+    assert "synchronous_commit=on" in commits.source
 
 
 async def test_the_check_on_the_screen_measures_and_keeps_what_it_found(
@@ -91,11 +157,19 @@ async def test_the_check_on_the_screen_measures_and_keeps_what_it_found(
     (tmp_path / "pgtop-tune.toml").write_text('[check]\nselect = ["DUR"]\n')
     monkeypatch.setattr("pgtop_tune.health.looking.measure", shortly)
     monkeypatch.setattr("pgtop_tune.health.looking.busy", lambda facts: ("3 active sessions",))
+    monkeypatch.setattr("pgtop_tune.health.measure.busy", lambda facts: ("3 active sessions",))
     where = resolve(conninfo(server))
     desk = CheckDesk(where)
     assert await desk.measure(anyway=False) == ("3 active sessions",)
     assert not (tmp_path / "pgtop-tune" / "ceilings").exists()
 
+    disturbed = await desk.measure(anyway=True)
+    assert isinstance(disturbed, Report)
+    assert dict(disturbed.not_measured)[KEPT] == "3 active sessions"
+    assert not (tmp_path / "pgtop-tune" / "ceilings").exists()
+
+    monkeypatch.setattr("pgtop_tune.health.looking.busy", lambda facts: ())
+    monkeypatch.setattr("pgtop_tune.health.measure.busy", lambda facts: ())
     said = await desk.measure(anyway=True)
     assert isinstance(said, Report)
     assert {result.check.group for result in said.results} == {"durability"}

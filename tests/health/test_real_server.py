@@ -117,6 +117,7 @@ def test_a_server_with_everything_wrong(major: int, make_server: Callable[..., T
 
 
 WORKED = {"shared_buffers": "1MB", "max_wal_size": "32MB", "bgwriter_lru_maxpages": "1", "checkpoint_timeout": "1h"}
+AFTER_WORK = ("BGW-01.buffers=100", "VAC-02=1", "VAC-03=0", "WAL-01.age=0", "WAL-02.age=0")
 FOUND_AFTER_WORK = {"WAL-01", "WAL-02", "BGW-01", "ARC-01", "REP-04", "VAC-02", "VAC-03"}
 
 
@@ -129,12 +130,11 @@ def test_a_server_that_works_with_too_little(major: int, make_server: Callable[.
         connection.execute("INSERT INTO work SELECT g, repeat('x', 100) FROM generate_series(1, 100000) g")
         connection.execute("CREATE SUBSCRIPTION stopped CONNECTION 'host=nowhere' PUBLICATION p WITH (connect = false)")
         for _ in range(12):
-            connection.execute("UPDATE work SET id = id + 1 WHERE id % 10 = 0")
-            connection.execute("CHECKPOINT")
+            connection.execute("UPDATE work SET id = id + 1")
     until = time.monotonic() + DEADLINE_S
-    report = checked(server, "postgres", "BGW-01.buffers=100", "VAC-02=1", "VAC-03=0")
+    report = checked(server, "postgres", *AFTER_WORK)
     while missing(report, FOUND_AFTER_WORK) and time.monotonic() < until:
-        report = checked(server, "postgres", "BGW-01.buffers=100", "VAC-02=1", "VAC-03=0")
+        report = checked(server, "postgres", *AFTER_WORK)
     assert missing(report, FOUND_AFTER_WORK) == ""
 
 
@@ -223,7 +223,7 @@ def test_every_fix_and_its_undoing_are_statements_the_server_takes(
         with bad_database(server, "mended") as name:
             report = checked(server, name, *SMALL, *STRICT)
             for check, finding in report.findings:
-                if finding.fix is None or finding.fix.language is not Language.SQL or "broken" in finding.subject:
+                if finding.fix is None or finding.fix.language is not Language.SQL:
                     continue
                 for line in (*finding.fix.do.splitlines(), *finding.fix.undo.splitlines()):
                     if not line.startswith(RUN_BY_PEOPLE):

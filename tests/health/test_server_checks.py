@@ -77,7 +77,7 @@ AUTO_EXPLAIN = tuple(
     )
 )
 NO_PLANS = row_of("auto_explain.log_min_duration", "-1", "ms", "integer", "superuser")
-APP = answered("roles", SuperuserLogin("app", None))
+APP = answered("roles", SuperuserLogin("app"))
 OPEN = answered("database", DatabaseState("bench", ["public"], None, None, None))
 COPIED = sections(**slots(slot("a", active_pid=None, failover=True)))
 IN_TRANSACTION = {"state": "idle in transaction", "xact_start_ms": NOW_MS}
@@ -103,13 +103,13 @@ CASES: tuple[Case, ...] = (
     ("ARC-03", answered("archive_queue", ArchiveQueue(2, NOW_MS - 301_000, NOW_MS)), WARNING),
     ("ARC-03", answered("archive_queue", ArchiveQueue(2, NOW_MS - 3_601_000, NOW_MS)), HIGH),
     ("ARC-03", answered("archive_queue", ArchiveQueue(0, None, NOW_MS)), None),
-    ("WAL-01", sections(checkpoints=checkpoints(timed=90, requested=10)), None),
-    ("WAL-01", sections(checkpoints=checkpoints(timed=89, requested=11)), WARNING),
-    ("WAL-01", sections(checkpoints=checkpoints(timed=49, requested=51)), HIGH),
-    ("WAL-01", sections(checkpoints=checkpoints(timed=0, requested=9)), None),
-    ("WAL-02", sections(checkpoints=checkpoints(done=4_800)), None),
-    ("WAL-02", sections(checkpoints=checkpoints(done=4_801)), WARNING),
-    ("WAL-02", sections(checkpoints=checkpoints(done=None, timed=14_390, requested=11)), HIGH),
+    ("WAL-01", {**sections(checkpoints=checkpoints(timed=90, requested=10)), **setting(max_wal_size="256")}, None),
+    ("WAL-01", {**sections(checkpoints=checkpoints(timed=89, requested=11)), **setting(max_wal_size="256")}, WARNING),
+    ("WAL-01", {**sections(checkpoints=checkpoints(timed=49, requested=51)), **setting(max_wal_size="256")}, HIGH),
+    ("WAL-01", {**sections(checkpoints=checkpoints(timed=0, requested=9)), **setting(max_wal_size="256")}, None),
+    ("WAL-02", {**sections(checkpoints=checkpoints(done=4_800)), **setting(max_wal_size="256")}, None),
+    ("WAL-02", {**sections(checkpoints=checkpoints(done=4_801)), **setting(max_wal_size="256")}, WARNING),
+    ("WAL-02", {**sections(checkpoints=checkpoints(done=None, timed=14_401, requested=0))}, HIGH),
     ("WAL-03", setting(checkpoint_completion_target="0.5"), WARNING),
     ("WAL-03", setting(checkpoint_completion_target="0.7"), None),
     ("WAL-03", setting(checkpoint_completion_target="0.96"), WARNING),
@@ -249,8 +249,8 @@ CASES: tuple[Case, ...] = (
     ("SEC-01", rules(hba("scram-sha-256", "all")), None),
     ("SEC-02", setting(password_encryption="md5"), WARNING),
     ("SEC-02", answered("passwords", WeakPassword("app", True)), WARNING),
-    ("SEC-03", answered("roles", *(SuperuserLogin(name, None) for name in "abcd")), WARNING),
-    ("SEC-03", answered("roles", *(SuperuserLogin(name, None) for name in "abc")), None),
+    ("SEC-03", answered("roles", *(SuperuserLogin(name) for name in "abcd")), WARNING),
+    ("SEC-03", answered("roles", *(SuperuserLogin(name) for name in "abc")), None),
     ("SEC-03", {**APP, "activity": [session(7, client="10.0.0.7")]}, WARNING),
     ("SEC-03", {**APP, "activity": [session(7, client="127.0.0.1")]}, None),
     ("SEC-03", {**APP, "activity": [session(7, client="local")]}, None),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.cluster.binaries import available
-from pgtop_tune.host.flush_meter import METHODS, measure_flushes
+from pgtop_tune.host.flush_meter import METHODS, PASSES, measure_flushes
 from pgtop_tune.host.fsync_program import PROGRAM, one_method, program_flushes
 from pgtop_tune.host.timer_meter import copied_bytes_per_s, parse_overhead, program_beside, timer_overhead_ns
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -21,14 +21,14 @@ def test_flushes_are_counted_and_no_file_is_left(method: str, tmp_path: Path) ->
         pytest.skip(f"this file system has no unnamed files: {seen}")
     assert seen.method == method
     assert seen.count > 0
-    assert seen.seconds > 0
+    assert len(seen.rates) == PASSES
     assert 0 < seen.median_ms <= seen.p99_ms
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_rate_is_the_count_by_the_time(tmp_path: Path) -> None:
     ticks = iter(number * 0.001 for number in range(100_000))
-    seen = measure_flushes(tmp_path, "fdatasync", 0.0495, clock=lambda: next(ticks))
+    seen = measure_flushes(tmp_path, "fdatasync", 0.0475, clock=lambda: next(ticks))
     if isinstance(seen, Unavailable):
         pytest.skip(f"this file system has no unnamed files: {seen}")
     assert seen.count == 50

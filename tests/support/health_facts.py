@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from pgtop_tune.health.check import Check, Finding, Limits, Unknown
 from pgtop_tune.health.facts import NOT_MEASURED, Answer, Facts
 from pgtop_tune.health.judge import judge
+from pgtop_tune.health.questions import SCOPED
 from pgtop_tune.health.report import Result
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.ceilings import Measured
@@ -153,7 +154,7 @@ def spoilt(
     return Facts(
         tuple(one(second) for second in seconds),
         details() if machine is None else machine,
-        answers or {},
+        {SCOPED.name: Answer(()), **(answers or {})},
         measured=NOT_MEASURED if measured is None else measured,
         described="bench@/run/postgresql:5432/bench",
     )

@@ -12,13 +12,14 @@ from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import set_parameter, words
-from pgtop_tune.health.rules import counted_s, setting, too_young
+from pgtop_tune.health.rules import counted, counted_s, setting, too_young
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.units import count
 
 _GROUP: Final = "background writer"
 _PG_STAT_IO_SINCE: Final = 17
 _VIEW: Final = "pg_stat_bgwriter"
+_RESET: Final = "pg_stat_reset_shared('bgwriter')"
 _ROUNDED_TO: Final = 100
 _CONTEXTS_SINCE: Final = 16
 _NOT_BACKENDS: Final = frozenset({"checkpointer", "background writer"})
@@ -67,6 +68,8 @@ def _by_backends(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         return
     per_s = found.backends + found.others
     seconds = counted_s(facts, facts.have(needs.CHECKPOINTS).stats_reset_ms)
+    if (young := too_young(seconds)) is not None:
+        yield young
     if per_s * seconds < limits["buffers"]:
         return
     share = 100 * found.backends / per_s
@@ -82,6 +85,7 @@ def _by_backends(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
             Evidence(f"{count(found.backends)} a second by backends", found.source),
             Evidence(f"{count(found.cleaned)} a second by the background writer", f"{_VIEW}.buffers_clean"),
             setting(facts, "bgwriter_delay", "bgwriter_lru_maxpages", "bgwriter_lru_multiplier"),
+            counted(seconds, _RESET),
         ),
         set_parameter(known.row("bgwriter_lru_maxpages"), str(max(4 * pages, 400))),
         # Before 16 the extension of relations is counted as well, and loading data is nothing else.
@@ -116,6 +120,7 @@ def _halted(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
             (
                 Evidence(f"{seen.maxwritten_clean} times in {rounds:.0f} rounds", f"{_VIEW}.maxwritten_clean"),
                 setting(facts, "bgwriter_lru_maxpages", "bgwriter_delay"),
+                counted(seconds, _RESET),
             ),
             set_parameter(known.row("bgwriter_lru_maxpages"), str(better)),
         )
@@ -123,14 +128,23 @@ def _halted(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
 
 def _fsyncs(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     seen = facts.have(needs.CHECKPOINTS)
+    of_io = needs.major(facts) >= _PG_STAT_IO_SINCE
+    io = needs.IO.of(facts)
+    reset_ms = io.stats_reset_ms if of_io and not isinstance(io, Unavailable) else seen.stats_reset_ms
+    seconds = counted_s(facts, reset_ms)
+    if (young := too_young(seconds)) is not None:
+        yield young
     if seen.backend_fsyncs is None:
         yield Unknown("fsyncs by backends are not counted here")
     elif seen.backend_fsyncs > limits["fsyncs"]:
-        source = "pg_stat_io.fsyncs" if needs.major(facts) >= _PG_STAT_IO_SINCE else f"{_VIEW}.buffers_backend_fsync"
+        source = "pg_stat_io.fsyncs" if of_io else f"{_VIEW}.buffers_backend_fsync"
         yield Finding(
             Severity.WARNING,
             f"backends had to sync files themselves {seen.backend_fsyncs} times: the checkpointer's queue was full",
-            (Evidence(f"{seen.backend_fsyncs} fsyncs by backends", source),),
+            (
+                Evidence(f"{seen.backend_fsyncs} fsyncs by backends", source),
+                counted(seconds, "pg_stat_reset_shared('io')" if of_io else _RESET),
+            ),
             words("Give the checkpointer a larger queue (it grows with shared_buffers), or storage that syncs faster."),
         )
 

@@ -12,7 +12,7 @@ from pgtop_tune.health.check import Action, Check, Confidence, Evidence, Finding
 from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import set_parameter
 from pgtop_tune.health.needs import Parameters
-from pgtop_tune.health.rules import advice_facts, counted_s, setting, too_young
+from pgtop_tune.health.rules import SHORTEST_S, advice_facts, counted, counted_s, on_standby, setting, too_young
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import CheckpointCounters
 from pgtop_tune.tuning.advice.facts import GB, MB, about, memory
@@ -21,6 +21,7 @@ from pgtop_tune.units import count
 
 _GROUP: Final = "checkpoints and WAL"
 _MOST_BUFFERS: Final = 64 * MB
+_SEGMENT: Final = 16 * MB
 
 
 def _view(facts: Facts, column: str) -> str:
@@ -30,10 +31,37 @@ def _view(facts: Facts, column: str) -> str:
     return f"pg_stat_bgwriter.checkpoints_{'req' if column == 'requested' else column}"
 
 
-def _requested(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _reset(facts: Facts) -> str:
+    return f"pg_stat_reset_shared('{'checkpointer' if needs.major(facts) >= 17 else 'bgwriter'}')"
+
+
+def _by_volume(facts: Facts) -> int:
+    """Of the requested checkpoints those that the volume of WAL can have asked for: one for each distance at which it
+    does. The others are CHECKPOINT, CREATE DATABASE with file_copy, base backups. All where the volume is not known.
+
+    Source: xlog.c (CalculateCheckpointSegments, XLogCheckpointNeeded): max_wal_size / (1 +
+    checkpoint_completion_target) in whole segments, less the one it begins in.
+    """
+    seen, wal, known = facts.have(needs.CHECKPOINTS), needs.WAL.of(facts), needs.parameters(facts)
+    if isinstance(wal, Unavailable) or on_standby(facts):
+        # A standby counts no WAL that it replays.
+        return seen.requested
+    per_s = wal.wal_bytes / counted_s(facts, wal.stats_reset_ms)
+    segment = _SEGMENT if known.find("wal_segment_size") is None else known.number("wal_segment_size")
+    segments = known.number("max_wal_size") / (1 + known.number("checkpoint_completion_target")) // segment
+    distance = max(segments - 1, 1) * segment
+    return min(seen.requested, round(per_s * counted_s(facts, seen.stats_reset_ms) / distance))
+
+
+def _requested(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     seen = facts.have(needs.CHECKPOINTS)
-    all_of_them = seen.timed + seen.requested
-    share = 100 * seen.requested / all_of_them if all_of_them else 0.0
+    seconds = counted_s(facts, seen.stats_reset_ms)
+    if (young := too_young(seconds, limits["age"])) is not None:
+        yield young
+        return
+    by_volume = _by_volume(facts)
+    all_of_them = seen.timed + by_volume
+    share = 100 * by_volume / all_of_them if all_of_them else 0.0
     if all_of_them < limits["checkpoints"] or share <= limits["percent"]:
         return
     row = needs.parameters(facts).row("max_wal_size")
@@ -43,23 +71,31 @@ def _requested(facts: Facts, limits: Limits) -> Iterator[Finding]:
         Severity.HIGH if share >= limits["high"] else Severity.WARNING,
         f"{share:.0f} % of {all_of_them} checkpoints were requested, most likely because max_wal_size was reached",
         (
-            Evidence(f"{seen.requested} requested", _view(facts, "requested")),
+            Evidence(
+                f"{seen.requested} requested, {by_volume} of them by the volume of WAL", _view(facts, "requested")
+            ),
             Evidence(f"{seen.timed} timed", _view(facts, "timed")),
             setting(facts, "max_wal_size", "checkpoint_timeout"),
+            counted(seconds, _reset(facts)),
         ),
         set_parameter(row, memory(better)),
         Confidence.MEDIUM,
     )
 
 
-def _interval(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _interval(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     seen = facts.have(needs.CHECKPOINTS)
+    seconds = counted_s(facts, seen.stats_reset_ms)
+    if (young := too_young(seconds, limits["age"])) is not None:
+        yield young
+        return
     # Timed ones are counted also where there was nothing to write, so they can only make the distance look shorter.
     count = seen.done if seen.done is not None else seen.timed + seen.requested
+    count -= seen.requested - _by_volume(facts)
     timeout_s = needs.parameters(facts).number("checkpoint_timeout")
     if count < limits["checkpoints"]:
         return
-    every_s = counted_s(facts, seen.stats_reset_ms) / count
+    every_s = seconds / count
     if every_s < limits["seconds"]:
         yield Finding(
             Severity.HIGH if every_s < limits["high"] else Severity.WARNING,
@@ -67,6 +103,7 @@ def _interval(facts: Facts, limits: Limits) -> Iterator[Finding]:
             (
                 Evidence(f"{count} checkpoints, {every_s:.0f} s each", _counter(facts, seen)),
                 setting(facts, "checkpoint_timeout", "max_wal_size"),
+                counted(seconds, _reset(facts)),
             ),
             _slower(facts, timeout_s),
         )
@@ -190,12 +227,14 @@ def _buffers(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
             (
                 Evidence(f"{wal.wal_buffers_full} times in {seconds:.0f} s", "pg_stat_wal.wal_buffers_full"),
                 setting(facts, "wal_buffers"),
+                counted(seconds, "pg_stat_reset_shared('wal')"),
             ),
             set_parameter(known.row("wal_buffers"), memory(min(max(2 * size, 16 * MB), _MOST_BUFFERS))),
         )
 
 
 _ENOUGH: Final = Threshold("checkpoints", 10, "", "fewer checkpoints say nothing")
+_OLD_ENOUGH: Final = Threshold("age", SHORTEST_S, "s", "younger counters say nothing")
 
 CHECKS: Final[tuple[Check, ...]] = (
     Check(
@@ -211,6 +250,7 @@ CHECKS: Final[tuple[Check, ...]] = (
             Threshold("percent", 10, "%", "a larger share of requested ones is a warning"),
             Threshold("high", 50, "%", "and from here on a high finding"),
             _ENOUGH,
+            _OLD_ENOUGH,
         ),
         counts=True,
     ),
@@ -227,6 +267,7 @@ CHECKS: Final[tuple[Check, ...]] = (
             Threshold("seconds", 180, "s", "a shorter mean distance is a warning"),
             Threshold("high", 60, "s", "and below this a high finding"),
             _ENOUGH,
+            _OLD_ENOUGH,
         ),
         counts=True,
     ),

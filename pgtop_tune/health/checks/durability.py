@@ -10,7 +10,7 @@ from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, 
 from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import set_parameter
 from pgtop_tune.health.questions import SCOPED
-from pgtop_tune.health.rules import scoped, scoped_finding, setting, value_is
+from pgtop_tune.health.rules import also_scoped, counted, counted_s, scoped, scoped_finding, setting, value_is
 from pgtop_tune.units import duration
 
 _GROUP: Final = "durability"
@@ -77,7 +77,10 @@ def _failures(facts: Facts, limits: Limits) -> Iterator[Finding]:
             yield Finding(
                 Severity.CRITICAL,
                 f"{row.checksum_failures} pages of {name} failed their checksum",
-                (Evidence(f"{name}: {row.checksum_failures} failures", "pg_stat_database.checksum_failures"),),
+                (
+                    Evidence(f"{name}: {row.checksum_failures} failures", "pg_stat_database.checksum_failures"),
+                    counted(counted_s(facts, row.stats_reset_ms), "pg_stat_reset() in that database"),
+                ),
                 Action(
                     "Stop writing to this storage, look at the server's log for the files, and restore them from a "
                     "backup that was verified.",
@@ -135,7 +138,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.CRITICAL,
         page="runtime-config-developer.html#GUC-ZERO-DAMAGED-PAGES",
         needs=(needs.PARAMETERS,),
-        look=_damage,
+        look=also_scoped(_damage, *_DAMAGE),
     ),
     Check(
         id="DUR-05",

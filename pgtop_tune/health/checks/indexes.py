@@ -8,13 +8,13 @@ from typing import Final
 
 from psycopg import sql
 
-from pgtop_tune.health.check import Action, Check, Confidence, Evidence, Finding, Limits, Severity, Threshold
+from pgtop_tune.health.check import Action, Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import composed, identifier
+from pgtop_tune.health.fixes import composed, identifier, with_lock_timeout, words
 from pgtop_tune.health.judge import statistics_age_s
 from pgtop_tune.health.questions import FOREIGN_KEYS, INDEXES, BareForeignKey, IndexState
-from pgtop_tune.health.rules import in_database
-from pgtop_tune.sql_quoting import unmistakable
+from pgtop_tune.health.rules import in_database, too_young
+from pgtop_tune.sql_quoting import quoted, unmistakable
 from pgtop_tune.tuning.advice.facts import MB, about
 from pgtop_tune.units import count, duration
 
@@ -41,11 +41,15 @@ def _invalid(facts: Facts, limits: Limits) -> Iterator[Finding]:
 def _mended(database: str, index: IndexState) -> Action:
     if _LEFT_OVER.search(index.name):
         return _drop(database, index, "what REINDEX CONCURRENTLY has left behind; the index itself has another name")
-    return in_database(
-        database,
-        composed("REINDEX INDEX CONCURRENTLY {index};", index=_identifier(index)),
-        remark="a unique one wants its duplicates removed first; drop it when nobody misses it",
-    )
+    mend = composed("REINDEX INDEX CONCURRENTLY {index};", index=_identifier(index))
+    if index.is_unique:
+        drop = composed("DROP INDEX CONCURRENTLY {index};", index=_identifier(index))
+        return words(
+            f"In database {quoted(database)}: remove the duplicates from {index.table_name}, then {mend} With "
+            f"duplicates that fails and leaves one more invalid index. Without need for the index: {drop}",
+            unmistakable(_concurrently(index.definition)) if index.definition else "",
+        )
+    return in_database(database, mend, remark="drop it when nobody misses it")
 
 
 def _duplicate(facts: Facts, limits: Limits) -> Iterator[Finding]:
@@ -65,8 +69,12 @@ def _duplicate(facts: Facts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _unused(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _unused(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     counted_s = statistics_age_s(facts)
+    if counted_s is None:
+        yield Unknown("since when the server counts was not seen")
+    elif (young := too_young(counted_s)) is not None:
+        yield young
     enough = counted_s is not None and counted_s >= limits["days"] * _DAY_S
     for database, index in facts.have(INDEXES):
         if index.unused and index.same_as is None and index.bytes >= limits["bytes"]:
@@ -76,7 +84,7 @@ def _unused(facts: Facts, limits: Limits) -> Iterator[Finding]:
                 (
                     Evidence(
                         f"{index.scans} scans" + ("" if counted_s is None else f" in {duration(counted_s)} at least"),
-                        "pg_stat_all_indexes.idx_scan",
+                        "pg_stat_all_indexes.idx_scan, stats_reset of pg_stat_database",
                     ),
                 ),
                 _drop(database, index, "look at the standbys as well: each counts for itself"),
@@ -102,15 +110,17 @@ def _foreign_keys(facts: Facts, limits: Limits) -> Iterator[Finding]:
 def _index_for(database: str, key: BareForeignKey) -> Action:
     name = "_".join((key.table_name, *key.columns, "idx")).encode()[:_LONGEST_NAME].decode(errors="ignore")
     concurrently = "" if key.partitioned else "CONCURRENTLY "
+    make = composed(
+        f"CREATE INDEX {concurrently}{{name}} ON {{table}} ({{columns}});",
+        name=identifier(name),
+        table=identifier(key.schema, key.table_name),
+        columns=sql.SQL(", ").join(identifier(column) for column in key.columns),
+    )
+    drop = composed(f"DROP INDEX {concurrently}{{index}};", index=identifier(key.schema, name))
     return in_database(
         database,
-        composed(
-            f"CREATE INDEX {concurrently}{{name}} ON {{table}} ({{columns}});",
-            name=identifier(name),
-            table=identifier(key.schema, key.table_name),
-            columns=sql.SQL(", ").join(identifier(column) for column in key.columns),
-        ),
-        composed(f"DROP INDEX {concurrently}{{index}};", index=identifier(key.schema, name)),
+        with_lock_timeout(make) if key.partitioned else make,
+        with_lock_timeout(drop) if key.partitioned else drop,
         "locks out writes while it is made: a partitioned table has no CONCURRENTLY" if key.partitioned else "",
     )
 
@@ -119,9 +129,14 @@ def _drop(database: str, index: IndexState, remark: str = "") -> Action:
     return in_database(
         database,
         composed("DROP INDEX CONCURRENTLY {index};", index=_identifier(index)),
-        f"{unmistakable(index.definition)};" if index.definition else "",
+        f"{unmistakable(_concurrently(index.definition))};" if index.definition else "",
         remark,
     )
+
+
+def _concurrently(definition: str) -> str:
+    """pg_get_indexdef() tells a statement that locks out writes."""
+    return re.sub(r"\A(CREATE (?:UNIQUE )?INDEX) ", r"\1 CONCURRENTLY ", definition)
 
 
 def _identifier(index: IndexState) -> sql.SQL:

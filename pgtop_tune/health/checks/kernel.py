@@ -15,7 +15,7 @@ from pgtop_tune import units
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import sysctl, words
+from pgtop_tune.health.fixes import kept, sysctl, words
 from pgtop_tune.health.measures import number, setting
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.tuning.advice.facts import GB, MB, about
@@ -37,15 +37,15 @@ def _overcommit(facts: Facts, limits: Limits) -> Iterator[Finding]:
     if mode == 2:
         return
     before = _limit_before(facts)
+    keep, put_back = kept(_OVERCOMMIT_FILE, "vm.overcommit_ratio = 80", "vm.overcommit_memory = 2")
     said = "promises any amount of memory" if mode == 1 else "promises more memory than there is"
     yield Finding(
         Severity.WARNING,
         f"the kernel {said}: its OOM killer may end the server",
         (Evidence(f"vm.overcommit_memory {mode}", _file("vm.overcommit_memory")),),
         Action(
-            "sysctl -w vm.overcommit_ratio=80\nsysctl -w vm.overcommit_memory=2\n"
-            f"printf 'vm.overcommit_ratio = 80\\nvm.overcommit_memory = 2\\n' > {_OVERCOMMIT_FILE}",
-            f"sysctl -w vm.overcommit_memory={mode}\nsysctl -w {before}\nrm {_OVERCOMMIT_FILE}",
+            f"sysctl -w vm.overcommit_ratio=80\nsysctl -w vm.overcommit_memory=2\n{keep}",
+            f"sysctl -w vm.overcommit_memory={mode}\nsysctl -w {before}\n{put_back}",
             Language.SHELL,
             "as root, on a machine that only runs the server; OS-02 then says whether CommitLimit is enough",
         ),
@@ -89,7 +89,7 @@ def _raised_ratio(facts: Facts, usable_bytes: int) -> Action:
     if usable_bytes * ratio / 100 + seen.swap_total_bytes <= seen.commit_limit_bytes:
         return words("more memory or swap for the machine, or less for sessions (MEM-01 has the server's part)")
     fix = sysctl("vm.overcommit_ratio", str(ratio), setting(facts, "vm.overcommit_ratio"))
-    _, file_goes = fix.undo.split("\n")
+    _, file_goes = fix.undo.split("\n", 1)
     return replace(fix, undo=f"sysctl -w {before}\n{file_goes}")
 
 
@@ -127,6 +127,7 @@ def _dirty(facts: Facts, limits: Limits) -> Iterator[Finding]:
     size = given or room * ratio / 100
     if size <= limits["warning"]:
         return
+    keep, put_back = kept(_DIRTY_FILE, f"vm.dirty_background_bytes = {64 * MB}")
     said = (
         f"vm.dirty_background_bytes {given}" if given else f"{ratio} % of {about(room)} of free memory and file cache"
     )
@@ -135,9 +136,8 @@ def _dirty(facts: Facts, limits: Limits) -> Iterator[Finding]:
         f"the kernel collects {about(size)} of dirty pages before it begins to write",
         (Evidence(said, f"{_file('vm.dirty_background_bytes')}, {_file('vm.dirty_background_ratio')}, /proc/meminfo"),),
         Action(
-            f"sysctl -w vm.dirty_background_bytes={64 * MB}\n"
-            f"echo 'vm.dirty_background_bytes = {64 * MB}' > {_DIRTY_FILE}",
-            f"sysctl -w vm.dirty_background_{f'bytes={given}' if given else f'ratio={ratio}'}\nrm {_DIRTY_FILE}",
+            f"sysctl -w vm.dirty_background_bytes={64 * MB}\n{keep}",
+            f"sysctl -w vm.dirty_background_{f'bytes={given}' if given else f'ratio={ratio}'}\n{put_back}",
             Language.SHELL,
             "as root on the server's machine; the kernel makes the other of the pair 0",
             ("vm.dirty_background_bytes", str(64 * MB)),

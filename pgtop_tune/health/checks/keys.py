@@ -9,7 +9,7 @@ from psycopg import sql
 
 from pgtop_tune.health.check import Action, Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import composed, identifier, literal
+from pgtop_tune.health.fixes import composed, identifier, literal, with_lock_timeout
 from pgtop_tune.health.questions import KEYS, SEQUENCES, KeyState, SequenceState
 from pgtop_tune.health.rules import in_database
 
@@ -54,10 +54,10 @@ def _widen(database: str, sequence: SequenceState) -> Action:
     widen = composed("ALTER SEQUENCE {sequence} AS bigint NO MAXVALUE;", sequence=name)
     narrow = composed("ALTER SEQUENCE {sequence} MAXVALUE {highest};", sequence=name, highest=literal(sequence.highest))
     if sequence.table_name is None or sequence.table_schema is None or sequence.column_name is None:
-        return in_database(database, widen, narrow)
+        return in_database(database, with_lock_timeout(widen), with_lock_timeout(narrow))
     table, column = identifier(sequence.table_schema, sequence.table_name), identifier(sequence.column_name)
-    undo = f"{narrow}\n{_WIDER}"
-    return in_database(database, f"{_to(table, column, 'bigint')}\n{widen}", undo, _REWRITES)
+    do = with_lock_timeout(f"{_to(table, column, 'bigint')}\n{widen}")
+    return in_database(database, do, with_lock_timeout(f"{narrow}\n{_WIDER}"), _REWRITES)
 
 
 def _to(table: sql.SQL, column: sql.SQL, type_: str) -> str:
@@ -89,7 +89,8 @@ def _keys(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
 def _widen_key(database: str, key: KeyState) -> Action:
     table, column = identifier(key.schema, key.table_name), identifier(key.column_name)
     former = "smallint" if key.highest == _SMALLEST else "integer"
-    return in_database(database, _to(table, column, "bigint"), _to(table, column, former), _REWRITES)
+    wider, narrower = (with_lock_timeout(_to(table, column, type_)) for type_ in ("bigint", former))
+    return in_database(database, wider, narrower, _REWRITES)
 
 
 _LIMITS: Final = (

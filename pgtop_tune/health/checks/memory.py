@@ -16,7 +16,7 @@ from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.measures import HugePageUse, huge_pages_used, memory, page_tables_bytes
 from pgtop_tune.health.needs import Parameters
-from pgtop_tune.health.rules import counted_s
+from pgtop_tune.health.rules import also_scoped, counted, counted_s
 from pgtop_tune.tuning.advice.facts import GB, MB, about
 from pgtop_tune.tuning.advice.facts import memory as typed
 from pgtop_tune.units import count, duration, share_of
@@ -292,6 +292,7 @@ def _temp_files(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
                 "pg_stat_database.temp_files, temp_bytes since stats_reset",
             ),
             Evidence(f"work_mem {needs.parameters(facts).shown('work_mem')}", "pg_settings.setting"),
+            counted(max(hours for _, hours in old) * _HOUR_S, "pg_stat_reset() in these databases"),
         ),
         words("find the statements (log_temp_files, pg_stat_statements.temp_blks_written); raise work_mem for their "
               "role or session rather than for all"),
@@ -332,7 +333,7 @@ CHECKS: Final = (
     Check(
         "MEM-04", _GROUP, "work_mem",
         "It is a limit for each sort and hash of each session: small ones spill to disk, large ones add up.",
-        Severity.WARNING, f"{_RESOURCES}#GUC-WORK-MEM", (needs.PARAMETERS,), _work_mem,
+        Severity.WARNING, f"{_RESOURCES}#GUC-WORK-MEM", (needs.PARAMETERS,), also_scoped(_work_mem, "work_mem"),
         (
             Threshold("warning", 64 * MB, "bytes", "warning above it"),
             Threshold("low", 4 * MB, "bytes", "warning below it"),
@@ -342,7 +343,7 @@ CHECKS: Final = (
         "MEM-05", _GROUP, "effective_cache_size",
         "The planner believes it: too small, and it avoids indexes; more than the memory, and it counts on no cache.",
         Severity.WARNING, "runtime-config-query.html#GUC-EFFECTIVE-CACHE-SIZE", (needs.PARAMETERS, needs.HOST),
-        _cache_size,
+        also_scoped(_cache_size, "effective_cache_size"),
     ),
     Check(
         "MEM-06", _GROUP, "memory of autovacuum",

@@ -10,10 +10,10 @@ from psycopg import sql
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Severity, Threshold
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import composed, literal, set_parameter, words
+from pgtop_tune.health.fixes import composed, literal, set_parameter, stored_again, words
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.questions import SCOPED
-from pgtop_tune.health.rules import scoped, scoped_finding, setting, value_is
+from pgtop_tune.health.rules import also_scoped, scoped, scoped_finding, setting, value_is
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
 
@@ -22,6 +22,7 @@ _EVERY_STATEMENT: Final = (
     "log_parser_stats", "log_planner_stats", "log_executor_stats", "log_statement_stats", "debug_print_parse",
     "debug_print_rewritten", "debug_print_plan", "log_duration",
 )  # fmt: skip
+_DURATIONS: Final = ("log_min_duration_statement", "log_min_duration_sample")
 _CLOCK: Final = "timer"
 """Among the ceilings that --measure finds."""
 _STATEMENTS: Final = frozenset({"mod", "all"})
@@ -44,7 +45,7 @@ def _log_statement(facts: Facts, limits: Limits) -> Iterator[Finding]:
 
 def _log_duration(facts: Facts, limits: Limits) -> Iterator[Finding]:
     known = needs.parameters(facts)
-    for name in ("log_min_duration_statement", "log_min_duration_sample"):
+    for name in _DURATIONS:
         limit_s = known.number(name)
         sampled = name.endswith("sample")
         if limit_s < 0 or limit_s >= limits["seconds"] or (sampled and known.number("log_statement_sample_rate") == 0):
@@ -169,7 +170,7 @@ def _loading(library: Parameter | None) -> Action:
     wanted = [*_libraries(library), "pg_stat_statements"]
     return Action(
         f"ALTER SYSTEM SET shared_preload_libraries = {_listed(wanted)};",
-        _as_before(library),
+        f"{stored_again(library)};",
         remark="takes effect with a restart; install the contrib package first, without the library the server does "
         "not start; then CREATE EXTENSION pg_stat_statements",
     )
@@ -181,13 +182,6 @@ def _libraries(library: Parameter) -> list[str]:
 
 def _listed(libraries: list[str]) -> str:
     return composed("{names}", names=sql.SQL(", ").join(literal(name) for name in libraries))
-
-
-def _as_before(library: Parameter) -> str:
-    """The list in which every name is quoted for itself, as ALTER SYSTEM wants it."""
-    if not library.in_auto_conf:
-        return "ALTER SYSTEM RESET shared_preload_libraries;"
-    return f"ALTER SYSTEM SET shared_preload_libraries = {_listed(_libraries(library))};"
 
 
 def _off(row: Parameter) -> bool:
@@ -242,7 +236,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.WARNING,
         page="runtime-config-logging.html#GUC-LOG-MIN-DURATION-STATEMENT",
         needs=(needs.PARAMETERS,),
-        look=_log_duration,
+        look=also_scoped(_log_duration, *_DURATIONS),
         thresholds=_SLOW,
     ),
     Check(
@@ -253,7 +247,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.WARNING,
         page="runtime-config-developer.html",
         needs=(needs.PARAMETERS,),
-        look=_every_statement,
+        look=also_scoped(_every_statement, *_EVERY_STATEMENT, "log_min_messages"),
     ),
     Check(
         id="LOG-04",
@@ -263,7 +257,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.WARNING,
         page="auto-explain.html",
         needs=(needs.PARAMETERS,),
-        look=_auto_explain,
+        look=also_scoped(_auto_explain, "auto_explain.log_timing", "auto_explain.log_min_duration"),
         thresholds=_SLOW,
     ),
     Check(
@@ -284,7 +278,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.WARNING,
         page="runtime-config-statistics.html#GUC-TRACK-IO-TIMING",
         needs=(needs.PARAMETERS,),
-        look=_io_timing,
+        look=also_scoped(_io_timing, "track_io_timing"),
         thresholds=(Threshold("nanoseconds", 500, "ns", "a slower clock, where it was measured, makes it dear"),),
     ),
     Check(

@@ -10,7 +10,7 @@ from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, 
 from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import set_parameter
 from pgtop_tune.health.questions import SCOPED
-from pgtop_tune.health.rules import scoped, scoped_finding, setting
+from pgtop_tune.health.rules import also_scoped, scoped, scoped_finding, setting
 
 _GROUP: Final = "planner"
 _ENABLES: Final = "enable_"
@@ -54,11 +54,12 @@ def _jit(facts: Facts, limits: Limits) -> Iterator[Finding]:
 
 
 def _enabled(facts: Facts, limits: Limits) -> Iterator[Finding]:
-    names = set()
-    for row in facts.have(needs.PARAMETERS).parameters:
-        if not row.name.startswith(_ENABLES) or row.vartype != "bool" or row.name in _OFF_BY_DEFAULT:
+    known, names = needs.parameters(facts), set()
+    for each in facts.have(needs.PARAMETERS).parameters:
+        if not each.name.startswith(_ENABLES) or each.vartype != "bool" or each.name in _OFF_BY_DEFAULT:
             continue
-        names.add(row.name)
+        names.add(each.name)
+        row = known.row(each.name)
         if row.setting == "off" and row.boot_val == "on":
             yield Finding(
                 Severity.WARNING,
@@ -81,7 +82,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.WARNING,
         page="runtime-config-query.html#GUC-RANDOM-PAGE-COST",
         needs=(needs.PARAMETERS, needs.MACHINE),
-        look=_random,
+        look=also_scoped(_random, "random_page_cost"),
         thresholds=(Threshold("cost", 2, "", "more, on flash, is a warning"),),
     ),
     Check(
@@ -92,7 +93,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.INFO,
         page="jit-decision.html",
         needs=(needs.PARAMETERS,),
-        look=_jit,
+        look=also_scoped(_jit, "jit"),
     ),
     Check(
         id="PLAN-03",

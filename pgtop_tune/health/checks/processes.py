@@ -11,7 +11,7 @@ from typing import Final
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import kernel_file, words
+from pgtop_tune.health.fixes import kept, kernel_file, words
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.tuning.advice.facts import about
 
@@ -30,11 +30,10 @@ _CHILDREN: Final = (
 
 def _drop_in(name: str, *lines: str) -> Action:
     """Lines for the server's service."""
-    file = f"{_UNIT}/{name}.conf"
-    quoted = " ".join(f"'{line}'" for line in ("[Service]", *lines))
+    keep, put_back = kept(f"{_UNIT}/{name}.conf", "[Service]", *lines)
     return Action(
-        f"mkdir -p {_UNIT}\nprintf '%s\\n' {quoted} > {file}\nsystemctl daemon-reload",
-        f"rm {file}\nsystemctl daemon-reload",
+        f"mkdir -p {_UNIT}\n{keep}\nsystemctl daemon-reload",
+        f"{put_back}\nsystemctl daemon-reload",
         Language.SHELL,
         "as root; distributions call the service differently; takes effect with a restart",
     )

@@ -13,7 +13,7 @@ from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, 
 from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import composed, identifier, set_parameter, words
 from pgtop_tune.health.questions import DATABASE_STATE, ENCRYPTION, HBA, PASSWORDS, SUPERUSERS, HbaRule
-from pgtop_tune.health.rules import hidden, in_database, setting
+from pgtop_tune.health.rules import also_scoped, hidden, in_database, setting
 from pgtop_tune.metrics.server import client_backends
 from pgtop_tune.safe_text import is_plain
 from pgtop_tune.sql_quoting import quoted
@@ -264,7 +264,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.WARNING,
         page="auth-password.html",
         needs=(needs.PARAMETERS, PASSWORDS),
-        look=_md5,
+        look=also_scoped(_md5, "password_encryption"),
     ),
     Check(
         id="SEC-03",

@@ -7,7 +7,7 @@ from typing import Final
 
 from pgtop_tune.health.check import Action, Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import composed, identifier
+from pgtop_tune.health.fixes import composed, identifier, with_lock_timeout
 from pgtop_tune.health.questions import BLOAT, TABLES, BloatEstimate, TableState
 from pgtop_tune.health.rules import in_database
 from pgtop_tune.tuning.advice.facts import MB, about
@@ -97,7 +97,7 @@ def _smaller(database: str, row: BloatEstimate) -> Action:
         return in_database(database, composed("REINDEX INDEX CONCURRENTLY {name};", name=name))
     return in_database(
         database,
-        composed("VACUUM (FULL, ANALYZE, VERBOSE) {name};", name=name),
+        with_lock_timeout(composed("VACUUM (FULL, ANALYZE, VERBOSE) {name};", name=name)),
         remark="locks the table until it is rewritten; pg_repack or pg_squeeze do it without",
     )
 

@@ -9,7 +9,7 @@ from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import composed, literal, set_parameter, words
-from pgtop_tune.health.rules import hidden, setting
+from pgtop_tune.health.rules import also_scoped, hidden, setting
 from pgtop_tune.metrics.connections import IN_TRANSACTION
 from pgtop_tune.metrics.horizon import PREPARED, SLOT, SLOT_CATALOG, STANDBY, Holder, holders
 from pgtop_tune.metrics.server import client_backends
@@ -158,7 +158,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.INFO,
         page="runtime-config-client.html#GUC-IDLE-IN-TRANSACTION-SESSION-TIMEOUT",
         needs=(needs.PARAMETERS,),
-        look=_timeout,
+        look=also_scoped(_timeout, "idle_in_transaction_session_timeout"),
     ),
     Check(
         id="TXN-02",

@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from msgspec import Struct
+from psycopg import sql
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import composed, identifier, set_parameter, words
+from pgtop_tune.health.fixes import composed, identifier, set_parameter, with_lock_timeout, words
 from pgtop_tune.health.questions import TABLES, TableState
 from pgtop_tune.health.rules import advice_facts, in_database, setting
 from pgtop_tune.metrics.vacuum import age, multixact_age
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.relations import DatabaseFacts, DatabaseLimits
+from pgtop_tune.sql_quoting import quoted
 from pgtop_tune.units import count
 
 _GROUP: Final = "vacuum"
@@ -73,6 +75,7 @@ _END: Final = 2**31
 def _wraparound(clock: _Clock) -> Callable[[Facts, Limits], Iterator[Finding | Unknown]]:
     def look(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         sample = facts.have(needs.DATABASE_LIMITS)
+        closed = {row.name for row in sample.databases if not row.allows_connections}
         ages = [(clock.age(sample, row) or 0, row.name) for row in sample.databases]
         for old, name in sorted(ages, reverse=True)[:_SHOWN]:
             if old < limits["age"]:
@@ -85,7 +88,7 @@ def _wraparound(clock: _Clock) -> Callable[[Facts, Limits], Iterator[Finding | U
                     Evidence(f"{name}: {old} {clock.what}", f"pg_database.{clock.column}"),
                     *_of_table(clock, table),
                 ),
-                _freeze(name, table),
+                _freeze(name, table) if name not in closed else _freeze_closed(name),
                 subject=name,
             )
 
@@ -120,6 +123,17 @@ def _freeze(database: str, table: TableState | None) -> Action:
     )
 
 
+def _freeze_closed(database: str) -> Action:
+    """template0 lets nobody in; autovacuum freezes it all the same."""
+    allow = "ALTER DATABASE {database} ALLOW_CONNECTIONS {allow};"
+    opened, closed = (composed(allow, database=identifier(database), allow=sql.SQL(word)) for word in ("true", "false"))
+    return words(
+        f"{quoted(database)} takes no connections: autovacuum freezes it by itself, look why it did not (VAC-01, "
+        f"TXN-04). By hand: {opened} then in that database VACUUM (FREEZE, VERBOSE); and from another one {closed}",
+        closed,
+    )
+
+
 def _by_table(facts: Facts, limits: Limits) -> Iterator[Finding]:
     for database, table in facts.have(TABLES):
         rows = max(table.live, table.tuples)
@@ -131,8 +145,8 @@ def _by_table(facts: Facts, limits: Limits) -> Iterator[Finding]:
                 (Evidence(f"{table.schema}.{table.name}: autovacuum_enabled=false", "pg_class.reloptions"),),
                 in_database(
                     database,
-                    composed("ALTER TABLE {table} RESET (autovacuum_enabled);", table=name),
-                    composed("ALTER TABLE {table} SET (autovacuum_enabled = false);", table=name),
+                    with_lock_timeout(composed("ALTER TABLE {table} RESET (autovacuum_enabled);", table=name)),
+                    with_lock_timeout(composed("ALTER TABLE {table} SET (autovacuum_enabled = false);", table=name)),
                 ),
                 subject=f"{database}: {table.schema}.{table.name}",
             )

@@ -287,6 +287,7 @@ def _facts(record: Mapping[str, Any]) -> Iterator[Fact]:
         (SERVER, "PostgreSQL", _text(server.get("version")), Kind.CONDITION),
         (SERVER, "endpoint", _text(server.get("endpoint")), Kind.IDENTITY),
         (SERVER, "database", _text(server.get("database")), Kind.IDENTITY),
+        (SERVER, "user", _text(server.get("user")), Kind.IDENTITY),
         (SERVER, "system identifier", _text(server.get("system_identifier")), Kind.IDENTITY),
         (SERVER, "started", _whole(server.get("started_ms")), Kind.IDENTITY),
         (DATA, "pgbench scale", _whole(_object(record.get("facts")).get("scale")), Kind.CONDITION),

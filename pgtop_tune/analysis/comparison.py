@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
-from statistics import fmean, median
+from statistics import median
 from typing import Final
 
 from msgspec import Struct
@@ -257,7 +257,7 @@ def _effect(
     period = None if period_s is None else max(round(period_s / step_s), 1)
     values = [_values(figure, side) for side in (a, b)]
     if not all(values):
-        return None
+        return None if figure.quantile is None else effect_of_whole(whole, (), (), step_s)
     length = block_length(values, period)
     effect = _of_blocks(figure, whole, _blocks(figure, a, length), _blocks(figure, b, length), length)
     return None if effect is None else _in_seconds(effect, step_s)
@@ -285,19 +285,19 @@ def _in_seconds(effect: Effect, step_s: int) -> Effect:
 
 
 def figure_of(figure: Figure, runs: Sequence[Run]) -> float | None:
-    """Over everything behind the warm-up of all runs."""
-    told = [run.whole[figure.id] for run in runs if figure.id in run.whole]
-    if told and len(told) == len(runs):
-        return fmean(told)
-    if figure.quantile is not None and (merged := _latencies(runs)):
-        return milliseconds(merge(merged), figure.quantile)
+    """Over everything behind the warm-up of all runs; None for a percentile that is not known of just that."""
+    if figure.quantile is not None:
+        if merged := _latencies(runs):
+            return milliseconds(merge(merged), figure.quantile)
+        alone = runs[0] if len(runs) == 1 else None
+        return None if alone is None or alone.warm_up_s else alone.whole.get(figure.id)
     return quotient(_sums(figure, runs))
 
 
 def _values(figure: Figure, runs: Sequence[Run]) -> list[float]:
     """Step by step."""
-    if figure.quantile is not None and (merged := _latencies(runs)):
-        return [value for each in merged if (value := milliseconds(each, figure.quantile)) is not None]
+    if figure.quantile is not None:
+        return [value for each in _latencies(runs) if (value := milliseconds(each, figure.quantile)) is not None]
     return [part / whole for part, whole in _sums(figure, runs)]
 
 
@@ -305,8 +305,8 @@ def _blocks(figure: Figure, runs: Sequence[Run], length: int) -> list[float]:
     """Block by block; no block has seconds of two runs."""
     found: list[float | None] = []
     for run in runs:
-        if figure.quantile is not None and (merged := _latencies((run,))):
-            quantile = figure.quantile
+        if figure.quantile is not None:
+            merged, quantile = _latencies((run,)), figure.quantile
             found += [milliseconds(merge(merged[part]), quantile) for part in blocks(len(merged), length)]
         else:
             sums = _sums(figure, (run,))
@@ -319,7 +319,9 @@ def _sums(figure: Figure, runs: Sequence[Run]) -> list[Sums]:
 
 
 def _latencies(runs: Sequence[Run]) -> list[Merged]:
-    return [each for run in runs for each in run.gathered.latencies(run.warm_up_s)]
+    """Histograms of all runs; empty where one of them has none."""
+    found = [run.gathered.latencies(run.warm_up_s) for run in runs]
+    return [each for histograms in found for each in histograms] if all(found) else []
 
 
 def aligned_period(a: Sequence[Run], b: Sequence[Run]) -> int | None:

@@ -24,6 +24,7 @@ from pgtop_tune.analysis.figures import FAILED, LATENCY, PERCENTILES, TPS
 from pgtop_tune.analysis.gathered import Gathered
 from pgtop_tune.analysis.material import DatasetMade, Fact, Kind, LoadKey, Material, Run, Summary
 from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.metrics.percentiles import Merged, ascending, bucket_edges
 from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
 from pgtop_tune.model.cgroup import CgroupSample
 from pgtop_tune.model.load import LoadSpec
@@ -181,7 +182,7 @@ def _run(record: Mapping[str, Any]) -> Run:
 
 
 def _take_percentiles(gathered: Gathered, record: Mapping[str, Any]) -> None:
-    """Of each second by how many were logged: what a record has in place of histograms."""
+    """Histograms of seconds; of a record without them percentiles by how many were logged, for charts."""
     seconds = {
         at: _object(each)
         for key, each in _object(record.get("by_second")).items()
@@ -190,10 +191,31 @@ def _take_percentiles(gathered: Gathered, record: Mapping[str, Any]) -> None:
     began_s = min(seconds, default=0.0)
     for at_s, second in sorted(seconds.items())[:_MOST_SECONDS]:
         logged = _number(second.get("logged")) or 0.0
+        if logged <= 0 or at_s - began_s > _MOST_SECONDS:
+            continue
+        histogram = _histogram(second)
+        if histogram is not None:
+            gathered.add_latencies(at_s - began_s, histogram)
+            continue
         for figure in PERCENTILES:
             value = _number(second.get(f"{figure.id}_ms"))
-            if value is not None and logged > 0 and at_s - began_s <= _MOST_SECONDS:
+            if value is not None:
                 gathered.add(figure.id, at_s - began_s, value * logged, logged)
+
+
+def _histogram(second: Mapping[str, Any]) -> Merged | None:
+    """The latencies of a second, from its `buckets`: [index, count] pairs; None without."""
+    pairs = [(_number(each[0]), _number(each[1])) for each in _list(second.get("buckets")) if len(_list(each)) == 2]
+    counts = {int(index): int(count) for index, count in pairs if index is not None and count is not None and count > 0}
+    try:
+        for index in counts:
+            bucket_edges(index)
+    except IndexError:
+        return None
+    logged, mean_ms, max_ms = sum(counts.values()), _number(second.get("mean_ms")), _number(second.get("max_ms"))
+    if not logged or mean_ms is None or max_ms is None:
+        return None
+    return Merged(logged, round(1000.0 * mean_ms * logged), round(1000.0 * max_ms), ascending(counts))
 
 
 def _key(record: Mapping[str, Any]) -> LoadKey:

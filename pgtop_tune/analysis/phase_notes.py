@@ -22,7 +22,7 @@ def phase_notes(a: Sequence[Run], b: Sequence[Run], period_s: int | None, no_ver
         no_verdict: Why the runs allow no verdict; "" where they do.
     """
     notes = [f"no verdict: {no_verdict}" if no_verdict else f"A {len(a)} runs, B {len(b)} runs: each run is one value"]
-    notes += [words for note in (_unsteady, _partial, _cold, _blocked) for words in note(a, b)]
+    notes += [words for note in (_unsteady, _partial, _cold, _blocked, _unmerged) for words in note(a, b)]
     checkpoints = [[run.checkpoints_s for run in side] for side in (a, b)]
     if all(None not in side for side in checkpoints):
         counts = [sum(len(each or ()) for each in side) for side in checkpoints]
@@ -88,3 +88,11 @@ def _blocked(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
     if min(len(a), len(b)) < 2 or in_turn(a, b):
         return []
     return ["the sides were not measured in turn (A B B A): a drift meanwhile cannot be told from the change"]
+
+
+def _unmerged(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
+    """Percentiles of a record without histograms are of the whole run, and those of several make none of all."""
+    without = [run.whole and not run.gathered.latencies() for run in (*a, *b)]
+    if not any(without) or not (any(run.warm_up_s for run in (*a, *b)) or max(len(a), len(b)) > 1):
+        return []
+    return ["percentiles are left out: a record has them of the whole run only, its histograms are not kept"]

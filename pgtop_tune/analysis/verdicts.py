@@ -16,7 +16,7 @@ from pgtop_tune.analysis.figures import Better
 from pgtop_tune.analysis.gathered import quotient
 from pgtop_tune.analysis.material import Run
 from pgtop_tune.compare.blocks import FEWEST
-from pgtop_tune.compare.effect import Effect, Verdict, verdict
+from pgtop_tune.compare.effect import Effect, Verdict, verdict, without_verdict
 from pgtop_tune.metrics.host import CPU_FOREIGN
 
 NOT_COMPARABLE: Final = "not comparable"
@@ -100,5 +100,5 @@ def worded(effect: Effect | None, better: Better, certain: bool | None, *, compa
         return TOO_SHORT
     found = verdict(effect, higher_is_better=better is not Better.LOWER, certain=certain)
     if not decisive:
-        return Verdict.DIFFER if found in _EXPLAINING else Verdict.UNDECIDED
+        return str(without_verdict(found))
     return _EXPLAINING.get(found, str(found)) if better is Better.NEITHER else str(found)

@@ -255,6 +255,11 @@ def verdict(effect: Effect, *, higher_is_better: bool, certain: bool | None = No
     return Verdict.UNDECIDED
 
 
+def without_verdict(found: Verdict) -> Verdict:
+    """What is left of a verdict where the runs allow none."""
+    return Verdict.DIFFER if found in (Verdict.BETTER, Verdict.WORSE) else Verdict.UNDECIDED
+
+
 def blocks_needed(effect: Effect) -> int | None:
     """Blocks on each side until a difference as large as this one, or 2 %, would be found four times out of five.
 

@@ -4,30 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
-from statistics import fmean, median
+from statistics import median
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.analysis.figures import BY_ID, FIGURES, LATENCY, Better, Figure
+from pgtop_tune.analysis.figures import BY_ID, FIGURES, LATENCY, TPS, Better, Figure
 from pgtop_tune.analysis.fingerprint import Fingerprints, fingerprints
 from pgtop_tune.analysis.gathered import Sums, blocks, milliseconds, quotient
 from pgtop_tune.analysis.material import LoadKey, Material, Run
+from pgtop_tune.analysis.phase_notes import between_runs, phase_notes
+from pgtop_tune.analysis.settling import to_settle
+from pgtop_tune.analysis.verdicts import why_no_verdict, worded
 from pgtop_tune.analysis.waits import WaitRow, wait_rows
 from pgtop_tune.compare.blocks import FEWEST, block_length
-from pgtop_tune.compare.effect import Effect, Verdict, effect_of_whole, share_effect, verdict
+from pgtop_tune.compare.effect import (
+    WRONG,
+    Effect,
+    Spread,
+    certain_together,
+    effect_of_runs,
+    effect_of_whole,
+    on_scale,
+    share_effect,
+    spread_of,
+    widened,
+)
 from pgtop_tune.metrics.percentiles import Merged, merge
 
-NOT_COMPARABLE: Final = "not comparable"
-TOO_SHORT: Final = "too little to say"
-MORE: Final = "more"
-LESS: Final = "less"
-BETWEEN_RUNS: Final = "how runs differ among each other is not in the intervals: fewer than four runs on a side"
-COLDER: Final = 5.0
-"""Percentage points of buffer hits at the begin that make one cache colder than the other."""
 BELOW: Final = 0.005
 """Per cent of failures on both sides that are no line of a table."""
+Earlier = Mapping[str, Sequence[Sequence[Mapping[str, float]]]]
+"""Runs that were made earlier with the same set-up: by title of the load, groups that were made alike, and of each run
+its figures by id."""
 
 
 class FigureRow(Struct, frozen=True):
@@ -36,7 +46,8 @@ class FigureRow(Struct, frozen=True):
     Attributes:
         a, b: Over everything behind the warm-up.
         effect: None where there is nothing to be divided by.
-        verdict: Better, worse, no difference distinguishable, undecided; more or less for what is no aim by itself.
+        verdict: Better, worse, no difference distinguishable, undecided; more or less for what is no aim by itself;
+            differ, where the runs do and allow no verdict.
     """
 
     figure: Figure
@@ -62,6 +73,8 @@ class Phase(Struct, frozen=True):
     Attributes:
         notes: What a reader of the figures must know.
         period_s: Seconds of a checkpoint cycle that blocks are whole multiples of; None where they are not aligned.
+        no_verdict: Why the runs allow none; "" where they do.
+        to_settle: What to type for a verdict; empty where there is one.
     """
 
     key: LoadKey
@@ -71,6 +84,8 @@ class Phase(Struct, frozen=True):
     waits: tuple[WaitRow, ...]
     notes: tuple[str, ...]
     period_s: int | None
+    no_verdict: str = ""
+    to_settle: tuple[str, ...] = ()
 
     def row(self, figure: str) -> FigureRow | None:
         """One of its rows."""
@@ -99,12 +114,21 @@ class Comparison(Struct, frozen=True):
         return not self.reasons
 
 
-def compare(a: Material, b: Material, under_test: Collection[str] = ()) -> Comparison:
+def compare(
+    a: Material,
+    b: Material,
+    under_test: Collection[str] = (),
+    earlier: Earlier | None = None,
+    *,
+    one_run: bool = False,
+) -> Comparison:
     """B against A.
 
     Args:
         under_test: Groups and names of facts that are meant to differ, `load` among them: then loads are paired in
             the order in which they were run.
+        earlier: What is known of how runs differ among each other: it widens the intervals of fewer than four.
+        one_run: Both are parts of the same run.
     """
     found = fingerprints(a, b, under_test)
     left, right = a.phases, b.phases
@@ -114,10 +138,17 @@ def compare(a: Material, b: Material, under_test: Collection[str] = ()) -> Compa
         pairs = list(zip(left, right, strict=False))
     if not pairs:
         reasons.append(f"no load was run on both sides: A has {_titles(left)}, B has {_titles(right)}")
-    phases = tuple(_phase(one, left[one], right[other], not reasons) for one, other in pairs)
+    phases = []
+    for one, other in pairs:
+        sides = left[one], right[other]
+        known = [group for key in {one, other} for group in (earlier or {}).get(key.title, ())]
+        phase = _phase(one, *sides, known, comparable=not reasons, one_run=one_run)
+        if phase.no_verdict and not one_run and not reasons:
+            phase = replace(phase, to_settle=to_settle(a, b, sides, found))
+        phases.append(phase)
     paired = {key for pair in pairs for key in pair}
     return Comparison(
-        a, b, found, phases,
+        a, b, found, tuple(phases),
         tuple(key for key in left if key not in paired), tuple(key for key in right if key not in paired),
         tuple(reasons),
     )  # fmt: skip
@@ -127,50 +158,106 @@ def _titles(phases: Mapping[LoadKey, Sequence[Run]]) -> str:
     return "; ".join(key.title for key in phases) or "no run that ended well"
 
 
-def _phase(key: LoadKey, a: tuple[Run, ...], b: tuple[Run, ...], comparable: bool) -> Phase:
+def _phase(
+    key: LoadKey,
+    a: tuple[Run, ...],
+    b: tuple[Run, ...],
+    earlier: Sequence[Sequence[Mapping[str, float]]],
+    *,
+    comparable: bool,
+    one_run: bool,
+) -> Phase:
+    no_verdict = why_no_verdict(a, b, one_run=one_run)
     period_s = aligned_period(a, b)
     if period_s is not None:
         a, b = _whole_cycles(a), _whole_cycles(b)
-    rows = tuple(row for figure in FIGURES if (row := _row(figure, a, b, period_s, comparable)) is not None)
+    rows = [row for figure in FIGURES if (row := _row(figure, a, b, period_s, earlier)) is not None]
     latency = (figure_of(BY_ID[LATENCY], a), figure_of(BY_ID[LATENCY], b))
-    waits = wait_rows(a, b, latency, comparable)
-    return Phase(key, a, b, rows, waits, tuple(_notes(a, b, period_s)), period_s)
+    waits = wait_rows(a, b, latency)
+    primary = _primary(key, rows)
+    others = {row.figure.id: row.effect for row in rows if row.figure is not primary}
+    others |= {row.label: row.effect for row in waits if row.whole_class}
+    certain = certain_together(
+        {name: effect.chance for name, effect in others.items() if effect is not None and effect.chance is not None}
+    )
+
+    def said(name: str, effect: Effect | None, better: Better) -> str:
+        sure = name in certain if name in others else None
+        return worded(effect, better, sure, comparable=comparable, decisive=not no_verdict)
+
+    notes = phase_notes(a, b, period_s, no_verdict)
+    if primary is not None and no_verdict and not one_run:
+        notes.append(between_runs(primary, _spread(primary, a, b, earlier)))
+    if primary is not None and len(others) > 1:
+        notes.append(
+            f"{primary.title} is judged by itself, the {len(others)} others together:"
+            f" called different by chance in {100 * WRONG:.0f} % of comparisons each"
+        )
+    return Phase(
+        key=key,
+        a=a,
+        b=b,
+        rows=tuple(replace(row, verdict=said(row.figure.id, row.effect, row.figure.better)) for row in rows),
+        waits=tuple(
+            replace(row, verdict=said(row.label, row.effect, Better.NEITHER)) if row.whole_class else row
+            for row in waits
+        ),
+        notes=tuple(notes),
+        period_s=period_s,
+        no_verdict=no_verdict,
+    )
+
+
+def _primary(key: LoadKey, rows: Sequence[FigureRow]) -> Figure | None:
+    """What the load is for: throughput, and where a rate is given how long a transaction takes at it."""
+    wanted = (LATENCY, TPS) if key.rate_per_s is not None else (TPS, "server_tps")
+    there = {row.figure.id: row.figure for row in rows}
+    return next((there[name] for name in (*wanted, *there) if name in there), None)
 
 
 def _row(
-    figure: Figure, a: Sequence[Run], b: Sequence[Run], period_s: int | None, comparable: bool
+    figure: Figure,
+    a: Sequence[Run],
+    b: Sequence[Run],
+    period_s: int | None,
+    earlier: Sequence[Sequence[Mapping[str, float]]],
 ) -> FigureRow | None:
     whole_a, whole_b = figure_of(figure, a), figure_of(figure, b)
     if whole_a is None or whole_b is None or (figure.unit == "%" and max(whole_a, whole_b) < BELOW):
         return None
     effect = _effect(figure, a, b, (whole_a, whole_b), period_s)
-    return FigureRow(figure, whole_a, whole_b, effect, _verdict(figure, effect, comparable))
+    if effect is not None and min(len(a), len(b)) < FEWEST:
+        spread = _spread(figure, a, b, earlier)
+        effect = widened(effect, spread, (len(a), len(b)), ratio=figure.points is None)
+    return FigureRow(figure, whole_a, whole_b, effect, "")
 
 
-def _verdict(figure: Figure, effect: Effect | None, comparable: bool) -> str:
-    if not comparable:
-        return NOT_COMPARABLE
-    if effect is None or effect.low is None:
-        return TOO_SHORT
-    if figure.better is Better.NEITHER:
-        words = {Verdict.BETTER: MORE, Verdict.WORSE: LESS}
-        found = verdict(effect, higher_is_better=True)
-        return words.get(found, str(found))
-    return str(verdict(effect, higher_is_better=figure.better is Better.HIGHER))
+def _spread(
+    figure: Figure, a: Sequence[Run], b: Sequence[Run], earlier: Sequence[Sequence[Mapping[str, float]]]
+) -> Spread:
+    """How runs differ that were made alike: those of each side, and those of earlier."""
+    groups = [_of_runs(figure, side) for side in (a, b)]
+    groups += [[run[figure.id] for run in group if figure.id in run] for group in earlier]
+    return spread_of(
+        [on_scale([value for value in group if value > 0 or figure.points], figure.points) for group in groups]
+    )
+
+
+def _of_runs(figure: Figure, runs: Sequence[Run]) -> list[float]:
+    """One value of each run."""
+    return [value for run in runs if (value := figure_of(figure, (run,))) is not None]
 
 
 def _effect(
     figure: Figure, a: Sequence[Run], b: Sequence[Run], whole: tuple[float, float], period_s: int | None
 ) -> Effect | None:
     if min(len(a), len(b)) >= FEWEST:
-        # Enough runs on both sides: each is a block, and what varies from run to run is in the interval.
-        runs = [[value for run in side if (value := figure_of(figure, (run,))) is not None] for side in (a, b)]
-        return _of_blocks(figure, whole, runs[0], runs[1], 1)
+        return effect_of_runs(whole, _of_runs(figure, a), _of_runs(figure, b), figure.points)
     step_s = max(run.gathered.step_s for run in (*a, *b))
     period = None if period_s is None else max(round(period_s / step_s), 1)
     values = [_values(figure, side) for side in (a, b)]
     if not all(values):
-        return None
+        return None if figure.quantile is None else effect_of_whole(whole, (), (), step_s)
     length = block_length(values, period)
     effect = _of_blocks(figure, whole, _blocks(figure, a, length), _blocks(figure, b, length), length)
     return None if effect is None else _in_seconds(effect, step_s)
@@ -198,19 +285,19 @@ def _in_seconds(effect: Effect, step_s: int) -> Effect:
 
 
 def figure_of(figure: Figure, runs: Sequence[Run]) -> float | None:
-    """Over everything behind the warm-up of all runs."""
-    told = [run.whole[figure.id] for run in runs if figure.id in run.whole]
-    if told and len(told) == len(runs):
-        return fmean(told)
-    if figure.quantile is not None and (merged := _latencies(runs)):
-        return milliseconds(merge(merged), figure.quantile)
+    """Over everything behind the warm-up of all runs; None for a percentile that is not known of just that."""
+    if figure.quantile is not None:
+        if merged := _latencies(runs):
+            return milliseconds(merge(merged), figure.quantile)
+        alone = runs[0] if len(runs) == 1 else None
+        return None if alone is None or alone.warm_up_s else alone.whole.get(figure.id)
     return quotient(_sums(figure, runs))
 
 
 def _values(figure: Figure, runs: Sequence[Run]) -> list[float]:
     """Step by step."""
-    if figure.quantile is not None and (merged := _latencies(runs)):
-        return [value for each in merged if (value := milliseconds(each, figure.quantile)) is not None]
+    if figure.quantile is not None:
+        return [value for each in _latencies(runs) if (value := milliseconds(each, figure.quantile)) is not None]
     return [part / whole for part, whole in _sums(figure, runs)]
 
 
@@ -218,8 +305,8 @@ def _blocks(figure: Figure, runs: Sequence[Run], length: int) -> list[float]:
     """Block by block; no block has seconds of two runs."""
     found: list[float | None] = []
     for run in runs:
-        if figure.quantile is not None and (merged := _latencies((run,))):
-            quantile = figure.quantile
+        if figure.quantile is not None:
+            merged, quantile = _latencies((run,)), figure.quantile
             found += [milliseconds(merge(merged[part]), quantile) for part in blocks(len(merged), length)]
         else:
             sums = _sums(figure, (run,))
@@ -232,7 +319,9 @@ def _sums(figure: Figure, runs: Sequence[Run]) -> list[Sums]:
 
 
 def _latencies(runs: Sequence[Run]) -> list[Merged]:
-    return [each for run in runs for each in run.gathered.latencies(run.warm_up_s)]
+    """Histograms of all runs; empty where one of them has none."""
+    found = [run.gathered.latencies(run.warm_up_s) for run in runs]
+    return [each for histograms in found for each in histograms] if all(found) else []
 
 
 def aligned_period(a: Sequence[Run], b: Sequence[Run]) -> int | None:
@@ -260,65 +349,3 @@ def _cycles(runs: Sequence[Run]) -> list[float]:
         moments = run.checkpoints_s or []
         found += [after - before for before, after in pairwise(moments) if after > before]
     return found
-
-
-def _notes(a: Sequence[Run], b: Sequence[Run], period_s: int | None) -> list[str]:
-    notes = [words for note in (_runs, _unsteady, _partial, _cold) for words in note(a, b)]
-    checkpoints = [[run.checkpoints_s for run in side] for side in (a, b)]
-    if all(None not in side for side in checkpoints):
-        counts = [sum(len(each or ()) for each in side) for side in checkpoints]
-        notes.append(_checkpoint_words(counts, a, b, period_s))
-    return notes
-
-
-def _checkpoint_words(counts: Sequence[int], a: Sequence[Run], b: Sequence[Run], period_s: int | None) -> str:
-    if period_s is not None:
-        return (
-            f"checkpoints: A {counts[0]}, B {counts[1]}; whole cycles are compared, in blocks of {period_s} s or more"
-        )
-    if counts == [0, 0]:
-        return "checkpoints: none on either side, so that their cost is in neither figure"
-    per_s = [count / max(sum(run.seconds for run in side), 1.0) for count, side in zip(counts, (a, b), strict=True)]
-    if min(per_s) > 0 and max(per_s) <= 1.25 * min(per_s):
-        return f"checkpoints: A {counts[0]}, B {counts[1]}; too few for blocks of whole cycles"
-    return (
-        f"checkpoints: A {counts[0]}, B {counts[1]}: what they cost is not in both figures alike;"
-        " measure at least four cycles of each"
-    )
-
-
-def _runs(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
-    counts = len(a), len(b)
-    if min(counts) >= FEWEST:
-        return [f"A {counts[0]} runs, B {counts[1]} runs: each run is one block"]
-    return [BETWEEN_RUNS]
-
-
-def _unsteady(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
-    return [
-        f"{side} is not steady: {run.steady_words}"
-        for side, runs in (("A", a), ("B", b))
-        for run in runs
-        if run.steady is False
-    ]
-
-
-def _cold(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
-    """Caches that were not alike when the first runs began."""
-    hits = a[0].first_hits, b[0].first_hits
-    if hits[0] is None or hits[1] is None or abs(hits[0][1] - hits[1][1]) < COLDER:
-        return []
-    (first_s, first), (second_s, second) = hits[0], hits[1]
-    return [
-        "caches were not equally warm when it began: buffer hits"
-        f" A {first:.0f} % in the first {first_s} s, B {second:.0f} % in the first {second_s} s"
-    ]
-
-
-def _partial(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
-    return [
-        f"{side} was stopped before its time, after {run.seconds:.0f} s"
-        for side, runs in (("A", a), ("B", b))
-        for run in runs
-        if run.summary.state == "stopped"
-    ]

@@ -27,10 +27,10 @@ class Outcome(StrEnum):
     """What came of a condition."""
 
     HOLDS = "holds"
-    """The change is beyond the limit, and it is certain that there is one."""
+    """The change is beyond the limit, and four steady runs a side make it certain that there is one."""
     DOES_NOT = "does not hold"
     CANNOT_TELL = "cannot be told"
-    """Not comparable, not measured, or too short for an interval."""
+    """Not comparable, not measured, too short for an interval, or the runs differ by more and allow no verdict."""
 
 
 class Condition(Struct, frozen=True):
@@ -92,6 +92,10 @@ def judge(condition: Condition, comparisons: Sequence[Comparison]) -> Judged:
             where = f"{phase.key.title} of {comparison.b.name}"
             if row is None or row.effect is None or row.effect.low is None:
                 untold = untold or f"{condition.figure} of {where} was not measured for long enough to say"
+            elif _holds(condition, row) and phase.no_verdict:
+                untold = untold or (
+                    f"{condition.figure} changed by {_change(row)} in {where}, which is no verdict: {phase.no_verdict}"
+                )
             elif _holds(condition, row):
                 return Judged(condition, Outcome.HOLDS, f"{condition.figure} changed by {_change(row)} in {where}")
     if untold:

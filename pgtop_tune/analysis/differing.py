@@ -11,35 +11,21 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.analysis.comparison import (
-    BETWEEN_RUNS,
-    LESS,
-    MORE,
-    NOT_COMPARABLE,
-    TOO_SHORT,
-    Comparison,
-    FigureRow,
-    Phase,
-    aligned_period,
-    compare,
-)
+from pgtop_tune.analysis.comparison import Comparison, FigureRow, aligned_period, compare
 from pgtop_tune.analysis.every_metric import PER_TRANSACTION, Number
-from pgtop_tune.analysis.figures import FAILED, FIGURES, LATENCY, PERCENTILES, TPS, Figure
+from pgtop_tune.analysis.figures import FAILED, FIGURES, LATENCY, PERCENTILES, TPS, Better, Figure
 from pgtop_tune.analysis.gathered import Sums, blocks, quotient
 from pgtop_tune.analysis.material import Material
+from pgtop_tune.analysis.verdicts import CERTAIN, worded
 from pgtop_tune.analysis.window import Side
 from pgtop_tune.compare.blocks import autocorrelation_time, block_length
-from pgtop_tune.compare.effect import Effect, Verdict, effect_of_whole, share_effect, verdict
+from pgtop_tune.compare.effect import WRONG, Effect, Verdict, effect_of_whole, share_effect
 from pgtop_tune.compare.standardised import standardised
 
-CERTAIN: Final = frozenset({Verdict.BETTER.value, Verdict.WORSE.value, MORE, LESS})
-"""Verdicts that say that something differs."""
-BY_CHANCE: Final = 0.02
-"""Share of numbers that are the same and are called different all the same: a verdict takes 98 %."""
 _OUTCOMES: Final = frozenset({TPS, LATENCY, FAILED, "server_tps", *(figure.id for figure in PERCENTILES)})
 _ROUNDING: Final = 1e-9
 _MOST_APART: Final = 1e6
-_WORDS: Final = {Verdict.BETTER: MORE, Verdict.WORSE: LESS}
+_DIFFERING: Final = CERTAIN | {Verdict.DIFFER}
 
 
 class Told(StrEnum):
@@ -83,8 +69,8 @@ class Differing(Struct, frozen=True):
 
     @property
     def certain(self) -> bool:
-        """Whether it differs for certain."""
-        return self.verdict in CERTAIN
+        """Whether it differs for certain, in these windows."""
+        return self.verdict in _DIFFERING
 
 
 class Brushed(Struct, frozen=True):
@@ -114,27 +100,29 @@ class Brushed(Struct, frozen=True):
         return tuple(row for row in self.rows if not row.outcome)
 
 
-def brushed(a: Side, b: Side, under_test: Sequence[str] = ()) -> Brushed:
+def brushed(a: Side, b: Side, under_test: Sequence[str] = (), *, one_recording: bool = True) -> Brushed:
     """B against A.
 
     Args:
         under_test: As of `comparison.compare`. What ran in a window is always what it is about.
+        one_recording: Both are windows of the same recording or session.
     """
-    comparison = compare(a.material, b.material, (*under_test, "load"))
-    if {run.started_ms for run in a.loads} & {run.started_ms for run in b.loads}:
-        comparison = replace(comparison, phases=tuple(map(_of_one_run, comparison.phases)))
+    one_run = bool({run.started_ms for run in a.loads} & {run.started_ms for run in b.loads})
+    one_run = one_run or (one_recording and not a.loads and not b.loads)
+    comparison = compare(a.material, b.material, (*under_test, "load"), one_run=one_run)
     phase = comparison.phases[0] if comparison.phases else None
+    decisive = phase is not None and not phase.no_verdict
     told = [] if phase is None else [_of_figure(row, a, b) for row in phase.rows]
     names = [name for name in a.numbers if name in b.numbers and not (_has_waits(comparison) and _is_wait(a, name))]
-    alike = [name for name in names if _alike(a, b, name)]
+    alike = {name for name in names if _alike(a, b, name)}
     period_s = aligned_period(a.material.runs, b.material.runs)
-    told += [_of_number(a, b, name, period_s, comparison.comparable) for name in names if name not in set(alike)]
+    for name in names:
+        if name not in alike:
+            number = _of_number(a, b, name, period_s)
+            said = worded(number.effect, Better.NEITHER, None, comparable=comparison.comparable, decisive=decisive)
+            told.append(replace(number, verdict=said))
     rows = tuple(sorted((row for row in told if not _nothing(row)), key=_place))
     return Brushed(comparison, rows, len(alike) + len(told) - len(rows), tuple(_notes(a, b, rows)))
-
-
-def _of_one_run(phase: Phase) -> Phase:
-    return replace(phase, notes=tuple(note for note in phase.notes if note != BETWEEN_RUNS))
 
 
 def _has_waits(comparison: Comparison) -> bool:
@@ -198,7 +186,7 @@ def _steps(side: Side, figure: Figure) -> list[float]:
     return [value for _, value in side.run.gathered.series(figure.id)]
 
 
-def _of_number(a: Side, b: Side, name: str, period_s: int | None, comparable: bool) -> Differing:
+def _of_number(a: Side, b: Side, name: str, period_s: int | None) -> Differing:
     number, sums = a.numbers[name], (a.run.gathered.sums(name), b.run.gathered.sums(name))
     whole = quotient(sums[0]) or 0.0, quotient(sums[1]) or 0.0
     step_s = max(a.run.gathered.step_s, b.run.gathered.step_s)
@@ -223,7 +211,7 @@ def _of_number(a: Side, b: Side, name: str, period_s: int | None, comparable: bo
         change=None if effect is None else _scaled(effect, scale),
         size=None if effect is None else standardised(effect, ratio=told is Told.SHARE),
         apart=_apart(steps[0], steps[1]),
-        verdict=_verdict(effect, comparable),
+        verdict="",
     )
 
 
@@ -267,18 +255,9 @@ def _scaled(effect: Effect, scale: float) -> tuple[float, float | None, float | 
     return effect.relative * scale, effect.low * scale, effect.high * scale
 
 
-def _verdict(effect: Effect | None, comparable: bool) -> str:
-    if not comparable:
-        return NOT_COMPARABLE
-    if effect is None or effect.low is None:
-        return TOO_SHORT
-    found = verdict(effect, higher_is_better=True)
-    return _WORDS.get(found, str(found))
-
-
 def _notes(a: Side, b: Side, rows: Sequence[Differing]) -> list[str]:
     judged = sum(1 for row in rows if row.size is not None)
-    chance = BY_CHANCE * judged
+    chance = WRONG * judged
     notes = [f"{name} {_load(side)}" for name, side in (("A", a), ("B", b)) if len(side.loads) != 1]
     if chance >= 1.0:
         notes.append(f"of {judged} numbers about {chance:.0f} may be called different by chance alone")

@@ -8,7 +8,14 @@ from typing import Any, Final
 from pgtop_tune import units
 from pgtop_tune.analysis import words
 from pgtop_tune.analysis.differing import Brushed, Differing, Told
-from pgtop_tune.analysis.sheets import Sheet, event_sheet, figure_sheet, fingerprint_sheet, wait_sheet
+from pgtop_tune.analysis.sheets import (
+    Sheet,
+    event_sheet,
+    figure_sheet,
+    fingerprint_sheet,
+    settling_sheet,
+    wait_sheet,
+)
 from pgtop_tune.experiment.tables import Table
 from pgtop_tune.safe_text import one_line
 
@@ -78,6 +85,7 @@ def window_sheets(found: Brushed) -> tuple[Sheet, ...]:
         sheets.append(Sheet("what came of it", (), _table("", found.outcomes)))
     sheets.append(differing_sheet(found))
     sheets += [wait_sheet(phase) for phase in comparison.phases if phase.waits]
+    sheets += [settling_sheet(phase) for phase in comparison.phases if phase.to_settle]
     for name, side in (("A", comparison.a), ("B", comparison.b)):
         events = event_sheet(f"what happened in {name}", side)
         if events is not None:

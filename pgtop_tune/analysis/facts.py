@@ -176,6 +176,7 @@ def _server(facts: ServerFacts) -> Iterator[Fact]:
         yield Fact(SERVER, "extensions", ", ".join(facts.extensions) or "none", Kind.SETTING)
     yield Fact(SERVER, "endpoint", facts.endpoint, Kind.IDENTITY)
     yield Fact(SERVER, "database", facts.database, Kind.IDENTITY)
+    yield Fact(SERVER, "user", facts.user, Kind.IDENTITY)
     yield Fact(SERVER, "system identifier", facts.system_identifier or units.UNKNOWN, Kind.IDENTITY)
     yield Fact(SERVER, "started", str(facts.started_ms), Kind.IDENTITY)
     yield Fact(SERVER, "standby", "yes" if facts.in_recovery else "no", Kind.CONDITION)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +25,7 @@ from pgtop_tune.analysis.gathered import Gathered
 from pgtop_tune.analysis.material import DatasetMade, Fact, Kind, LoadKey, Material, Run, Summary
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.experiment.tables import connected_clients
+from pgtop_tune.metrics.percentiles import Merged, ascending, bucket_of
 from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
 from pgtop_tune.model.cgroup import CgroupSample
 from pgtop_tune.model.load import LoadSpec
@@ -180,7 +182,7 @@ def _run(record: Mapping[str, Any]) -> Run:
 
 
 def _take_percentiles(gathered: Gathered, record: Mapping[str, Any]) -> None:
-    """Of each second by how many were logged: what a record has in place of histograms."""
+    """Histograms of seconds; of a record without them percentiles by how many were logged, for charts."""
     seconds = {
         at: _object(each)
         for key, each in _object(record.get("by_second")).items()
@@ -189,10 +191,30 @@ def _take_percentiles(gathered: Gathered, record: Mapping[str, Any]) -> None:
     began_s = min(seconds, default=0.0)
     for at_s, second in sorted(seconds.items())[:_MOST_SECONDS]:
         logged = _number(second.get("logged")) or 0.0
+        if logged <= 0 or at_s - began_s > _MOST_SECONDS:
+            continue
+        histogram = _histogram(second)
+        if histogram is not None:
+            gathered.add_latencies(at_s - began_s, histogram)
+            continue
         for figure in PERCENTILES:
             value = _number(second.get(f"{figure.id}_ms"))
-            if value is not None and logged > 0 and at_s - began_s <= _MOST_SECONDS:
+            if value is not None:
                 gathered.add(figure.id, at_s - began_s, value * logged, logged)
+
+
+def _histogram(second: Mapping[str, Any]) -> Merged | None:
+    """The latencies of a second, from "lowest µs of a bucket:count" for each bucket; None without."""
+    counts: Counter[int] = Counter()
+    for each in _text(second.get("histogram")).split():
+        low_us, count = (_number(part, text=True) for part in each.partition(":")[::2])
+        if low_us is None or count is None:
+            return None
+        counts[bucket_of(int(low_us))] += int(count)
+    logged, mean_ms, max_ms = counts.total(), _number(second.get("mean_ms")), _number(second.get("max_ms"))
+    if not logged or mean_ms is None or max_ms is None:
+        return None
+    return Merged(logged, round(1000.0 * mean_ms * logged), round(1000.0 * max_ms), ascending(+counts))
 
 
 def _key(record: Mapping[str, Any]) -> LoadKey:
@@ -287,6 +309,7 @@ def _facts(record: Mapping[str, Any]) -> Iterator[Fact]:
         (SERVER, "PostgreSQL", _text(server.get("version")), Kind.CONDITION),
         (SERVER, "endpoint", _text(server.get("endpoint")), Kind.IDENTITY),
         (SERVER, "database", _text(server.get("database")), Kind.IDENTITY),
+        (SERVER, "user", _text(server.get("user")), Kind.IDENTITY),
         (SERVER, "system identifier", _text(server.get("system_identifier")), Kind.IDENTITY),
         (SERVER, "started", _whole(server.get("started_ms")), Kind.IDENTITY),
         (DATA, "pgbench scale", _scale(_object(record.get("facts"))), Kind.CONDITION),

@@ -11,7 +11,8 @@ from pgtop_tune.analysis.sheets import Sheet
 from pgtop_tune.experiment.tables import Table
 
 _LOUD: Final = {
-    "better": "good", "worse": "bad", "undecided": "open", "not comparable": "open", "too little to say": "open",
+    "better": "good", "worse": "bad", "undecided": "open", "differ": "open", "not comparable": "open",
+    "too little to say": "open",
 }  # fmt: skip
 """Words of verdicts that get a colour; the word itself says the same."""
 _REASON: Final = "failed: "

@@ -9,13 +9,20 @@ from msgspec import Struct
 
 from pgtop_tune.analysis import words
 from pgtop_tune.analysis.charts import Chart, Line, Mark, line_chart, wait_bars
-from pgtop_tune.analysis.comparison import Comparison, Phase, compare, figure_of
+from pgtop_tune.analysis.comparison import Comparison, Earlier, Phase, compare, figure_of
 from pgtop_tune.analysis.facts import GROUPS, PARAMETERS
 from pgtop_tune.analysis.figures import BY_ID, FIGURES, Figure
 from pgtop_tune.analysis.material import Material, Run
 from pgtop_tune.analysis.run_tables import curve_groups, line_name, run_sheets
 from pgtop_tune.analysis.search_path import search_sheet
-from pgtop_tune.analysis.sheets import Sheet, event_sheet, figure_sheet, fingerprint_sheet, wait_sheet
+from pgtop_tune.analysis.sheets import (
+    Sheet,
+    event_sheet,
+    figure_sheet,
+    fingerprint_sheet,
+    settling_sheet,
+    wait_sheet,
+)
 from pgtop_tune.analysis.waits import wait_rows
 from pgtop_tune.experiment.tables import Table
 from pgtop_tune.metrics.run_validity import short_words
@@ -53,14 +60,16 @@ class Chapter(Struct, frozen=True):
     folded: bool = False
 
 
-def report(sides: Sequence[Material], under_test: Collection[str] = ()) -> tuple[Chapter, ...]:
+def report(
+    sides: Sequence[Material], under_test: Collection[str] = (), earlier: Earlier | None = None
+) -> tuple[Chapter, ...]:
     """The chapters.
 
     Args:
         sides: The first is what the others are compared with.
-        under_test: As for `compare`.
+        under_test, earlier: As for `compare`.
     """
-    comparisons = [compare(sides[0], other, under_test) for other in sides[1:]]
+    comparisons = [compare(sides[0], other, under_test, earlier) for other in sides[1:]]
     found = [Chapter("In short", tuple(_short(sides, comparisons)))]
     search = search_sheet(sides, under_test)
     runs = (*run_sheets(sides), *(() if search is None else (search,)))
@@ -125,6 +134,8 @@ def _compared(comparison: Comparison) -> Iterator[Chapter]:
         parts = [figure_sheet(phase)]
         if phase.waits:
             parts += [wait_sheet(phase), _bars(phase)]
+        if phase.to_settle:
+            parts.append(settling_sheet(phase))
         parts += _pictures([(comparison.a, phase.a), (comparison.b, phase.b)])
         yield Chapter(one_line(f"{phase.key.title}: {name}", 200), tuple(parts))
 
@@ -145,7 +156,7 @@ def _figures_of(side: Material, runs: tuple[Run, ...]) -> Sheet:
         if (value := figure_of(figure, runs)) is not None
     )
     latency_ms = figure_of(BY_ID["latency"], runs)
-    waits = [row for row in wait_rows(runs, runs, (latency_ms, latency_ms), comparable=False) if not row.whole_class]
+    waits = [row for row in wait_rows(runs, runs, (latency_ms, latency_ms)) if not row.whole_class]
     rows += tuple((f"{one_line(row.label, 40)}, ms per transaction", f"{row.a_ms:.3f}", "waits") for row in waits)
     notes = tuple(one_line(f"not steady: {run.steady_words}", 300) for run in runs if run.steady is False)
     return Sheet("figures", (words.run_lengths(runs),), Table(("", "value", "source"), rows, frozenset({1})), notes)

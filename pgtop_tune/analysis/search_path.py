@@ -37,7 +37,8 @@ def search_sheet(sides: Sequence[Material], under_test: Collection[str] = ()) ->
             return None
         if not rows:
             rows.append((one_line(best.name, 40), "start", words.value(row.figure, row.a), "", "", "", ""))
-        kept = row.verdict == Verdict.BETTER
+        ahead = row.verdict == Verdict.DIFFER and row.effect is not None and row.effect.relative > 0
+        kept = row.verdict == Verdict.BETTER or ahead
         rows.append(
             (
                 one_line(side.name, 40),
@@ -46,7 +47,7 @@ def search_sheet(sides: Sequence[Material], under_test: Collection[str] = ()) ->
                 words.effect(row),
                 words.interval(row),
                 row.verdict,
-                "keep" if kept else one_line(f"back to {best.name}", 50),
+                "keep for now: no verdict" if ahead else "keep" if kept else one_line(f"back to {best.name}", 50),
             )
         )
         best = side if kept else best
@@ -64,7 +65,7 @@ def _aim(found: Comparison) -> FigureRow | None:
 
 def _outcome(first: Material, best: Material, under_test: Collection[str]) -> tuple[str, ...]:
     if best is first:
-        return (one_line(f"no step is better than {first.name}", 200),)
+        return (one_line(f"no step is shown to be better than {first.name}", 200),)
     row = _aim(compare(first, best, under_test))
     assert row is not None
     said = f"best: {best.name}; against {first.name} tps {words.effect(row)} ({words.interval(row)}), {row.verdict}"

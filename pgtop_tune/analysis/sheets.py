@@ -50,6 +50,8 @@ def sheets(comparison: Comparison) -> tuple[Sheet, ...]:
         found.append(figure_sheet(phase))
         if phase.waits:
             found.append(wait_sheet(phase))
+        if phase.to_settle:
+            found.append(settling_sheet(phase))
     for name, side in (("A", comparison.a), ("B", comparison.b)):
         events = event_sheet(f"what happened in {name}", side)
         if events is not None:
@@ -115,20 +117,30 @@ def figure_sheet(phase: Phase) -> Sheet:
     )
 
 
+def settling_sheet(phase: Phase) -> Sheet:
+    """What to type for a verdict."""
+    first, *commands = phase.to_settle
+    return Sheet(f"to a verdict: {one_line(phase.key.title, 80)}", (first, *(f"  {each}" for each in commands)))
+
+
 def _blocks(phase: Phase) -> Iterator[str]:
     """How much the first figure's interval stands on."""
     row = next((row for row in phase.rows if row.effect is not None), None)
     if row is None or row.effect is None:
         return
     found = row.effect
+    runs = found.block_s == 1 and not phase.no_verdict
     if found.block_s > 1:
         yield f"{row.figure.title}: {found.blocks_a} and {found.blocks_b} blocks of {found.block_s} s"
+    if phase.to_settle:
+        return
     if found.smallest_seen is not None and found.smallest_seen < 1.0:
         yield f"a difference in {row.figure.title} of {100 * found.smallest_seen:.1f} % would have been found"
     needed = None if row.verdict in _DECIDED else blocks_needed(found)
     if needed is not None:
         length = f" ({units.clock(needed * found.block_s)})" if found.block_s > 1 else ""
-        yield f"to decide about {row.figure.title} takes about {needed} blocks on each side{length}"
+        counted = "runs" if runs else "blocks"
+        yield f"to decide about {row.figure.title} takes about {needed} {counted} on each side{length}"
 
 
 def _doubts(phase: Phase) -> Iterator[str]:

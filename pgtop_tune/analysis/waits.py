@@ -11,13 +11,11 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.analysis.material import BUDGET_S, Budget, Run
-from pgtop_tune.compare.blocks import TIMES, autocorrelation_time
-from pgtop_tune.compare.effect import Effect, Verdict, share_effect, verdict
+from pgtop_tune.compare.blocks import FEWEST, TIMES, autocorrelation_time
+from pgtop_tune.compare.effect import Effect, effect_of_runs, share_effect
 
 LEAST_SHARE: Final = 0.005
 """Waits with less than this share of the quicker side's time on both sides are left out."""
-LESS: Final = "less"
-MORE: Final = "more"
 
 
 class WaitRow(Struct, frozen=True):
@@ -27,7 +25,7 @@ class WaitRow(Struct, frozen=True):
         label: "IO:WALSync"; of a class its name.
         whole_class: Whether this is the sum of a class.
         effect: Of it as a share of A's latency; with interval for classes.
-        verdict: "" for a single wait.
+        verdict: "" for a single wait, and until it is judged beside the other figures.
     """
 
     label: str
@@ -36,19 +34,16 @@ class WaitRow(Struct, frozen=True):
     a_ms: float
     b_ms: float
     effect: Effect | None
-    verdict: str
+    verdict: str = ""
 
 
-def wait_rows(
-    a: Sequence[Run], b: Sequence[Run], latency_ms: tuple[float | None, float | None], comparable: bool
-) -> tuple[WaitRow, ...]:
+def wait_rows(a: Sequence[Run], b: Sequence[Run], latency_ms: tuple[float | None, float | None]) -> tuple[WaitRow, ...]:
     """Classes, largest change first, each followed by its waits; empty where a side has no samples.
 
     Args:
         latency_ms: Of A and B; without a load of ours the sum of all waits stands for it.
-        comparable: Whether verdicts may be given.
     """
-    sides = _budgets(a), _budgets(b)
+    sides = (_budgets(a), _budgets(b))
     if not all(sides):
         return ()
     means = [_ms(side) for side in sides]
@@ -61,14 +56,13 @@ def wait_rows(
     rows: list[WaitRow] = []
     for kind in dict.fromkeys(classes.values()):
         labels = [label for label, of in classes.items() if of == kind]
-        effect = share_effect(_class_blocks(sides[0], labels), _class_blocks(sides[1], labels), whole)
+        effect = _effect((a, b), sides, labels, whole)
         sums = [sum(mean[label] for label in labels) for mean in means]
         if max(sums) < least:
             continue
-        said = _verdict(effect) if comparable else "not comparable"
-        rows.append(WaitRow(kind, kind, True, sums[0], sums[1], effect, said))
+        rows.append(WaitRow(kind, kind, True, sums[0], sums[1], effect))
         rows += [
-            WaitRow(label, kind, False, means[0][label], means[1][label], None, "")
+            WaitRow(label, kind, False, means[0][label], means[1][label], None)
             for label in labels
             if label != kind and max(mean[label] for mean in means) >= least
         ]
@@ -83,11 +77,20 @@ def wait_rows(
     )  # fmt: skip
 
 
-def _verdict(effect: Effect | None) -> str:
-    if effect is None or effect.low is None:
-        return "too little to say"
-    found = verdict(effect, higher_is_better=True)
-    return {Verdict.BETTER: MORE, Verdict.WORSE: LESS}.get(found, str(found))
+def _effect(
+    runs: tuple[Sequence[Run], Sequence[Run]],
+    budgets: tuple[Sequence[Budget], Sequence[Budget]],
+    labels: Sequence[str],
+    whole: float,
+) -> Effect | None:
+    """Of four runs a side each is one value, so that what varies from run to run is in the interval."""
+    if min(map(len, runs)) < FEWEST:
+        return share_effect(_class_blocks(budgets[0], labels), _class_blocks(budgets[1], labels), whole)
+    values = [
+        [sum(_ms(found)[label] for label in labels) for run in side if (found := _budgets((run,)))] for side in runs
+    ]
+    sums = [sum(_ms(side)[label] for label in labels) for side in budgets]
+    return effect_of_runs((sums[0], sums[1]), values[0], values[1], whole)
 
 
 def _budgets(runs: Sequence[Run]) -> list[Budget]:

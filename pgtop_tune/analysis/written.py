@@ -130,6 +130,8 @@ def _phase(phase: Phase) -> dict[str, Any]:
         "figures": [_row(row) for row in phase.rows],
         "waits": [_wait(row) for row in phase.waits],
         "notes": list(phase.notes),
+        "no_verdict": phase.no_verdict or None,
+        "to_settle": list(phase.to_settle),
     }
 
 

@@ -38,7 +38,7 @@ class ExitCode(IntEnum):
     CONDITION_HOLDS = 7
     """A condition of --fail-if holds."""
     CANNOT_TELL = 8
-    """A condition of --fail-if cannot be told: not comparable, not measured, or too short."""
+    """A condition of --fail-if cannot be told: not comparable, not measured, too short, or too few runs."""
     SIGNALLED = 128
     """Plus the number of the signal: 129 hang-up, 130 interrupt, 143 terminate."""
 

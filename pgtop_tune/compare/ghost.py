@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.compare.effect import Effect, Verdict, effect_of, verdict
+from pgtop_tune.compare.effect import Effect, Verdict, effect_of, verdict, without_verdict
 from pgtop_tune.metrics.load import CLIENT_TPS, UNDER_WAY, run_of
 from pgtop_tune.metrics.server import TPS
 from pgtop_tune.session.ghost import Curve, Overlay, Placed
@@ -25,7 +25,7 @@ class Against(Struct, frozen=True):
 
     Attributes:
         effect: The load against the ghost over the newest seconds that both have.
-        verdict: What may be said of it.
+        verdict: Whether the two runs differ: one run a side is neither better nor worse.
     """
 
     effect: Effect
@@ -69,12 +69,12 @@ def against_ghost(session: Session, overlay: Overlay) -> tuple[Against | None, A
         # What comes after its end is no load, and not to be waited for.
         rates = {at_s: value for at_s, value in rates.items() if value}
     return (
-        _against(rates, placed.run.tps, placed, higher_is_better=True),
-        _against(latencies, placed.run.p99_ms, placed, higher_is_better=False) if placed.loaded else None,
+        _against(rates, placed.run.tps, placed),
+        _against(latencies, placed.run.p99_ms, placed) if placed.loaded else None,
     )
 
 
-def _against(ours: dict[float, float], curve: Curve, placed: Placed, *, higher_is_better: bool) -> Against | None:
+def _against(ours: dict[float, float], curve: Curve, placed: Placed) -> Against | None:
     """Second by second since the start: a second that one of them does not have is left out of both."""
     mine = {round(at_s - placed.start_s): value for at_s, value in ours.items()}
     if not mine:
@@ -84,4 +84,4 @@ def _against(ours: dict[float, float], curve: Curve, placed: Placed, *, higher_i
     if len(both) < FEWEST:
         return None
     effect = effect_of([theirs[second] for second in both], [mine[second] for second in both])
-    return None if effect is None else Against(effect, verdict(effect, higher_is_better=higher_is_better))
+    return None if effect is None else Against(effect, without_verdict(verdict(effect, higher_is_better=True)))

@@ -1,15 +1,24 @@
-"""What the newest change of parameters did to throughput, told while the load goes on. Pure."""
+"""What the newest change of parameters did to throughput, told while the load goes on. Pure.
+
+It is looked at few times, each time twice as long after the change as before (`LOOKS`), and nothing is told anew in
+between: who looks every second finds a difference in one of four loads that did not change. A claim takes more at the
+early looks (`_SPENT`, together 4.7 %), and stays until a later look speaks clearly against it. A look at which the time
+before and the time after do not have the same share of checkpoints, or of foreign CPU time, makes no claim.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from math import inf
 from statistics import fmean
 from typing import Final
 
 from msgspec import Struct, field
 
-from pgtop_tune.compare.effect import Effect, Verdict, effect_of, verdict
+from pgtop_tune.compare.effect import LEAST, Effect, Verdict, effect_of, verdict
+from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES
+from pgtop_tune.metrics.host import CPU_FOREIGN
 from pgtop_tune.metrics.load import CLIENT_TPS, under_way
 from pgtop_tune.metrics.server import TPS
 from pgtop_tune.metrics.steady_state import warm_up
@@ -22,9 +31,19 @@ SETTLING_S: Final = 5.0
 NOTICED_S: Final = 2.0
 """Left out before a change: it was made a little before it was read back."""
 MOST_S: Final = 300.0
-"""The longest window on either side; the nearest to the change before it, the newest after it."""
+"""The longest window before it, the nearest to the change."""
+LOOKS: Final = (5, 15, 30, 60, 120, 240, 480)
+"""Seconds after it has settled at which it is told anew; the last one stands."""
+CHECKPOINTS_ALIKE: Final = 0.2
+"""Difference of the shares of seconds in which a checkpoint wrote, from which on two windows cannot be compared."""
+FOREIGN_ALIKE: Final = 5.0
+"""The same of CPU time of other programs, percentage points of the machine."""
 FEWEST_S: Final = 5
 """Readings after it below which there is no figure."""
+_SPENT: Final = (0.0, 0.002, 0.005, 0.01, 0.01, 0.01, 0.01)
+"""At each look how seldom so large a difference must come by chance for a claim; the first has too few blocks."""
+_UNCLEAR: Final = 0.2
+"""And from which on a claim is taken back."""
 _SECOND: Final = 0.95
 _ARROW: Final = "→"
 
@@ -34,13 +53,17 @@ class SinceChange(Struct, frozen=True):
 
     Attributes:
         changed: (name, value) of what is in force by it. Foreign text.
-        effect: After against before; None until it has settled and five seconds more.
+        effect: After against before at the newest look; None until it has settled and five seconds more.
         verdict: What may be said of it.
+        unlike: What else was not the same before and after, in words; "" where there is nothing.
+        final: There is no further look.
     """
 
     changed: tuple[tuple[str, str], ...]
     effect: Effect | None
     verdict: Verdict
+    unlike: str = ""
+    final: bool = False
 
 
 class _Change(Struct):
@@ -55,7 +78,7 @@ def since_change(session: Session) -> SinceChange | None:
     """The newest change and its effect on the client's TPS, or on the server's where no load of ours runs.
 
     Before is from when the load began, without its warm-up (`steady_state.warm_up`), or from the change before. After
-    begins when the change has settled and ends with the load.
+    begins when the change has settled and ends with the newest look.
 
     Returns:
         None when nothing was changed, when the change was taken back, when another load, a restart or another server
@@ -85,11 +108,64 @@ def since_change(session: Session) -> SinceChange | None:
         before = _warm(before)
     if not before:
         return None
-    newest_s = min(session.now.elapsed_s, until_s) - MOST_S
-    after = window(metric, max(change.last_s + SETTLING_S, newest_s), until_s)
-    effect = effect_of(before, after) if len(after) >= FEWEST_S else None
-    judged = Verdict.UNDECIDED if effect is None else verdict(effect, higher_is_better=True)
-    return SinceChange(tuple(change.fresh.items()), effect, judged)
+    began_s, now_s = change.last_s + SETTLING_S, min(session.now.elapsed_s, until_s)
+    past = [look for look in LOOKS if now_s - began_s >= look]
+    looks = []
+    for look in past:
+        unlike = _unlike(session, (since_s, change.first_s - NOTICED_S), (began_s, began_s + look))
+        after = window(metric, began_s, began_s + look)
+        effect = _effect(tuple(before), tuple(after)) if len(after) >= FEWEST_S else None
+        looks.append((effect, unlike))
+    final = until_s < inf or len(past) == len(LOOKS)
+    return _told(tuple(change.fresh.items()), looks, final=final)
+
+
+_effect = lru_cache(maxsize=32)(effect_of)
+"""A look is told once; its seconds do not change any more."""
+
+
+def _told(
+    changed: tuple[tuple[str, str], ...], looks: Iterable[tuple[Effect | None, str]], *, final: bool
+) -> SinceChange:
+    """The newest look at windows that are alike, with the claim that it makes or an earlier one made."""
+    found = SinceChange(changed, None, Verdict.UNDECIDED, final=final)
+    for (effect, unlike), spent in zip(looks, _SPENT, strict=False):
+        if effect is None:
+            continue
+        if unlike:
+            if found.effect is None or found.unlike:
+                found = SinceChange(changed, effect, Verdict.UNDECIDED, unlike, final)
+            continue
+        found = SinceChange(changed, effect, _judged(effect, found, spent), final=final)
+    return found
+
+
+def _judged(effect: Effect, before: SinceChange, spent: float) -> Verdict:
+    if effect.chance is None:
+        return Verdict.UNDECIDED
+    claimed = before.verdict in (Verdict.BETTER, Verdict.WORSE) and before.effect is not None
+    if claimed and before.effect is not None and effect.relative * before.effect.relative > 0:
+        return before.verdict if effect.chance <= _UNCLEAR else Verdict.UNDECIDED
+    certain = effect.chance < spent and abs(effect.relative) >= LEAST
+    return verdict(effect, higher_is_better=True, certain=certain and not claimed)
+
+
+def _unlike(session: Session, *windows: tuple[float, float]) -> str:
+    """What else was not the same in two windows; what is not known counts as the same."""
+    writing, foreign = (
+        [
+            [point.value for point in session.history.series(metric, *window) if point.value is not None]
+            for window in windows
+        ]
+        for metric in (CHECKPOINT_WRITES, CPU_FOREIGN)
+    )
+    if all(writing):
+        shares = [fmean(value > 0 for value in values) for values in writing]
+        if abs(shares[1] - shares[0]) > CHECKPOINTS_ALIKE:
+            return "checkpoints differ"
+    if all(foreign) and abs(fmean(foreign[1]) - fmean(foreign[0])) > FOREIGN_ALIKE:
+        return "foreign CPU differs"
+    return ""
 
 
 def _read(events: Iterable[tuple[float, Event]]) -> tuple[list[_Change], list[float], list[float]]:

@@ -186,6 +186,7 @@ def _server(evidence: Evidence) -> Mapping[str, Any]:
         "version": facts.version,
         "endpoint": facts.endpoint,
         "database": facts.database,
+        "user": facts.user,
         "started_ms": facts.started_ms,
         "system_identifier": facts.system_identifier,
         "local": facts.local,

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Interval, Metric
+from pgtop_tune.metrics.catalogue import Interval, Metric, rate
 from pgtop_tune.metrics.server import WAL_SINCE_REDO, checkpoints_between
 from pgtop_tune.metrics.settings import number
 from pgtop_tune.model.absence import Unavailable
@@ -226,4 +226,15 @@ def _mean_wal_rate(interval: Interval) -> float | None:
     return (newer.lsn_bytes - older.lsn_bytes) / (newer.at_s - older.at_s)
 
 
-METRICS: Final = (CHECKPOINT_TRIGGER, SINCE_CHECKPOINT, FULL_PAGES_SINCE, FULL_PAGES_OF_CYCLE)
+def _checkpoint_writes(interval: Interval) -> float | None:
+    pair = interval.pair(sections.checkpoints)
+    if pair is None or pair[0].stats_reset_ms != pair[1].stats_reset_ms:
+        return None
+    return rate(pair[0].buffers_checkpoint, pair[1].buffers_checkpoint, pair[0].at_s, pair[1].at_s)
+
+
+CHECKPOINT_WRITES = Metric(
+    "server.checkpoint_writes", "ckpt pages", "1/s", "Pages that checkpoints write per second; 0 where none is under way.",
+    "pg_stat_bgwriter.buffers_checkpoint (to 16), pg_stat_checkpointer.buffers_written: Δ / Δt", _checkpoint_writes,
+)  # fmt: skip
+METRICS: Final = (CHECKPOINT_TRIGGER, SINCE_CHECKPOINT, FULL_PAGES_SINCE, FULL_PAGES_OF_CYCLE, CHECKPOINT_WRITES)

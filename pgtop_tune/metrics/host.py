@@ -40,6 +40,11 @@ CPU_BUSY = Metric(
     "host.cpu.busy", "cpu", "%", "Time the CPUs were not idle, stolen time included, waiting for disks not; all cores are 100.",
     "/proc/stat cpu: 1 − Δ(idle + iowait) / Δ all", values.cpu_share(values.busy_ticks), critical=95.0,
 )  # fmt: skip
+CPU_FOREIGN = Metric(
+    "host.cpu.foreign", "foreign", "%",
+    "CPU time of other programs than the server, pgbench and this one, stolen time included; all cores are 100. Sessions shorter than an interval count as well.",
+    "/proc/stat cpu: 1 − Δ(idle + iowait) / Δ all, less Δ(utime + stime) of /proc/PID/stat", values.foreign_cpu,
+)  # fmt: skip
 CORE_BUSY: Final[Keyed[str]] = Keyed(
     "host.core.busy", "cores", "%", "Time this core was not idle; each core is 100. One full core among idle ones is a bottleneck that the total hides.",
     "/proc/stat cpuN: 1 − Δ(idle + iowait) / Δ all", values.core_busy, critical=95.0,
@@ -244,7 +249,7 @@ PROCESS_RSS: Final[Keyed[int]] = Keyed(
 )  # fmt: skip
 
 METRICS: Final = (
-    CPU_USER, CPU_SYSTEM, CPU_IOWAIT, CPU_STEAL, CPU_IDLE, CPU_INTERRUPTS, CPU_BUSY,
+    CPU_USER, CPU_SYSTEM, CPU_IOWAIT, CPU_STEAL, CPU_IDLE, CPU_INTERRUPTS, CPU_BUSY, CPU_FOREIGN,
     RUN_QUEUE, BLOCKED_TASKS, CONTEXT_SWITCHES, LOAD_1M, LOAD_5M, LOAD_15M,
     MEMORY_TOTAL, MEMORY_USED, MEMORY_CACHE, MEMORY_FREE, MEMORY_AVAILABLE, MEMORY_SHARED, MEMORY_DIRTY,
     MEMORY_WRITEBACK, PAGE_TABLES, ANON_HUGE, COMMITTED, SWAP_USED, SWAP_IN, SWAP_OUT,

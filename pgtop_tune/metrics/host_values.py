@@ -257,6 +257,15 @@ def process_cpu(interval: Interval) -> dict[int, float]:
     return shares
 
 
+def foreign_cpu(interval: Interval) -> float | None:
+    """Share of the time of all CPUs that neither the server nor pgbench nor we used, 0 to 100."""
+    busy, looks = cpu_share(busy_ticks)(interval), processes_of_one_boot(interval)
+    facts = None if looks is None else looks[1].facts
+    if busy is None or facts is None or not facts.cpu_count:
+        return None
+    return max(busy - sum(process_cpu(interval).values()) / facts.cpu_count, 0.0)
+
+
 def process_gauge(pick: Callable[[ProcessCounters], float]) -> Callable[[Interval], dict[int, float]]:
     """A number per process of the newest look."""
 

@@ -255,8 +255,8 @@ class RunResult(Struct, frozen=True):
         tps: Of pgbench's report when it ended well; of a partial run the mean of its seconds.
         facts: What the run was judged by besides its frames.
         host: hostname, kernel, cpus, memory_bytes, how it is set up, limits of the control group; empty when not known.
-        server: version, build, extensions, database, started_ms, and the settings that were set, with what set them;
-            empty when not known.
+        server: version, build, extensions, database, user, started_ms, and the settings that were set, with what set
+            them; empty when not known.
         machine: Where pgbench ran, as it was named; "" beside us.
         server_times: Of each statement on the server, where pgbench's own (-r) were asked for.
     """

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.analysis import opening
-from pgtop_tune.analysis.comparison import NOT_COMPARABLE, TOO_SHORT, Comparison, FigureRow, compare
+from pgtop_tune.analysis.comparison import Comparison, FigureRow, compare, figure_of
 from pgtop_tune.analysis.facts import data_facts
+from pgtop_tune.analysis.figures import BY_ID
 from pgtop_tune.analysis.fingerprint import check_names
+from pgtop_tune.analysis.from_records import material_of_records
 from pgtop_tune.analysis.material import Kind
 from pgtop_tune.analysis.opening import open_all
+from pgtop_tune.analysis.verdicts import NOT_COMPARABLE, TOO_SHORT
 from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.host import DiskSample, HostSample
+from pgtop_tune.model.run_result import as_json
+from pgtop_tune.safe_text import one_line
 from tests.support.relation_frames import relations, table
+from tests.support.results import result
 from tests.support.run_frames import run_frames
-from tests.support.sides import frames, on_machine, recorded, side, with_parameter
+from tests.support.sides import frames, on_machine, recorded, repeated, side, with_parameter
 
 
 def row(found: Comparison, figure: str) -> FigureRow:
@@ -28,8 +36,17 @@ def row(found: Comparison, figure: str) -> FigureRow:
     return known
 
 
-def test_eight_per_cent_more_is_better_and_the_interval_holds_it() -> None:
-    found = compare(side(frames(1000.0, "a")), side(frames(1080.0, "b")))
+CLAIMS = {"better", "worse", "more", "less", "no difference distinguishable"}
+
+
+def verdicts(found: Comparison) -> set[str]:
+    """Of all figures and waits."""
+    phase = found.phases[0]
+    return {each.verdict for each in phase.rows} | {each.verdict for each in phase.waits if each.whole_class}
+
+
+def test_four_runs_a_side_with_eight_per_cent_more_are_better_and_the_interval_holds_it() -> None:
+    found = compare(*repeated(1000.0, 1080.0))
     tps = row(found, "tps")
     assert tps.verdict == "better"
     change, low, high = tps.change or (0.0, 0.0, 0.0)
@@ -37,18 +54,94 @@ def test_eight_per_cent_more_is_better_and_the_interval_holds_it() -> None:
     assert high is not None
     assert low < 0.08 < high
     assert change == pytest.approx(0.08, abs=0.03)
+    assert tps.effect is not None
+    assert (tps.effect.blocks_a, tps.effect.blocks_b, tps.effect.block_s) == (4, 4, 1)
     assert row(found, "latency").verdict == "better"
+    assert found.phases[0].to_settle == ()
+    back = compare(*repeated(1080.0, 1000.0))
+    assert (row(back, "tps").verdict, row(back, "latency").verdict) == ("worse", "worse")
 
 
-def test_the_other_way_round_it_is_worse() -> None:
-    found = compare(side(frames(1080.0, "b")), side(frames(1000.0, "a")))
-    assert row(found, "tps").verdict == "worse"
-    assert row(found, "latency").verdict == "worse"
+def test_one_run_a_side_differs_and_is_neither_better_nor_worse() -> None:
+    found = compare(side(frames(1000.0, "a")), side(frames(1080.0, "b")))
+    assert row(found, "tps").verdict == "differ"
+    assert row(found, "latency").verdict == "differ"
+    assert not verdicts(found) & CLAIMS
+    phase = found.phases[0]
+    assert "1 run of A and 1 run of B do not show how runs with the same settings differ" in phase.no_verdict
+    assert any("not in the intervals" in note for note in phase.notes)
+
+
+def test_three_runs_a_side_have_what_runs_differ_by_in_the_interval_and_no_verdict() -> None:
+    three, one = compare(*repeated(1000.0, 1080.0, 3)), compare(*repeated(1000.0, 1080.0, 1))
+    assert not verdicts(three) & CLAIMS
+    assert any("made alike differ by" in note for note in three.phases[0].notes)
+    assert any("is not known" in note for note in one.phases[0].notes)
+
+
+def test_runs_that_are_not_steady_take_their_turns_or_have_no_verdict() -> None:
+    a, b = repeated(1000.0, 1080.0)
+    for run in (*a.runs, *b.runs):
+        run.steady = False
+    assert row(compare(a, b), "tps").verdict == "better"
+    a, b = repeated(1000.0, 1080.0, together=True)
+    assert any("drift" in note for note in compare(a, b).phases[0].notes)
+    assert row(compare(a, b), "tps").verdict == "better"
+    a.runs[0].steady = False
+    found = compare(a, b)
+    assert row(found, "tps").verdict == "differ"
+    assert "3 of the 4 runs of A are steady" in found.phases[0].no_verdict
+
+
+def test_runs_kept_of_the_same_set_up_widen_the_interval_of_one() -> None:
+    a, b = side(frames(1000.0, "a")), side(frames(1080.0, "b"))
+    kept = {"tpcb-like ×16": [[{"tps": 900.0}, {"tps": 1100.0}, {"tps": 1000.0}], [{"tps": 500.0}]]}
+    alone, beside = row(compare(a, b), "tps"), row(compare(a, b, earlier=kept), "tps")
+    assert alone.effect is not None
+    assert beside.effect is not None
+    assert beside.effect.low is not None
+    assert alone.effect.low is not None
+    assert beside.effect.low < 0.0 < alone.effect.low
+    assert (alone.verdict, beside.verdict) == ("differ", "undecided")
+
+
+def test_throughput_is_judged_by_itself_and_at_a_fixed_rate_the_latency() -> None:
+    assert any(
+        note.startswith("tps is judged by itself") for note in compare(*repeated(1000.0, 1080.0)).phases[0].notes
+    )
+    limited = [side(frames(seconds=60, run={"rate_per_s": 1000.0})) for _ in range(2)]
+    assert any(note.startswith("latency mean is judged by itself") for note in compare(*limited).phases[0].notes)
+
+
+def test_the_commands_to_a_verdict_are_those_of_the_load_in_turn() -> None:
+    first, command = compare(side(frames(1000.0, "a")), side(frames(1080.0, "b"))).phases[0].to_settle
+    assert "four runs on each side" in first
+    assert command.startswith(
+        "for side in A B B A A B B A; do pgtop-tune bench run --profile tpcb-like -c 16 -j 4 -T 160 "
+    )
+    assert command.endswith(" --out settle/$side; done; pgtop-tune compare settle/A settle/B")
+    base = frames(seconds=60)
+    tested = compare(side(base), side(with_parameter(base, "max_wal_size", "3GB"))).phases[0].to_settle
+    assert "max_wal_size" in tested[0]
+    assert tested[1].endswith(" --out settle/A")
+    assert tested[2].endswith(" --out settle/B")
+    assert tested[3] == "pgtop-tune compare settle/A settle/B"
+
+
+@pytest.mark.parametrize("name", ["$(touch x)", "'; touch x; '", "a" * 118 + "'\"'$(touch x)", "a\nb"])
+def test_what_a_stranger_called_his_database_is_a_word_of_the_command(name: str) -> None:
+    found = side(frames(seconds=60))
+    facts = tuple(replace(fact, value=name) if fact.name == "database" else fact for fact in found.facts)
+    (_, command) = compare(replace(found, facts=facts), replace(found, facts=facts)).phases[0].to_settle
+    loop = command.removeprefix("for side in A B B A A B B A; do ").partition(" --out settle/$side")[0]
+    words = shlex.split(loop)
+    assert words[:3] == ["pgtop-tune", "bench", "run"]
+    assert words[words.index("-d") + 1 :] == [one_line(name, 120)]
 
 
 def test_the_same_load_twice_is_neither_better_nor_worse() -> None:
     found = compare(side(frames(1000.0, "one")), side(frames(1000.0, "two")))
-    assert not {each.verdict for each in found.phases[0].rows} & {"better", "worse", "more", "less"}
+    assert not verdicts(found) & CLAIMS
 
 
 def test_a_short_run_is_too_short_and_not_undecided() -> None:
@@ -121,7 +214,15 @@ def test_waits_stand_side_by_side_in_milliseconds_of_a_transaction() -> None:
     waits = {each.label: each for each in found.phases[0].waits}
     assert waits["IO:WalSync"].a_ms == pytest.approx(waits["IO:WalSync"].b_ms)
     assert waits["IO:WalSync"].a_ms > 1.0
-    assert waits["IO"].verdict == "no difference distinguishable"
+    assert waits["IO"].verdict == "undecided"
+
+
+def test_waits_of_four_runs_a_side_are_judged_run_by_run() -> None:
+    (phase,) = compare(*repeated(1000.0, 1000.0, seconds=80)).phases
+    assert phase.no_verdict == ""
+    effects = [each.effect for each in phase.waits if each.whole_class]
+    assert effects
+    assert all(effect is not None and (effect.blocks_a, effect.blocks_b) == (4, 4) for effect in effects)
 
 
 def test_a_recording_without_load_is_one_phase_with_the_servers_throughput() -> None:
@@ -206,3 +307,54 @@ def test_the_scale_is_the_number_of_branches_where_the_accounts_bear_it_out(
     )
     facts = {fact.name: fact.value for fact in data_facts(relations(0, tables=tables), None)}
     assert facts["pgbench scale"] == scale
+
+
+def record(fast: int, slow: int, *, histograms: bool = True, slow_s: int = 0) -> dict[str, object]:
+    """A minute with so many transactions of 1 ms and of 100 ms in each second; throughput is low in the first."""
+    kept = json.loads(json.dumps(as_json(result())))
+    lines = [
+        {"elapsed_s": second + 1.0, "tps": 100.0 if second < slow_s else 1000.0, "latency_ms": 5.0}
+        for second in range(60)
+    ]
+    seconds = {}
+    for second in range(60):
+        many = 10_000 if second < slow_s else slow
+        told = {"logged": fast + many, "mean_ms": 5.0, "max_ms": 100.0, "p50_ms": 1.0 if fast > many else 100.0}
+        seconds[str(1_000_000 + second)] = told | ({"histogram": f"1000:{fast} 99000:{many}"} if histograms else {})
+    return kept | {"progress": lines, "by_second": seconds, "percentiles": {"p50_ms": 50.0}}
+
+
+def test_percentiles_of_several_runs_are_of_their_histograms_together_and_no_mean() -> None:
+    few, many = record(400, 100), record(500, 4_000)
+    a = material_of_records([few, many], "a")
+    assert figure_of(BY_ID["p50"], a.runs) == pytest.approx(100.0, rel=0.03)
+    assert figure_of(BY_ID["p50"], a.runs[:1]) == pytest.approx(1.0, rel=0.03)
+
+
+def test_percentiles_are_of_the_same_seconds_as_the_other_figures() -> None:
+    (run,) = material_of_records([record(400, 100, slow_s=10)], "a").runs
+    assert run.warm_up_s >= 10.0
+    assert figure_of(BY_ID["p50"], (run,)) == pytest.approx(1.0, rel=0.03)
+    (without,) = material_of_records([record(400, 100, slow_s=10, histograms=False)], "a").runs
+    assert figure_of(BY_ID["p50"], (without,)) is None
+
+
+def test_percentiles_of_records_without_histograms_are_left_out_where_they_make_none_of_the_side() -> None:
+    alone = material_of_records([record(400, 100, histograms=False)], "a")
+    several = material_of_records([record(400, 100, histograms=False)] * 2, "b")
+    assert figure_of(BY_ID["p50"], alone.runs) == 50.0
+    assert figure_of(BY_ID["p50"], several.runs) is None
+    (phase,) = compare(alone, several).phases
+    assert phase.row("p50") is None
+    assert any("percentiles are left out" in note for note in phase.notes)
+
+
+@pytest.mark.parametrize(
+    "words", ["x", "1000", "1000:", ":5", "1000:-5", "1e3:5", "1000:5 9" + "9" * 40 + ":1", "1000:0"]
+)
+def test_a_histogram_of_any_shape_is_read_or_left(words: str) -> None:
+    made = record(400, 100)
+    seconds = made["by_second"]
+    assert isinstance(seconds, dict)
+    seconds["1000000"]["histogram"] = words
+    assert len(material_of_records([made], "a").runs[0].gathered.latencies()) == 59

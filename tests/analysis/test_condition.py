@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pgtop_tune.analysis.comparison import compare
 from pgtop_tune.analysis.condition import Outcome, judge, parse_condition
 from pgtop_tune.errors import UsageProblem
-from tests.support.sides import frames, on_machine, side
+from tests.support.sides import frames, on_machine, repeated, side
 
 
 @pytest.mark.parametrize(
@@ -47,12 +47,21 @@ def test_no_text_does_more_than_be_refused(text: str) -> None:
 
 
 def test_it_holds_when_the_change_is_beyond_it_for_certain() -> None:
-    found = [compare(side(frames(1000.0, "a")), side(frames(900.0, "b")))]
+    found = [compare(*repeated(1000.0, 900.0))]
     judged = judge(parse_condition("tps < -5%"), found)
     assert judged.outcome is Outcome.HOLDS
     assert "tps changed by -" in judged.because
     assert judge(parse_condition("tps < -20%"), found).outcome is Outcome.DOES_NOT
     assert judge(parse_condition("latency > 5%"), found).outcome is Outcome.HOLDS
+
+
+def test_runs_that_differ_by_more_and_allow_no_verdict_cannot_be_told() -> None:
+    found = [compare(side(frames(1000.0, "a")), side(frames(900.0, "b")))]
+    judged = judge(parse_condition("tps < -5%"), found)
+    assert judged.outcome is Outcome.CANNOT_TELL
+    assert "tps changed by -" in judged.because
+    assert "no verdict: 1 run of A and 1 run of B" in judged.because
+    assert judge(parse_condition("tps < -30%"), found).outcome is Outcome.DOES_NOT
 
 
 def test_noise_does_not_fulfil_one() -> None:

@@ -8,15 +8,16 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.compare.effect import Verdict
-from pgtop_tune.compare.since_change import since_change
+from pgtop_tune.compare.effect import Effect, Verdict, effect_of
+from pgtop_tune.compare.since_change import LOOKS, SETTLING_S, SinceChange, _told, since_change
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchProgress, RunState
 from pgtop_tune.model.events import Event, EventKind
-from pgtop_tune.model.postgres import DatabaseCounters
+from pgtop_tune.model.host import CpuSample, HostSample
+from pgtop_tune.model.postgres import CheckpointCounters, DatabaseCounters
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.panes.time_axis import CHARTED
-from tests.support.frames import EPOCH_MS, bench_sample, postgres_sample, session_of
+from tests.support.frames import EPOCH_MS, bench_sample, frame, postgres_sample, session_of
 
 NOTHING = Unavailable(Reason.NOT_LOCAL)
 CHANGED = 90
@@ -30,13 +31,14 @@ def observed(
     happened: Happened,
     *,
     ended: int | None = None,
+    around: Callable[[int], dict[str, object]] = lambda second: {"postgres": NOTHING, "host": NOTHING},
 ) -> Session:
-    """A load from second 5 on, with these figures and these events, until it ended; nothing else is looked at."""
-    away = {"postgres": NOTHING, "host": NOTHING}
+    """A load from second 5 on, with these figures and these events, until it ended; nothing else but `around`."""
 
     def change(second: int) -> dict[str, object]:
         event = happened.get(second)
         events = () if event is None else (Event(EPOCH_MS + second * 1000, *event),)
+        away = around(second)
         if second < 5:
             return away | {"bench": Unavailable(Reason.NO_LOAD), "events": events}
         sample = bench_sample(second, progress=(BenchProgress(float(second - 5), tps(second), 8.3, 3.1),))
@@ -170,3 +172,107 @@ def test_without_a_change_and_without_a_before_there_is_nothing() -> None:
 def test_it_is_computed_once_a_step() -> None:
     session = observed(100, stepping(0.10), ONCE)
     assert session.once(since_change) is session.once(since_change)
+
+
+def test_nothing_is_told_anew_between_looks() -> None:
+    tps = stepping(0.10)
+    begun_s = CHANGED + int(SETTLING_S)
+    told = {age: since_change(observed(begun_s + age + 1, tps, ONCE)) for age in (31, 45, 59, 60, 75, 119, 120)}
+    assert told[31] is not None
+    assert told[31] == told[45] == told[59]
+    assert told[60] == told[75] == told[119]
+    assert len({each.effect for each in told.values() if each is not None}) == 3
+
+
+def looked(*effects: Effect) -> Verdict:
+    return _told((), [(effect, "") for effect in effects], final=False).verdict
+
+
+def effect(relative: float, chance: float) -> Effect:
+    return Effect(relative, relative - 0.05, relative + 0.05, 9, 9, 5, 0.05, chance)
+
+
+def test_a_claim_takes_more_than_a_look_and_stays_until_a_look_speaks_against_it() -> None:
+    first, clear = effect(0.05, 0.9), effect(0.05, 0.001)
+    assert looked(first, clear) is Verdict.BETTER
+    assert looked(first, effect(0.05, 0.015)) is Verdict.UNDECIDED
+    assert looked(first, clear, effect(0.03, 0.19)) is Verdict.BETTER
+    assert looked(first, clear, effect(0.03, 0.19), effect(0.03, 0.21)) is Verdict.UNDECIDED
+    assert looked(first, clear, effect(-0.05, 0.001)) is Verdict.UNDECIDED
+    assert looked(first, clear, effect(-0.05, 0.001), effect(-0.05, 0.001)) is Verdict.WORSE
+    assert looked(first, effect(0.009, 0.0001)) is Verdict.UNDECIDED
+
+
+def test_a_load_that_did_not_change_is_seldom_called_better_or_worse_and_claims_do_not_come_and_go() -> None:
+    chance = random.Random("looks")
+    claimed = withdrawn = 0
+    for _ in range(60):
+        deviation, seconds = 0.0, []
+        for _ in range(60 + LOOKS[-1]):
+            deviation = 0.6 * deviation + chance.gauss(0.0, 0.032)
+            seconds.append(1000.0 * (1.0 + deviation))
+        looks = [(effect_of(seconds[:60], seconds[60 : 60 + look]), "") for look in LOOKS]
+        seen = [_told((), looks[:place], final=False).verdict for place in range(1, len(looks) + 1)]
+        claims = [each in (Verdict.BETTER, Verdict.WORSE) for each in seen]
+        claimed += any(claims)
+        withdrawn += any(claims) and not claims[-1]
+    assert claimed <= 3
+    assert withdrawn <= 1
+
+
+def checkpointing(since: int) -> Callable[[int], dict[str, object]]:
+    """A checkpoint that writes from a second on."""
+
+    def around(second: int) -> dict[str, object]:
+        sample = postgres_sample(second)
+        assert isinstance(sample.checkpoints, CheckpointCounters)
+        written = replace(sample.checkpoints, buffers_checkpoint=100 * max(second - since, 0))
+        return {"postgres": replace(sample, checkpoints=written), "host": NOTHING}
+
+    return around
+
+
+def with_neighbour(since: int) -> Callable[[int], dict[str, object]]:
+    """A program that is none of ours takes most of a core from a second on."""
+
+    def around(second: int) -> dict[str, object]:
+        sample = frame(second).host
+        assert isinstance(sample, HostSample)
+        assert isinstance(sample.cpu, CpuSample)
+        taken, total = 80 * max(second - since, 0), sample.cpu.total
+        total = replace(total, user_ticks=total.user_ticks + taken, idle_ticks=total.idle_ticks - taken)
+        return {"postgres": NOTHING, "host": replace(sample, cpu=replace(sample.cpu, total=total))}
+
+    return around
+
+
+@pytest.mark.parametrize(
+    ("around", "unlike"),
+    [(checkpointing(CHANGED + 3), "checkpoints differ"), (with_neighbour(CHANGED + 3), "foreign CPU differs")],
+    ids=["checkpoint", "neighbour"],
+)
+def test_no_claim_is_made_across_seconds_that_differ_in_more_than_the_change(
+    around: Callable[[int], dict[str, object]], unlike: str
+) -> None:
+    found = since_change(observed(200, stepping(-0.10), ONCE, around=around))
+    assert found is not None
+    assert found.verdict is Verdict.UNDECIDED
+    assert found.unlike == unlike
+    assert found.effect is not None
+    assert found.effect.relative == pytest.approx(-0.10, abs=0.02)
+
+
+@pytest.mark.parametrize("around", [checkpointing(0), with_neighbour(0)], ids=["checkpoint", "neighbour"])
+def test_what_was_the_same_before_and_after_does_not_forbid_a_claim(
+    around: Callable[[int], dict[str, object]],
+) -> None:
+    found = since_change(observed(200, stepping(-0.10), ONCE, around=around))
+    assert found is not None
+    assert found.unlike == ""
+    assert found.verdict is Verdict.WORSE
+
+
+def test_a_look_across_a_checkpoint_leaves_what_an_earlier_one_said() -> None:
+    looks = [(effect(0.05, 0.9), ""), (effect(0.05, 0.001), ""), (effect(0.01, 0.5), "checkpoints differ")]
+    told = _told((), looks, final=False)
+    assert told == SinceChange((), effect(0.05, 0.001), Verdict.BETTER)

@@ -102,7 +102,7 @@ def test_five_per_cent_more_than_the_ghost_is_told_with_its_interval() -> None:
     tps, _ = against_ghost(session, overlay_of(ghost, *filter(None, [session.now])))
     assert tps is not None
     assert tps.effect.relative == pytest.approx(0.05, abs=0.02)
-    assert tps.verdict is Verdict.BETTER
+    assert tps.verdict is Verdict.DIFFER
     assert tps.effect.low is not None
 
 

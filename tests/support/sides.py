@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from pgtop_tune.analysis.from_recording import material_of
-from pgtop_tune.analysis.material import Material
+from pgtop_tune.analysis.material import Material, Run
 from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample
@@ -57,6 +57,17 @@ def side(found: Sequence[Frame], name: str = "side") -> Material:
     made = material_of(found, name)
     assert made is not None
     return made
+
+
+def repeated(a: float, b: float, runs: int = 4, *, seconds: int = 60, together: bool = False) -> list[Material]:
+    """Two sides of several runs of a minute, measured in turn (A B B A); `together` one side after the other."""
+    made: list[list[Run]] = [[], []]
+    for place in range(2 * runs):
+        which = place // runs if together else (place + 1) // 2 % 2
+        found = side(frames((a, b)[which], f"{place}", seconds=seconds)).runs[0]
+        made[which].append(replace(found, began_ms=place * 100_000))
+    base = side(frames(seconds=seconds))
+    return [replace(base, name=name, runs=tuple(found)) for name, found in zip("AB", made, strict=True)]
 
 
 def on_machine(found: Sequence[Frame], **facts: object) -> list[Frame]:

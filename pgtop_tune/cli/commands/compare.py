@@ -53,15 +53,16 @@ def compare(
 ) -> None:
     """Compare recordings or runs: fingerprint, effects with 95 % intervals, verdicts, waits.
 
-    Every B is compared with A, load by load. Seconds that resemble their neighbours are taken together in blocks, and
-    a difference that may be noise is called undecided. Where more differs than what is under test, there is no verdict
-    but the reason. What a condition of --fail-if names must have changed by more than that, and certainly.
+    Every B is compared with A, load by load. Better and worse are said of four steady runs on each side; of fewer only
+    that they differ, and which commands lead to a verdict. Where more differs than what is under test, there is no
+    verdict but the reason. What a condition of --fail-if names must have changed by more than that, and certainly.
 
     Examples: pgtop-tune compare before.jsonl.gz after.jsonl.gz  ·
     pgtop-tune compare runs/default runs/tuned runs/extreme --format markdown  ·
-    pgtop-tune compare main.jsonl.gz branch.jsonl.gz --fail-if 'tps < -5%' --fail-if 'p99 > 10%'  ·
+    pgtop-tune compare runs/main runs/branch --fail-if 'tps < -5%' --fail-if 'p99 > 10%'  ·
     pgtop-tune compare run.jsonl@3m..5m run.jsonl@12:40..+2m
     """
+    from pgtop_tune.analysis.baselines import earlier_runs
     from pgtop_tune.analysis.comparison import compare as compared
     from pgtop_tune.analysis.condition import judge, parse_condition
     from pgtop_tune.analysis.fingerprint import check_names
@@ -75,7 +76,8 @@ def compare(
     first, *others = open_all([a, *b])
     wanted = under_test or []
     check_names(wanted, (first, *others))
-    comparisons = [compared(first, other, wanted) for other in others]
+    earlier = earlier_runs(first)
+    comparisons = [compared(first, other, wanted, earlier) for other in others]
     judged = [judge(condition, comparisons) for condition in conditions]
     print_comparisons(format, comparisons, judged)
     sys.exit(tell_outcome(judged))
@@ -94,7 +96,11 @@ def _compare_windows(
 
     first, *others = read_windows(names)
     check_names(under_test, [side.material for side in (first, *others)])
-    found = [brushed(first, other, under_test) for other in others]
+    paths = [name.path.resolve() for name in names]
+    found = [
+        brushed(first, other, under_test, one_recording=path == paths[0])
+        for other, path in zip(others, paths[1:], strict=True)
+    ]
     judged = [judge(condition, [each.comparison for each in found]) for condition in conditions]
     if format is TableFormat.JSON:
         answer = written.comparison_json([each.comparison for each in found], judged)

@@ -53,6 +53,9 @@ def differing_lines(found: Brushed, cells: int, glyphs: Glyphs) -> list[Line]:
     lines.append(())
     for note in notes:
         lines += wrapped(one_line(note, 300), cells, "dim")
+    for phase in found.comparison.phases:
+        for command in phase.to_settle:
+            lines += wrapped(command, cells, PLAIN)
     if found.alike:
         lines += wrapped(f"{found.alike} numbers are one and the same in both all the time", cells, "dim")
     return lines

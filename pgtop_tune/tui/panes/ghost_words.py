@@ -14,11 +14,8 @@ from pgtop_tune.tui.panes.phrase import Phrase
 
 _NAME: Final = 24
 _NOT_YET: Final = "-".rjust(7)
-_STYLES: Final = {Verdict.BETTER: "good", Verdict.WORSE: "critical"}
-_SAID: Final = {
-    Verdict.BETTER: "better", Verdict.WORSE: "worse", Verdict.NO_DIFFERENCE: "same", Verdict.UNDECIDED: "undecided",
-}  # fmt: skip
-_LONGEST: Final = max(map(len, _SAID.values()))
+_STYLES: Final = {Verdict.DIFFER: "strong"}
+_LONGEST: Final = len(Verdict.UNDECIDED)
 
 
 def throughput_phrase(session: Session, watch: GhostWatch, glyphs: Glyphs) -> Phrase:
@@ -56,7 +53,7 @@ def _figure(found: Against | None, glyphs: Glyphs, *, long: bool = False) -> Lin
     if not long or effect.low is None or effect.high is None:
         return ((figure, style),)
     between = f" ({_percent(effect.low, glyphs)} {glyphs.ellipsis} {_percent(effect.high, glyphs)})"
-    return ((figure, style), (between, style), (f" {_SAID[found.verdict]:<{_LONGEST}}", style))
+    return ((figure, style), (between, style), (f" {found.verdict:<{_LONGEST}}", style))
 
 
 def _percent(share: float, glyphs: Glyphs) -> str:

@@ -18,6 +18,7 @@ _VERDICTS: Final[dict[Verdict, tuple[str, str, str]]] = {
     Verdict.WORSE: ("worse", "worse", "critical"),
     Verdict.NO_DIFFERENCE: ("no difference", "same", PLAIN),
     Verdict.UNDECIDED: ("not yet distinguishable", "undecided", "dim"),
+    Verdict.DIFFER: ("differ", "differ", PLAIN),
 }
 """In full, in short, and the style of the figure."""
 _WORDS: Final = max(len(words) for words, _, _ in _VERDICTS.values())
@@ -59,8 +60,12 @@ def _forms(found: SinceChange, glyphs: Glyphs) -> list[tuple[Line, int]]:
         early = [((label, "label"), (_EARLY, "dim")) for label in labels]
         return [(line, width(line)) for line in (*early, slot)]
     words, short, style = _VERDICTS[found.verdict]
-    if effect.low is None:
+    if found.unlike:
+        words = found.unlike
+    elif effect.low is None:
         words = "too few to say"
+    elif found.final and found.verdict is Verdict.UNDECIDED:
+        words = "not distinguishable"
     figure, widest = _figure(effect.relative, glyphs), _between(0.0, 0.0, glyphs)
     between = "" if effect.low is None or effect.high is None else _between(effect.low, effect.high, glyphs)
     fewer = min(effect.blocks_a, effect.blocks_b)

@@ -8,9 +8,9 @@ from typing import Any, Final
 import asyncpg
 
 from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.postgres import time_limits
 from pgtop_tune.postgres.connection import ANSWER_TIMEOUT_S, ReadConnection
 from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo, Endpoint
-from pgtop_tune.postgres import time_limits
 from pgtop_tune.postgres.failures import connection_problem, sqlstate_of
 from pgtop_tune.postgres.keywords import beyond_asyncpg
 from pgtop_tune.postgres.own_sessions import OwnSessions, marked

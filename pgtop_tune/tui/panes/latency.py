@@ -7,7 +7,7 @@ from statistics import median
 from typing import Final
 
 from pgtop_tune.compare.ghost import GhostWatch
-from pgtop_tune.metrics.load import running
+from pgtop_tune.metrics.load import CLIENT_LATENCY, running
 from pgtop_tune.metrics.stall import OLDEST, SHORTEST_S
 from pgtop_tune.session.history import LatencyPoint, Point
 from pgtop_tune.session.newest_latency import NewestLatency, newest_latency
@@ -58,7 +58,7 @@ def latency_lines(
             return [padded(((" lat   ", "title"), (how, "dim")), width)]
         top_ms = _top(p99, spikes_s)
         shown = [Point(point.at_s, top_ms or point.value) if point.at_s in spikes_s else point for point in p99]
-        figures = [Phrase(_silent(newest, "none")), *_since_when(session, newest), *_figures(newest)]
+        figures = [Phrase(_silent(newest, "none")), *_since_when(session, newest), *_figures(session, newest)]
         if slow:
             figures.append(Phrase(((_spike_label(slow, glyphs), "warning"),), 1))
         if not any(text.endswith("s") for phrase in figures for text, _ in phrase.line):
@@ -72,7 +72,7 @@ def latency_lines(
         ChartSeries([Point(second.at_s, second.quantiles_ms[index]) for second in seconds], style)
         for index, style in _CURVES
     ]
-    figures = [*_since_when(session, newest), *_figures(newest)]
+    figures = [*_since_when(session, newest), *_figures(session, newest)]
     if ghost is not None:
         curves.insert(0, ChartSeries(ghost.overlay.points("p99_ms", axis.since_s, axis.until_s), "dim", dim=True))
         figures.append(latency_phrase(session, ghost, glyphs))
@@ -151,10 +151,14 @@ def _since_when(session: Session, newest: NewestLatency) -> list[Phrase]:
     return found
 
 
-def _figures(newest: NewestLatency) -> list[Phrase]:
-    """All of one second of the log; unknown before it and after the load."""
+def _figures(session: Session, newest: NewestLatency) -> list[Phrase]:
+    """All of one second of the log; before it the mean alone, of pgbench's progress line; unknown after the load."""
     second, stalled = newest.second, newest.stalled_s is not None
-    found = [Phrase(labelled("mean", ms(None if second is None else second.mean_ms).rjust(_CELLS)), 5)]
+    if second is not None:
+        mean_ms: float | None = second.mean_ms
+    else:
+        mean_ms = None if session.interval is None else CLIENT_LATENCY(session.interval)
+    found = [Phrase(labelled("mean", ms(mean_ms).rjust(_CELLS)), 5)]
     for name, index, rank in _QUANTILES:
         value = None if second is None else second.quantiles_ms[index]
         style = "critical" if stalled else _STYLES.get(name, PLAIN)

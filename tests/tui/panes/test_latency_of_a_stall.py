@@ -89,6 +89,12 @@ def test_all_figures_of_the_line_are_of_one_second() -> None:
     assert "max  6.00" in head
 
 
+def test_before_the_log_has_a_second_the_mean_of_the_progress_line_stands_alone() -> None:
+    samples = [bench_sample(second, latencies=()) for second in range(20)]
+    head = text_of(latency_lines(session_of(samples), 120, 6, UNICODE)[0])
+    assert "mean  8.30 · p50     -" in head
+
+
 def test_the_figures_of_the_run_before_are_not_those_of_the_one_that_begins() -> None:
     samples = [bench_sample(second) for second in range(20)]
     begun = replace(samples[0].run, run=2, state=RunState.STARTING, started_ms=EPOCH_MS + 19_500)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from importlib import import_module
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
 from pgtop_tune import __version__
 from pgtop_tune.cli.exit_codes import ExitCode, exit_code
 from pgtop_tune.cli.help_text import help_of
-from pgtop_tune.cli.output import PROGRAM, complain, say
+from pgtop_tune.cli.output import PROGRAM, complain, say, suit_the_locale
 from pgtop_tune.cli.signals import Terminated
 from pgtop_tune.errors import PgtopError
 
@@ -109,6 +110,7 @@ cycles to be found."""
 def main() -> None:
     """Runs the command line and leaves with its exit status; an expected failure is one sentence, never a traceback."""
     gc.set_threshold(_YOUNG_OBJECTS, 10, 10)
+    suit_the_locale()
     completing = any(name.startswith("_PGTOP_TUNE_COMPLETE") for name in os.environ)
     try:
         words = sys.argv[1:] if completing else with_default_command(sys.argv[1:])
@@ -117,13 +119,29 @@ def main() -> None:
         complain(problem)
         sys.exit(exit_code(problem))
     except KeyboardInterrupt:
-        sys.exit(ExitCode.SIGNALLED + 2)
+        sys.exit(ExitCode.SIGNALLED + signal.SIGINT)
     except Terminated as terminated:
         sys.exit(ExitCode.SIGNALLED + terminated.number)
     except BrokenPipeError:
-        # Whoever read our lines is gone (`| head`); stdout must not be flushed again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(ExitCode.SIGNALLED + 13)
+        _leave_unread()
+    except SystemExit as ended:
+        # typer ends the program by itself, with 1 for all that it has caught.
+        if isinstance(ended.__context__, BrokenPipeError):
+            _leave_unread()
+        if isinstance(ended.__context__, typer.Abort):
+            sys.exit(ExitCode.SIGNALLED + signal.SIGINT)
+        raise
+    except Exception:
+        sys.excepthook(*sys.exc_info())
+        sys.exit(ExitCode.CRASHED)
+
+
+def _leave_unread() -> NoReturn:
+    """Nobody reads our lines any more (`| head`); what is left of them must not be flushed at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)
+    sys.exit(ExitCode.SIGNALLED + signal.SIGPIPE)
 
 
 if __name__ == "__main__":

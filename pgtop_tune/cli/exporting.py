@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from pgtop_tune.cli.output import write_for_programs
 from pgtop_tune.cli.signals import terminating
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.paths import new_file as make
@@ -45,6 +46,7 @@ def new_file(output: Path, force: bool) -> Iterator[Path]:
 def text_to(output: Path | None, force: bool) -> Iterator[TextIO]:
     """Text for programs: into a file, compressed when its name ends in .gz, or to stdout."""
     if output is None:
+        write_for_programs()
         try:
             yield sys.stdout
             sys.stdout.flush()

@@ -38,7 +38,9 @@ async def refusal(conninfo: ConnInfo) -> str:
             connection = await pinned_first(partial(_connected, arguments))
         except asyncpg.PostgresError as error:
             found = sqlstate_of(error)
-        except (*CLIENT_ERRORS, ValueError):
+        except CLIENT_ERRORS:
+            continue
+        except ValueError:
             continue
         else:
             connection.terminate()

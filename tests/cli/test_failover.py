@@ -51,9 +51,7 @@ def test_recordings_and_the_screen_outlive_a_failover(pair: tuple[Throwaway, Thr
     def all_say(words: str = "") -> bool:
         ended = [process.returncode for process in recordings if process.poll() is not None]
         assert not ended, errors.read_text()
-        return all(
-            path.exists() and (words or nobody) in path.read_text() for path, (_, nobody) in targets.items()
-        )
+        return all(path.exists() and (words or nobody) in path.read_text() for path, (_, nobody) in targets.items())
 
     try:
         with Terminal((*PROGRAM, "-w", both), environment(tmp_path), 160, 40) as terminal:

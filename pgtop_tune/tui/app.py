@@ -55,7 +55,7 @@ _NOT_AGAIN = -1
 
 _COUNT_S: Final = 1.0
 """What is on trial counts down also where frames come seldom."""
-_EVERYWHERE: Final = frozenset({"redraw"})
+_EVERYWHERE: Final = frozenset({"redraw", "suspend"})
 """Actions whose keys also work in dialogs and while something is typed."""
 
 
@@ -163,6 +163,7 @@ class PgtopApp(OperatorApp):
         self.install_screen(self._dashboard, "dashboard")
         # Awaited: what is pushed on a screen that is still on its way comes to lie below it.
         await self.push_screen(self._dashboard)
+        self.app_resume_signal.subscribe(self, lambda _: self.action_redraw())
         self._look_at_size(self.size)
         self.on_frames_waiting()
         self._begin()

@@ -291,7 +291,7 @@ class OperatorApp(MovingApp):
         self.screen.refresh(repaint=True, layout=True)
 
     def action_suspend_process(self) -> None:
-        """Stops us as Ctrl-Z does elsewhere; not while a change waits for its revert, which a stopped program misses."""
+        """Stops us as Ctrl-Z does elsewhere; not while a change is pending, which a stopped program cannot revert."""
         if self.changes is not None and self.changes.on_trial is not None:
             self.tell("a change is pending, and a stopped program cannot revert it: Y keeps it, u undoes it", "warning")
         else:

@@ -70,7 +70,7 @@ def record(
 
     Example: pgtop-tune record --seconds 300 -o before.jsonl.gz -h /run/postgresql -d bench
 
-    For Prometheus, with or without a file: pgtop-tune record -q --openmetrics 127.0.0.1:9187 -d bench
+    For Prometheus, with or without a file: pgtop-tune record -q --openmetrics 127.0.0.1:19432 -d bench
 
     Always on, a week of it: pgtop-tune record -q -o run.jsonl.gz --rotate 1h --keep 7d --keep 20GB bench
 

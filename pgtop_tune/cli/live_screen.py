@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.cli.output import tell
+from pgtop_tune.cli.output import not_stdout, tell
 from pgtop_tune.cli.screen import (
     ScreenWords,
     frames_of,
@@ -22,7 +22,6 @@ from pgtop_tune.cli.screen import (
     screen_options,
 )
 from pgtop_tune.config import load_config
-from pgtop_tune.errors import UsageProblem
 
 if TYPE_CHECKING:
     from pgtop_tune.bench.places.ssh_address import SshAddress
@@ -162,12 +161,10 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
 
 
 def _recorder(target: str, interval_s: float, words: LiveWords, config: Config) -> Recorder:
-    from pgtop_tune.recording.outlet import is_stdout
     from pgtop_tune.recording.recorder import Recorder
     from pgtop_tune.recording.rotation import parse_rotation
 
-    if words.record is not None and (str(words.record) == "-" or is_stdout(words.record)):
-        raise UsageProblem("the screen is on standard output", "pgtop-tune record -o - records there")
+    not_stdout(words.record)
     rotation = parse_rotation(config.rotate, config.keep)
     recorder = Recorder(target, interval_s, query_text=words.query_text, rotation=rotation)
     if words.record is not None or words.record_always:

@@ -7,6 +7,7 @@ import io
 import os
 import sys
 import unicodedata
+from pathlib import Path
 from typing import Final
 
 from pgtop_tune.errors import PgtopError, UsageProblem
@@ -62,6 +63,18 @@ def say(text: str = "") -> None:
         # What is left in the buffer must not be tried again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise UsageProblem(f"stdout cannot be written: {problem.strerror}", "send it to where there is room") from None
+
+
+def not_stdout(file: Path | None) -> None:
+    """For files of commands whose stdout has something else to say.
+
+    Raises:
+        UsageProblem: It is standard output.
+    """
+    from pgtop_tune.recording.outlet import is_stdout
+
+    if file is not None and is_stdout(file):
+        raise UsageProblem("standard output is taken: the screen or a result is there", "name a file to record into")
 
 
 def tell(text: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 STDOUT: Final = Path("/dev/stdout")
-_OF_STDOUT: Final = frozenset({str(STDOUT), "/dev/fd/1", "/proc/self/fd/1"})
+_OF_STDOUT: Final = frozenset({"-", str(STDOUT), "/dev/fd/1", "/proc/self/fd/1"})
 _PIPE_BYTES: Final = 1 << 20
 _PATIENCE_S: Final = 2.0
 """So long nothing may be read of a pipe until what did not go into it is given up."""

@@ -88,12 +88,10 @@ def record(
         raise UsageProblem("--rotate and --keep need a file to record into", "-o run.jsonl.gz names one")
     from pgtop_tune.recording.outlet import STDOUT, is_stdout, is_stream
 
-    if output is not None and str(output) == "-":
-        output = STDOUT
     if output is not None and is_stdout(output):
         if sys.stdout.isatty():
             raise UsageProblem("standard output is a terminal", "pipe it: pgtop-tune record -o - | pgtop-tune replay -")
-        quiet = True
+        output, quiet = STDOUT, True
     if output is not None and is_stream(output) and (rotate or keep):
         raise UsageProblem("--rotate and --keep need a file to record into", f"{output} is none")
     from pgtop_tune.cli.allocator import one_heap

@@ -63,7 +63,7 @@ def test_recordings_and_the_screen_outlive_a_failover(pair: tuple[Throwaway, Thr
             with psycopg.connect(conninfo(standby), autocommit=True) as connection:
                 connection.execute("SELECT pg_promote()")
             assert eventually(lambda: all_say("server restarted"))
-            terminal.until("server restarted")
+            terminal.until(f"postgres@{standby.socket_dir}:")
             terminal.press("q")
             assert terminal.wait() == 0
         for process in recordings:

@@ -3,6 +3,7 @@
 PgtopError
 ├── UsageProblem            the words on the command line, a configuration file, a typed value
 ├── ConnectionProblem       the server is not there or does not let us in
+│   ├── NotReady            it is there and may let us in soon: it starts, stops or recovers
 │   └── NotLetIn            it is there and says no: role, database, pg_hba.conf
 │       ├── PasswordNeeded  it would, with a password
 │       └── WrongPassword   it would, with another password
@@ -46,6 +47,10 @@ class UsageProblem(PgtopError):
 
 class ConnectionProblem(PgtopError):
     """The server is not there or does not let us in."""
+
+
+class NotReady(ConnectionProblem):
+    """The server is there and may let us in soon: it starts, stops or recovers, or has just cut the connection."""
 
 
 class NotLetIn(ConnectionProblem):

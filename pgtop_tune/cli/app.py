@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from importlib import import_module
-from typing import Annotated, Any, Final
+from string import ascii_lowercase
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
 from pgtop_tune import __version__
 from pgtop_tune.cli.exit_codes import ExitCode, exit_code
 from pgtop_tune.cli.help_text import help_of
-from pgtop_tune.cli.output import PROGRAM, complain, say
+from pgtop_tune.cli.output import PROGRAM, complain, say, suit_the_locale
 from pgtop_tune.cli.signals import Terminated
-from pgtop_tune.errors import PgtopError
+from pgtop_tune.errors import PgtopError, UsageProblem
 
 DEFAULT_COMMAND: Final = "top"
 _OF_THE_PROGRAM: Final = ("--help", "--version", "--install-completion", "--show-completion")
@@ -55,6 +57,7 @@ COMMANDS: Final = (
 GROUPS: Final = (("bench", "bench.app", "bench"), ("baseline", "baseline", "baseline"))
 """Commands with commands of their own: name, module, what typer makes of them."""
 _NAMES: Final = frozenset(name for name, _, _ in (*COMMANDS, *GROUPS))
+_LONG: Final = 4
 
 
 def program(named: str = "") -> typer.Typer:
@@ -95,10 +98,41 @@ def _part(module: str, name: str) -> Any:
 
 
 def with_default_command(arguments: list[str]) -> list[str]:
-    """The words with `top` put in front when they name no command: `pgtop-tune -h db1 bench` is `pgtop-tune top …`."""
+    """The words with `top` put in front when they name no command: `pgtop-tune -h db1 bench` is `pgtop-tune top …`.
+
+    Raises:
+        UsageProblem: The first word is nearly a command: a slip is likelier than a database of that name.
+    """
     if arguments and (arguments[0] in _NAMES or arguments[0] in _OF_THE_PROGRAM):
         return arguments
+    if arguments and (meant := _mistyped(arguments[0])):
+        raise UsageProblem(
+            f"no such command '{arguments[0]}'; did you mean {meant}?",
+            f"for a database of that name: {PROGRAM} -d {arguments[0]}",
+        )
     return [DEFAULT_COMMAND, *arguments]
+
+
+def _mistyped(word: str) -> str:
+    """The command that a word is one slip away from: a letter added, left out, wrong or swapped; "" for none.
+
+    Short commands are near too many words: of these only swapped letters count.
+    """
+    typed = word.lower()
+    if not typed.isalpha():
+        return ""
+    return next((name for name in sorted(_NAMES) if typed in _slips(name)), "")
+
+
+def _slips(name: str) -> set[str]:
+    parts = [(name[:place], name[place:]) for place in range(len(name) + 1)]
+    swapped = {head + tail[1] + tail[0] + tail[2:] for head, tail in parts if len(tail) > 1} | {name}
+    if len(name) < _LONG:
+        return swapped
+    left_out = {head + tail[1:] for head, tail in parts if tail}
+    added = {head + letter + tail for head, tail in parts for letter in ascii_lowercase}
+    wrong = {head + letter + tail[1:] for head, tail in parts if tail for letter in ascii_lowercase}
+    return swapped | left_out | added | wrong
 
 
 _YOUNG_OBJECTS: Final = 20_000
@@ -109,6 +143,7 @@ cycles to be found."""
 def main() -> None:
     """Runs the command line and leaves with its exit status; an expected failure is one sentence, never a traceback."""
     gc.set_threshold(_YOUNG_OBJECTS, 10, 10)
+    suit_the_locale()
     completing = any(name.startswith("_PGTOP_TUNE_COMPLETE") for name in os.environ)
     try:
         words = sys.argv[1:] if completing else with_default_command(sys.argv[1:])
@@ -117,13 +152,29 @@ def main() -> None:
         complain(problem)
         sys.exit(exit_code(problem))
     except KeyboardInterrupt:
-        sys.exit(ExitCode.SIGNALLED + 2)
+        sys.exit(ExitCode.SIGNALLED + signal.SIGINT)
     except Terminated as terminated:
         sys.exit(ExitCode.SIGNALLED + terminated.number)
     except BrokenPipeError:
-        # Whoever read our lines is gone (`| head`); stdout must not be flushed again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(ExitCode.SIGNALLED + 13)
+        _leave_unread()
+    except SystemExit as ended:
+        # typer ends the program by itself, with 1 for all that it has caught.
+        if isinstance(ended.__context__, BrokenPipeError):
+            _leave_unread()
+        if isinstance(ended.__context__, typer.Abort):
+            sys.exit(ExitCode.SIGNALLED + signal.SIGINT)
+        raise
+    except Exception:
+        sys.excepthook(*sys.exc_info())
+        sys.exit(ExitCode.CRASHED)
+
+
+def _leave_unread() -> NoReturn:
+    """Nobody reads our lines any more (`| head`); what is left of them must not be flushed at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)
+    sys.exit(ExitCode.SIGNALLED + signal.SIGPIPE)
 
 
 if __name__ == "__main__":

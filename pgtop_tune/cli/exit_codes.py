@@ -25,6 +25,7 @@ class ExitCode(IntEnum):
 
     OK = 0
     FAILED = 1
+    """check: findings from --fail-on on. demo and revert: a server of this machine could not be made or started."""
     USAGE = 2
     """Words on the command line or in a configuration file; 2 as every command-line parser has it."""
     CONNECTION = 3
@@ -39,8 +40,10 @@ class ExitCode(IntEnum):
     """A condition of --fail-if holds."""
     CANNOT_TELL = 8
     """A condition of --fail-if cannot be told: not comparable, not measured, too short, or too few runs."""
+    CRASHED = 70
+    """A bug, with a traceback; 70 as EX_SOFTWARE of sysexits.h."""
     SIGNALLED = 128
-    """Plus the number of the signal: 129 hang-up, 130 interrupt, 143 terminate."""
+    """Plus the number of the signal: 129 hang-up, 130 interrupt, 141 nobody reads stdout any more, 143 terminate."""
 
 
 _BY_PROBLEM: Final[tuple[tuple[type[PgtopError], ExitCode], ...]] = (
@@ -59,4 +62,4 @@ _BY_PROBLEM: Final[tuple[tuple[type[PgtopError], ExitCode], ...]] = (
 
 def exit_code(problem: PgtopError) -> ExitCode:
     """The exit status for a problem that ends a command."""
-    return next((code for kind, code in _BY_PROBLEM if isinstance(problem, kind)), ExitCode.FAILED)
+    return next((code for kind, code in _BY_PROBLEM if isinstance(problem, kind)), ExitCode.CRASHED)

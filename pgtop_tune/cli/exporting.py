@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from pgtop_tune.cli.output import write_for_programs
 from pgtop_tune.cli.signals import terminating
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.paths import new_file as make
+from pgtop_tune.recording.outlet import is_stream
 
 if TYPE_CHECKING:
     from pgtop_tune.export.moments import Span
@@ -43,8 +45,9 @@ def new_file(output: Path, force: bool) -> Iterator[Path]:
 
 @contextmanager
 def text_to(output: Path | None, force: bool) -> Iterator[TextIO]:
-    """Text for programs: into a file, compressed when its name ends in .gz, or to stdout."""
+    """Text for programs: into a file, compressed when its name ends in .gz; or to a pipe, a device, stdout."""
     if output is None:
+        write_for_programs()
         try:
             yield sys.stdout
             sys.stdout.flush()
@@ -52,6 +55,15 @@ def text_to(output: Path | None, force: bool) -> Iterator[TextIO]:
             raise
         except OSError as problem:
             raise UsageProblem(f"stdout cannot be written: {problem.strerror}", "-o FILE writes elsewhere") from None
+        return
+    if is_stream(output):
+        try:
+            with output.open("w", encoding="utf-8", newline="") as stream:
+                yield stream
+        except BrokenPipeError:
+            raise
+        except OSError as problem:
+            raise UsageProblem(f"{output} cannot be written: {problem.strerror}", "choose another place") from None
         return
     with new_file(output, force) as part:
         opened = gzip.open if output.suffix == ".gz" else open

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.cli.output import not_stdout, tell
 from pgtop_tune.cli.screen import (
     ScreenWords,
     frames_of,
@@ -136,6 +137,7 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
     # It connects and looks while Textual is imported, and would wait for five milliseconds of that after each answer.
     sys.setswitchinterval(_SWITCH_S)
     engine.prepare()
+    discarded, recorder = False, None
     try:
         recorder = _recorder(conninfo.describe(), options.interval_s, words, config)
         controls = _controls(engine, session, recorder, words, screen.ghost, tally)
@@ -149,7 +151,12 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
         outcome = open_screen(controls, looks)
     finally:
         engine.stop()
-    last_words(outcome, recorder.last_path)
+        if recorder is not None:
+            recorder.stop()
+            discarded = recorder.discard_without_server()
+    if discarded:
+        tell(f"{recorder.last_path} was removed: no server stood in it")
+    last_words(outcome, None if discarded else recorder.last_path)
     return outcome.exit_status
 
 
@@ -157,6 +164,7 @@ def _recorder(target: str, interval_s: float, words: LiveWords, config: Config) 
     from pgtop_tune.recording.recorder import Recorder
     from pgtop_tune.recording.rotation import parse_rotation
 
+    not_stdout(words.record)
     rotation = parse_rotation(config.rotate, config.keep)
     recorder = Recorder(target, interval_s, query_text=words.query_text, rotation=rotation)
     if words.record is not None or words.record_always:

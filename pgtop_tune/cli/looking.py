@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pgtop_tune.model.absence import Unavailable
     from pgtop_tune.model.frame import Frame
     from pgtop_tune.postgres.conninfo import ConnInfo
+    from pgtop_tune.sampling.postgres_sampler import PostgresSampler
     from pgtop_tune.session.ports import Step
     from pgtop_tune.tuning.advice.facts import DiskKind, Facts, Workload
 
@@ -158,7 +159,7 @@ async def _look(conninfo: ConnInfo, seconds: float) -> Interval:
     began_s = loop.time()
 
     async def enough() -> None:
-        while loop.time() < began_s + max(seconds, _DEADLINE_S):
+        while _may_come(session.source.server) and loop.time() < began_s + max(seconds, _DEADLINE_S):
             interval = keeper.interval
             complete = interval is not None and interval.now(sections.parameters) is not None
             if complete and keeper.count >= _FRAMES and loop.time() >= began_s + seconds:
@@ -171,5 +172,14 @@ async def _look(conninfo: ConnInfo, seconds: float) -> Interval:
     interval = keeper.interval
     if interval is None or interval.now(sections.parameters) is None:
         server = session.source.server
-        raise ConnectionProblem(f"{conninfo.describe()} did not answer", "" if server is None else server.why)
+        if server is not None and server.problem is not None:
+            raise server.problem
+        raise ConnectionProblem(f"{conninfo.describe()} did not answer")
     return interval
+
+
+def _may_come(server: PostgresSampler | None) -> bool:
+    """Whether there is something to wait for: an answer, or a server that starts."""
+    from pgtop_tune.errors import NotReady
+
+    return server is None or server.problem is None or server.facts is not None or isinstance(server.problem, NotReady)

@@ -16,7 +16,7 @@ from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.headless import run_beside
 from pgtop_tune.cli.live_options import LiveOptions
-from pgtop_tune.cli.output import say, say_as_it_is, tell
+from pgtop_tune.cli.output import not_stdout, say, say_as_it_is, tell
 from pgtop_tune.cli.pending_watch import pending_looked_after
 from pgtop_tune.cli.run_files import check_directory, write_run
 from pgtop_tune.cli.run_words import heading, markdown, progress_words, text
@@ -79,6 +79,7 @@ async def measure(wanted: Wanted) -> int:
         PgtopError: Nothing could be measured.
     """
     steps = parse_steps(wanted.steps) if wanted.steps else None
+    not_stdout(wanted.record)
     before = Before(parse_housekeeping(wanted.housekeeping), wanted.warm_up_s)
     directories = profile_directories(wanted.profiles_directory)
     loaded = load_profiles(directories)

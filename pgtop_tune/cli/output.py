@@ -2,13 +2,51 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
 import sys
+import unicodedata
+from pathlib import Path
+from typing import Final
 
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.safe_text import printable_lines
 
 PROGRAM = "pgtop-tune"
+_SUBSTITUTE: Final = "pgtop-tune-substitute"
+"""Name of the error handler (see `codecs.register_error`)."""
+
+
+def suit_the_locale() -> None:
+    """Writes what the locale's encoding has no character for as ASCII of the same width, on stdout and stderr."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_SUBSTITUTE)
+
+
+def write_for_programs() -> None:
+    """Makes stdout UTF-8 in every locale: JSON and XML are, and a script must say the values themselves."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors=_SUBSTITUTE)
+
+
+def _substitute(error: UnicodeError) -> tuple[str, int]:
+    from pgtop_tune.tui.glyphs import ASCII
+
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end].translate(ASCII.instead)
+    return "".join(letter if letter.isascii() else "?" * _cells(letter) for letter in text), error.end
+
+
+def _cells(letter: str) -> int:
+    if unicodedata.combining(letter):
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+
+
+codecs.register_error(_SUBSTITUTE, _substitute)
 
 
 def say(text: str = "") -> None:
@@ -30,6 +68,18 @@ def say_as_it_is(text: str) -> None:
         # What is left in the buffer must not be tried again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise UsageProblem(f"stdout cannot be written: {problem.strerror}", "send it to where there is room") from None
+
+
+def not_stdout(file: Path | None) -> None:
+    """For files of commands whose stdout has something else to say.
+
+    Raises:
+        UsageProblem: It is standard output.
+    """
+    from pgtop_tune.recording.outlet import is_stdout
+
+    if file is not None and is_stdout(file):
+        raise UsageProblem("standard output is taken: the screen or a result is there", "name a file to record into")
 
 
 def tell(text: str) -> None:

@@ -1,13 +1,17 @@
-"""Says on the way that a recording cannot be written, and that it goes on."""
+"""Says on the way that a recording cannot be written, how many frames that has cost, and that it goes on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from pgtop_tune.recording.recorder import Recorder
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.session.ports import Step
+
+_FEW: Final = 10
+"""So many lost frames are said again, and from then on twice as many each time."""
 
 
 class RecordingTeller:
@@ -23,21 +27,25 @@ class RecordingTeller:
         self._tell = tell
         self._problem = ""
         self._missing = 0
+        self._told = 0
         self._path: Path | None = recorder.last_path
 
     def accept(self, step: Step) -> None:
         """Tells what has changed since the step before."""
-        recorder, problem = self._recorder, self._recorder.state().problem
-        if problem != self._problem:
-            if problem:
-                self._tell(f"recording stopped, and goes on when it can: {one_line(problem, 300)}")
-            else:
-                missing = recorder.frames_missing - self._missing
-                self._tell(f"recording goes on in {recorder.last_path}; {missing} frames are missing")
-                self._missing = recorder.frames_missing
+        recorder, state = self._recorder, self._recorder.state()
+        if state.problem and state.problem != self._problem:
+            self._tell(f"frames are lost until the recording can be written: {one_line(state.problem, 300)}")
+            self._told = state.missing
+        elif state.problem and state.missing >= max(self._told * 2, _FEW):
+            self._tell(f"{state.missing} frames are lost so far: {one_line(state.problem, 300)}")
+            self._told = state.missing
+        elif self._problem and not state.problem:
+            missing = recorder.frames_missing - self._missing
+            self._tell(f"recording goes on in {recorder.last_path}; {missing} frames are missing")
+            self._missing = recorder.frames_missing
         elif recorder.last_path != self._path:
             self._tell(f"recording into {recorder.last_path}")
-        self._problem, self._path = problem, recorder.last_path
+        self._problem, self._path = state.problem, recorder.last_path
 
     def close(self) -> None:
         """Nothing to let go of."""

@@ -27,15 +27,17 @@ def scraping(words: str, statements: int, interval_s: float) -> Iterator[Exposit
     Raises:
         UsageProblem: The address cannot be had, or is missing.
     """
-    if statements and not words:
-        raise UsageProblem("--statements needs --openmetrics", "--openmetrics 127.0.0.1:9187 is where they are told")
-    if not words:
+    if not (words or statements):
         yield None
         return
     from pgtop_tune.cli.output import tell
-    from pgtop_tune.export.endpoint import PATH, Endpoint, address
+    from pgtop_tune.export.endpoint import LOOPBACK, PATH, PORT, Endpoint, address
     from pgtop_tune.export.scrape import Exposition
 
+    if not words:
+        raise UsageProblem(
+            "--statements needs --openmetrics", f"--openmetrics {LOOPBACK}:{PORT} is where they are told"
+        )
     numbers = Exposition(interval_s, statements)
     endpoint = Endpoint(address(words), numbers.page)
     tell(f"numbers for Prometheus: http://{endpoint.where}{PATH}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.output import PROGRAM, say
 from pgtop_tune.config import Config, load_config
 
@@ -101,7 +102,9 @@ def open_screen(controls: Controls, options: ScreenOptions) -> ScreenOutcome:
 
     gc.freeze()
     gc.enable()
-    return run_screen(controls, options)
+    outcome = run_screen(controls, options)
+    # Textual's own status of an application that has crashed.
+    return replace(outcome, exit_status=ExitCode.CRASHED) if outcome.exit_status == 1 else outcome
 
 
 def screen_options(words: ScreenWords, config: Config) -> ScreenOptions:

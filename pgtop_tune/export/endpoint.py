@@ -24,6 +24,9 @@ from pgtop_tune.export.openmetrics import Syntax
 
 PATH: Final = "/metrics"
 LOOPBACK: Final = "127.0.0.1"
+PORT: Final = 19432
+"""The one that help and documentation propose: outside 9100 to 9999, which Prometheus' list of default ports gives to
+exporters, and below the ports that Linux lends to clients."""
 MOST_CONNECTIONS: Final = 8
 _PATIENCE_S: Final = 5.0
 """One read or write may take so long."""
@@ -52,14 +55,14 @@ class Address(Struct, frozen=True):
 
 
 def address(words: str) -> Address:
-    """ "9187", "127.0.0.1:9187", "[::1]:9187", "0.0.0.0:9187"; without a host only this machine reaches it.
+    """ "19432", "127.0.0.1:19432", "[::1]:19432", "0.0.0.0:19432"; without a host only this machine reaches it.
 
     Raises:
         UsageProblem: It is none.
     """
     found = _ADDRESS.match(words.strip())
     if found is None or int(found["port"]) > 65_535:
-        raise UsageProblem(f"{words} is no address to listen on", "say 127.0.0.1:9187, or a port alone")
+        raise UsageProblem(f"{words} is no address to listen on", f"say {LOOPBACK}:{PORT}, or a port alone")
     return Address((found["host"] or LOOPBACK).strip("[]"), int(found["port"]))
 
 

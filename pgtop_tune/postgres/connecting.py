@@ -9,7 +9,7 @@ import asyncpg
 
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.postgres import time_limits
-from pgtop_tune.postgres.connection import ANSWER_TIMEOUT_S, ReadConnection
+from pgtop_tune.postgres.connection import ANSWER_TIMEOUT_S, CLIENT_ERRORS, ReadConnection
 from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo, Endpoint
 from pgtop_tune.postgres.failures import connection_problem, sqlstate_of
 from pgtop_tune.postgres.keywords import beyond_asyncpg
@@ -48,9 +48,9 @@ async def open_connection(conninfo: ConnInfo, own: OwnSessions, patience_s: floa
         for limits in _LIFTED:
             try:
                 return await _opened(connect, {**arguments, **limits}, endpoint, conninfo, own, patience_s)
-            except (
-                OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError, ConnectionProblem
-            ) as problem:  # fmt: skip
+            except asyncpg.TargetServerAttributeNotMatched:
+                error = _unfit(arguments["target_session_attrs"], conninfo)
+            except (*CLIENT_ERRORS, asyncpg.PostgresError, ValueError, ConnectionProblem) as problem:
                 error = problem
             if not _ended_by_limit(error, conninfo):
                 break
@@ -62,6 +62,12 @@ def _ended_by_limit(error: BaseException, conninfo: ConnInfo) -> bool:
     # asyncpg gives a session that was ended between two statements a state of its own (08003).
     words = (error if isinstance(error, ConnectionProblem) else connection_problem(error, conninfo)).message
     return time_limits.bites(words, "" if state.startswith("08") else state)
+
+
+def _unfit(wish: str, conninfo: ConnInfo) -> ConnectionProblem:
+    """The server is there, and not of the kind that the operator asks for: a standby before it is promoted."""
+    hint = "target_session_attrs asks for one; after a failover the standby has to be promoted first"
+    return ConnectionProblem(f"{conninfo.describe()}: no server there is {wish}", hint)
 
 
 async def _connected(arguments: dict[str, Any], settings: dict[str, str], conninfo: ConnInfo, patience_s: float) -> Any:

@@ -47,11 +47,17 @@ _WITHOUT_OWN: Final = (
 RESET and ROLLBACK would do the same, but pg_stat_statements would not show that they are ours.
 """
 
-_LOST: Final[tuple[type[BaseException], ...]] = (
+CLIENT_ERRORS: Final[tuple[type[BaseException], ...]] = (
     OSError,
     TimeoutError,
+    EOFError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
+)
+"""The network's errors and asyncpg's own, which the server has not sent: there is no server to ask now."""
+
+_LOST: Final[tuple[type[BaseException], ...]] = (
+    *CLIENT_ERRORS,
     asyncpg.PostgresConnectionError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,

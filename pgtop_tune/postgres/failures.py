@@ -9,7 +9,7 @@ import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded, ServerProblem, WrongPassword
+from pgtop_tune.errors import ConnectionProblem, NotLetIn, NotReady, PasswordNeeded, ServerProblem, WrongPassword
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.postgres.conninfo import ConnInfo
 
@@ -20,6 +20,9 @@ _PASSWORD_FAILED: Final = "28P01"
 
 _FINAL: Final = frozenset({"3D000", "42501", "42704"})
 """Besides class 28: answers that trying again does not change."""
+
+_PASSING: Final = frozenset({"57P01", "57P02", "57P03"})
+"""Answers of a server that starts, stops or recovers."""
 
 _CONNECT_HINTS: Final[Mapping[str, str]] = {
     _PASSWORD_FAILED: "check the user and the password (PGPASSWORD, .pgpass, or type it)",
@@ -75,14 +78,15 @@ def connection_problem(error: BaseException, conninfo: ConnInfo) -> ConnectionPr
     where = conninfo.describe()
     state = sqlstate_of(error)
     if state:
-        kind = NotLetIn if state.startswith("28") or state in _FINAL else ConnectionProblem
+        kind = _kind(state)
         if state == _PASSWORD_FAILED:
             kind = PasswordNeeded if conninfo.password is None else WrongPassword
         words = server_words(error)
         return kind(f"{where}: {words}", _CONNECT_HINTS.get(state, ""))
     for class_, words, hint in _NETWORK:
         if isinstance(error, class_):
-            return ConnectionProblem(f"{where}: {words}", hint)
+            cut = issubclass(class_, ConnectionResetError | BrokenPipeError)
+            return (NotReady if cut else ConnectionProblem)(f"{where}: {words}", hint)
     return ConnectionProblem(f"{where}: {server_words(error) or type(error).__name__}")
 
 
@@ -116,8 +120,13 @@ def libpq_problem(error: psycopg.OperationalError, conninfo: ConnInfo, state: st
     state = state or next((state for pattern, state in _REFUSALS if pattern.search(words)), "")
     if state == _PASSWORD_FAILED and error.pgconn is not None and error.pgconn.used_password:
         return WrongPassword(message, _CONNECT_HINTS[_PASSWORD_FAILED])
-    kind = NotLetIn if state.startswith("28") or state in _FINAL else ConnectionProblem
-    return kind(message, _CONNECT_HINTS.get(state, ""))
+    return _kind(state)(message, _CONNECT_HINTS.get(state, ""))
+
+
+def _kind(state: str) -> type[ConnectionProblem]:
+    if state.startswith("28") or state in _FINAL:
+        return NotLetIn
+    return NotReady if state in _PASSING else ConnectionProblem
 
 
 _REFUSALS: Final = (

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import asyncpg
 
+from pgtop_tune.postgres.connection import CLIENT_ERRORS
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.failures import sqlstate_of
 from pgtop_tune.postgres.keywords import beyond_asyncpg
@@ -37,7 +38,9 @@ async def refusal(conninfo: ConnInfo) -> str:
             connection = await pinned_first(partial(_connected, arguments))
         except asyncpg.PostgresError as error:
             found = sqlstate_of(error)
-        except (OSError, TimeoutError, asyncpg.InterfaceError, ValueError):
+        except CLIENT_ERRORS:
+            continue
+        except ValueError:
             continue
         else:
             connection.terminate()

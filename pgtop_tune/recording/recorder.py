@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from pgtop_tune import __version__, paths, units
 from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.recording.texts import without_texts
 from pgtop_tune.session.ports import RecordingState, Step
@@ -36,6 +37,7 @@ class _Gap(Struct):
     Attributes:
         problem: Why.
         first: The first of them.
+        newest: The last of them.
         frames: How many.
         wait_s: From one try to the next.
         again_s: When it is tried again, on the session's clock.
@@ -43,6 +45,7 @@ class _Gap(Struct):
 
     problem: str
     first: Frame
+    newest: Frame
     frames: int
     wait_s: float
     again_s: float
@@ -65,6 +68,7 @@ class Recorder:
         files_begun: How many there were in this session.
         frames_written: Frames in all of them.
         frames_missing: Frames that came while they could not be written.
+        server_seen: Whether a server stood in any frame that came, recorded or not.
     """
 
     def __init__(
@@ -87,6 +91,8 @@ class Recorder:
         self.files_begun = 0
         self.frames_written = 0
         self.frames_missing = 0
+        self.server_seen = False
+        self._own_file: Path | None = None
 
     def start(self, path: str | None = None) -> RecordingState:
         """See `RecordingControl.start`."""
@@ -99,6 +105,8 @@ class Recorder:
                     except BaseException:
                         files.close()
                         raise
+                except BrokenPipeError:
+                    raise
                 except OSError as problem:
                     words = f"{problem.strerror}: cannot record into {problem.filename}"
                     raise RecordingProblem(words, "choose another place") from None
@@ -127,18 +135,42 @@ class Recorder:
         header = Header(FORMAT, __version__, created_ms, offset, self._interval_s, self._target)
         self._writer = writer = RecordingWriter(files.next_path(created_ms), header)
         self.last_path = writer.path
+        self._own_file = None if writer.is_stream or self._rotation is not None else writer.path
         self.files_begun += 1
         return writer
 
     def stop(self) -> RecordingState:
         """See `RecordingControl.stop`."""
         with self._lock:
-            files, self._files = self._files, None
-            gap, self._gap = self._gap, None
-            self._problem = self._end_file() or ("" if gap is None else gap.problem)
-            if files is not None:
+            if self._files is not None:
+                if self._gap is not None:
+                    self._try_once_more(self._files, self._gap)
+                files, self._files = self._files, None
+                gap, self._gap = self._gap, None
+                self._problem = self._end_file() or ("" if gap is None else gap.problem)
                 files.close()
         return self.state()
+
+    def discard_without_server(self) -> bool:
+        """Removes the recording where no server ever stood in it, so that the next try may have its name.
+
+        After `stop`. Files that follow each other have names of their own and stay.
+
+        Returns:
+            Whether there was one to remove.
+        """
+        path, self._own_file = self._own_file, None
+        if path is None or self.server_seen:
+            return False
+        path.unlink(missing_ok=True)
+        return True
+
+    def _try_once_more(self, files: Files, gap: _Gap) -> None:
+        """Writes the newest of the missing frames, and with it that the others are missing."""
+        gap.frames -= 1
+        self.frames_missing -= 1
+        gap.again_s = gap.newest.elapsed_s
+        self._take(files, gap.newest)
 
     def _end_file(self) -> str:
         """Why its last bytes could not be written; "" when they were."""
@@ -155,26 +187,32 @@ class Recorder:
         if self._files is None:
             return RecordingState(problem=self._problem)
         gap = self._gap
-        return RecordingState(str(self.last_path), self._since_s, self._frames, "" if gap is None else gap.problem)
+        missing = 0 if gap is None else gap.frames
+        problem = "" if gap is None else gap.problem
+        return RecordingState(str(self.last_path), self._since_s, self._frames, problem, missing)
 
     def accept(self, step: Step) -> None:
         """Writes the frames when recording is on."""
         with self._lock:
-            if self._files is not None:
-                for frame in step.frames:
+            for frame in step.frames:
+                self.server_seen = self.server_seen or not isinstance(frame.postgres, Unavailable)
+                if self._files is not None:
                     self._take(self._files, frame)
 
     def _take(self, files: Files, frame: Frame) -> None:
         gap = self._gap
         if gap is not None and frame.elapsed_s < gap.again_s:
             gap.frames += 1
+            gap.newest = frame
             self.frames_missing += 1
             return
         seen = frame if self._query_text else without_texts(frame)
-        if gap is not None:
+        if gap is not None and gap.frames:
             seen = replace(seen, events=(_missing(gap, frame), *seen.events))
         try:
             self._write(files, seen)
+        except BrokenPipeError:
+            raise
         except (RecordingProblem, OSError) as problem:
             self._miss(frame, problem)
             return
@@ -209,7 +247,14 @@ class Recorder:
         before = self._gap
         wait_s = _FIRST_WAIT_S if before is None else min(before.wait_s * 2, _LONGEST_WAIT_S)
         first, frames = (frame, 0) if before is None else (before.first, before.frames)
-        self._gap = _Gap(words, first, frames + 1, wait_s, frame.elapsed_s + wait_s)
+        self._gap = _Gap(
+            problem=words,
+            first=first,
+            newest=frame,
+            frames=frames + 1,
+            wait_s=wait_s,
+            again_s=frame.elapsed_s + wait_s,
+        )
         self.frames_missing += 1
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 from pathlib import Path
@@ -13,6 +14,7 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.codec import codec_for
 from pgtop_tune.recording.format import DELTA, KEY, KEY_EVERY, Header, header_line
 from pgtop_tune.recording.locks import is_locked, lock
+from pgtop_tune.recording.outlet import is_stream, open_stream, write_stream
 from pgtop_tune.recording.packing import Member, mark, packing_for
 from pgtop_tune.recording.values import SAME
 
@@ -25,18 +27,21 @@ class RecordingWriter:
     """An open recording, locked against other writers.
 
     After a write that failed it can be tried again: what did not get into the file whole is taken back first, and a
-    key frame follows.
+    key frame follows. What did not get into a stream whole stays in it, as a line that readers skip.
 
     Args:
-        path: New file, made with mode 0600; packed as its name ends, see `packing`.
+        path: New file, made with mode 0600; packed as its name ends, see `packing`. Or a stream (see `outlet`), whose
+            lines are plain.
         header: Its first line.
 
     Attributes:
+        is_stream: Whether it is no file of ours.
         frames: Frames written.
         size_bytes: Of the file, as far as its lines are whole.
 
     Raises:
         RecordingProblem: The file exists or cannot be made.
+        BrokenPipeError: Nobody reads the stream any more; also by every write.
     """
 
     def __init__(self, path: Path, header: Header) -> None:
@@ -45,20 +50,24 @@ class RecordingWriter:
         self.size_bytes = 0
         self._before: Frame | None = None
         self._owed: bytes | None = None
-        self._packing = packing_for(path)
+        self._torn = False
+        self.is_stream: Final = is_stream(path)
+        self._packing = None if self.is_stream else packing_for(path)
         self._member: Member | None = None if self._packing is None else self._packing.member(b"")
         try:
-            self._file: int | None = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            self._file: int | None = open_stream(path) if self.is_stream else _made(path)
         except FileExistsError:
             raise _taken(path) from None
         except OSError as problem:
             raise RecordingProblem(f"{problem.strerror}: cannot make {path}", "choose another place") from None
-        lock(self._file)
+        if not self.is_stream:
+            lock(self._file)
         try:
             self._put(header_line(header))
         except RecordingProblem:
             # A file without its first line is no recording.
-            path.unlink(missing_ok=True)
+            if not self.is_stream:
+                path.unlink(missing_ok=True)
             self._let_go()
             raise
 
@@ -71,7 +80,7 @@ class RecordingWriter:
     def is_gone(self) -> bool:
         """Whether the file was removed, alone or with its directory: what is written goes nowhere."""
         try:
-            return self._file is None or os.fstat(self._file).st_nlink == 0
+            return self._file is None or (not self.is_stream and os.fstat(self._file).st_nlink == 0)
         except OSError:
             return True
 
@@ -125,20 +134,40 @@ class RecordingWriter:
         if self._file is None:
             raise RecordingProblem(f"{self.path} is closed")
         try:
-            if self._owed is not None:
-                os.ftruncate(self._file, self.size_bytes)
-                os.lseek(self._file, self.size_bytes, os.SEEK_SET)
-            view = memoryview(data)
-            while view:
-                view = view[os.write(self._file, view) :]
+            if self.is_stream:
+                self._pour(self._file, data)
+            else:
+                self._append_whole(self._file, data)
+        except BrokenPipeError:
+            self._let_go()
+            raise
         except OSError as problem:
             self._owed = owed
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._file, self.size_bytes)
             raise RecordingProblem(
                 f"{problem.strerror}: cannot write {self.path}", "what was written so far is readable"
             ) from None
         self.size_bytes += len(data)
+
+    def _append_whole(self, file: int, data: bytes) -> None:
+        try:
+            if self._owed is not None:
+                os.ftruncate(file, self.size_bytes)
+                os.lseek(file, self.size_bytes, os.SEEK_SET)
+            view = memoryview(data)
+            while view:
+                view = view[os.write(file, view) :]
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(file, self.size_bytes)
+            raise
+
+    def _pour(self, stream: int, data: bytes) -> None:
+        lines = b"\n" + data if self._torn and data else data
+        written = write_stream(stream, lines)
+        if written < len(lines):
+            self._torn = self._torn or written > 0
+            raise OSError(errno.EAGAIN, "the other end does not read")
+        self._torn = self._torn and not data
 
     def close(self) -> None:
         """Ends the recording; a second call does nothing.
@@ -160,6 +189,10 @@ class RecordingWriter:
         if file is not None:
             with contextlib.suppress(OSError):
                 os.close(file)
+
+
+def _made(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
 
 def _taken(path: Path) -> RecordingProblem:

@@ -127,6 +127,11 @@ class PostgresSampler:
         return "" if self._problem is None else self._problem.message
 
     @property
+    def problem(self) -> ConnectionProblem | None:
+        """The same as it was raised; None while connected or before the first attempt."""
+        return self._problem
+
+    @property
     def password_needed(self) -> bool:
         """Whether the server waits for a password, and we for somebody to type it."""
         return self._problem is not None and self._asks(self._problem)

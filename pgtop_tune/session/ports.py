@@ -113,12 +113,14 @@ class RecordingState(Struct, frozen=True):
         since_s: Moment of the first frame on the session's clock; None before there is one.
         frames: Written so far.
         problem: Why nothing can be written now, and where there is a path, is tried again; "" otherwise.
+        missing: Frames that are lost since then.
     """
 
     path: str | None = None
     since_s: float | None = None
     frames: int = 0
     problem: str = ""
+    missing: int = 0
 
 
 class RecordingControl(Protocol):

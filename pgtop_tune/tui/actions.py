@@ -135,6 +135,8 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("theme", ("t",), "app.theme", "next colour theme", _SCREEN),
     Action("palette", ("ctrl+p",), "app.command_palette", "search all actions", _SCREEN),
     Action("redraw", ("ctrl+l",), "app.redraw", "draw the whole screen anew", _SCREEN),
+    Action("suspend", ("ctrl+z",), "app.suspend_process", "stop, and give the terminal to the shell; fg goes on",
+        _SCREEN),
     Action("help", ("?", "f1"), "app.help", "keys, and what every number means", _SCREEN, "help"),
     Action("quit", ("q", "ctrl+c"), "app.quit", "leave; asks when a load or changes would be left", _SCREEN, "quit"),
 )  # fmt: skip

@@ -19,7 +19,7 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.worker import WorkerFailed
 
-from pgtop_tune.errors import PgtopError, UsageProblem
+from pgtop_tune.errors import PgtopError
 from pgtop_tune.metrics.load import failure_of
 from pgtop_tune.model.bench import RunState
 from pgtop_tune.safe_text import printable, printable_lines
@@ -33,7 +33,7 @@ from pgtop_tune.tui.frames import ScreenSink
 from pgtop_tune.tui.later import import_the_rest
 from pgtop_tune.tui.operator_app import OperatorApp
 from pgtop_tune.tui.pages.registry import DASHBOARD_ID, page_of
-from pgtop_tune.tui.palette import DEFAULT, WITHOUT_COLOUR, load_themes
+from pgtop_tune.tui.palette import DEFAULT, WITHOUT_COLOUR, choose, load_themes
 from pgtop_tune.tui.screens.dashboard import Dashboard
 from pgtop_tune.tui.screens.dialog import Dialog
 from pgtop_tune.tui.screens.scene import Scene, SceneScreen
@@ -55,7 +55,7 @@ _NOT_AGAIN = -1
 
 _COUNT_S: Final = 1.0
 """What is on trial counts down also where frames come seldom."""
-_EVERYWHERE: Final = frozenset({"redraw"})
+_EVERYWHERE: Final = frozenset({"redraw", "suspend"})
 """Actions whose keys also work in dialogs and while something is typed."""
 
 
@@ -122,10 +122,9 @@ class PgtopApp(OperatorApp):
 
     def _choose_theme(self) -> None:
         no_colour = bool(os.environ.get("NO_COLOR"))
-        self._themes = load_themes(no_colour)
-        wanted = self._options.theme or (WITHOUT_COLOUR if no_colour else DEFAULT)
-        if wanted not in self._themes:
-            raise UsageProblem(f'there is no theme "{wanted}"', "themes are: " + ", ".join(self._themes))
+        themes = load_themes(no_colour)
+        self._themes, self._broken_themes = themes.by_name, themes.broken
+        wanted = choose(themes, self._options.theme, WITHOUT_COLOUR if no_colour else DEFAULT)
         for theme in self._themes.values():
             self.register_theme(theme)
         self.theme = wanted
@@ -163,8 +162,11 @@ class PgtopApp(OperatorApp):
         self.install_screen(self._dashboard, "dashboard")
         # Awaited: what is pushed on a screen that is still on its way comes to lie below it.
         await self.push_screen(self._dashboard)
+        self.app_resume_signal.subscribe(self, lambda _: self.action_redraw())
         self._look_at_size(self.size)
         self.on_frames_waiting()
+        for file, problems in self._broken_themes.items():
+            self.tell(f"a theme was left out: {file}: {problems}", "warning")
         self._begin()
         if self.changes is not None:
             self.set_interval(_COUNT_S, self._count_down)

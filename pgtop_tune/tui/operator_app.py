@@ -290,6 +290,13 @@ class OperatorApp(MovingApp):
             driver.forget()
         self.screen.refresh(repaint=True, layout=True)
 
+    def action_suspend_process(self) -> None:
+        """Stops us as Ctrl-Z does elsewhere; not while a change is pending, which a stopped program cannot revert."""
+        if self.changes is not None and self.changes.on_trial is not None:
+            self.tell("a change is pending, and a stopped program cannot revert it: Y keeps it, u undoes it", "warning")
+        else:
+            super().action_suspend_process()
+
     def action_help(self) -> None:
         """Keys, and what the numbers mean."""
         from pgtop_tune.tui.screens.help import HelpDialog

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
 from rich.errors import StyleSyntaxError
 from rich.style import Style
 from textual.color import Color, ColorParseError
@@ -62,26 +63,56 @@ def shipped_directory() -> Path:
     return installed if installed.is_dir() else package.parent / "themes"
 
 
+class Themes(Struct, frozen=True):
+    """What was found in the directories of themes.
+
+    Attributes:
+        by_name: Those that can be used, the default first.
+        broken: File → everything that is wrong in it.
+    """
+
+    by_name: dict[str, PaletteTheme]
+    broken: Mapping[str, str]
+
+
 def shipped_themes() -> dict[str, PaletteTheme]:
     """The themes that come with the program, by name, the default first."""
-    return _themes_of({path.stem: _read(path) for path in sorted(shipped_directory().glob("*.toml"))})
+    return _themes_of({str(path): _read(path) for path in sorted(shipped_directory().glob("*.toml"))}).by_name
 
 
-def load_themes(no_color: bool = False) -> dict[str, PaletteTheme]:
-    """Shipped and the user's own themes, by name, the default first.
+def load_themes(no_color: bool = False) -> Themes:
+    """Shipped and the user's own themes; a file that is broken is left out.
 
     Args:
         no_color: Draw every theme's lines with attributes only (NO_COLOR, see no-color.org).
-
-    Raises:
-        UsageProblem: A theme of the user is not one; the message lists everything wrong in all of them.
     """
     files = [*sorted(shipped_directory().glob("*.toml")), *sorted((paths.config_dir() / "themes").glob("*.toml"))]
     themes = _themes_of({str(path): _read(path) for path in files})
     if no_color:
-        for theme in themes.values():
-            theme.spans = themes[WITHOUT_COLOUR].spans
+        mono = themes.by_name.get(WITHOUT_COLOUR)
+        for theme in themes.by_name.values():
+            spans = theme.spans if mono is None else mono.spans
+            theme.spans = {name: None if style is None else style.without_color for name, style in spans.items()}
     return themes
+
+
+def choose(themes: Themes, wanted: str, usual: str) -> str:
+    """The name of the theme to begin with.
+
+    Args:
+        themes: Those there are.
+        wanted: As the operator says; "" for the usual one.
+        usual: Taken where nothing is wanted; another one where its file is broken.
+
+    Raises:
+        UsageProblem: The wanted theme is not there, or broken; or none can be used.
+    """
+    name = wanted or (usual if usual in themes.by_name else next(iter(themes.by_name), ""))
+    if name in themes.by_name:
+        return name
+    said = [f"{file}: {problems}" for file, problems in themes.broken.items()]
+    message = f'there is no theme "{wanted}"' if wanted else "there is no theme that can be used"
+    raise UsageProblem("; ".join((message, *said)), "themes are: " + ", ".join(themes.by_name))
 
 
 def _read(path: Path) -> dict[str, Any] | str:
@@ -92,20 +123,38 @@ def _read(path: Path) -> dict[str, Any] | str:
         return str(problem)
 
 
-def _themes_of(files: Mapping[str, dict[str, Any] | str]) -> dict[str, PaletteTheme]:
+def _themes_of(files: Mapping[str, dict[str, Any] | str]) -> Themes:
+    """The themes of all files but those that are broken; these neither replace a theme nor are extended."""
+    sound, broken = dict(files), dict[str, str]()
+    while True:
+        themes, wrong = _made(sound)
+        if not wrong:
+            return Themes(dict(sorted(themes.items(), key=lambda item: (item[0] != DEFAULT, item[0]))), broken)
+        # One at a time: what extends it may be well with the shipped theme of that name.
+        owner = {_word(sound[file], "name"): file for file in wrong}
+        roots = [file for file in wrong if owner.get(_word(sound[file], "extends"), file) == file]
+        worst = (roots or [*wrong])[-1]
+        broken[worst] = "; ".join(wrong[worst])
+        del sound[worst]
+
+
+def _made(files: Mapping[str, dict[str, Any] | str]) -> tuple[dict[str, PaletteTheme], dict[str, list[str]]]:
+    """The themes, and what is wrong by file."""
     themes: dict[str, PaletteTheme] = {}
-    problems: list[str] = []
+    wrong: dict[str, list[str]] = {}
     tables = {str(table.get("name", "")): table for table in files.values() if isinstance(table, dict)}
-    for origin, table in files.items():
+    for file, table in files.items():
         found = [table] if isinstance(table, str) else []
         if isinstance(table, dict):
             theme = _theme(_extended(table, tables, found), found)
-            if not found:
-                themes[theme.name] = theme
-        problems += [f"{origin}: {what}" for what in found]
-    if problems:
-        raise UsageProblem("themes: " + "; ".join(problems), "styles are: " + ", ".join(STYLES))
-    return dict(sorted(themes.items(), key=lambda item: (item[0] != DEFAULT, item[0])))
+            themes[theme.name] = theme
+        if found:
+            wrong[file] = found
+    return themes, wrong
+
+
+def _word(table: dict[str, Any] | str, key: str) -> str | None:
+    return str(table[key]) if isinstance(table, dict) and table.get(key) else None
 
 
 def _extended(table: dict[str, Any], tables: Mapping[str, dict[str, Any]], problems: list[str]) -> dict[str, Any]:

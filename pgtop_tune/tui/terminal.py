@@ -23,6 +23,11 @@ LOOK_EVERY_S: Final = 5.0
 _PATIENCE_S: Final = 2.0
 """How long a screen that was asked to leave may take before its output is thrown away."""
 _STEP_S: Final = 0.1
+_LEAVING: Final = (
+    signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM,
+    signal.SIGVTALRM, signal.SIGPROF, signal.SIGXCPU, signal.SIGIO,
+)  # fmt: skip
+"""All that would end us on the spot and can be caught: signal(7), dispositions Term and Core."""
 
 
 class ScreenDriver(ThriftyDriver):
@@ -40,7 +45,7 @@ class ScreenDriver(ThriftyDriver):
 
 
 class TerminalWatch:
-    """Within it, SIGTERM, SIGHUP and a vanished terminal make the screen leave.
+    """Within it, a vanished terminal and every signal that would end us make the screen leave.
 
     Args:
         leave: Asks the screen to close with an exit status; called in any thread, also inside a signal handler.
@@ -59,7 +64,7 @@ class TerminalWatch:
         self.signalled = 0
 
     def __enter__(self) -> TerminalWatch:
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        for number in _LEAVING:
             self._handlers[number] = signal.signal(number, self._signal)
         if os.isatty(sys.__stdin__.fileno()) if sys.__stdin__ is not None else False:
             threading.Thread(target=self._look, name="terminal-watch", daemon=True).start()

@@ -37,14 +37,26 @@ class ThriftyDriver(LinuxDriver):
 
     written_bytes = 0
     _bell: tuple[int, int] | None = None
+    _starts = 0
+    _ours = False
+    """Whether the terminal is ours: taken over, and not given back."""
+    _stopped = False
+    """Whether it was given back because we are stopped, and is to be taken over again."""
 
     def start_application_mode(self) -> None:
         """Takes over the terminal, whatever it shows."""
         self._diff = ScreenDiff(self._terminal_size())
         self._held: list[str] | None = None
         self._unknown = False
+        self._close_bell()
         self._bell = os.pipe()
+        self._starts = mine = self._starts + 1
+        keys = self._key_thread
         super().start_application_mode()  # type: ignore[no-untyped-call]
+        if mine != self._starts or self._key_thread is keys:
+            # In the background Textual stops us again; the next SIGCONT starts anew, perhaps within the call above.
+            return
+        self._ours, self._stopped = True, False
         textual_handler = signal.getsignal(signal.SIGWINCH)
 
         def resized() -> None:
@@ -55,13 +67,38 @@ class ThriftyDriver(LinuxDriver):
         # Textual's own handler runs when the loop wakes; a signal just before it goes to sleep would not wake it.
         asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, resized)
 
+    def stop_application_mode(self) -> None:
+        """Gives the terminal back as it was."""
+        self._ours = False
+        super().stop_application_mode()
+
+    def _sigtstp_application(self, *_: object) -> None:
+        """Ctrl-Z, or somebody's SIGTSTP: the shell gets the terminal, and then we are stopped."""
+        if self._auto_restart and self._ours:
+            self._give_back()
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def _sigcont_application(self, *_: object) -> None:
+        """We go on; after a SIGSTOP, of which we were not told, with a terminal that the shell has used meanwhile."""
+        if self._auto_restart and self._ours:
+            self._give_back()
+        if self._stopped:
+            self.resume_application_mode()
+
+    def _give_back(self) -> None:
+        self.suspend_application_mode()
+        self._stopped = self._must_signal_resume = True
+
     def disable_input(self) -> None:
         """Ends the thread that reads keys, which may be waiting for the next one."""
-        bell, self._bell = self._bell, None
-        if bell is not None:
+        if self._bell is not None:
             # Left unread: whoever waits for a key is woken until the thread has seen that it shall end.
-            os.write(bell[1], b"!")
+            os.write(self._bell[1], b"!")
         super().disable_input()
+        self._close_bell()
+
+    def _close_bell(self) -> None:
+        bell, self._bell = self._bell, None
         for end in bell or ():
             os.close(end)
 

@@ -304,3 +304,16 @@ def test_a_server_that_is_not_there_is_a_connection_problem(tmp_path: Path) -> N
     assert ran.status == 3
     assert "refused" in ran.err
     assert ran.out == ""
+
+
+def test_a_script_comes_through_standard_input(tables: str, tmp_path: Path) -> None:
+    command = [*PROGRAM, "bench", "run", *QUICK, "-f", "-@2", "-T", "1", "-c", "1", "--format", "json", tables]
+    done = subprocess.run(
+        command, input="SELECT 1;\n", capture_output=True, text=True, timeout=90, env=environment(tmp_path), cwd=ROOT,
+        check=False,
+    )  # fmt: skip
+    record = json.loads(done.stdout)
+    assert record["tps"] > 0, done.stderr
+    assert "/stdin.sql@2" in record["command"]
+    refused = run("bench", "run", *QUICK, "-f", "-", "-T", "1", tables, home=tmp_path)
+    assert refused.status == 4, "an empty script is none"

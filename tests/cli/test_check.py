@@ -13,6 +13,8 @@ from typer.testing import CliRunner, Result
 
 from pgtop_tune.cli.app import program
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.errors import UsageProblem
+from tests.cli import runs
 from tests.support.report_formats import report_mistakes
 from tests.support.servers import conninfo
 
@@ -49,18 +51,24 @@ def test_a_project_file_ignores_and_the_command_line_wins(
     assert run(conninfo(server), "--fail-on", "never").exit_code == 0
 
 
-def test_what_cannot_run_ends_with_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for arguments in (
-        ("-h", str(tmp_path)),
-        ("--select", "NOTHING"),
-        ("--threshold", "MEM-01"),
-        ("--against", str(tmp_path / "none.json")),
-        ("--config", str(tmp_path / "none.toml")),
-    ):
-        found = run(*arguments)
-        assert found.exit_code == 2, found.output
-        assert "Traceback" not in found.output
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (("-h", "{tmp}"), 3),
+        (("-h", "127.0.0.1", "-p", "1"), 3),
+        (("--select", "NOTHING"), 2),
+        (("--threshold", "MEM-01"), 2),
+        (("--against", "{tmp}/none.json"), 2),
+        (("--config", "{tmp}/none.toml"), 2),
+    ],
+)
+def test_a_check_that_cannot_run_ends_as_every_command_does(
+    words: tuple[str, ...], status: int, tmp_path: Path
+) -> None:
+    ran = runs.run("check", *(word.format(tmp=tmp_path) for word in words), home=tmp_path)
+    assert ran.status == status, ran.err
+    assert ran.err.startswith("pgtop-tune: ")
+    assert "Traceback" not in ran.err
 
 
 def test_a_role_without_rights_and_a_closed_database_are_unknown_not_passed(server: Throwaway) -> None:
@@ -89,9 +97,9 @@ def test_a_busy_server_is_not_measured_without_being_asked_for(server: Throwaway
         finally:
             busy.cancel_safe()
             working.join()
-    assert found.exit_code == 2, found.output
-    assert "busy" in found.stderr
-    assert "--yes" in found.stderr
+    assert isinstance(found.exception, UsageProblem)
+    assert "busy" in found.exception.message
+    assert "--yes" in found.exception.hint
 
 
 def _wait_until_active(server: Throwaway, pid: int) -> None:

@@ -11,6 +11,7 @@ import pytest
 from pgtop_tune import __version__
 from pgtop_tune.cli.app import COMMANDS, with_default_command
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.errors import UsageProblem
 from pgtop_tune.tui.later import LATER
 from tests.cli.runs import ROOT, run
 from tests.support.servers import conninfo
@@ -35,6 +36,39 @@ HEAVY = ("textual", "asyncpg", "psycopg", "psutil")
 )
 def test_without_a_command_it_is_top(typed: list[str], run_as: list[str]) -> None:
     assert with_default_command(typed) == run_as
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("recrod", "record"), ("recod", "record"), ("records", "record"), ("repaly", "replay"), ("chekc", "check"),
+        ("Check", "check"), ("paramters", "parameters"), ("bnech", "bench"), ("rset", "reset"), ("ste", "set"),
+    ],
+)  # fmt: skip
+def test_a_mistyped_command_is_no_database(typed: str, meant: str) -> None:
+    with pytest.raises(UsageProblem) as refused:
+        with_default_command([typed, "-o", "run.jsonl"])
+    assert refused.value.message == f"no such command '{typed}'; did you mean {meant}?"
+    assert refused.value.hint == f"for a database of that name: pgtop-tune -d {typed}"
+
+
+@pytest.mark.parametrize("database", ["postgres", "shop", "app_db", "users", "db", "pgbench", "bench2", "pet", "t"])
+def test_names_of_databases_are_not_taken_for_slips(database: str) -> None:
+    assert with_default_command([database]) == ["top", database]
+
+
+@pytest.mark.parametrize("words", [["-d", "recrod"], ["top", "recrod"], ["-h", "db1", "recrod"], ["dbname=recrod"]])
+def test_a_database_named_nearly_as_a_command_can_be_reached(words: list[str]) -> None:
+    assert with_default_command(words)[0] == "top"
+
+
+def test_a_mistyped_command_ends_with_the_guess(tmp_path: Path) -> None:
+    ran = run("recrod", "-o", str(tmp_path / "a.jsonl"), home=tmp_path)
+    assert (ran.status, ran.err) == (
+        2,
+        "pgtop-tune: no such command 'recrod'; did you mean record?\n"
+        "hint: for a database of that name: pgtop-tune -d recrod\n",
+    )
 
 
 @pytest.mark.parametrize(

@@ -162,3 +162,19 @@ def test_a_stdout_that_is_full_is_told_in_one_sentence(recording: Path, tmp_path
         "pgtop-tune: stdout cannot be written: No space left on device",
         "hint: -o FILE writes elsewhere",
     ]
+
+
+def test_a_dash_is_stdout_and_a_device_is_written_to_and_not_replaced(recording: Path, tmp_path: Path) -> None:
+    words = ("export", str(recording), "--metrics", "up", "--until", "2s")
+    plain = run(*words, home=tmp_path)
+    for output in ("-", "/dev/stdout"):
+        assert run(*words, "-o", output, home=tmp_path) == plain
+    assert not (ROOT / "-").exists()
+    null = tmp_path / "null.csv"
+    null.symlink_to("/dev/null")
+    assert run(*words, "--force", "-o", str(null), home=tmp_path).status == 0
+    assert null.is_symlink()
+    assert Path("/dev/null").is_char_device()
+    report = run("report", str(recording), "-o", "-", home=tmp_path)
+    assert report.status == 0, report.err
+    assert report.out.startswith("<!doctype html>")

@@ -45,7 +45,7 @@ def test_a_removed_directory_is_told_and_waited_for(server: Throwaway, tmp_path:
         assert recording.stderr is not None
         until(lambda: path.exists() and path.stat().st_size > 10_000)
         shutil.rmtree(directory)
-        assert "recording stopped, and goes on when it can:" in recording.stderr.readline()
+        assert "frames are lost until the recording can be written:" in recording.stderr.readline()
         directory.mkdir()
         assert "recording goes on in" in recording.stderr.readline()
         until(lambda: path.stat().st_size > 10_000)

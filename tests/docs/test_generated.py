@@ -65,9 +65,10 @@ def _command_lines(path: Path) -> Iterator[str]:
     for block in FENCE.finditer(text):
         if block["language"] == "sh":
             for line in block["body"].splitlines():
-                found = re.search(r"(?:^|\s)(pgtop-tune(?: [^#]*)?)(?:#|$)", line)
-                if found and not line.startswith("#"):
-                    yield found[1].strip()
+                for part in line.split(" | "):
+                    found = re.search(r"(?:^|\s)(pgtop-tune(?: [^#]*)?)(?:#|$)", part)
+                    if found and not line.startswith("#"):
+                        yield found[1].strip()
     for inline in INLINE.finditer(FENCE.sub("", text)):
         yield inline[1]
 

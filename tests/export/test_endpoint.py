@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import re
 import socket
 import struct
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.export import endpoint
-from pgtop_tune.export.endpoint import MOST_CONNECTIONS, Address, Endpoint, address, wanted_syntax
+from pgtop_tune.export.endpoint import MOST_CONNECTIONS, PORT, Address, Endpoint, address, wanted_syntax
 from pgtop_tune.export.openmetrics import Syntax
 
 DEADLINE_S = 60.0
@@ -82,12 +84,12 @@ def test_the_syntax_is_the_one_asked_for(served: Endpoint, accept: str, syntax: 
 @pytest.mark.parametrize(
     ("words", "where"),
     [
-        ("9187", Address("127.0.0.1", 9187)),
-        (":9187", Address("127.0.0.1", 9187)),
-        ("127.0.0.1:9187", Address("127.0.0.1", 9187)),
+        ("19432", Address("127.0.0.1", 19432)),
+        (":19432", Address("127.0.0.1", 19432)),
+        ("127.0.0.1:19432", Address("127.0.0.1", 19432)),
         ("0.0.0.0:80", Address("0.0.0.0", 80)),
-        ("[::1]:9187", Address("::1", 9187)),
-        ("db1.example:9187", Address("db1.example", 9187)),
+        ("[::1]:19432", Address("::1", 19432)),
+        ("db1.example:19432", Address("db1.example", 19432)),
     ],
 )
 def test_an_address_without_a_host_is_for_this_machine_only(words: str, where: Address) -> None:
@@ -196,3 +198,11 @@ def test_it_closes_while_somebody_is_connected() -> None:
             assert silent.recv(1) == b""
         with pytest.raises(OSError):
             plain(made)
+
+
+def test_help_and_guide_propose_one_port_that_is_no_exporters() -> None:
+    root = Path(__file__).parents[2]
+    pages = (root / "README.md", *(root / "docs").rglob("*.md"), root / "pgtop_tune/cli/commands/record.py")
+    proposed = [found for page in pages for found in re.findall(r"--openmetrics (?:[\d.]+:)?(\d+)", page.read_text())]
+    assert {*map(int, proposed)} == {PORT}
+    assert not 9100 <= PORT <= 9999

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from textual.widgets import Input, Label
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.metrics.budget import QUEUE
+from pgtop_tune.tui import palette
 from pgtop_tune.tui.lines import PLAIN, STYLES
-from pgtop_tune.tui.palette import DEFAULT, PaletteTheme, load_themes, shipped_themes
+from pgtop_tune.tui.palette import DEFAULT, PaletteTheme, choose, load_themes, shipped_themes
 from pgtop_tune.tui.panes.wait_style import wait_style
 
 SHIPPED = shipped_themes()
@@ -113,7 +115,7 @@ async def test_textuals_own_widgets_take_every_theme(name: str) -> None:
 
 def test_a_users_theme_takes_what_it_does_not_say_from_another(own_themes: Path) -> None:
     (own_themes / "mine.toml").write_text(MINIMAL + '[styles]\nwarning = "bold #ff8800"\n')
-    themes = load_themes()
+    themes = load_themes().by_name
     assert themes["mine"].spans["warning"] == Style.parse("bold #ff8800")
     assert themes["mine"].spans["critical"] == themes["dark"].spans["critical"]
     assert themes["mine"].primary == themes["dark"].primary
@@ -121,7 +123,7 @@ def test_a_users_theme_takes_what_it_does_not_say_from_another(own_themes: Path)
 
 def test_a_users_theme_replaces_a_shipped_one_of_that_name(own_themes: Path) -> None:
     (own_themes / "light.toml").write_text('name = "light"\nextends = "ansi-light"\n')
-    assert load_themes()["light"].spans == SHIPPED["ansi-light"].spans
+    assert load_themes().by_name["light"].spans == SHIPPED["ansi-light"].spans
 
 
 def test_everything_wrong_is_said_at_once(own_themes: Path) -> None:
@@ -132,19 +134,52 @@ def test_everything_wrong_is_said_at_once(own_themes: Path) -> None:
     )
     (own_themes / "b.toml").write_text("not toml")
     (own_themes / "c.toml").write_text('name = "other"\nextends = "nobody"\ndark = 1\n')
+    themes = load_themes()
     with pytest.raises(UsageProblem) as caught:
-        load_themes()
+        choose(themes, "mine", DEFAULT)
     message = caught.value.message
     for words in (
         "a.toml", "unknown key colour", "unknown style warnung", "bold perhaps", "styles.dim is not a string", "#zz",
         "nowhere", "loud", "b.toml", "c.toml", 'extends "nobody"', "dark is neither",
     ):  # fmt: skip
         assert words in message
-    assert "wait-lwlock" in caught.value.hint
+    assert caught.value.hint == "themes are: " + ", ".join(SHIPPED)
+
+
+def test_what_is_broken_is_left_out_and_spoils_no_other(own_themes: Path) -> None:
+    (own_themes / "ansi-dark.toml").write_text('name = "ansi-dark"\nbase = "perhaps"\n')
+    (own_themes / "dark.toml").write_text('name = "dark"\nextends = "dark"\n')
+    (own_themes / "empty.toml").write_text("")
+    (own_themes / "folder.toml").mkdir()
+    (own_themes / "mine.toml").write_text(MINIMAL)
+    themes = load_themes()
+    assert [Path(file).name for file in sorted(themes.broken)] == [
+        "ansi-dark.toml", "dark.toml", "empty.toml", "folder.toml",
+    ]  # fmt: skip
+    assert {name: theme.spans for name, theme in themes.by_name.items() if name != "mine"} == {
+        name: theme.spans for name, theme in SHIPPED.items()
+    }
+    assert themes.by_name["mine"].spans == SHIPPED["dark"].spans
+
+
+@pytest.mark.parametrize("broken", ["dark.toml", "mono.toml", "light.toml"])
+@pytest.mark.parametrize("no_color", [False, True])
+def test_a_broken_file_of_ours_does_not_end_the_program(
+    broken: str, no_color: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(palette.shipped_directory(), tmp_path / "themes")
+    (tmp_path / "themes" / broken).write_text("not toml")
+    monkeypatch.setattr(palette, "shipped_directory", lambda: tmp_path / "themes")
+    themes = load_themes(no_color)
+    assert Path(broken).stem not in themes.by_name
+    assert choose(themes, "", "mono" if no_color else DEFAULT) in themes.by_name
+    if no_color:
+        spans = (style for theme in themes.by_name.values() for style in theme.spans.values() if style is not None)
+        assert all(style.color is None and style.bgcolor is None for style in spans)
 
 
 def test_no_color_leaves_attributes_only(own_themes: Path) -> None:
-    themes = load_themes(no_color=True)
+    themes = load_themes(no_color=True).by_name
     assert all(theme.spans == SHIPPED["mono"].spans for theme in themes.values())
 
 

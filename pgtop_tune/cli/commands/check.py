@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pgtop_tune.health.report import Report
     from pgtop_tune.postgres.conninfo import ConnInfo
 
-FOUND: Final = 1
-COULD_NOT_RUN: Final = 2
 _CHOICE: Final = "Which checks"
 
 
@@ -125,39 +123,37 @@ def check(
     """Check a server and its machine before production: what will hurt, how to mend it, how to undo that.
 
     Changes nothing; only --measure writes, into an unnamed file and a few bytes of WAL. What cannot be seen is unknown
-    and counted, never passed. Exit status: 0 clean, 1 findings at or above --fail-on, 2 could not run.
+    and counted, never passed. Exit status: 0 clean, 1 findings at or above --fail-on, any other: could not run.
 
     Examples: pgtop-tune check -d bench  ·  pgtop-tune check -v --select MEM -d bench  ·
     pgtop-tune check --format sarif --fail-on high -d bench  ·  pgtop-tune check --against yesterday.json -d bench  ·
     pgtop-tune check --measure -d bench  ·  pgtop-tune check --list --select MEM
     """
-    from pgtop_tune.cli.output import complain, say
-    from pgtop_tune.errors import PgtopError
+    from pgtop_tune.cli.exit_codes import ExitCode
+    from pgtop_tune.cli.output import say, write_for_programs
     from pgtop_tune.health.check import Severity
     from pgtop_tune.health.formats.writers import WRITERS, Wish
     from pgtop_tune.health.project_file import ProjectWishes, project_wishes
 
     words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
-    try:
-        project = project_wishes(config)
-        wishes = ProjectWishes(
-            tuple(select or project.select),
-            (*project.ignore, *(ignore or ())),
-            (fail_on or project.fail_on or FailOn.WARNING),
-            (*project.thresholds, *(threshold or ())),
-        )
-        if list_:
-            _list(wishes)
-            return
-        report = _checked(words, wishes, against, pooler, measure, yes)
-    except PgtopError as problem:
-        complain(problem)
-        raise typer.Exit(COULD_NOT_RUN) from None
+    project = project_wishes(config)
+    wishes = ProjectWishes(
+        tuple(select or project.select),
+        (*project.ignore, *(ignore or ())),
+        (fail_on or project.fail_on or FailOn.WARNING),
+        (*project.thresholds, *(threshold or ())),
+    )
+    if list_:
+        _list(wishes)
+        return
+    report = _checked(words, wishes, against, pooler, measure, yes)
+    if format is not ReportFormat.TEXT:
+        write_for_programs()
     limit = None if wishes.fail_on == FailOn.NEVER else Severity(wishes.fail_on)
     for line in WRITERS[format.value](report, Wish(verbose, limit, _width())):
         say(line)
     if limit is not None and report.at_least(limit):
-        raise typer.Exit(FOUND)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 def _list(wishes: ProjectWishes) -> None:

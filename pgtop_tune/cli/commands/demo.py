@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from pgtop_tune.cli import options
 from pgtop_tune.cli.connecting import ConnectionWords
-from pgtop_tune.cli.output import say, tell
+from pgtop_tune.cli.output import not_stdout, say, tell
 from pgtop_tune.cli.signals import terminating
 from pgtop_tune.errors import UsageProblem
 
@@ -232,6 +232,7 @@ async def _headless(session: LiveSession, spec: LoadSpec, seconds: float, record
     from pgtop_tune.cli.headless import run_engine
     from pgtop_tune.cli.lines import LinePrinter
 
+    not_stdout(record)
     session.recorder.start(str(record) if record else None)
     printer = LinePrinter(say)
     session.engine.attach(printer)

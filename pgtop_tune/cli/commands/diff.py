@@ -41,7 +41,7 @@ def diff(
     import json
 
     from pgtop_tune.cli.machine_rows import settings_differing
-    from pgtop_tune.cli.output import say, tell
+    from pgtop_tune.cli.output import say, tell, write_for_programs
     from pgtop_tune.cli.parameter_rows import differing, in_columns
 
     sides = _side(a, no_password), _side(b, no_password)
@@ -49,6 +49,7 @@ def diff(
     found = (*differing(sides[0].parameters, sides[1].parameters), *settings)
     shown = [each for each in found if everything or not (each.of_the_place or each.one_sided)]
     if format is Format.JSON:
+        write_for_programs()
         rows = [{"name": each.name, "a": each.a, "b": each.b, "context": each.context} for each in shown]
         say(json.dumps(rows, ensure_ascii=False, indent=2))
     elif shown:

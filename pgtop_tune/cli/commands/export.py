@@ -47,7 +47,7 @@ def export(
             "--output",
             metavar="OUT",
             show_default=False,
-            help="A new file; .csv.gz and .om.gz compress. Or stdout.",
+            help="A new file; .csv.gz and .om.gz compress. Without, or with -, stdout.",
         ),
     ] = None,
     since: Annotated[
@@ -89,12 +89,14 @@ def export(
     """
     from pgtop_tune.cli.output import tell
     from pgtop_tune.export.catalogue import chosen, for_openmetrics, for_tables
+    from pgtop_tune.recording.outlet import is_stdout, is_stream
     from pgtop_tune.recording.reader import RecordingReader
 
+    output = None if output is None or is_stdout(output) else output
     kind = format or _format_of(output)
     if wide and kind is not ExportFormat.CSV:
         raise UsageProblem(f"--wide is for CSV, not for {kind}", "Parquet and OpenMetrics have one form")
-    if kind is ExportFormat.PARQUET and output is None:
+    if kind is ExportFormat.PARQUET and (output is None or is_stream(output)):
         raise UsageProblem("Parquet needs a file", "-o run.parquet names one")
     everything = for_openmetrics() if kind is ExportFormat.OPENMETRICS else for_tables()
     rows = chosen(metrics) if metrics else everything

@@ -87,7 +87,7 @@ def parameters(
     import json
 
     from pgtop_tune.cli import machine_rows, parameter_rows
-    from pgtop_tune.cli.output import say
+    from pgtop_tune.cli.output import say, write_for_programs
 
     words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
     looked = _looked(words, workload, disk, 0.0)
@@ -99,7 +99,10 @@ def parameters(
     else:
         rows = [row for row in _rows(looked, group) if row.changed or not changed]
         lines, objects = parameter_rows.table(rows), [parameter_rows.as_json(row) for row in rows]
-    for line in json.dumps(objects, ensure_ascii=False, indent=2).splitlines() if format is Format.JSON else lines:
+    if format is Format.JSON:
+        write_for_programs()
+        lines = json.dumps(objects, ensure_ascii=False, indent=2).splitlines()
+    for line in lines:
         say(line)
 
 
@@ -133,7 +136,7 @@ def advise(
     """
     from pgtop_tune.cli.advice_text import MACHINE_WRITERS, WRITERS, facts_lines
     from pgtop_tune.cli.machine_rows import GROUP, machine_rows
-    from pgtop_tune.cli.output import say
+    from pgtop_tune.cli.output import say, write_for_programs
     from pgtop_tune.errors import UsageProblem
 
     words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
@@ -150,6 +153,8 @@ def advise(
     else:
         rows = [row for row in _rows(looked, group) if row.differs or (everything and row.advice is not None)]
         lines = WRITERS[format.value](rows)
+    if format is not AdviceFormat.TEXT:
+        write_for_programs()
     for line in (*facts_lines(looked, format.value), *lines):
         say(line)
 

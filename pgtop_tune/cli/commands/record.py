@@ -24,7 +24,11 @@ def record(
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", metavar="FILE", show_default=False, help="The recording; .gz or .zst compresses it."
+            "-o",
+            "--output",
+            metavar="FILE",
+            show_default=False,
+            help="The recording; .gz or .zst compresses it. - is standard output.",
         ),
     ] = None,
     rotate: Annotated[
@@ -65,12 +69,14 @@ def record(
     """Record a server without a screen.
 
     One line per second goes to stdout, frames to the file. Ctrl-C ends it properly. A server that is not there is
-    waited for; when it never came, the exit status is 3 and the recording holds the host alone. A full disk is waited
-    for, too: what is missing stands in the recording.
+    waited for; when it never came, the exit status is 3 and no file is left behind. While the disk is full, frames are
+    lost: how many is said on stderr and stands in the recording.
 
     Example: pgtop-tune record --seconds 300 -o before.jsonl.gz -h /run/postgresql -d bench
 
-    For Prometheus, with or without a file: pgtop-tune record -q --openmetrics 127.0.0.1:9187 -d bench
+    Watch from here what is there: ssh db1 pgtop-tune record -o - -d bench | pgtop-tune replay -
+
+    For Prometheus, with or without a file: pgtop-tune record -q --openmetrics 127.0.0.1:19432 -d bench
 
     Always on, a week of it: pgtop-tune record -q -o run.jsonl.gz --rotate 1h --keep 7d --keep 20GB bench
 
@@ -80,6 +86,14 @@ def record(
         raise UsageProblem("no file to record into", "-o run.jsonl.gz names one")
     if output is None and (rotate or keep):
         raise UsageProblem("--rotate and --keep need a file to record into", "-o run.jsonl.gz names one")
+    from pgtop_tune.recording.outlet import STDOUT, is_stdout, is_stream
+
+    if output is not None and is_stdout(output):
+        if sys.stdout.isatty():
+            raise UsageProblem("standard output is a terminal", "pipe it: pgtop-tune record -o - | pgtop-tune replay -")
+        output, quiet = STDOUT, True
+    if output is not None and is_stream(output) and (rotate or keep):
+        raise UsageProblem("--rotate and --keep need a file to record into", f"{output} is none")
     from pgtop_tune.cli.allocator import one_heap
     from pgtop_tune.cli.connecting import begin_resolving
     from pgtop_tune.cli.disk_caps import disk_caps
@@ -119,43 +133,42 @@ async def _record(
     from pgtop_tune.cli.pending_watch import pending_looked_after
     from pgtop_tune.cli.recording_teller import RecordingTeller
     from pgtop_tune.cli.wiring import LiveSession
-    from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded, RecordingProblem
+    from pgtop_tune.errors import ConnectionProblem, PasswordNeeded, RecordingProblem
+    from pgtop_tune.recording.outlet import is_stdout
 
     conninfo = resolving.answer()
     give_back()
     while True:
         session = LiveSession(conninfo, session_options)
+        recorder = session.recorder
         if output is not None:
-            session.recorder.start(str(output))
+            recorder.start(str(output))
         if numbers is not None:
             session.engine.attach(numbers)
         printer = LinePrinter(say)
         if not quiet:
             session.engine.attach(printer)
-        session.engine.attach(RecordingTeller(session.recorder, tell))
+        session.engine.attach(RecordingTeller(recorder, tell))
         try:
             async with pending_looked_after(session.parameters, session.machine, None, tell):
                 await run_engine(session.engine, seconds)
             break
-        except NotLetIn as problem:
-            _discard(session.recorder.last_path)
-            if not isinstance(problem, PasswordNeeded) or not may_ask or not can_ask():
+        except PasswordNeeded:
+            if not may_ask or not can_ask():
                 raise
             conninfo = conninfo.with_password(ask_password(conninfo.user))
-    recorder = session.recorder
-    if stopped := recorder.state().problem:
-        raise RecordingProblem(stopped, f"{recorder.last_path} is readable up to there")
-    files = f"{recorder.files_begun} files, the last one {recorder.last_path}" if recorder.files_begun > 1 else output
+        finally:
+            recorder.stop()
+            server = session.source.server
+            never_answered = server is None or server.facts is None
+            discarded = never_answered and recorder.discard_without_server()
     missing = f"; {recorder.frames_missing} frames are missing" if recorder.frames_missing else ""
-    if output is not None:
+    if stopped := recorder.state().problem:
+        raise RecordingProblem(f"{stopped}{missing}", f"{recorder.last_path} is readable up to there")
+    files = f"{recorder.files_begun} files, the last one {recorder.last_path}" if recorder.files_begun > 1 else output
+    if output is not None and not (discarded or (is_stdout(output) and not missing)):
         tell(f"recorded {recorder.frames_written} frames in {files}{missing}")
-    server = session.source.server
-    if server is not None and server.facts is None:
-        raise ConnectionProblem(f"{conninfo.describe()} never answered", server.why)
+    if server is not None and never_answered:
+        nothing = f"; {output} holds nothing and was removed" if discarded else ""
+        raise ConnectionProblem(f"{conninfo.describe()} never answered{nothing}", server.why)
     return 0
-
-
-def _discard(recording: Path | None) -> None:
-    """A recording that never saw its server is nothing to keep."""
-    if recording is not None:
-        recording.unlink(missing_ok=True)

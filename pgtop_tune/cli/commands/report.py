@@ -24,7 +24,13 @@ def report(
     ],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", show_default=False, help="FILE.html or FILE.md; a new file."),
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            show_default=False,
+            help="FILE.html or FILE.md; a new file. - is HTML on stdout.",
+        ),
     ] = None,
     title: Annotated[str, typer.Option("--title", metavar="TEXT", show_default=False, help="Its heading.")] = "",
     under_test: UnderTest = None,
@@ -45,19 +51,26 @@ def report(
     from pgtop_tune.analysis.opening import open_all
     from pgtop_tune.analysis.report import report as chapters
     from pgtop_tune.analysis.written import report_markdown
+    from pgtop_tune.cli.exporting import text_to
     from pgtop_tune.cli.output import say
     from pgtop_tune.paths import new_file, replacing
+    from pgtop_tune.recording.outlet import is_stdout
 
-    if output is None or output.suffix.lower() not in _SUFFIXES:
+    to_stdout = output is not None and is_stdout(output)
+    if output is None or not (to_stdout or output.suffix.lower() in _SUFFIXES):
         raise UsageProblem("no file to write the report to", "-o report.html, or -o report.md")
     sides = open_all(files)
     check_names(under_test or [], sides)
     heading = title or " · ".join(side.name for side in sides)
-    writer = html if output.suffix.lower() == ".html" else report_markdown
+    writer = report_markdown if output.suffix.lower() == ".md" else html
     text = writer(heading, chapters(sides, under_test or [], earlier_runs(sides[0])))
+    if to_stdout:
+        with text_to(None, force) as file:
+            file.write(text)
+        return
     try:
-        with replacing(output) if force else new_file(output) as file:
-            file.write(text.encode("utf-8", "replace"))
+        with replacing(output) if force else new_file(output) as made:
+            made.write(text.encode("utf-8", "replace"))
     except FileExistsError:
         raise UsageProblem(f"{output} exists already", "--force replaces it") from None
     except OSError as problem:

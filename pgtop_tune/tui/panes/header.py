@@ -144,7 +144,7 @@ def _right(
 
 def _recording(recording: RecordingState, now_s: float, glyphs: Glyphs) -> Line:
     if recording.problem:
-        stopped = "stopped" if recording.path is None else "waits"
+        stopped = "stopped" if recording.path is None else f"loses frames ({recording.missing})"
         return ((f"{glyphs.cross} rec {stopped}: {one_line(recording.problem, _NAME)}", "critical"),)
     if recording.path is None:
         return ()

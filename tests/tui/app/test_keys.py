@@ -197,6 +197,15 @@ async def _redraw(rig: Rig) -> None:
     assert isinstance(rig.app.screen, HelpDialog)
 
 
+async def _suspend(rig: Rig) -> None:
+    """That it stops is seen with a real shell (tests/terminal); here: not while a change waits for its revert."""
+    assert rig.app.changes is not None
+    await rig.app.changes.apply((Wanted("work_mem", "8MB"),), Terms(keep_within_s=60.0))
+    await rig.sees("or it reverts")
+    await rig.press("ctrl+z")
+    await rig.until(lambda: any("cannot revert it" in each.message for each in rig.app._notifications))
+
+
 async def _help(rig: Rig) -> None:
     await rig.press("question_mark")
     await rig.until(lambda: isinstance(rig.app.screen, HelpDialog))
@@ -249,7 +258,7 @@ CHECKS: dict[str, Check] = {
     "mark-begin": _marks, "mark-end": _marks, "brush": _marks,
     **TABLE_CHECKS,
     "pause": _pause, "longer": _interval, "shorter": _interval, "theme": _theme,
-    "palette": _palette, "redraw": _redraw, "help": _help, "quit": _quit,
+    "palette": _palette, "redraw": _redraw, "suspend": _suspend, "help": _help, "quit": _quit,
 }  # fmt: skip
 
 

@@ -128,7 +128,7 @@ def test_ctrl_l_draws_also_what_never_changes(terminal: Terminal) -> None:
     terminal.until(lambda: terminal.seen.count(name) == before + 1)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1])
 def test_a_signal_closes_everything_and_restores_the_terminal(terminal: Terminal, number: signal.Signals) -> None:
     terminal.process.send_signal(number)
     assert terminal.ended() == 128 + number

@@ -128,8 +128,10 @@ def init(
     words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
     from pgtop_tune.cli.commands.bench.making import bus_making, pgbench_making
     from pgtop_tune.cli.commands.bench.step_table import written
-    from pgtop_tune.cli.output import say
+    from pgtop_tune.cli.output import say, write_for_programs
 
+    if format is not TableFormat.TEXT:
+        write_for_programs()
     makings = {Dataset.PGBENCH: pgbench_making, Dataset.BUS: bus_making}
     for line in written(makings[dataset](given, words), format):
         say(line)

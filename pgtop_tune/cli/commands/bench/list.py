@@ -19,7 +19,7 @@ def list_profiles(
     Examples: pgtop-tune bench list  ·  pgtop-tune bench list --profiles ./loads --format json
     """
     from pgtop_tune.bench.profiles import load_profiles, profile_directories
-    from pgtop_tune.cli.output import say, tell
+    from pgtop_tune.cli.output import say, tell, write_for_programs
 
     loaded = load_profiles(profile_directories(profiles))
     for problem in loaded.problems:
@@ -38,6 +38,7 @@ def list_profiles(
         for each in loaded.known.values()
     ]
     if format is Format.JSON:
+        write_for_programs()
         say(json.dumps(rows, ensure_ascii=False, indent=2))
         return
     head: dict[str, Any] = {

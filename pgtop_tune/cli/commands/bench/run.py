@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -15,6 +18,10 @@ from pgtop_tune.cli.commands.bench.formats import ProfilesDirectory
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.errors import UsageProblem
 
+if TYPE_CHECKING:
+    from pgtop_tune.model.load import ScriptChoice
+
+_STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0"})
 _LOAD: Final = "Load (as pgbench)"
 _MEASURING: Final = "Measuring"
 _DEFAULT_S: Final = 60
@@ -57,7 +64,7 @@ def run(
             metavar="FILE[@WEIGHT]",
             rich_help_panel=_LOAD,
             show_default=False,
-            help="Script in place of a profile's; repeatable.",
+            help="Script in place of a profile's; - is standard input. Repeatable.",
         ),
     ] = None,
     clients: Annotated[
@@ -192,7 +199,6 @@ def run(
     pgtop-tune bench run --load-from ssh://load@generator -h db1 -c 64 -T 60 bench
     """
     from pgtop_tune.bench.places.ssh_address import parse_address
-    from pgtop_tune.bench.scripts import parse_choice
     from pgtop_tune.cli.disk_caps import disk_caps
     from pgtop_tune.cli.live_options import LiveOptions
     from pgtop_tune.cli.measuring import Wanted, measure
@@ -203,45 +209,70 @@ def run(
         raise UsageProblem("-T and -t contradict each other", "give one of them")
     if profile and scripts:
         raise UsageProblem("--profile and -f contradict each other", "give one of them")
-    spec = LoadSpec(
-        threads=threads,
-        duration_s=seconds or (_DEFAULT_S if transactions is None else None),
-        rate_per_s=rate,
-        transactions=transactions,
-        latency_limit_ms=latency_limit,
-        max_tries=max_tries,
-        connect_per_transaction=connect,
-        seed=seed,
-        per_statement=per_statement,
-        scripts=tuple(parse_choice(each) for each in scripts or ()),
-        variables=tuple(_variable(each) for each in variables or ()),
-    )
-    wanted = Wanted(
-        connection=ConnectionWords(target, host, port, user, database, no_password, ask_password),
-        profiles=tuple(profile or ("tpcb-like",)),
-        profiles_directory=profiles,
-        spec=spec,
-        clients=clients,
-        protocol=None if protocol is None else str(protocol),
-        allow_shell=allow_shell,
-        steps=steps,
-        endpoints=tuple(endpoint or ()),
-        housekeeping=housekeeping,
-        warm_up_s=warm_up,
-        format=str(format),
-        output=output,
-        record=record,
-        quiet=quiet,
-        live=LiveOptions(
-            query_text=not no_query_text,
-            interval_s=interval,
-            pgbench=pgbench,
-            disk_caps=disk_caps(disk_cap),
-            poolers=pooler_addresses(pooler),
-            load_from=parse_address(load_from) if load_from else None,
-        ),
-    )
-    sys.exit(asyncio.run(measure(wanted)))
+    with _scripts(scripts or ()) as chosen:
+        spec = LoadSpec(
+            threads=threads,
+            duration_s=seconds or (_DEFAULT_S if transactions is None else None),
+            rate_per_s=rate,
+            transactions=transactions,
+            latency_limit_ms=latency_limit,
+            max_tries=max_tries,
+            connect_per_transaction=connect,
+            seed=seed,
+            per_statement=per_statement,
+            scripts=chosen,
+            variables=tuple(_variable(each) for each in variables or ()),
+        )
+        wanted = Wanted(
+            connection=ConnectionWords(target, host, port, user, database, no_password, ask_password),
+            profiles=tuple(profile or ("tpcb-like",)),
+            profiles_directory=profiles,
+            spec=spec,
+            clients=clients,
+            protocol=None if protocol is None else str(protocol),
+            allow_shell=allow_shell,
+            steps=steps,
+            endpoints=tuple(endpoint or ()),
+            housekeeping=housekeeping,
+            warm_up_s=warm_up,
+            format=str(format),
+            output=output,
+            record=record,
+            quiet=quiet,
+            live=LiveOptions(
+                query_text=not no_query_text,
+                interval_s=interval,
+                pgbench=pgbench,
+                disk_caps=disk_caps(disk_cap),
+                poolers=pooler_addresses(pooler),
+                load_from=parse_address(load_from) if load_from else None,
+            ),
+        )
+        sys.exit(asyncio.run(measure(wanted)))
+
+
+@contextmanager
+def _scripts(words: Sequence[str]) -> Iterator[tuple[ScriptChoice, ...]]:
+    """The scripts of -f. Standard input is a file for as long as the block runs: it is looked at, hashed and run.
+
+    Raises:
+        LoadProblem: No file, or no weight.
+        UsageProblem: Standard input is a terminal.
+    """
+    from msgspec.structs import replace
+
+    from pgtop_tune.bench.scripts import LONGEST_BYTES, parse_choice
+
+    choices = tuple(parse_choice(each) for each in words)
+    if not any(each.file in _STDIN for each in choices):
+        yield choices
+        return
+    if sys.stdin.isatty():
+        raise UsageProblem("standard input is a terminal", "pipe a script into it, or name a file: -f load.sql")
+    with TemporaryDirectory(prefix="pgtop-tune-") as directory:
+        file = Path(directory) / "stdin.sql"
+        file.write_bytes(sys.stdin.buffer.read(LONGEST_BYTES + 1))
+        yield tuple(replace(each, file=str(file)) if each.file in _STDIN else each for each in choices)
 
 
 def _variable(text: str) -> tuple[str, str]:

@@ -40,7 +40,7 @@ def show(
     """
     from pgtop_tune.bench.locate import find_pgbench
     from pgtop_tune.bench.profiles import load_profiles, profile_directories
-    from pgtop_tune.cli.output import say, tell
+    from pgtop_tune.cli.output import say, tell, write_for_programs
 
     loaded = load_profiles(profile_directories(profiles))
     for problem in loaded.problems:
@@ -50,6 +50,7 @@ def show(
     words = ConnectionWords("", host, port, user, database, no_password, ask_password)
     told = _told(profile, found, words)
     if format is Format.JSON:
+        write_for_programs()
         say(json.dumps(told, ensure_ascii=False, indent=2))
         return
     say(f"{profile.name}: {profile.title}")

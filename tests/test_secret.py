@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtop_tune.secret import MASK, without_passwords
+from pgtop_tune.secret import MASK, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -23,17 +23,17 @@ from pgtop_tune.secret import MASK, without_passwords
     ],
 )
 def test_passwords_are_masked(text: str, shown: str) -> None:
-    assert without_passwords(text) == shown
+    assert without_secrets(text) == shown
 
 
 @pytest.mark.parametrize(
     "text", ["", "on", "16GB", "$libdir", '"$user", public', "postgresql://db1:5432/x", "host=db1 passfile", "%m [%p] "]
 )
 def test_everything_else_stays(text: str) -> None:
-    assert without_passwords(text) == text
+    assert without_secrets(text) == text
 
 
 @given(st.text("0123456789", min_size=8, max_size=20))
 def test_no_password_is_left(word: str) -> None:
     for text in (f"password={word}", f"a=b password='{word} {word}' c=d", f"postgresql://u:{word}@h/d"):
-        assert word not in without_passwords(text)
+        assert word not in without_secrets(text)

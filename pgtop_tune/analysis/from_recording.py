@@ -115,7 +115,8 @@ class _Reading:
         before, self.last = self.last, frame
         self.first = self.first or frame
         if len(self.events) < _MOST_EVENTS:
-            self.events.extend(frame.events)
+            # Recordings of older versions have secrets in them.
+            self.events.extend(map(Event.masked, frame.events))
         self.facts.take(frame)
         self._past.append(frame)
         if len(self._past) > 2 * _PAST:

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from pgtop_tune.model.bench import BenchProgress, RunState
 from pgtop_tune.model.bench_report import BenchReport
 from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.secret import without_secrets
 
 FORMAT: Final = "pgtop-tune-run/1"
 INIT_FORMAT: Final = "pgtop-tune-init/1"
@@ -312,7 +313,7 @@ def as_json(result: RunResult) -> dict[str, Any]:
         "tps": result.tps,
         "percentiles": None if latencies is None else _percentiles(latencies),
         "validity": validity,
-        "command": result.command,
+        "command": plain(result.command),
     }
     rest = plain(result)
     for name in ("latencies", "doubts", "by_second", "by_script"):
@@ -336,7 +337,7 @@ def _percentiles(latencies: Latencies) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Structs, tuples and mappings as JSON's objects and arrays; numbers JSON does not have as null."""
+    """Structs, tuples and mappings as JSON's objects and arrays; numbers JSON does not have as null; no secrets."""
     if isinstance(value, Struct):
         return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, Mapping):
@@ -345,4 +346,6 @@ def plain(value: Any) -> Any:
         return [plain(each) for each in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return str(value) if isinstance(value, StrEnum) else value
+    if isinstance(value, StrEnum):
+        return str(value)
+    return without_secrets(value) if isinstance(value, str) else value

@@ -54,18 +54,20 @@ _FOUND: Final = re.compile(
     r"|(?P<pem>-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----)",
     re.IGNORECASE,
 )
-"""What secrets are announced by, the longest name at its last word: AWS_SECRET_ACCESS_KEY, rolpassword, --auth-token."""
+"""What announces a secret; of a name its last word: AWS_SECRET_ACCESS_KEY, rolpassword, --auth-token."""
 _WORD_BEFORE: Final = re.compile(r"(--?)?([\w-]{0,60})\Z")
 _BLANKS: Final = re.compile(r"(?:\s+|/\*.{0,500}?\*/|--[^\n]{0,500}(?:\n|\Z))*", re.DOTALL)
 _SPACES: Final = re.compile(r"[ \t]*")
 _CLOSING: Final = re.compile(r"\\?\"|['`\]]")
 """What ends a quoted name."""
 _OPERATOR: Final = re.compile(
-    r":=|=>|==?|<>|!=|!?~~?\*?|:(?!:)|(?:to|is(?:\s+not)?\s+distinct\s+from|(?:not\s+)?(?:i?like|in))\b", re.IGNORECASE
+    r":=|=>(?=[\s'\"$])|==(?=\s)|=|<>|!=|!?~~?\*?|:(?!:)"
+    r"|(?:to|is(?:\s+not)?\s+distinct\s+from|(?:not\s+)?(?:i?like|in))\b",
+    re.IGNORECASE,
 )
 _LITERAL: Final = re.compile(
     r"(?:[enbx]|u&)?'(?:[^'\\]|\\.|'')*(?:'|\\?\Z)"
-    r"|\\'(?:[^'\\]|\\[^'])*(?:\\'|\\?\Z|(?='))"
+    r"|\\'(?!')(?:[^'\\]|\\[^'])*(?:\\'|\\?\Z|(?='))"
     r'|"(?:[^"\\]|\\.|"")*(?:"|\\?\Z)'
     r'|\\"(?:[^"\\]|\\[^"])*(?:\\"|\\?\Z|(?="))'
     r"|(?P<dollar>\$(?:[a-z_]\w{0,62})?\$).*?(?:(?P=dollar)|\Z)",
@@ -77,14 +79,20 @@ _GOES_ON: Final = re.compile(r"\s*\|\|\s*|\s*\n\s*(?=')")
 _GROUP: Final = re.compile(r"[\w.]*\s*[(\[{]")
 _BRACKET: Final = re.compile(r"'(?:[^'\\]|\\.|'')*(?:'|\\?\Z)|[(\[{]|[)\]}]", re.DOTALL)
 _NO_SECRET: Final = re.compile(
-    r"(?:\$\d+|\?|%s|%\(\w+\)s|null|default|true|false|[\w.]*\((?=[^()]*\$\d)[\w.\s,$]*\))(?=\Z|[\s,;:)\]}'\"])",
+    r"\$\d+(?![^\s,;:)\]}'\"])|[\w.]*\((?=[^()]*\$\d)[\w.\s,$]*\)"
+    r"|(?:\?|%s|%\(\w+\)s|null|default|true|false)(?=[,;:)\]}'\"]*(?:\s|\Z))",
     re.IGNORECASE,
 )
 """Placeholders, and calls with nothing else: pg_stat_statements has put them in the place of constants."""
 _COLUMN: Final = re.compile(r'(?:"?\w+"?\.)+"?([\w-]+)"?')
 _WORD: Final = re.compile(r"(?:\\.|&(?![\w.-]+=)|[,;|](?=[^\s,;|&])|[^\s&;,|\\])+|\\\Z", re.DOTALL)
-_WORD_IN_LITERAL: Final = re.compile(r"(?:\\[^']|''|&(?![\w.-]+=)|[,;|](?=[^\s,;|&'])|[^\s&;,|\\'])+", re.DOTALL)
-_LOGIN: Final = re.compile(r"[^\s/]{0,2048}(?=@)|(?!\d{1,5}[/?#,])[^\s'\"<>]{0,2048}(?=@)|(?!\d{0,5}\Z)[^\s/'\"]{0,2048}\Z")
+_WORD_IN_LITERAL: Final = re.compile(
+    r"(?:\\''|\\[^']|''|&(?![\w.-]+=)|[,;|](?=[^\s,;|&'])|[^\s&;,|\\'])+|\\\Z",
+    re.DOTALL,
+)
+_LOGIN: Final = re.compile(
+    r"[^\s/]{0,2048}(?=@)|(?!\d{1,5}[/?#,])[^\s'\"<>]{0,2048}(?=@)|(?!\d{0,5}\Z)[^\s/'\"]{0,2048}\Z"
+)
 _TOKEN: Final = re.compile(r"[^\s'\"\\,;)]+")
 _HEADER: Final = re.compile(r"[^'\"\\\r\n]+")
 _PEM: Final = re.compile(r".*?(?=-----END|\Z)", re.DOTALL)
@@ -137,7 +145,10 @@ def _named(text: str, found: re.Match[str], in_literal: bool) -> _Span:
     before = _WORD_BEFORE.search(text, max(found.start() - 64, 0), found.start())
     option, word = ("", "") if before is None else (before[1], before[2])
     if (operator := _OPERATOR.match(text, at)) is not None:
-        at = (_SPACES if operator[0] == ":" else _BLANKS).match(text, operator.end()).end()  # type: ignore[union-attr]
+        at = _past_spaces(text, operator.end())
+        after_comments = _past_blanks(text, operator.end())
+        if operator[0] != ":" and _LITERAL.match(text, after_comments):
+            at = after_comments
         if operator[0][0].isalpha() and not text.startswith("(", at):
             return at, _end_of_literal(text, at, in_literal)
         return at, _end_of_value(text, at, in_literal, word + found["name"])
@@ -145,13 +156,18 @@ def _named(text: str, found: re.Match[str], in_literal: bool) -> _Span:
         at = _past_blanks(text, at + 1) if text.startswith(",", at) else after
     elif option and at > after:
         return at, _end_of_value(text, at, in_literal, "")
-    if text.startswith('"', at) or quote == "'" == text[at : at + 1] and at == after:
+    if text.startswith('"', at) or (quote == "'" == text[at : at + 1] and at == after):
         return after, after
     return at, _end_of_literal(text, at, in_literal)
 
 
 def _past_blanks(text: str, at: int) -> int:
     found = _BLANKS.match(text, at)
+    return at if found is None else found.end()
+
+
+def _past_spaces(text: str, at: int) -> int:
+    found = _SPACES.match(text, at)
     return at if found is None else found.end()
 
 
@@ -165,7 +181,7 @@ def _end_of_value(text: str, begin: int, in_literal: bool, name: str) -> int:
     if (end := _end_of_literal(text, begin, in_literal)) > begin:
         return end
     if (group := _GROUP.match(text, begin)) is not None:
-        return _end_of_group(text, group.end())
+        begin = _end_of_group(text, group.end())
     word = (_WORD_IN_LITERAL if in_literal else _WORD).match(text, begin)
     return begin if word is None else word.end()
 
@@ -177,7 +193,8 @@ def _end_of_literal(text: str, begin: int, in_literal: bool) -> int:
         after = _nested_end(text, end) if in_literal and text.startswith("'", end) else None
         if after is None:
             literal = _LITERAL.match(text, end)
-            if literal is None or (in_literal and literal[0].startswith("'")):
+            # Outside of a literal a backslash before a quote is a connection string's.
+            if literal is None or literal[0].startswith("'" if in_literal else "\\'"):
                 return begin if end == begin else end
             after = literal.end()
         end = after
@@ -195,8 +212,10 @@ def _nested_end(text: str, begin: int) -> int | None:
     if width % 2:
         return None
     for run in runs:
-        if len(run[0]) % (2 * width):
-            return run.start() + width
+        # A backslash before a quote is a connection string's; what it is no escape for is masked, too.
+        escaped = width if text.startswith("\\", run.start() - 1) else 0
+        if (len(run[0]) - escaped) % (2 * width):
+            return run.start() + escaped + width
     return len(text)
 
 

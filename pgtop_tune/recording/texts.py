@@ -43,9 +43,7 @@ def _server(sample: PostgresSample) -> PostgresSample:
     parameters = sample.parameters
     if isinstance(parameters, ParameterSample):
         parameters = replace(parameters, parameters=tuple(map(_parameter, parameters.parameters)))
-    return replace(
-        sample, activity=activity, statement_texts=LEFT_OUT, server_log=LEFT_OUT, parameters=parameters
-    )
+    return replace(sample, activity=activity, statement_texts=LEFT_OUT, server_log=LEFT_OUT, parameters=parameters)
 
 
 def _parameter(parameter: Parameter) -> Parameter:

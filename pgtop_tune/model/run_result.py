@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from pgtop_tune.model.bench import BenchProgress, RunState
 from pgtop_tune.model.bench_report import BenchReport
 from pgtop_tune.model.load import LoadSpec
-from pgtop_tune.secret import without_secrets
+from pgtop_tune.secret import MASK, without_secrets
 
 FORMAT: Final = "pgtop-tune-run/1"
 INIT_FORMAT: Final = "pgtop-tune-init/1"
@@ -343,7 +343,12 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        pair = [plain(each) for each in value]
+        if len(value) == 2 and all(isinstance(each, str) for each in value):
+            # A variable of a script, or a setting: its name tells whether its value is a secret.
+            named = f"{value[0]}={value[1]}"
+            return pair if without_secrets(named) == named else [pair[0], MASK]
+        return pair
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, StrEnum):

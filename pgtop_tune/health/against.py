@@ -23,6 +23,7 @@ from pgtop_tune.health.report import Report, Result
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.ceilings import Ceiling, Measured
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.paths import opened
 from pgtop_tune.recording.format import FORMAT as RECORDING
 
 _LONGEST: Final = 64 * 1024 * 1024
@@ -52,11 +53,12 @@ def is_recording(path: Path) -> bool:
         UsageProblem: It cannot be read.
     """
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             head = file.read(_HEAD)
-        if head.startswith(_GZIP):
-            with gzip.open(path, "rb") as packed:
-                head = packed.read(_HEAD)
+            if head.startswith(_GZIP):
+                file.seek(0)
+                with gzip.GzipFile(fileobj=file) as packed:
+                    head = packed.read(_HEAD)
     except (OSError, EOFError) as problem:
         words = getattr(problem, "strerror", None) or str(problem)
         raise UsageProblem(f"{path} cannot be read: {words}", "--against names a report or a recording") from None
@@ -71,7 +73,7 @@ def former_check(path: Path) -> Former:
         UsageProblem: It is no such report.
     """
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             parsed = json.loads(file.read(_LONGEST))
         if parsed["format"] != FORMAT:
             raise ValueError(f"format {parsed['format']!r}, not {FORMAT!r}")
@@ -94,7 +96,7 @@ def measured_in(path: Path) -> Measured:
     """
     how = "write one with `check --measure --format json > FILE`"
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             parsed = json.loads(file.read(_LONGEST))
         if parsed["format"] != FORMAT:
             raise ValueError(f"format {parsed['format']!r}, not {FORMAT!r}")

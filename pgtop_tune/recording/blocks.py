@@ -7,7 +7,6 @@ so a day of frames opens without being unpacked, and a jump unpacks one minute o
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from io import BytesIO
 from itertools import pairwise
@@ -21,6 +20,7 @@ from pgtop_tune.paths import opened
 from pgtop_tune.recording.format import MAX_BLOCK_BYTES, MAX_LINE_BYTES, YEAR_9999_MS, read_header
 from pgtop_tune.recording.index import WORTH_BYTES, Place, keep_places, known_places
 from pgtop_tune.recording.packing import MOST_MARKS, Packing, find_marks, packing_of
+from pgtop_tune.recording.spool_file import SpoolFile
 
 _KEY_START: Final = b'{"key":'
 _NEXT_KEY: Final = b"\n" + _KEY_START
@@ -28,7 +28,6 @@ _ELAPSED: Final = re.compile(rb'"elapsed_s":\s*(-?\d+(?:\.\d*)?(?:e-?\d+)?)')
 _LINE_START: Final = 400
 """Bytes of a line looked at for its moment; it stands right at the front."""
 _CHUNK: Final = 1 << 22
-_MAGIC_BYTES: Final = 4
 _BEGIN_BYTES: Final = 1 << 16
 _FIRST_LINE: Final = 1 << 16
 """Bytes unpacked to find the end of a key frame's line; of a longer one more."""
@@ -84,11 +83,14 @@ def open_blocks(path: Path) -> Blocks:
 
     Raises:
         OSError: It cannot be read.
-        RecordingProblem: The library that unpacks it is not installed.
+        RecordingProblem: It is none, no room to unpack it, or the library that unpacks it is not installed.
     """
     file = opened(path)
     try:
-        packing = packing_of(file.read(_MAGIC_BYTES))
+        begin = file.read(_BEGIN_BYTES)
+        packing = packing_of(begin)
+        # Before anything is read through or unpacked: what is no recording may have no end.
+        _check_begin(begin, packing)
         known = known_places(path, file)
         if packing is None:
             plain = PlainBlocks(file, known=known)
@@ -99,13 +101,22 @@ def open_blocks(path: Path) -> Blocks:
             packed = PackedBlocks(file, packing, marks)
             _keep_index(path, file, known, packed.blocks)
             return packed
-        whole = tempfile.TemporaryFile()  # noqa: SIM115
-        torn = not packing.unpack(file, whole)
+        whole = SpoolFile(file)
+        try:
+            torn = not packing.unpack(file, whole.write)
+        except BaseException:
+            whole.close()
+            raise
         file.close()
-        return PlainBlocks(whole, _TORN if torn else "")
+        return PlainBlocks(whole.file, _TORN if torn else "")
     except BaseException:
         file.close()
         raise
+
+
+def _check_begin(begin: bytes, packing: Packing | None) -> None:
+    text = begin if packing is None else packing.unpacked(begin, MAX_LINE_BYTES)[0]
+    read_header(text.partition(b"\n")[0])
 
 
 def _keep_index(path: Path, file: IO[bytes], known: Sequence[Place], blocks: Sequence[Block]) -> None:
@@ -120,8 +131,7 @@ def is_recording(path: Path) -> bool:
     try:
         with opened(path) as file:
             begin = file.read(_BEGIN_BYTES)
-        packing = packing_of(begin)
-        read_header((begin if packing is None else packing.unpacked(begin, MAX_LINE_BYTES)[0]).partition(b"\n")[0])
+        _check_begin(begin, packing_of(begin))
     except (OSError, RecordingProblem):
         return False
     return True

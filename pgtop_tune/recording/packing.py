@@ -49,7 +49,7 @@ class Packing(Struct, frozen=True):
         before_mark: What stands right before a mark, at the beginning of a member.
         member: Makes a member; its mark is empty for the one of the header.
         unpacked: What members hold, up to so many bytes, and whether they are whole; see `unpacked` of each.
-        unpack: A whole file without marks into another one; False when it is torn.
+        unpack: Hands over what a whole file without marks holds, piece by piece; False when it is torn.
     """
 
     suffix: str
@@ -57,7 +57,7 @@ class Packing(Struct, frozen=True):
     before_mark: bytes
     member: Callable[[bytes], Member]
     unpacked: Callable[[bytes, int], tuple[bytes, bool]]
-    unpack: Callable[[IO[bytes], IO[bytes]], bool]
+    unpack: Callable[[IO[bytes], Callable[[bytes], object]], bool]
 
 
 PACKINGS: Final = (

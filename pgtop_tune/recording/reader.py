@@ -63,11 +63,9 @@ class RecordingReader:
             raise RecordingProblem(
                 f"cannot read {self.name}: {problem.strerror}", "check name and permission"
             ) from None
-        try:
-            self.header: Final[Header] = read_header(self._store.header)
-        except RecordingProblem:
-            self._store.close()
-            raise
+        except RecordingProblem as problem:
+            raise RecordingProblem(f"{self.name}: {problem.message}", problem.hint) from None
+        self.header: Final[Header] = read_header(self._store.header)
         self.problems: Final[list[str]] = [self._store.problem] if self._store.problem else []
         self._moments: dict[int, list[float]] = {}
         self._look()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -59,7 +60,7 @@ def is_recording(path: Path) -> bool:
                 file.seek(0)
                 with gzip.GzipFile(fileobj=file) as packed:
                     head = packed.read(_HEAD)
-    except (OSError, EOFError) as problem:
+    except (OSError, EOFError, zlib.error) as problem:
         words = getattr(problem, "strerror", None) or str(problem)
         raise UsageProblem(f"{path} cannot be read: {words}", "--against names a report or a recording") from None
     first = head.split(b"\n", 1)[0]

@@ -1,4 +1,4 @@
-"""A file without a name in $TMPDIR that a recording is put into: never what is none, nor more than there is room for."""
+"""A file without a name in $TMPDIR that a recording is put into, as far as it can be one and there is room."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ class RecordingReader:
             RecordingProblem: A delta that does not go on in time.
         """
         if before is not None:
-            if seal.crc is None and frame.elapsed_s <= before.elapsed_s:
+            if seal.crc is None and moment(seal.line, math.inf) <= before.elapsed_s:
                 raise RecordingProblem("it does not go on in time: a line stands twice, or in another order")
             return
         read, crc, elapsed_s = self._read_to

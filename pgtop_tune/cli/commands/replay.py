@@ -44,6 +44,8 @@ def replay(
     piped = _standard_input() if str(file) == "-" else None
     reader = RecordingReader(file) if piped is None else piped.reader()
     if not (reader.frame_count or reader.growing):
+        if piped is not None and piped.problem:
+            tell(piped.problem)
         raise without_frames(reader.name)
     if not lines and sys.stdout.isatty() and (_keys_from_terminal() if piped else sys.stdin.isatty()):
         from pgtop_tune.cli.screen import ScreenWords, show_replay

@@ -36,22 +36,22 @@ class Secret:
         raise TypeError("a Secret is not pickled")
 
 
-_NAME: Final = (
-    r"(?:pass(?:word|wd|phrase|code)?|pwd|secret|token"
-    r"|(?:api|access|account|private|encryption|master|signing|service|shared)[-_ ]?key)"
-    r"(?:s|[-_]?(?:access[-_]?)?(?:key|hash|string|text|value|plain|old|new|\d{1,4}))?"
-    r"|(?<=--)key|(?<![\w.])key(?==[^\s=])|(?<=[?&])(?:x-amz-)?sig(?:nature)?(?==)"
-)
+_HINT: Final = re.compile(r"pass|key|token|secret|://|-u|crypt|pwd|authorization|sig(?=nature=|=)")
+_SUFFIX: Final = r"(?:s|[-_]?(?:access[-_]?)?(?:key|hash|string|text|value|plain|old|new|\d{1,4}))?(?!\w)"
 _FOUND: Final = re.compile(
-    rf"(?P<name>{_NAME})(?!\w)"
+    rf"(?P<name>(?:pass(?:word|wd|phrase|code)?|pwd|secret|token){_SUFFIX}|(?<=[?&-])sig(?:nature)?(?==))"
+    rf"|(?P<pem>key-----)|(?P<key>key{_SUFFIX})"
     r"|(?P<uri>://[^\s/:@'\"]{0,256}:)"
-    r"|(?<![\w-])(?:-u|--[\w-]{0,30}user(?:name)?)(?P<user>(?:\s*=\s*|\s*)(?:\\?[\"']{1,2})?[^\s:\"'=\\]+:(?!//))"
-    r"|\b(?:crypt|(?:pgp_(?:sym|pub)_)?(?:en|de)crypt(?:_bytea|_iv)?)\s*(?P<call>\()"
-    r"|(?P<header>\bauthorization\\?[\"']?\s*[:=]\s*\\?[\"']?(?:(?:basic|bearer|digest|token)\s+)?)"
-    r"|(?P<pem>-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----)",
+    r"|-u(?P<user>(?:ser(?:name)?)?(?:\s*=\s*|\s*)(?:\\?[\"']{1,2})?[^\s:\"'=\\]{1,128}:(?!//))"
+    r"|crypt(?:_bytea|_iv)?\s*(?P<call>\()"
+    r"|(?P<header>authorization\\?[\"']?\s*[:=]\s*\\?[\"']?(?:(?:basic|bearer|digest|token)\s+)?)",
     re.IGNORECASE,
 )
-"""What announces a secret; of a name its last word: AWS_SECRET_ACCESS_KEY, rolpassword, --auth-token."""
+"""What announces a secret, from a hint on: of AWS_SECRET_ACCESS_KEY what follows AWS_, of rolpassword the password."""
+_KEY_BEFORE: Final = re.compile(
+    r"(?:(?:api|access|account|private|encryption|master|signing|service|shared)[-_ ]?|--)\Z", re.IGNORECASE
+)
+_OPTION_BEFORE: Final = re.compile(r"(?:-|--[\w-]{0,30})\Z")
 _WORD_BEFORE: Final = re.compile(r"(--?)?([\w-]{0,60})\Z")
 _BLANKS: Final = re.compile(r"(?:\s+|/\*.{0,500}?\*/|--[^\n]{0,500}(?:\n|\Z))*", re.DOTALL)
 _SPACES: Final = re.compile(r"[ \t]*")
@@ -71,6 +71,7 @@ _LITERAL: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """A literal in any quoting, also one that a limit of characters has cut off."""
+_CAPITALS: Final = re.compile("[A-Z]+")
 _QUOTES: Final = re.compile("'+")
 _GOES_ON: Final = re.compile(r"\s*\|\|\s*|\s*\n\s*(?=')")
 _GROUP: Final = re.compile(r"[\w.]*\s*[(\[{]")
@@ -104,19 +105,25 @@ def without_secrets(text: str) -> str:
 
     Source: chapters "Connection Strings" of libpq and "Lexical Structure" of SQL.
     """
-    if not _may_hold_one(text.lower()):
+    small = text.lower()
+    if not _may_hold_one(small):
         return text
+    if len(small) != len(text):
+        small = _CAPITALS.sub(lambda letters: letters[0].lower(), text)
     parts: list[str] = []
     kept = place = counted = 0
     in_literal = False
-    while (found := _FOUND.search(text, place)) is not None:
+    while (hint := _HINT.search(small, place)) is not None:
+        place = hint.end()
+        if (found := _FOUND.match(text, hint.start())) is None:
+            continue
         in_literal ^= text.count("'", counted, found.start()) % 2 == 1
         counted = found.start()
         begin, end = _SPANS[found.lastgroup or ""](text, found, in_literal)
         if begin < end:
             parts += (text[kept:begin], MASK)
             kept = end
-        place = max(end, found.end())
+        place = max(end, place)
     return "".join((*parts, text[kept:])) if parts else text
 
 
@@ -159,7 +166,7 @@ def _named(text: str, found: re.Match[str], in_literal: bool) -> _Span:
             at = after_comments
         if operator[0][0].isalpha() and not text.startswith("(", at):
             return at, _end_of_literal(text, at, in_literal)
-        return at, _end_of_value(text, at, in_literal, word + found["name"])
+        return at, _end_of_value(text, at, in_literal, word + found[0])
     if quote == "'":
         at = _past_blanks(text, at + 1) if text.startswith(",", at) else after
     elif option and at > after:
@@ -167,6 +174,20 @@ def _named(text: str, found: re.Match[str], in_literal: bool) -> _Span:
     if text.startswith('"', at) or (quote == "'" == text[at : at + 1] and at == after):
         return after, after
     return at, _end_of_literal(text, at, in_literal)
+
+
+def _key(text: str, found: re.Match[str], in_literal: bool) -> _Span:
+    """That of an API, an option, or KEY=… of a shell and a URL: tables have columns of the name."""
+    at, after = found.start(), found.end()
+    is_assigned = text.startswith("=", after) and not text[after + 1 : after + 2].isspace()
+    before = text[at - 1 : at]
+    if _KEY_BEFORE.search(text, max(at - 16, 0), at) or (is_assigned and before != "." and not _is_of_a_word(before)):
+        return _named(text, found, in_literal)
+    return after, after
+
+
+def _is_of_a_word(letter: str) -> bool:
+    return letter.isalnum() or letter == "_"
 
 
 def _past_blanks(text: str, at: int) -> int:
@@ -251,6 +272,12 @@ def _login(text: str, found: re.Match[str], in_literal: bool) -> _Span:
 
 
 def _user(text: str, found: re.Match[str], in_literal: bool) -> _Span:
+    at, before = found.start(), text[found.start() - 1 : found.start()]
+    is_long = found["user"][:3].lower() == "ser"
+    if not (
+        _OPTION_BEFORE.search(text, max(at - 32, 0), at) if is_long else before != "-" and not _is_of_a_word(before)
+    ):
+        return found.end(), found.end()
     begin = found.end()
     quote = next((mark for mark in ("''", '"', "'") if mark in found["user"]), "")
     end = text.find(quote, begin) if quote else -1
@@ -270,6 +297,7 @@ def _up_to(pattern: re.Pattern[str]) -> Callable[[str, re.Match[str], bool], _Sp
 
 _SPANS: Final[Mapping[str, Callable[[str, re.Match[str], bool], _Span]]] = {
     "name": _named,
+    "key": _key,
     "uri": _login,
     "user": _user,
     "call": _arguments,

@@ -49,8 +49,11 @@ _FOUND: Final = re.compile(
 )
 """What announces a secret, from a hint on: of AWS_SECRET_ACCESS_KEY what follows AWS_, of rolpassword the password."""
 _KEY_BEFORE: Final = re.compile(
-    r"(?:(?:api|access|account|private|encryption|master|signing|service|shared)[-_ ]?|--)\Z", re.IGNORECASE
+    r"(?:(?:api|access|account|private|client|server|encryption|master|signing|service|shared)[-_ ]?|--)\Z",
+    re.IGNORECASE,
 )
+_ROLE_BEFORE: Final = re.compile(r"\b(?:alter|create)\s+(?:role|user)\s+(?!mapping\b)", re.IGNORECASE)
+"""A password without quotes is a syntax error there, and the statement stands in pg_stat_activity all the same."""
 _OPTION_BEFORE: Final = re.compile(r"(?:-|--[\w-]{0,30})\Z")
 _WORD_BEFORE: Final = re.compile(r"(--?)?([\w-]{0,60})\Z")
 _BLANKS: Final = re.compile(r"(?:\s+|/\*.{0,500}?\*/|--[^\n]{0,500}(?:\n|\Z))*", re.DOTALL)
@@ -169,7 +172,7 @@ def _named(text: str, found: re.Match[str], in_literal: bool) -> _Span:
         return at, _end_of_value(text, at, in_literal, word + found[0])
     if quote == "'":
         at = _past_blanks(text, at + 1) if text.startswith(",", at) else after
-    elif option and at > after:
+    elif at > after and (option or _ROLE_BEFORE.search(text, max(found.start() - 300, 0), found.start())):
         return at, _end_of_value(text, at, in_literal, "")
     if text.startswith('"', at) or (quote == "'" == text[at : at + 1] and at == after):
         return after, after

@@ -43,6 +43,9 @@ def test_no_password_is_left(word: str) -> None:
 
 SECRET = "hunter2sesame"
 ANNOUNCED = (
+    "ALTER ROLE bob WITH PASSWORD <S>",
+    "host=h scram_client_key=<S> scram_server_key='<S>'",
+    "CREATE USER bob PASSWORD <S>;",
     "ALTER ROLE bob PASSWORD '<S>'",
     "ALTER ROLE bob PASSWORD'<S>'",
     r"ALTER ROLE bob WITH ENCRYPTED PASSWORD E'<S>\' x' VALID UNTIL '2030'",

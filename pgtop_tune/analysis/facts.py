@@ -20,7 +20,7 @@ from pgtop_tune.model.numa import FrequencySample, NumaSample
 from pgtop_tune.model.postgres import ParameterSample, ServerFacts
 from pgtop_tune.model.relations import FIRST_USER_OID, RelationSample, TableCounters
 from pgtop_tune.model.setup import MachineSetup
-from pgtop_tune.secret import without_passwords
+from pgtop_tune.secret import without_secrets
 
 MACHINE: Final = "machine"
 SYSTEM: Final = "system"
@@ -194,8 +194,8 @@ def parameter_fact(name: str, shown: str, source: str = "", shipped: bool = Fals
         kind = Kind.IDENTITY
     elif name in OF_THE_BUILD:
         kind = Kind.CONDITION
-    # Recordings of older versions have passwords as the server shows them.
-    yield Fact(PARAMETERS, name, without_passwords(shown), kind, source, shipped)
+    # Recordings of older versions have secrets as the server shows them.
+    yield Fact(PARAMETERS, name, without_secrets(shown), kind, source, shipped)
 
 
 def setup_facts(setup: MachineSetup) -> Iterator[Fact]:

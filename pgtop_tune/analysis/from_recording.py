@@ -13,7 +13,6 @@ from pgtop_tune.analysis.facts import TOOL, FactsSeen
 from pgtop_tune.analysis.figures import FAILED, LATENCY, PERCENTILES, TPS, frame_sums, line_sums
 from pgtop_tune.analysis.gathered import Gathered, milliseconds, quotient
 from pgtop_tune.analysis.material import BUDGET_S, Budget, Fact, Kind, LoadKey, Material, Run, Summary
-from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.experiment.frame_keeper import thin
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.budget import latency_budget
@@ -31,7 +30,7 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.model.run_result import Doubt, RunFacts
 from pgtop_tune.recording.minutes import WHOLE_UP_TO, Look, Wanted, looks
-from pgtop_tune.recording.reader import RecordingReader
+from pgtop_tune.recording.reader import RecordingReader, without_frames
 
 _PAST: Final = 130
 """Frames looked back at by metrics of sections that are read seldom."""
@@ -69,7 +68,7 @@ def read_recording(path: Path, name: str = "") -> Material:
     finally:
         reader.close()
     if found is None:
-        raise RecordingProblem(f"{path} holds no frames", "was it recorded for less than a second?")
+        raise without_frames(str(path))
     facts = (*found.facts, Fact(TOOL, "pgtop-tune", tool, Kind.IDENTITY))
     return replace(found, facts=facts, problems=problems)
 
@@ -115,7 +114,8 @@ class _Reading:
         before, self.last = self.last, frame
         self.first = self.first or frame
         if len(self.events) < _MOST_EVENTS:
-            self.events.extend(frame.events)
+            # Recordings of older versions have secrets in them.
+            self.events.extend(map(Event.masked, frame.events))
         self.facts.take(frame)
         self._past.append(frame)
         if len(self._past) > 2 * _PAST:

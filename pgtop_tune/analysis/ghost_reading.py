@@ -18,7 +18,7 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.percentiles import percentile
 from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.recording.reader import RecordingReader
+from pgtop_tune.recording.reader import RecordingReader, without_frames
 from pgtop_tune.session.ghost import MOST_RUNS, Ghost, GhostEntry, GhostRun, started_s
 
 _P99: Final = 99.0
@@ -47,7 +47,7 @@ def ghost_of(path: Path, name: str) -> Generator[Ghost, None, None]:
             if count % _SHOWN_EVERY == 0:
                 yield reading.ghost
         if not reading.ghost.runs:
-            raise RecordingProblem(f"{path} holds no frames", "was it recorded for less than a second?")
+            raise without_frames(str(path))
         yield reading.ghost
     finally:
         reader.close()

@@ -27,6 +27,7 @@ from pgtop_tune.bench.transaction_log import LogStatistics, TransactionLog
 from pgtop_tune.model.bench import BenchProgress, BenchRun, LatencySecond, RunState, Silence
 from pgtop_tune.model.bench_report import BenchReport
 from pgtop_tune.model.load import LoadSpec, ScriptChoice
+from pgtop_tune.secret import without_secrets
 
 STOP_GRACE_S: Final = 3.0
 """For pgbench to end in order: transactions under way are finished, log and report are written."""
@@ -161,7 +162,7 @@ class Run:
 
 
 def _failure(stderr: str, exit_status: int | None, scripts: Sequence[str]) -> str:
-    words = last_words(stderr) or f"pgbench said nothing; exit status {exit_status}"
+    words = without_secrets(last_words(stderr)) or f"pgbench said nothing; exit status {exit_status}"
     hint = hint_for(words)
     words = with_script(words, stderr, scripts)
     return f"{words}\nhint: {hint}" if hint else words
@@ -203,7 +204,7 @@ async def start_run(
     facts = BenchRun(
         run=number,
         profile=profile.name,
-        command=shell_quoted(argv),
+        command=without_secrets(shell_quoted(argv)),
         pgbench_version=pgbench.version,
         pid=running.pid,
         started_ms=started_ms,

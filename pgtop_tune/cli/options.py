@@ -58,7 +58,7 @@ NoQueryText = Annotated[
     typer.Option(
         "--no-query-text",
         rich_help_panel=_SESSION,
-        help="Record no text of a statement, no line of the server's log: nothing in which a user's data may stand.",
+        help="Record no text of a statement, no line of the server's log, no command of the server: no user's data.",
     ),
 ]
 Record = Annotated[

@@ -28,6 +28,7 @@ from pgtop_tune.model.run_result import (
     ScriptFile,
     Verdict,
 )
+from pgtop_tune.secret import without_secrets
 
 _AS_SHIPPED: Final = ("default", "override", "client", "session")
 """pg_settings.source of what nobody has set for the server."""
@@ -99,8 +100,8 @@ def record_of(
         facts=evidence.facts,
         host=_host(evidence.frames),
         server=_server(evidence),
-        stdout=output[0],
-        stderr=output[1],
+        stdout=without_secrets(output[0]),
+        stderr=without_secrets(output[1]),
         machine=run.machine,
     )  # fmt: skip
 

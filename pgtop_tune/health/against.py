@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +24,7 @@ from pgtop_tune.health.report import Report, Result
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.ceilings import Ceiling, Measured
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.paths import opened
 from pgtop_tune.recording.format import FORMAT as RECORDING
 
 _LONGEST: Final = 64 * 1024 * 1024
@@ -52,12 +54,13 @@ def is_recording(path: Path) -> bool:
         UsageProblem: It cannot be read.
     """
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             head = file.read(_HEAD)
-        if head.startswith(_GZIP):
-            with gzip.open(path, "rb") as packed:
-                head = packed.read(_HEAD)
-    except (OSError, EOFError) as problem:
+            if head.startswith(_GZIP):
+                file.seek(0)
+                with gzip.GzipFile(fileobj=file) as packed:
+                    head = packed.read(_HEAD)
+    except (OSError, EOFError, zlib.error) as problem:
         words = getattr(problem, "strerror", None) or str(problem)
         raise UsageProblem(f"{path} cannot be read: {words}", "--against names a report or a recording") from None
     first = head.split(b"\n", 1)[0]
@@ -71,7 +74,7 @@ def former_check(path: Path) -> Former:
         UsageProblem: It is no such report.
     """
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             parsed = json.loads(file.read(_LONGEST))
         if parsed["format"] != FORMAT:
             raise ValueError(f"format {parsed['format']!r}, not {FORMAT!r}")
@@ -94,7 +97,7 @@ def measured_in(path: Path) -> Measured:
     """
     how = "write one with `check --measure --format json > FILE`"
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             parsed = json.loads(file.read(_LONGEST))
         if parsed["format"] != FORMAT:
             raise ValueError(f"format {parsed['format']!r}, not {FORMAT!r}")

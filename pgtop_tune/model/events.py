@@ -5,6 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
+
+from pgtop_tune.secret import without_secrets
 
 
 class EventKind(StrEnum):
@@ -37,3 +40,7 @@ class Event(Struct, frozen=True):
     kind: EventKind
     text: str
     detail: str = ""
+
+    def masked(self) -> Event:
+        """The same without secrets: notes, messages and parameters come from everywhere."""
+        return replace(self, text=without_secrets(self.text), detail=without_secrets(self.detail))

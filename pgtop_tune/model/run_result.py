@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from pgtop_tune.model.bench import BenchProgress, RunState
 from pgtop_tune.model.bench_report import BenchReport
 from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.secret import MASK, without_secrets
 
 FORMAT: Final = "pgtop-tune-run/1"
 INIT_FORMAT: Final = "pgtop-tune-init/1"
@@ -339,7 +340,7 @@ def as_json(result: RunResult) -> dict[str, Any]:
         "qps": result.qps,
         "percentiles": None if latencies is None else _percentiles(latencies),
         "validity": validity,
-        "command": result.command,
+        "command": plain(result.command),
     }
     rest = plain(result)
     for name in ("latencies", "doubts", "by_second", "by_script"):
@@ -363,13 +364,20 @@ def _percentiles(latencies: Latencies) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Structs, tuples and mappings as JSON's objects and arrays; numbers JSON does not have as null."""
+    """Structs, tuples and mappings as JSON's objects and arrays; numbers JSON does not have as null; no secrets."""
     if isinstance(value, Struct):
         return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, Mapping):
         return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        pair = [plain(each) for each in value]
+        if len(value) == 2 and all(isinstance(each, str) for each in value):
+            # A variable of a script, or a setting: its name tells whether its value is a secret.
+            named = f"{value[0]}={value[1]}"
+            return pair if without_secrets(named) == named else [pair[0], MASK]
+        return pair
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return str(value) if isinstance(value, StrEnum) else value
+    if isinstance(value, StrEnum):
+        return str(value)
+    return without_secrets(value) if isinstance(value, str) else value

@@ -14,12 +14,18 @@ from msgspec.structs import replace
 from pgtop_tune.model.postgres import Activity, Backend
 from pgtop_tune.postgres.conninfo import APPLICATION_NAME
 from pgtop_tune.postgres.own_sessions import OwnSessions
+from pgtop_tune.secret import without_secrets
 
 QUERY_CHARACTERS: Final = 500
 
 
 _NAMES_SHARED: Final = 5_000
 """Distinct texts kept for sharing; beyond it they are forgotten and collected anew."""
+
+
+def shown_query(text: bytes) -> str:
+    """What is seen of a statement: its first characters, without secrets."""
+    return without_secrets(text.decode("utf-8", "replace")[:QUERY_CHARACTERS])
 
 
 class ActivityRows:
@@ -62,7 +68,7 @@ class ActivityRows:
         raw = row[16]
         query = queries.get(raw)
         if query is None and raw is not None:
-            query = queries[raw] = raw.decode("utf-8", "replace")[:QUERY_CHARACTERS]
+            query = queries[raw] = shown_query(raw)
         fields: tuple[Any, ...] = (row[0], *shared, query)
         return Backend(*fields)
 

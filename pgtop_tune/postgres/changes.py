@@ -19,7 +19,7 @@ from pgtop_tune.model.change import ChangeState, ParameterChange, ScopeKind, Ter
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.list_values import check_list
 from pgtop_tune.postgres.scopes import is_unwritable_empty, out_of_order, said, same
-from pgtop_tune.secret import without_passwords
+from pgtop_tune.secret import without_secrets
 
 if TYPE_CHECKING:
     from pgtop_tune.postgres.operator_session import OperatorSession
@@ -108,9 +108,9 @@ def intended(
 
 def _check_no_password(before: Parameter, wanted: Wanted, stored: str | None) -> None:
     """The journal keeps values for the way back; a password must not come to stand there."""
-    if any(value and without_passwords(value) != value for value in (wanted.value, stored, before.shown)):
+    if any(value and without_secrets(value) != value for value in (wanted.value, stored, before.shown)):
         raise UsageProblem(
-            f"{before.name} holds a password, and the journal would keep it",
+            f"{before.name} holds a password or a key, and the journal would keep it",
             "change it in psql with ALTER SYSTEM, or move the password to ~/.pgpass of the server's account",
         )
 

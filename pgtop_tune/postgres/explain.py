@@ -18,9 +18,10 @@ from pgtop_tune.errors import ServerProblem, UsageProblem
 from pgtop_tune.model.backend_action import BackendKey, QueryPlan
 from pgtop_tune.model.postgres import HIDDEN_QUERY
 from pgtop_tune.postgres import queries
-from pgtop_tune.postgres.activity_rows import QUERY_CHARACTERS
+from pgtop_tune.postgres.activity_rows import QUERY_CHARACTERS, shown_query
 from pgtop_tune.postgres.own_sessions import marked
 from pgtop_tune.postgres.plain_query import PlainQuery, plain_query
+from pgtop_tune.secret import MASK
 
 _GENERIC_SINCE: Final = 16
 _LONGEST_CHARACTER: Final = 4
@@ -56,15 +57,17 @@ async def whole_statement(connection: Connection, backend: BackendKey, seen: str
     if seen == HIDDEN_QUERY or not seen:
         raise UsageProblem("this role may not see what the session runs", "pg_monitor lets it")
     role = row["role"] or ""
-    current = bytes(row["query"] or b"").decode("utf-8", "replace")
+    whole = bytes(row["query"] or b"")
     most_bytes = row["most_bytes"] - _LONGEST_CHARACTER
-    if current[:QUERY_CHARACTERS] == seen:
+    if shown_query(whole) == seen:
         if row["query_bytes"] >= most_bytes:
             raise UsageProblem(
                 f"the server keeps only the first {row['most_bytes'] - 1} bytes of a statement, and this is longer",
                 "track_activity_query_size, with a restart, keeps more",
             )
-        return Seen(current, row["datname"], role)
+        return Seen(whole.decode("utf-8", "replace"), row["datname"], role)
+    if MASK in seen:
+        raise UsageProblem("the session runs another statement by now, and a secret in this one was not kept")
     if len(seen) < QUERY_CHARACTERS and len(seen.encode("utf-8", "replace")) < most_bytes:
         return Seen(seen, row["datname"], role)
     raise UsageProblem("the session runs another statement by now, and only the beginning of this one is known")

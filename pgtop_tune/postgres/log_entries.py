@@ -2,6 +2,7 @@
 
 The log is full of strangers' words, and of secrets in statements that failed. So nothing that quotes a statement
 leaves here: of plain LOG entries only those that speak of the server itself, and never STATEMENT, QUERY or CONTEXT.
+Of what is left, what looks like a secret is masked: an error quotes words of its statement, a reload a new value.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
+
+from pgtop_tune.secret import without_secrets
 
 MESSAGE_CHARACTERS: Final = 500
 _PREFIX_CHARACTERS: Final = 120
@@ -92,7 +95,11 @@ def log_entries(file: str, content: bytes) -> LogEntries:
                 entries.append(replace(each, message=each.message[:MESSAGE_CHARACTERS]))
             else:
                 left_out += 1
-    return LogEntries(tuple(entries), left_out, whole)
+    return LogEntries(tuple(map(_masked, entries)), left_out, whole)
+
+
+def _masked(entry: LogEntry) -> LogEntry:
+    return replace(entry, prefix=without_secrets(entry.prefix), message=without_secrets(entry.message))
 
 
 def _longer(entry: LogEntry, words: str) -> LogEntry:

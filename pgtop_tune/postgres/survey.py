@@ -21,6 +21,7 @@ from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.failures import absence
 from pgtop_tune.postgres.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.queries import sql
+from pgtop_tune.secret import without_secrets
 
 AT_ONCE: Final = 4
 """Databases asked at the same time."""
@@ -175,6 +176,13 @@ async def _answer(connection: ReadConnection, major: int, name: str) -> Sequence
 
 async def _rows(connection: ReadConnection, text: str) -> Sequence[Row]:
     try:
-        return [dict(row) for row in await connection.fetch(text)]
+        found = await connection.fetch(text)
     except _GONE:
-        return [dict(row) for row in await connection.fetch(text)]
+        found = await connection.fetch(text)
+    return [{name: _masked(value) for name, value in row.items()} for row in found]
+
+
+def _masked(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_masked(each) for each in value]
+    return without_secrets(value) if isinstance(value, str) else value

@@ -7,7 +7,6 @@ so a day of frames opens without being unpacked, and a jump unpacks one minute o
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from io import BytesIO
 from itertools import pairwise
@@ -21,14 +20,15 @@ from pgtop_tune.paths import opened
 from pgtop_tune.recording.format import MAX_BLOCK_BYTES, MAX_LINE_BYTES, YEAR_9999_MS, read_header
 from pgtop_tune.recording.index import WORTH_BYTES, Place, keep_places, known_places
 from pgtop_tune.recording.packing import MOST_MARKS, Packing, find_marks, packing_of
+from pgtop_tune.recording.spool_file import SpoolFile
 
 _KEY_START: Final = b'{"key":'
 _NEXT_KEY: Final = b"\n" + _KEY_START
+_NEXT_HEADER: Final = b'\n{"format":"pgtop-tune/'
 _ELAPSED: Final = re.compile(rb'"elapsed_s":\s*(-?\d+(?:\.\d*)?(?:e-?\d+)?)')
 _LINE_START: Final = 400
 """Bytes of a line looked at for its moment; it stands right at the front."""
 _CHUNK: Final = 1 << 22
-_MAGIC_BYTES: Final = 4
 _BEGIN_BYTES: Final = 1 << 16
 _FIRST_LINE: Final = 1 << 16
 """Bytes unpacked to find the end of a key frame's line; of a longer one more."""
@@ -84,11 +84,14 @@ def open_blocks(path: Path) -> Blocks:
 
     Raises:
         OSError: It cannot be read.
-        RecordingProblem: The library that unpacks it is not installed.
+        RecordingProblem: It is none, no room to unpack it, or the library that unpacks it is not installed.
     """
     file = opened(path)
     try:
-        packing = packing_of(file.read(_MAGIC_BYTES))
+        begin = file.read(_BEGIN_BYTES)
+        packing = packing_of(begin)
+        # Before anything is read through or unpacked: what is no recording may have no end.
+        _check_begin(begin, packing)
         known = known_places(path, file)
         if packing is None:
             plain = PlainBlocks(file, known=known)
@@ -99,13 +102,22 @@ def open_blocks(path: Path) -> Blocks:
             packed = PackedBlocks(file, packing, marks)
             _keep_index(path, file, known, packed.blocks)
             return packed
-        whole = tempfile.TemporaryFile()  # noqa: SIM115
-        torn = not packing.unpack(file, whole)
+        whole = SpoolFile(file)
+        try:
+            torn = not packing.unpack(file, whole.write)
+        except BaseException:
+            whole.close()
+            raise
         file.close()
-        return PlainBlocks(whole, _TORN if torn else "")
+        return PlainBlocks(whole.file, _TORN if torn else "")
     except BaseException:
         file.close()
         raise
+
+
+def _check_begin(begin: bytes, packing: Packing | None) -> None:
+    text = begin if packing is None else packing.unpacked(begin, MAX_LINE_BYTES)[0]
+    read_header(text.partition(b"\n")[0])
 
 
 def _keep_index(path: Path, file: IO[bytes], known: Sequence[Place], blocks: Sequence[Block]) -> None:
@@ -120,14 +132,14 @@ def is_recording(path: Path) -> bool:
     try:
         with opened(path) as file:
             begin = file.read(_BEGIN_BYTES)
-        packing = packing_of(begin)
-        read_header((begin if packing is None else packing.unpacked(begin, MAX_LINE_BYTES)[0]).partition(b"\n")[0])
+        _check_begin(begin, packing_of(begin))
     except (OSError, RecordingProblem):
         return False
     return True
 
 
 _TORN: Final = "the compressed file ends early (still being written, or torn); read up to there"
+_SECOND: Final = "another recording begins at line {}: it was put behind this one, and is not read"
 _TOO_MANY: Final = f"more than {MOST_MARKS} key frames, which no recording has; read up to there"
 
 
@@ -146,6 +158,7 @@ class PlainBlocks:
         file.seek(0)
         self.header = file.readline(MAX_LINE_BYTES)
         self._size = 0
+        self._is_over = False
         begin = known[-1] if known else (file.tell(), 0, 0.0)
         self.blocks = [Block(at, after, first, elapsed_s) for (at, first, elapsed_s), (after, *_) in pairwise(known)]
         self._scan(*begin)
@@ -153,14 +166,17 @@ class PlainBlocks:
     def _scan(self, begin: int, frames: int, elapsed_s: float) -> None:
         """Appends the blocks from an offset on, which so many frames stand before."""
         file, starts = self._file, [(begin, frames)]
-        for offset, count in _keys_and_lines(file, begin):
-            frames += count
+        stop: int | None = None
+        for offset, count, further in _keys_and_lines(file, begin):
+            frames, stop = frames + count, further
             if offset is not None:
                 starts.append((offset, frames))
             if len(starts) > MOST_MARKS:
                 self.problem = _TOO_MANY
                 break
-        self._size = file.seek(0, 2)
+        self._size = file.seek(0, 2) if stop is None else stop
+        if stop is not None:
+            self.problem, self._is_over = _SECOND.format(frames + 2), True
         whole_end = self._last_line_end(begin, self._size)
         if whole_end < self._size:
             self.problem = self.problem or "the last line is torn and was skipped"
@@ -173,7 +189,7 @@ class PlainBlocks:
 
     def grow(self) -> bool:
         """See `Blocks.grow`."""
-        if not self.blocks or self._file.seek(0, 2) <= self._size:
+        if not self.blocks or self._is_over or self._file.seek(0, 2) <= self._size:
             return False
         last = self.blocks.pop()
         self._scan(last.offset, last.first, last.elapsed_s)
@@ -211,21 +227,30 @@ class PlainBlocks:
         self._file.close()
 
 
-def _keys_and_lines(file: IO[bytes], begin: int) -> Iterator[tuple[int | None, int]]:
-    """Key lines, each with the number of lines between the one before and it; at the end, none and the rest."""
+def _keys_and_lines(file: IO[bytes], begin: int) -> Iterator[tuple[int | None, int, int | None]]:
+    """Key lines, each with the number of lines between the one before and it; at the end, none and the rest.
+
+    The third is where a further recording begins; None where none was put behind.
+    """
     file.seek(begin)
     base, kept, count = begin, b"", 0
     while chunk := file.read(_CHUNK):
         data = kept + chunk
+        header = data.find(_NEXT_HEADER)
+        if header >= 0:
+            data = data[: header + 1]
         place = 0
         while (found := data.find(_NEXT_KEY, place)) >= 0:
-            yield base + found + 1, count + data.count(b"\n", place, found + 1)
+            yield base + found + 1, count + data.count(b"\n", place, found + 1), None
             place, count = found + 1, 0
-        # What may be the beginning of a key line is looked at again with the next chunk.
-        rest = max(place, len(data) - len(_NEXT_KEY) + 1)
+        if header >= 0:
+            yield None, count + data.count(b"\n", place), base + header + 1
+            return
+        # What may be the beginning of a key line or of a header is looked at again with the next chunk.
+        rest = max(place, len(data) - len(_NEXT_HEADER) + 1)
         count += data.count(b"\n", place, rest)
         base, kept = base + rest, data[rest:]
-    yield None, count + kept.count(b"\n")
+    yield None, count + kept.count(b"\n"), None
 
 
 class PackedBlocks:
@@ -234,24 +259,32 @@ class PackedBlocks:
     def __init__(self, file: IO[bytes], packing: Packing, marks: list[tuple[int, int, float]]) -> None:
         self._file = file
         self._packing = packing
+        self._is_over = False
         self.blocks: list[Block] = []
         header, _ = self._text(0, marks[0][0])
         self.header = header.partition(b"\n")[0] + b"\n"
         self._add(marks)
         _, whole = self._text(self.blocks[-1].offset, self.blocks[-1].end)
         self.problem = "" if whole else _TORN if len(marks) < MOST_MARKS else _TOO_MANY
+        if self._is_over:
+            self.problem = _SECOND.format(self.blocks[-1].first + sum(1 for _ in self.lines(self.blocks[-1])) + 2)
         if self.blocks[0].first:
             self.problem = f"the first {self.blocks[0].first} frames are damaged and were skipped"
 
     def _add(self, marks: list[tuple[int, int, float]]) -> None:
-        ends = [offset for offset, _, _ in marks[1:]] + [self._file.seek(0, 2)]
+        ends = [offset for offset, _, _ in marks[1:]]
+        if marks[-1][1] == 0 < len(ends):
+            marks = marks[:-1]
+            self._is_over = True
+        else:
+            ends.append(self._file.seek(0, 2))
         self.blocks += [
             Block(offset, end, first, elapsed_s) for (offset, first, elapsed_s), end in zip(marks, ends, strict=True)
         ]
 
     def grow(self) -> bool:
         """See `Blocks.grow`."""
-        if self._file.seek(0, 2) <= self.blocks[-1].end:
+        if self._is_over or self._file.seek(0, 2) <= self.blocks[-1].end:
             return False
         self._add(list(find_marks(self._file, self._packing, self.blocks.pop().offset)))
         return True
@@ -263,6 +296,8 @@ class PackedBlocks:
     def lines(self, block: Block) -> Iterator[bytes]:
         """See `Blocks.lines`."""
         text, _ = self._text(block.offset, block.end)
+        if self._is_over and (header := text.find(_NEXT_HEADER)) >= 0:
+            text = text[: header + 1]
         yield from BytesIO(text[: text.rfind(b"\n") + 1])
 
     def first_line(self, block: Block) -> bytes:

@@ -1,4 +1,4 @@
-"""The lines of a recording, `pgtop-tune/1`.
+"""The lines of a recording, `pgtop-tune/1.1`.
 
 JSON Lines. The first line is the header. Every further line is an object with one of
 
@@ -6,7 +6,8 @@ JSON Lines. The first line is the header. Every further line is an object with o
     {"delta": frame}    what changed since the frame of the line before (see `codec`)
 
 Both begin with `sequence`, `taken_at_ms` and `elapsed_s`, absolute in keys and (but for `elapsed_s`) as differences in
-deltas. Any prefix of a recording is a recording. A reader skips what it cannot read up to the next key frame.
+deltas. Any prefix of a recording is a recording. A reader skips what it cannot read up to the next key frame. Since 1.1
+lines have checksums (see `seals`), which readers of 1 do not mind.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from msgspec import Struct, field, to_builtins
 
 from pgtop_tune.errors import RecordingProblem
 
-FORMAT: Final = "pgtop-tune/1"
+FORMAT: Final = "pgtop-tune/1.1"
 MAJOR: Final = 1
 KEY: Final = "key"
 DELTA: Final = "delta"
@@ -44,7 +45,7 @@ class Header(Struct, frozen=True):
     """First line of a recording.
 
     Attributes:
-        format: "pgtop-tune/1".
+        format: "pgtop-tune/1.1".
         tool: Version of the program that wrote it.
         created_ms: Wall clock when the recording began, milliseconds since the epoch.
         timezone: UTC offset of the machine that recorded, "+02:00", for reading times as its operator knew them.

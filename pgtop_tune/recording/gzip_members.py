@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Callable
 from typing import IO, Final
 
 _PLAIN: Final = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
@@ -83,8 +84,8 @@ def unpacked(packed: bytes, most_bytes: int) -> tuple[bytes, bool]:
     return found, True
 
 
-def unpack(packed: IO[bytes], plain: IO[bytes]) -> bool:
-    """A file of one member, as older versions and gzip itself write it; False when it is torn.
+def unpack(packed: IO[bytes], put: Callable[[bytes], object]) -> bool:
+    """A file without marks, as older versions and gzip itself write it; False when it is torn.
 
     The gzip module would give up the whole block before a tear.
     """
@@ -92,8 +93,12 @@ def unpack(packed: IO[bytes], plain: IO[bytes]) -> bool:
     packed.seek(0)
     try:
         while block := packed.read(_CHUNK):
-            plain.write(stream.decompress(block))
+            while block:
+                if stream.eof:
+                    stream = zlib.decompressobj(31)
+                put(stream.decompress(block, _CHUNK))
+                block = stream.unused_data if stream.eof else stream.unconsumed_tail
+        put(stream.flush())
     except zlib.error:
         return False
-    plain.write(stream.flush())
     return stream.eof

@@ -49,7 +49,7 @@ class Packing(Struct, frozen=True):
         before_mark: What stands right before a mark, at the beginning of a member.
         member: Makes a member; its mark is empty for the one of the header.
         unpacked: What members hold, up to so many bytes, and whether they are whole; see `unpacked` of each.
-        unpack: A whole file without marks into another one; False when it is torn.
+        unpack: Hands over what a whole file without marks holds, piece by piece; False when it is torn.
     """
 
     suffix: str
@@ -57,7 +57,7 @@ class Packing(Struct, frozen=True):
     before_mark: bytes
     member: Callable[[bytes], Member]
     unpacked: Callable[[bytes, int], tuple[bytes, bool]]
-    unpack: Callable[[IO[bytes], IO[bytes]], bool]
+    unpack: Callable[[IO[bytes], Callable[[bytes], object]], bool]
 
 
 PACKINGS: Final = (
@@ -96,7 +96,10 @@ def mark(frame: int, elapsed_s: float) -> bytes:
 
 
 def find_marks(file: IO[bytes], packing: Packing, begin: int = 0) -> Iterator[tuple[int, int, float]]:
-    """Offset, frame number and moment of every marked member, ascending in all three; at most `MOST_MARKS`."""
+    """Offset, frame number and moment of every marked member, ascending in all three; at most `MOST_MARKS`.
+
+    Where a further recording was put behind the first one, its first member, number 0, is the last.
+    """
     file.seek(begin)
     before, width = packing.before_mark, len(packing.before_mark) + MARK.size
     base, kept, frame, elapsed, found = begin, b"", -1, -1, 0
@@ -111,5 +114,8 @@ def find_marks(file: IO[bytes], packing: Packing, begin: int = 0) -> Iterator[tu
                 yield base + at, number, ticks / _TICKS_PER_S
                 if found == MOST_MARKS:
                     return
+            elif number == 0 and frame > 0:
+                yield base + at, 0, 0.0
+                return
         rest = max(place, len(data) - width + 1)
         base, kept = base + rest, data[rest:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from pgtop_tune.recording.format import (
 )
 from pgtop_tune.recording.frames import Score
 from pgtop_tune.recording.landmarks import score_of_line
+from pgtop_tune.recording.seals import Seal, checksum, seal_of
 
 _FRAME: Final = codec_for(Frame)
 _MOST_PROBLEMS: Final = 100
@@ -63,13 +65,13 @@ class RecordingReader:
             raise RecordingProblem(
                 f"cannot read {self.name}: {problem.strerror}", "check name and permission"
             ) from None
-        try:
-            self.header: Final[Header] = read_header(self._store.header)
-        except RecordingProblem:
-            self._store.close()
-            raise
+        except RecordingProblem as problem:
+            raise RecordingProblem(f"{self.name}: {problem.message}", problem.hint) from None
+        self.header: Final[Header] = read_header(self._store.header)
         self.problems: Final[list[str]] = [self._store.problem] if self._store.problem else []
         self._moments: dict[int, list[float]] = {}
+        self._read_to: tuple[int, int | None, float] = (-1, checksum(self._store.header), -math.inf)
+        """The block that was read last, and checksum and moment of its last line."""
         self._look()
 
     def _look(self) -> None:
@@ -169,14 +171,22 @@ class RecordingReader:
 
     def key_line(self, place: int) -> bytes:
         """The first line of a block, as it is; b"" of a damaged one."""
-        return self._store.first_line(self._blocks[place])
+        return seal_of(self._store.first_line(self._blocks[place]), None).line
 
     def lines_of(self, place: int) -> list[bytes]:
-        """The lines of a block, as they are; fewer than `frames_in` of one that is damaged, or too large for memory."""
+        """The lines of a block without checksums; fewer than `frames_in` where it is damaged or does not fit memory."""
         block = self._blocks[place]
         if self.frames_in(place) > KEY_EVERY or block.end - block.offset > MAX_BLOCK_BYTES:
             return []
-        return list(self._store.lines(block))
+        found: list[bytes] = []
+        before: int | None = None
+        for line in self._store.lines(block):
+            seal = seal_of(line, before)
+            if not seal.whole:
+                return []
+            before = seal.crc
+            found.append(seal.line)
+        return found
 
     def frames_in(self, place: int) -> int:
         """Frames of a block."""
@@ -188,10 +198,17 @@ class RecordingReader:
         block = self._blocks[place]
         following = block.first + self.frames_in(place)
         before: Frame | None = None
+        crc: int | None = None
         broken, index = False, block.first - 1
         for index, line in enumerate(self._store.lines(block), block.first):
             try:
-                before = frame_of(line, before)
+                seal = seal_of(line, crc)
+                crc = seal.crc
+                if not seal.whole:
+                    raise RecordingProblem("it was changed, or the line before it is missing or stands twice")
+                frame = frame_of(seal.line, before)
+                self._check_order(place, index, frame, before, seal)
+                before = frame
             except RecordingProblem as problem:
                 before = None
                 if not broken:
@@ -201,8 +218,26 @@ class RecordingReader:
                 yield index, before
             elif index - block.first > _MOST_MOMENTS:
                 return
+        if before is not None:
+            self._read_to = (place, crc, before.elapsed_s)
         if index < following - 1 and not broken:
             self._skipped(index + 1, "the compressed data are damaged")
+
+    def _check_order(self, place: int, index: int, frame: Frame, before: Frame | None, seal: Seal) -> None:
+        """Whether a frame comes after the one before: by checksum, or by its clock, as earlier versions had none.
+
+        Raises:
+            RecordingProblem: A delta that does not go on in time.
+        """
+        if before is not None:
+            if seal.crc is None and moment(seal.line, math.inf) <= before.elapsed_s:
+                raise RecordingProblem("it does not go on in time: a line stands twice, or in another order")
+            return
+        read, crc, elapsed_s = self._read_to
+        if read != place - 1:
+            return
+        if frame.elapsed_s <= elapsed_s if seal.after is None else crc is not None and crc != seal.after:
+            self._tell(f"line {index + 2}: what stands before it is not complete, or stands twice")
 
     def scores(self, score: Score, first: int = 0) -> Iterator[tuple[int, float]]:
         """See `Frames.scores`."""
@@ -216,8 +251,11 @@ class RecordingReader:
         return self._firsts[self._block_of(index)] if self._firsts else 0
 
     def _skipped(self, index: int, why: str) -> None:
+        self._tell(f"line {index + 2}: {why}; skipped up to the next key frame")
+
+    def _tell(self, words: str) -> None:
         if len(self.problems) < _MOST_PROBLEMS:
-            self.problems.append(f"line {index + 2}: {why}; skipped up to the next key frame")
+            self.problems.append(words)
         elif self.problems[-1] != _MORE:
             self.problems.append(_MORE)
 
@@ -263,6 +301,11 @@ def frame_of(line: bytes, before: Frame | None) -> Frame:
     else:
         frame = _FRAME.apply(before, parsed[DELTA])
     return checked(frame)
+
+
+def without_frames(name: str) -> RecordingProblem:
+    """A header alone, or nothing behind it that can be read."""
+    return RecordingProblem(f"{name} holds no frames", "was it recorded for less than a second?")
 
 
 def checked(frame: Frame) -> Frame:

@@ -21,7 +21,8 @@ _TIME: Final = re.compile(r"(?:\d+(?:\.\d+)?\s*[dhms]\s*)+", re.ASCII)
 _COUNT: Final = re.compile(r"\d{1,9}", re.ASCII)
 _Way = Callable[[str], float | int | None]
 _LEAST_S: Final = 1.0
-_LEAST_BYTES: Final = 1000.0
+_LEAST_BYTES: Final = 1e6
+"""Of a file and of all files: a key frame of a busy server has 100 kB, and a file begins with one."""
 
 
 class Rotation(Struct, frozen=True):
@@ -57,7 +58,13 @@ def parse_rotation(rotate: Sequence[str], keep: Sequence[str]) -> Rotation | Non
         _put(said, "--rotate", words, {"every_s": _time, "every_bytes": _size}, "1h, 30m or 500MB")
     for words in keep:
         _put(said, "--keep", words, {"keep_files": _count, "keep_s": _time, "keep_bytes": _size}, "24, 7d or 20GB")
-    return Rotation(**said)  # type: ignore[arg-type]
+    found = Rotation(**said)  # type: ignore[arg-type]
+    for words, size in (("--rotate", found.every_bytes), ("--keep", found.keep_bytes)):
+        if size is not None and size < _LEAST_BYTES:
+            raise UsageProblem(f"{words} takes at least 1 MB: a smaller file holds hardly a frame", "as in 100MB")
+    if found.every_bytes and found.keep_bytes and found.keep_bytes < 2 * found.every_bytes:
+        raise UsageProblem("--keep has no room for two files of --rotate", "keep several times the size of a file")
+    return found
 
 
 def _put(said: dict[str, float | int], option: str, words: str, ways: dict[str, _Way], examples: str) -> None:
@@ -80,7 +87,7 @@ def _time(words: str) -> float | None:
 def _size(words: str) -> float | None:
     found = _SIZE.fullmatch(words)
     size = float(found[1]) * (1024 if "i" in found[2] else 1000) ** _SCALE[found[2][0].lower()] if found else 0.0
-    return size if size >= _LEAST_BYTES else None
+    return size or None
 
 
 def _count(words: str) -> int | None:

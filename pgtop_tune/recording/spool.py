@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 from pathlib import Path
 from typing import Final
@@ -12,6 +11,7 @@ from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.recording.format import read_header
 from pgtop_tune.recording.packing import packing_of
 from pgtop_tune.recording.reader import RecordingReader
+from pgtop_tune.recording.spool_file import SpoolFile
 
 _CHUNK: Final = 1 << 20
 _BEGIN_BYTES: Final = 1 << 20
@@ -31,7 +31,7 @@ class Spool:
 
     def __init__(self, pipe: int) -> None:
         self._pipe: Final = pipe
-        self._file: Final = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+        self._spooled: Final = SpoolFile()
         self._ended = threading.Event()
         self.problem = ""
         threading.Thread(target=self._copy, name="spool", daemon=True).start()
@@ -39,11 +39,10 @@ class Spool:
     def _copy(self) -> None:
         try:
             while chunk := os.read(self._pipe, _CHUNK):
-                view = memoryview(chunk)
-                while view:
-                    view = view[self._file.write(view) or 0 :]
-        except OSError as problem:
-            self.problem = f"not all of standard input is shown: {problem.strerror}"
+                self._spooled.write(chunk)
+        except (OSError, RecordingProblem) as problem:
+            why = problem.message if isinstance(problem, RecordingProblem) else problem.strerror
+            self.problem = f"not all of standard input is shown: {why}"
         finally:
             os.close(self._pipe)
             self._ended.set()
@@ -60,7 +59,7 @@ class Spool:
     @property
     def path(self) -> Path:
         """A way to open it as often as one likes, within this process."""
-        return Path(f"/dev/fd/{self._file.fileno()}")
+        return Path(f"/dev/fd/{self._spooled.file.fileno()}")
 
     def reader(self) -> RecordingReader:
         """Waits for the first frame.

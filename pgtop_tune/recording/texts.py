@@ -1,7 +1,8 @@
 """Frames without the words of statements: for recordings that are handed to somebody who must not see data.
 
-Literals stand in statements, in messages about them and in lines of the server's log. They are left out whole: a
-recogniser of literals would have to know every dialect of quoting, and be right each time.
+Literals stand in statements, in messages about them and in lines of the server's log, keys of other programs in the
+commands that the server runs. They are left out whole: a recogniser of literals would have to know every dialect of
+quoting, and be right each time.
 """
 
 from __future__ import annotations
@@ -14,16 +15,18 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.postgres import Activity, PostgresSample
+from pgtop_tune.model.postgres import Activity, Parameter, ParameterSample, PostgresSample
 
 LEFT_OUT: Final = Unavailable(Reason.NOT_RECORDED, "recorded with --no-query-text")
 _SAID: Final = "left out: recorded with --no-query-text"
+_COMMAND: Final = "_command"
+"""How names of parameters end that hold a command of a shell: archive_command, restore_command."""
 _PLAIN: Final = frozenset({EventKind.CHECKPOINT, EventKind.RESET, EventKind.RESTART, EventKind.RECORDING})
 """Events whose details are our own words; those of others may quote a statement."""
 
 
 def without_texts(frame: Frame) -> Frame:
-    """The frame without texts of statements, the server's log, messages of pgbench and details of events."""
+    """The frame without texts of statements, the server's log, commands, messages of pgbench and details of events."""
     return replace(
         frame,
         postgres=frame.postgres if isinstance(frame.postgres, Unavailable) else _server(frame.postgres),
@@ -37,7 +40,22 @@ def _server(sample: PostgresSample) -> PostgresSample:
     if isinstance(activity, Activity):
         backends = tuple(each if each.query is None else replace(each, query=None) for each in activity.backends)
         activity = replace(activity, backends=backends)
-    return replace(sample, activity=activity, statement_texts=LEFT_OUT, server_log=LEFT_OUT)
+    parameters = sample.parameters
+    if isinstance(parameters, ParameterSample):
+        parameters = replace(parameters, parameters=tuple(map(_parameter, parameters.parameters)))
+    return replace(sample, activity=activity, statement_texts=LEFT_OUT, server_log=LEFT_OUT, parameters=parameters)
+
+
+def _parameter(parameter: Parameter) -> Parameter:
+    """Where it is empty or switched off, that stays: checks look whether there is a command."""
+    if not parameter.name.endswith(_COMMAND):
+        return parameter
+    values = {name: _command(getattr(parameter, name)) for name in ("setting", "shown", "reset_val", "boot_val")}
+    return replace(parameter, **values)
+
+
+def _command(value: str) -> str:
+    return value if value in ("", "(disabled)") else _SAID
 
 
 def _load(sample: BenchSample) -> BenchSample:
@@ -45,4 +63,8 @@ def _load(sample: BenchSample) -> BenchSample:
 
 
 def _event(event: Event) -> Event:
-    return event if event.kind in _PLAIN or not event.detail else replace(event, detail="")
+    if event.kind in _PLAIN:
+        return event
+    name = event.text.partition(" ")[0]
+    is_command = event.kind is EventKind.PARAMETER and name.endswith(_COMMAND)
+    return replace(event, text=f"{name} changed" if is_command else event.text, detail="")

@@ -16,6 +16,7 @@ from pgtop_tune.recording.format import DELTA, KEY, KEY_EVERY, Header, header_li
 from pgtop_tune.recording.locks import is_locked, lock
 from pgtop_tune.recording.outlet import is_stream, open_stream, write_stream
 from pgtop_tune.recording.packing import Member, mark, packing_for
+from pgtop_tune.recording.seals import checksum, sealed
 from pgtop_tune.recording.values import SAME
 
 _FRAME: Final = codec_for(Frame)
@@ -49,6 +50,7 @@ class RecordingWriter:
         self.frames = 0
         self.size_bytes = 0
         self._before: Frame | None = None
+        self._sum = 0
         self._owed: bytes | None = None
         self._torn = False
         self.is_stream: Final = is_stream(path)
@@ -63,7 +65,9 @@ class RecordingWriter:
         if not self.is_stream:
             lock(self._file)
         try:
-            self._put(header_line(header))
+            line = header_line(header)
+            self._put(line)
+            self._sum = checksum(line.encode("ascii"))
         except RecordingProblem:
             # A file without its first line is no recording.
             if not self.is_stream:
@@ -101,7 +105,9 @@ class RecordingWriter:
         else:
             difference = _FRAME.delta(before, frame)
             line = {DELTA: {} if difference is SAME else difference}
-        self._put(_ENCODER.encode(line))
+        words, sum_of_line = sealed(_ENCODER.encode(line), self._sum)
+        self._put(words)
+        self._sum = sum_of_line
         self._before = frame
         self.frames += 1
 

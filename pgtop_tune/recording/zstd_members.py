@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 import sys
 import zlib
+from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from pgtop_tune.errors import RecordingProblem
@@ -136,7 +137,7 @@ def _content_of(packed: bytes) -> bytes | None:
     return packed[_BEGIN.size : _BEGIN.size + length] if whole else None
 
 
-def unpack(packed: IO[bytes], plain: IO[bytes]) -> bool:
+def unpack(packed: IO[bytes], put: Callable[[bytes], object]) -> bool:
     """A file without marks, as zstd itself writes it; False when it is torn.
 
     Raises:
@@ -150,9 +151,9 @@ def unpack(packed: IO[bytes], plain: IO[bytes]) -> bool:
             if stream.eof:
                 stream = zstd.ZstdDecompressor()
             try:
-                plain.write(stream.decompress(block, _CHUNK))
+                put(stream.decompress(block, _CHUNK))
                 while not stream.eof and not stream.needs_input:
-                    plain.write(stream.decompress(b"", _CHUNK))
+                    put(stream.decompress(b"", _CHUNK))
             except zstd.ZstdError:
                 return False
             block = stream.unused_data if stream.eof else b""

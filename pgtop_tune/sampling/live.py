@@ -159,7 +159,7 @@ class LiveSource:
             self._notes.clear()
         # A load may have begun before the first frame: that, too, has happened.
         happened = events_between(self._before or Frame(-1, frame.taken_at_ms, 0.0), frame)
-        frame = replace(frame, events=notes + happened + self._parameters.events(frame))
+        frame = replace(frame, events=tuple(map(Event.masked, notes + happened + self._parameters.events(frame))))
         self._before = frame
         self._sequence += 1
         return frame

@@ -40,8 +40,8 @@ def test_every_line_after_the_first_three_has_throughput(finished: tuple[Path, s
 
 def test_the_recording_is_what_the_format_says(finished: tuple[Path, str, str]) -> None:
     lines = [json.loads(line) for line in finished[0].read_text().splitlines()]
-    assert lines[0]["format"] == "pgtop-tune/1"
-    assert all(len(line) == 1 and ("key" in line or "delta" in line) for line in lines[1:])
+    assert lines[0]["format"] == "pgtop-tune/1.1"
+    assert all("key" in line or "delta" in line for line in lines[1:])
     reader = RecordingReader(finished[0])
     frames = [frame for _, frame in reader.frames()]
     assert reader.problems == []

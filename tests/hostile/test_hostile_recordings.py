@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.errors import RecordingProblem, UsageProblem
+from pgtop_tune.health.against import is_recording
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.format import header_line, parse_line
 from pgtop_tune.recording.reader import RecordingReader
+from pgtop_tune.recording.seals import seal_of
+from pgtop_tune.recording.spool_file import SpoolFile
+from tests.cli.runs import PROGRAM, ROOT, environment, run
 from tests.support.frames import frame
 from tests.support.recordings import HEADER, write
 
+GOLDEN = "tests/recording/goldens/columns.jsonl.gz"
 NAMES = ("a.jsonl", "a.jsonl.gz", "a.jsonl.zst")
 PACKED = NAMES[1:]
 AWAY = Unavailable(Reason.FAILED, "away")
@@ -117,6 +125,135 @@ def test_lines_twice_and_in_another_order_are_read_or_named(tmp_path: Path) -> N
         found, problems = read(mixed)
         assert len(found) + len(problems) >= 1
         assert all(problem.startswith("line ") for problem in problems)
+
+
+def without_checksums(path: Path) -> Path:
+    """As versions before 1.1 wrote it."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(seal_of(line, None).line for line in lines))
+    return path
+
+
+@pytest.mark.usefixtures("keys_often")
+@pytest.mark.parametrize("place", range(2, 10))
+def test_a_line_that_is_missing_or_stands_twice_is_told(tmp_path: Path, place: int) -> None:
+    lines = write(tmp_path / "a.jsonl", [small(second) for second in range(9)]).read_bytes().splitlines(keepends=True)
+    for name, some in (("less", []), ("twice", lines[place - 1 : place] * 2)):
+        path = tmp_path / name
+        path.write_bytes(b"".join([*lines[: place - 1], *some, *lines[place:]]))
+        found, problems = read(path)
+        # After the last line nothing can tell that there was more.
+        assert [problem.partition(":")[0] for problem in problems[:1]] or (name == "less" and place == 10)
+        assert all(one == small(one.sequence) for one in found)
+
+
+def test_a_changed_digit_in_a_plain_line_is_told(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [small(second) for second in range(5)])
+    text = path.read_text()
+    assert text.count('"elapsed_s":3.0') == 1
+    path.write_text(text.replace('"elapsed_s":3.0', '"elapsed_s":3.5'))
+    found, problems = read(path)
+    assert found == [small(second) for second in range(3)]
+    assert problems == [
+        "line 5: it was changed, or the line before it is missing or stands twice; skipped up to the next key frame"
+    ]
+
+
+def test_a_line_twice_in_a_recording_of_an_earlier_version_is_told(tmp_path: Path) -> None:
+    path = without_checksums(write(tmp_path / "a.jsonl", [small(second) for second in range(5)]))
+    assert read(path) == ([small(second) for second in range(5)], [])
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:4], *lines[3:]]))
+    found, problems = read(path)
+    assert found == [small(second) for second in range(3)]
+    assert problems[0].startswith("line 5: it does not go on in time")
+
+
+@pytest.mark.usefixtures("keys_often")
+@pytest.mark.parametrize("name", NAMES)
+def test_two_recordings_put_together_are_the_first_and_a_word_of_the_second(tmp_path: Path, name: str) -> None:
+    first = [small(second) for second in range(7)]
+    one = write(tmp_path / f"one{name}", first)
+    other = write(tmp_path / f"other{name}", [small(second) for second in range(20)])
+    both = tmp_path / name
+    both.write_bytes(one.read_bytes() + other.read_bytes())
+    said = "another recording begins at line 9: it was put behind this one, and is not read"
+    assert read(both) == (first, [said])
+    reader = RecordingReader(both)
+    assert not reader.extend()
+    assert reader.length_s == 6.0
+    reader.close()
+
+
+def test_two_gzipped_recordings_put_together_are_no_longer_one_cut_short(tmp_path: Path) -> None:
+    plain = write(tmp_path / "a.jsonl", [small(second) for second in range(4)]).read_bytes()
+    both = tmp_path / "both.gz"
+    both.write_bytes(gzip.compress(plain) + gzip.compress(plain))
+    found, problems = read(both)
+    assert found == [small(second) for second in range(4)]
+    assert problems == ["another recording begins at line 6: it was put behind this one, and is not read"]
+
+
+ENDLESS = (("export",), ("replay", "--lines"), ("compare", GOLDEN), ("diff", GOLDEN), ("report", "-o", "/nowhere.html"))
+
+
+@pytest.mark.parametrize("words", ENDLESS, ids=" ".join)
+def test_what_has_no_end_is_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
+    pipe, holes = tmp_path / "pipe", tmp_path / "holes"
+    os.mkfifo(pipe)
+    holes.touch()
+    os.truncate(holes, 1 << 40)
+    for path in (Path("/dev/zero"), pipe, holes):
+        ran = run(*words, str(path), home=tmp_path, timeout_s=60)
+        assert ran.status not in (0, 1), words
+        assert str(path) in ran.err
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "pipe"])
+def test_a_former_check_that_has_no_end_is_refused(tmp_path: Path, path: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageProblem, match="it is no file"):
+        is_recording(tmp_path / path)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstd.compress], ids=["gz", "zst"])
+def test_a_file_that_unpacks_to_a_thousand_times_its_size_is_refused_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes]
+) -> None:
+    written: list[int] = []
+    write_all = SpoolFile.write
+    monkeypatch.setattr(SpoolFile, "write", lambda self, data: (written.append(len(data)), write_all(self, data)))
+    path = tmp_path / "bomb"
+    path.write_bytes(pack(f"{header_line(HEADER)}\n".encode() + b'{"delta":{}}\n' * 20_000_000))
+    with pytest.raises(RecordingProblem, match="bomb: it unpacks to more than 100 times its size"):
+        RecordingReader(path)
+    assert sum(written) < 100e6
+
+
+def test_a_pipe_without_an_end_is_refused_or_cut(tmp_path: Path) -> None:
+    zero = "cat /dev/zero"
+    for source, said in ((zero, "is not a recording"), (f"zcat {GOLDEN} | head -n 1; {zero}", "longer than any")):
+        shell = ("sh", "-c", f'({source}) | "$@"', "sh", *PROGRAM, "replay", "--lines", "-")
+        ran = subprocess.run(shell, capture_output=True, text=True, timeout=60, env=environment(tmp_path), cwd=ROOT)
+        assert ran.returncode not in (0, 1)
+        assert said in ran.stderr
+
+
+@pytest.mark.parametrize("words", ENDLESS, ids=" ".join)
+def test_a_header_alone_holds_no_frames(tmp_path: Path, words: tuple[str, ...]) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(f"{header_line(HEADER)}\n")
+    ran = run(*words, str(path), home=tmp_path)
+    assert ran.status == 5
+    assert f"{path} h" in ran.err
+
+
+def test_of_several_files_the_one_at_fault_is_named(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.jsonl"
+    wrong.write_text("hello\n")
+    ran = run("compare", GOLDEN, str(wrong), GOLDEN, home=tmp_path)
+    assert ran.status == 5
+    assert f"{wrong}: this is not a recording" in ran.err
 
 
 def test_clocks_that_jump_and_stand_still_are_read_as_they_were(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pgtop_tune.errors import ConnectionProblem, PgtopError, ServerProblem, Usag
 from pgtop_tune.model.backend_action import BackendAct, BackendKey, Outcome, PlanRisk, QueryPlan
 from pgtop_tune.postgres.backend_control import PostgresBackends
 from pgtop_tune.postgres.own_sessions import OwnSessions
+from pgtop_tune.secret import without_secrets
 from tests.postgres.conftest import Superuser, place
 from tests.support.servers import conninfo
 
@@ -224,6 +225,15 @@ async def test_a_statement_the_server_has_cut_is_refused(server: Throwaway) -> N
     middling = "SELECT " + ", ".join(["1234567"] * 70)
     assert len(middling) > 500
     assert "Result" in (await _plan(server, middling))[0]
+
+
+async def test_a_statement_with_a_masked_secret_is_explained_while_it_runs(server: Throwaway) -> None:
+    query = "SELECT usename FROM pg_shadow WHERE passwd = 'hunter2'"
+    masked = without_secrets(query)
+    assert masked != query
+    assert "pg_authid" in "\n".join(await _plan(server, query, seen=masked))
+    with pytest.raises(UsageProblem, match="a secret in this one was not kept"):
+        await _plan(server, "SELECT 1", seen=masked)
 
 
 async def test_placeholders_get_the_generic_plan_where_the_server_has_it(all_servers: Throwaway) -> None:

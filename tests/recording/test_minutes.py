@@ -116,7 +116,7 @@ def test_fields_in_another_order_and_a_database_called_bench_change_nothing(plai
     other = []
     for number, line in enumerate(lines):
         parsed = json.loads(line)
-        [(kind, fields)] = parsed.items()
+        kind, fields = next(iter(parsed.items()))
         # Keys of another object that have the names of those looked for, where the lines are read from behind.
         fields["zone"] = {"x": 1, "bench": {"progress": [{"elapsed_s": 1}]}, "events": [{"text": number}]}
         other.append(json.dumps({kind: fields}, separators=(",", ":"), sort_keys=number % 3 == 0))

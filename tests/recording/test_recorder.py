@@ -259,6 +259,9 @@ def test_rotation_is_said_as_people_say_it(rotate: list[str], keep: list[str], m
         (["1h"], ["0"], "'0' is not understood"),
         (["1h"], ["-3"], "'-3' is not understood"),
         (["1h"], ["all"], "'all' is not understood"),
+        (["15kB"], [], "--rotate takes at least 1 MB"),
+        (["1h"], ["20kB"], "--keep takes at least 1 MB"),
+        (["10MB"], ["15MB"], "--keep has no room for two files"),
     ],
 )
 def test_what_is_not_understood_is_refused(rotate: list[str], keep: list[str], words: str) -> None:

@@ -67,8 +67,8 @@ def test_key_frames_and_deltas_give_the_frames_back(tmp_path: Path, name: str) -
 def test_first_line_names_the_format_and_every_line_is_json(tmp_path: Path) -> None:
     lines = write(tmp_path / "a.jsonl", realistic(5)).read_text().splitlines()
     parsed = [json.loads(line) for line in lines]
-    assert parsed[0]["format"] == "pgtop-tune/1"
-    assert [sorted(line) for line in parsed[1:]] == [["key"]] + [["delta"]] * 4
+    assert parsed[0]["format"] == "pgtop-tune/1.1"
+    assert [sorted(line) for line in parsed[1:]] == [["after", "crc", "key"]] + [["crc", "delta"]] * 4
 
 
 def test_only_the_owner_may_read_it(tmp_path: Path) -> None:

@@ -124,9 +124,13 @@ def _span(reader: RecordingReader, since: str, until: str, every: str | None) ->
     from msgspec.structs import replace
 
     from pgtop_tune.export.moments import Span
+    from pgtop_tune.recording.reader import without_frames
     from pgtop_tune.session.time_words import Timeline, moment, seconds
 
-    began_ms = next((frame.taken_at_ms - frame.elapsed_s * 1000.0 for _, frame in reader.frames()), 0.0)
+    first = next((frame for _, frame in reader.frames()), None)
+    if first is None:
+        raise without_frames(reader.name)
+    began_ms = first.taken_at_ms - first.elapsed_s * 1000.0
     line = Timeline(reader.length_s, reader.length_s, began_ms)
     from_s = moment(since, line)
     until_s = moment(until, replace(line, shown_s=from_s))

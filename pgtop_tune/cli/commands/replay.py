@@ -39,10 +39,14 @@ def replay(
     Example: ssh db1 cat run.jsonl.gz | pgtop-tune replay -
     """
     from pgtop_tune.cli.output import say, tell
-    from pgtop_tune.recording.reader import RecordingReader
+    from pgtop_tune.recording.reader import RecordingReader, without_frames
 
     piped = _standard_input() if str(file) == "-" else None
     reader = RecordingReader(file) if piped is None else piped.reader()
+    if not (reader.frame_count or reader.growing):
+        if piped is not None and piped.problem:
+            tell(piped.problem)
+        raise without_frames(reader.name)
     if not lines and sys.stdout.isatty() and (_keys_from_terminal() if piped else sys.stdin.isatty()):
         from pgtop_tune.cli.screen import ScreenWords, show_replay
 
@@ -51,7 +55,7 @@ def replay(
     from pgtop_tune.session.ports import Step
 
     printer = LinePrinter(say)
-    following = reader.index_at(start)
+    following = shown = reader.index_at(start)
     while True:
         # What comes through a pipe is printed as it comes.
         over = piped is None or not piped.growing
@@ -68,6 +72,8 @@ def replay(
     if piped is not None and piped.problem:
         tell(piped.problem)
     reader.close()
+    if following == shown:
+        raise without_frames(reader.name)
 
 
 def _standard_input() -> Spool:

@@ -9,7 +9,7 @@ from pgtop_tune.model.postgres import Parameter, ParameterSample
 from pgtop_tune.postgres.connection import ReadConnection
 from pgtop_tune.postgres.queries import sql
 from pgtop_tune.postgres.search_path import AT_START
-from pgtop_tune.secret import without_passwords
+from pgtop_tune.secret import without_secrets
 
 
 async def read_parameters(
@@ -41,5 +41,5 @@ def _parameter(row: Any, in_auto_conf: frozenset[str] | None) -> Parameter:
     if fields["vartype"] == "string":
         # primary_conninfo and commands may hold passwords, and frames are recorded.
         for name in ("setting", "shown", "reset_val", "boot_val"):
-            fields[name] = without_passwords(fields[name] or "")
+            fields[name] = without_secrets(fields[name] or "")
     return Parameter(**fields, in_auto_conf=in_file)

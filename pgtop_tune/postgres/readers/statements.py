@@ -23,6 +23,7 @@ from pgtop_tune.model.statements import (
 from pgtop_tune.postgres.capabilities import Capabilities
 from pgtop_tune.postgres.connection import ReadConnection
 from pgtop_tune.postgres.queries import sql
+from pgtop_tune.secret import without_secrets
 from pgtop_tune.sql_quoting import quoted
 
 PRIMED_AT_MOST: Final = 6_000
@@ -242,7 +243,7 @@ def _growth(old: Any, new: Any, field: str) -> int:
 
 def _text(queryid: int, query: str, characters: int) -> StatementText:
     """Of our own statements the mark is all that anybody needs to know; their texts are long."""
-    return StatementText(queryid, OWN_MARK if OWN_MARK in query else query, characters)
+    return StatementText(queryid, OWN_MARK if OWN_MARK in query else without_secrets(query), characters)
 
 
 def _as_text(queryids: Iterable[int]) -> list[str]:

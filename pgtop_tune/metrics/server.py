@@ -6,12 +6,12 @@ from collections import Counter
 from typing import Final
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Interval, Metric, rate, share
+from pgtop_tune.metrics.catalogue import PUBLISHED_S, Interval, Metric, rate, share
 from pgtop_tune.model.postgres import Activity, Backend, CheckpointCounters, DatabaseCounters, WalCounters
 
 
 def _database_pair(interval: Interval) -> tuple[DatabaseCounters, DatabaseCounters] | None:
-    pair = interval.pair(sections.database)
+    pair = interval.pair(sections.database, PUBLISHED_S)
     if pair is None or pair[0].stats_reset_ms != pair[1].stats_reset_ms or pair[1].databases < pair[0].databases:
         return None
     return pair
@@ -28,7 +28,7 @@ def _tps(interval: Interval) -> float | None:
     older, newer = pair
     everybody = rate(_transactions(older), _transactions(newer), older.at_s, newer.at_s)
     ours = rate(older.own_transactions, newer.own_transactions, older.at_s, newer.at_s)
-    # Backends report their counters up to a second late, so ours can exceed the total of one interval.
+    # Backends report their counters up to a second late, so ours can exceed the total.
     return None if everybody is None or ours is None else max(everybody - ours, 0.0)
 
 
@@ -61,7 +61,7 @@ def _temp_bytes(interval: Interval) -> float | None:
 
 
 def _wal_pair(interval: Interval) -> tuple[WalCounters, WalCounters] | None:
-    pair = interval.pair(sections.wal)
+    pair = interval.pair(sections.wal, PUBLISHED_S)
     return None if pair is None or pair[0].stats_reset_ms != pair[1].stats_reset_ms else pair
 
 
@@ -165,8 +165,8 @@ def _blocked(interval: Interval) -> float | None:
 
 TPS = Metric(
     "server.tps", "server", "1/s",
-    "Transactions that ended per second, commits and rollbacks in all databases, without those of this tool. "
-    "Backends report up to one second late, so single values jump where the client's do not.",
+    "Transactions that ended per second, commits and rollbacks in all databases, without those of this tool; over a "
+    "second at least, because backends report once a second. So single values jump where the client's do not.",
     "Δ(xact_commit + xact_rollback) of pg_stat_database − our own, / Δt", _tps,
 )  # fmt: skip
 ROLLBACKS = Metric(

@@ -174,7 +174,8 @@ class _Mean(Struct, frozen=True):
     wanted: Callable[[WaitCount], bool]
 
     def __call__(self, interval: Interval) -> float | None:
-        return None if interval.now(sections.waits) is None else self.over(interval, NEWEST)
+        looked = interval.now(sections.waits) is not None and not interval.after_gap
+        return self.over(interval, NEWEST) if looked else None
 
     def over(self, interval: Interval, window_s: float) -> float | None:
         found = sessions(interval, window_s)

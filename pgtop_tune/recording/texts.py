@@ -18,7 +18,9 @@ from pgtop_tune.model.postgres import Activity, PostgresSample
 
 LEFT_OUT: Final = Unavailable(Reason.NOT_RECORDED, "recorded with --no-query-text")
 _SAID: Final = "left out: recorded with --no-query-text"
-_PLAIN: Final = frozenset({EventKind.CHECKPOINT, EventKind.RESET, EventKind.RESTART, EventKind.RECORDING})
+_PLAIN: Final = frozenset(
+    {EventKind.CHECKPOINT, EventKind.RESET, EventKind.RESTART, EventKind.ROLE, EventKind.GAP, EventKind.RECORDING}
+)
 """Events whose details are our own words; those of others may quote a statement."""
 
 

@@ -259,7 +259,10 @@ class PostgresSampler:
                 await self._answer()
             if loop.time() >= waits_due:
                 cost_s = await self._watch_waits()
-                waits_due = max(waits_due + WAITS_EVERY_S, loop.time() + cost_s * (_WAITS_COST - 1))
+                now = loop.time()
+                # Looks that are late are skipped, not made up for.
+                waits_due = now + WAITS_EVERY_S if waits_due + WAITS_EVERY_S < now else waits_due + WAITS_EVERY_S
+                waits_due = max(waits_due, now + cost_s * (_WAITS_COST - 1))
 
     async def _watch_waits(self) -> float:
         if self._exact:

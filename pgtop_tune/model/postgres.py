@@ -148,6 +148,8 @@ class WalCounters(Struct, frozen=True):
     wal_syncs: int | None = None
     """Times WAL was flushed; not counted where wal_sync_method opens files with O_SYNC."""
     wal_sync_us: int | None = None
+    wal_fpi_bytes: int | None = None
+    """Bytes of full-page images as they stand in WAL, compressed ones compressed; from 19 on."""
 
 
 class CheckpointCounters(Struct, frozen=True):

@@ -5,6 +5,7 @@ SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_curr
        w.wal_records,
        w.wal_fpi,
        w.wal_bytes::bigint AS wal_bytes,
+       NULL::bigint AS wal_fpi_bytes,
        w.wal_buffers_full,
        (date_part('epoch', greatest(w.stats_reset, i.stats_reset)) * 1000)::bigint AS stats_reset_ms,
        i.wal_writes,

@@ -136,7 +136,7 @@ class _Over(Struct, frozen=True):
                 seen[key] = seen.get(key, 0) + count.observations
         found = [Sessions(kind, seen[key] / samples) for key, kind in kinds.items()]
         use = cpu_of_load(interval, self.window_s)
-        return found if use is None else _with_cpu(found, use)
+        return found if use is None else _with_cpu(found, use.used * use.share, (use.queued or 0.0) * use.share)
 
 
 def _is_part_of_latency(interval: Interval) -> bool:
@@ -150,13 +150,15 @@ class CpuUse(Struct, frozen=True):
     Attributes:
         used: Mean CPUs they ran on.
         queued: Mean backends that were ready to run and did not; None where the kernel does not say.
+        share: Part of the window that this is about: less than 1 where the backends are younger.
     """
 
     used: float
     queued: float | None
+    share: float = 1.0
 
 
-def _with_cpu(found: list[Sessions], use: CpuUse) -> list[Sessions]:
+def _with_cpu(found: list[Sessions], used: float, queued: float) -> list[Sessions]:
     """The load's sessions with measured CPU and queue; as many as before, unless the kernel counted more.
 
     As they are where no look saw one of them.
@@ -171,8 +173,7 @@ def _with_cpu(found: list[Sessions], use: CpuUse) -> list[Sessions]:
         ours = one.kind.of_load and one.kind.backend_type == CLIENT_BACKEND
         (idle if ours and one.kind.is_idle else ready if ours and one.kind.wait_event_type == CPU else kept).append(one)
     seen, available = sum(one.mean for one in ready), sum(one.mean for one in idle)
-    queued = use.queued or 0.0
-    on_cpu = max(use.used, seen - queued)
+    on_cpu = max(used, seen - queued)
     taken = min((on_cpu + queued - seen) / available, 1.0) if available else 0.0
     kept += [Sessions(one.kind, one.mean * (1.0 - taken)) for one in idle if taken < 1.0]
     ready += [Sessions(one.kind, one.mean * taken) for one in idle if taken > 0.0]
@@ -209,7 +210,9 @@ def cpu_of_load(interval: Interval, window_s: float = WAITS_WINDOW_S) -> CpuUse 
             if pid in before and before[pid].start_ticks == row.start_ticks
         ]
         if len(pairs) >= _COVERED * len(pids):
-            return _use(pairs, recent[0].at_s - oldest.at_s, host.facts.ticks_per_s, len(pids) / len(pairs))
+            seconds = recent[0].at_s - oldest.at_s
+            use = _use(pairs, seconds, host.facts.ticks_per_s, len(pids) / len(pairs))
+            return use and replace(use, share=seconds / (recent[0].at_s - recent[-1].at_s))
     return None
 
 

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, WAITS_WINDOW_S, Standing, standing
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.load import CLIENT_LATENCY, CLIENT_TPS
+from pgtop_tune.metrics.load import CLIENT_LATENCY, CLIENT_TPS, running
 from pgtop_tune.metrics.server import TPS
 from pgtop_tune.metrics.waits import WaitShare, wait_profile
 from pgtop_tune.model.waits import BETWEEN, CLIENT, TURN, WaitCount
@@ -49,6 +49,7 @@ class LatencyBudget(Struct, frozen=True):
         tps: Transactions per second the parts were divided by.
         parts: Largest first; with a measured latency they add up to it, the last being "other".
         measured: Whether `total_ms` is the client's own.
+        window_s: Over how long; less in the first seconds of a load.
         counts: Which sessions the parts are of.
         scale: What waits, CPU and queue were multiplied with to fit; 1 when they did.
         turn_scale: What the client's turn was multiplied with.
@@ -58,6 +59,7 @@ class LatencyBudget(Struct, frozen=True):
     tps: float
     parts: tuple[BudgetPart, ...]
     measured: bool
+    window_s: float
     counts: Callable[[WaitCount], bool]
     scale: float = 1.0
     turn_scale: float = 1.0
@@ -71,22 +73,29 @@ class LatencyBudget(Struct, frozen=True):
 
 def latency_budget(interval: Interval, window_s: float = BUDGET_WINDOW_S) -> LatencyBudget | None:
     """The budget as the module says; None without throughput or samples."""
+    run = running(interval)
+    if run is not None:
+        # What the server did before it has no part in the transactions of a load.
+        window_s = min(window_s, max((interval.newest.taken_at_ms - run.started_ms) / 1000.0, 1.0))
     latency_ms, tps = CLIENT_LATENCY.mean(interval, window_s), CLIENT_TPS.mean(interval, window_s)
     if latency_ms and tps:
         for counts in (_of_load, _in_transaction):
             if profile := wait_profile(interval, window_s, wanted=counts):
-                return _measured(profile, latency_ms, tps, counts)
+                return _measured(profile, latency_ms, tps, window_s, counts)
         return None
     server_tps = TPS(interval)
     profile = wait_profile(interval, window_s, wanted=_in_transaction)
     if not server_tps or not profile:
         return None
     parts = tuple(_part(wait, server_tps) for wait in profile)
-    return LatencyBudget(sum(part.ms for part in parts), server_tps, parts, measured=False, counts=_in_transaction)
+    return LatencyBudget(
+        total_ms=sum(part.ms for part in parts), tps=server_tps, parts=parts, measured=False, window_s=window_s,
+        counts=_in_transaction,
+    )  # fmt: skip
 
 
 def _measured(
-    profile: list[WaitShare], latency_ms: float, tps: float, counts: Callable[[WaitCount], bool]
+    profile: list[WaitShare], latency_ms: float, tps: float, window_s: float, counts: Callable[[WaitCount], bool]
 ) -> LatencyBudget:
     turn_ms = sum(_part(wait, tps).ms for wait in profile if wait.label == CLIENTS_TURN)
     parts = [_part(wait, tps) for wait in profile if wait.label != CLIENTS_TURN]
@@ -99,8 +108,8 @@ def _measured(
     parts = sorted((part for part in parts if part.ms > 0.0), key=lambda part: (-part.ms, part.label))
     parts.append(BudgetPart(OTHER, OTHER, max(room_ms - turn_ms, 0.0)))
     return LatencyBudget(
-        total_ms=latency_ms, tps=tps, parts=tuple(parts), measured=True, counts=counts, scale=scale,
-        turn_scale=turn_scale,
+        total_ms=latency_ms, tps=tps, parts=tuple(parts), measured=True, window_s=window_s, counts=counts,
+        scale=scale, turn_scale=turn_scale,
     )  # fmt: skip
 
 

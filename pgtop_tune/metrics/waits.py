@@ -83,7 +83,7 @@ class WaitGroup(Struct):
         key: What they have in common.
         sessions: Mean sessions over the last 10 s.
         sessions_long: Over the last 60 s, or since the beginning when that is less.
-        ms: Milliseconds of each transaction over the last 10 s.
+        ms: Milliseconds of each transaction, over the window of the latency budget.
         waits: What they waited for over the long window: (class, event) → mean sessions.
         beside: Whether these are sessions beside the active ones.
     """
@@ -136,6 +136,7 @@ def wait_groups(
     by: Callable[[WaitCount], Hashable],
     wanted: Callable[[WaitCount], bool] = lambda count: True,
     ms_of: Callable[[WaitCount], float] = lambda count: 0.0,
+    ms_window_s: float = WAITS_WINDOW_S,
 ) -> list[WaitGroup]:
     """Sessions per group, largest first: the drill-down by event, statement, database, user and backend type.
 
@@ -144,6 +145,7 @@ def wait_groups(
         by: What a group has in common.
         wanted: Only these waits; for drilling down into one group by another property.
         ms_of: Milliseconds of each transaction that a session stands for, see `LatencyBudget.ms_of`.
+        ms_window_s: The window of that budget.
     """
     groups: dict[Hashable, WaitGroup] = {}
     for one in sessions(interval, LONG_WINDOW_S) or ():
@@ -156,7 +158,9 @@ def wait_groups(
         if wanted(one.kind):
             group = _group(groups, by(one.kind), one.kind)
             group.sessions += one.mean
-            group.ms += one.mean * ms_of(one.kind)
+    for one in sessions(interval, ms_window_s) or ():
+        if wanted(one.kind) and (ms := one.mean * ms_of(one.kind)):
+            _group(groups, by(one.kind), one.kind).ms += ms
     return sorted(groups.values(), key=lambda group: (-group.sessions, -group.sessions_long, str(group.key)))
 
 

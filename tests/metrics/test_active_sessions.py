@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pgtop_tune.metrics.active_sessions import Standing, is_active, sessions, standing
 from pgtop_tune.metrics.budget import latency_budget
+from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.waits import ACTIVE_SESSIONS, CLASSES, CLIENTS_TURN, IO_WORKERS, NEWEST, PACING, mean_over
-from pgtop_tune.model.waits import QUEUE, WaitCount
+from pgtop_tune.model.host import ProcessSample
+from pgtop_tune.model.waits import QUEUE, WaitCount, WaitSample
 from tests.metrics.test_budget import interval, waiting
 
 BESIDE = (
@@ -98,3 +101,25 @@ def test_the_queue_is_taken_from_the_client_s_turn_and_stands_on_its_own() -> No
     means = {metric.title: metric(found) for metric in (*CLASSES, ACTIVE_SESSIONS, CLIENTS_TURN)}
     expected = {"IO": 1.0, "CPU": 0.5, QUEUE: 2.0, "active sessions": 3.5, "client's turn": 2.5}
     assert {name: value for name, value in means.items() if value} == pytest.approx(expected)
+
+
+def test_of_a_young_load_no_more_is_counted_than_there_was() -> None:
+    """Three of ten seconds: what the kernel measured since it began is not the mean of all ten."""
+    seen = (waiting("IO", "WalSync", 10), waiting("Client", "turn", 40))
+    frames = list(interval(*seen, cpu_ticks=25, delay_ms=1000)._frames)
+    for at, each in enumerate(frames[:-3]):
+        postgres = replace(each.postgres, waits=WaitSample(float(at), 10, ()))
+        host = replace(each.host, processes=ProcessSample(float(at), ()))
+        run = replace(each.bench.run, started_ms=frames[-3].taken_at_ms)
+        frames[at] = replace(each, postgres=postgres, host=host, bench=replace(each.bench, run=run))
+    frames[-1] = replace(frames[-1], bench=replace(frames[-1].bench, run=frames[0].bench.run))
+    found = Interval(frames)
+    listed = sessions(found, 10.0)
+    assert listed is not None
+    assert sum(one.mean for one in listed) == pytest.approx(5.0 * 3 / 10)
+    budget = latency_budget(found)
+    assert budget is not None
+    ms = {part.label: part.ms for part in budget.parts}
+    assert (ms["IO:WalSync"], ms["CPU"], ms[QUEUE]) == pytest.approx((1.0, 0.5, 2.0), rel=0.01), (
+        "of the two seconds it has run"
+    )

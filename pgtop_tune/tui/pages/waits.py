@@ -123,7 +123,7 @@ def _rows(dimension: _Dimension) -> Callable[[Session], Sequence[WaitRow] | Unav
         if budget is None:
             groups = wait_groups(interval, dimension.by, dimension.wanted)
         else:
-            groups = wait_groups(interval, dimension.by, dimension.wanted, budget.ms_of)
+            groups = wait_groups(interval, dimension.by, dimension.wanted, budget.ms_of, budget.window_s)
         whole = sum(group.sessions for group in groups if not group.beside)
         whole_long = sum(group.sessions_long for group in groups if not group.beside)
         texts = query_texts(interval, (group.key for group in groups)) if dimension is QUERIES else {}

@@ -1,4 +1,4 @@
-"""Wait classes over time: a heat map on the dashboard's time axis, and how many sessions are at work."""
+"""Wait classes over time: a heat map on the dashboard's time axis, and how many sessions are active."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ class _RunReading:
                 gathered.add_latencies(at_s, second)
 
     def _look_for_checkpoints(self, interval: Interval, at_s: float) -> None:
-        pair = interval.pair(sections.checkpoints)
+        pair = interval.pair(sections.checkpoints, over_gaps=True)
         between = None if pair is None or pair[1].at_s <= self._counted_s else checkpoints_between(*pair)
         if pair is None or between is None:
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Generator
 from pathlib import Path
 from typing import Final
@@ -26,6 +27,8 @@ _BREATH: Final = 20
 """Frames after which whoever else wants the processor gets it: the screen goes on meanwhile."""
 _BREATH_S: Final = 0.002
 _SHOWN_EVERY: Final = 100
+_PAST: Final = 8
+"""Frames that a rate is computed from: more than a second, also at the shortest interval."""
 
 
 def ghost_of(path: Path, name: str) -> Generator[Ghost, None, None]:
@@ -68,7 +71,7 @@ class _Reading:
     def __init__(self, name: str) -> None:
         self._name = name
         self._first: Frame | None = None
-        self._before: Frame | None = None
+        self._past: deque[Frame] = deque(maxlen=_PAST)
         self._alone = GhostRun()
         self._runs: dict[int, GhostRun] = {}
 
@@ -81,12 +84,12 @@ class _Reading:
     def take(self, frame: Frame) -> None:
         """The next frame."""
         self._first = self._first or frame
-        before, self._before = self._before, frame
+        self._past.append(frame)
         bench = frame.bench
         if isinstance(bench, BenchSample):
             self._take_load(frame, bench)
-        elif before is not None and not self._runs:
-            tps = server.TPS(Interval((before, frame)))
+        elif not self._runs:
+            tps = server.TPS(Interval(self._past))
             if tps is not None:
                 self._alone.tps.add(frame.elapsed_s - self._first.elapsed_s, tps)
 

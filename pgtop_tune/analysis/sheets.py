@@ -23,7 +23,15 @@ _CELL: Final = 60
 _DECIDED: Final = ("better", "worse", "no difference distinguishable")
 _TOLD: Final = frozenset(
     {EventKind.PARAMETER, EventKind.CHECKPOINT, EventKind.LOAD, EventKind.RESTART, EventKind.RESET, EventKind.DEADLOCK}
-    | {EventKind.CONNECTION, EventKind.NOTE, EventKind.WARNING, EventKind.PRESSURE, EventKind.AUTOVACUUM}
+    | {
+        EventKind.ROLE,
+        EventKind.GAP,
+        EventKind.CONNECTION,
+        EventKind.NOTE,
+        EventKind.WARNING,
+        EventKind.PRESSURE,
+        EventKind.AUTOVACUUM,
+    }
 )
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 from pgtop_tune import units
 from pgtop_tune.metrics import host as host_metrics
 from pgtop_tune.metrics import load, percentiles, sections, server, waits
+from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, WAITS_WINDOW_S, is_active, sessions
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
@@ -61,8 +62,13 @@ def _disk(session: Session, interval: Interval) -> str:
     return units.percent(max((busy[name] for name in ours if name in busy), default=None))
 
 
+def _active(session: Session, interval: Interval) -> str:
+    found = sessions(interval, WAITS_WINDOW_S)
+    return units.UNKNOWN if found is None else units.mean(sum(one.mean for one in found if is_active(one.kind)))
+
+
 def _wait(session: Session, interval: Interval) -> str:
-    profile = waits.wait_profile(interval, 1.5, waits.CLIENT_BACKEND)
+    profile = waits.wait_profile(interval, WAITS_WINDOW_S, CLIENT_BACKEND)
     return f"{profile[0].label} {profile[0].sessions:.1f}" if profile else units.UNKNOWN
 
 
@@ -77,6 +83,7 @@ FIELDS: Final = (
     Field("p99 ms", 7, _quantile(2)),
     Field("cpu %", 6, _cpu),
     Field("disk busy %", 11, _disk),
+    Field("active", 6, _active),
     Field("top wait", 0, _wait),
 )
 

@@ -102,6 +102,7 @@ _DATABASE: Final = (
 _WAL: Final = (
     _Column("wal_records", "", "WAL records."),
     _Column("wal_fpi", "", "Full-page images in WAL."),
+    _Column("wal_fpi_bytes", "bytes", "Bytes of them; from 19 on."),
     _Column("wal_bytes", "bytes", "WAL written."),
     _Column("wal_buffers_full", "", "Times WAL had to be written because wal_buffers was full."),
     _Column("wal_write", "", "Writes of WAL to disk; from 18 on of pg_stat_io.", "wal_writes"),

@@ -119,9 +119,11 @@ class Watched(Interval):
             self._note(section)
         return found
 
-    def pair(self, section: Callable[[Frame], S | Unavailable]) -> tuple[S, S] | None:
+    def pair(
+        self, section: Callable[[Frame], S | Unavailable], least_s: float = 0.0, *, over_gaps: bool = False
+    ) -> tuple[S, S] | None:
         """See `Interval.pair`."""
-        found = super().pair(section)
+        found = super().pair(section, least_s, over_gaps=over_gaps)
         if found is None:
             self._note(section)
         return found

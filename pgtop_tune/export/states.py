@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Final
 
 from pgtop_tune import __version__
 from pgtop_tune.export.exported import Exported, Kind, Point, Wanted
 from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.active_sessions import sessions, standing
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.percentiles import percentiles
 from pgtop_tune.metrics.replication import ReceiverLag, SenderLag, SlotState, receiver_lag, sender_lags, slot_states
 from pgtop_tune.metrics.server import states
 from pgtop_tune.metrics.stall import stall
 from pgtop_tune.metrics.vacuum import age
-from pgtop_tune.metrics.waits import wait_profile
+from pgtop_tune.metrics.waits import NEWEST
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import RunState
 from pgtop_tune.model.host import HostFacts
@@ -81,8 +83,10 @@ def _sessions(interval: Interval) -> Iterable[Point]:
 
 
 def _wait_events(interval: Interval) -> Iterable[Point]:
-    found = wait_profile(interval, wanted=lambda count: True)
-    return [Point((wait.wait_event_type, wait.wait_event), wait.sessions) for wait in found]
+    found: defaultdict[tuple[str, str, str], float] = defaultdict(float)
+    for one in sessions(interval, NEWEST) or ():
+        found[one.kind.wait_event_type, one.kind.wait_event, str(standing(one.kind))] += one.mean
+    return [Point(labels, mean) for labels, mean in sorted(found.items())]
 
 
 def _latency(interval: Interval) -> Iterable[Point]:
@@ -173,9 +177,10 @@ STATES: Final = (
     _gauge("host.cpus", "", "Logical CPUs online.", _of_host(lambda host: Point((), host.cpu_count)),
            wanted=Wanted.NOT_IN_TABLES),
     _gauge("server.sessions_by_state", "", "Client backends by state. Source: pg_stat_activity.state", _sessions, ("state",)),
-    _gauge("waits.event", "sessions", "Mean sessions in each wait over 10 s, CPU and the client's turn among them. "
+    _gauge("waits.event", "sessions", "Mean sessions in each wait. Those with counted=active add up to waits.active; "
+           "the others are beside them: client turn, pacing, io worker. "
            "Source: pg_stat_activity sampled several times a second, or pg_wait_sampling", _wait_events,
-           ("wait_event_type", "wait_event")),
+           ("wait_event_type", "wait_event", "counted")),
     _gauge("client.latency.percentile", "ms", "Percentiles of the newest second of pgbench's log that is complete.",
            _latency, ("percentile",)),
     _gauge("server.oldest_xid_age", "", "Transactions since the oldest datfrozenxid; at two thousand million the server "

@@ -15,6 +15,7 @@ from typing import Final, Generic, Protocol, TypeVar, cast
 from msgspec import Struct
 
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.frame import Frame
 
 
@@ -30,6 +31,8 @@ class Section(Protocol):
 S = TypeVar("S", bound=Section)
 T = TypeVar("T")
 K = TypeVar("K")
+PUBLISHED_S: Final = 0.9
+"""Backends publish their counters once a second (pgstat.c, PGSTAT_MIN_INTERVAL): over less, a rate is all or nothing."""
 _LOOK_BACK: Final = 120
 """Frames searched for an older reading of a slow section; two minutes at 1 Hz."""
 _MISSED_TICKS: Final = 3
@@ -61,27 +64,42 @@ class Interval:
         found = section(self.newest)
         return None if isinstance(found, Unavailable) else found
 
-    def pair(self, section: Callable[[Frame], S | Unavailable]) -> tuple[S, S] | None:
+    @property
+    def after_gap(self) -> bool:
+        """Whether nobody looked for a while before the newest frame, see `EventKind.GAP`."""
+        return _is_after_gap(self.newest)
+
+    def pair(
+        self, section: Callable[[Frame], S | Unavailable], least_s: float = 0.0, *, over_gaps: bool = False
+    ) -> tuple[S, S] | None:
         """The two newest different readings of a section, older first.
 
         A section read less often than frames are made stands in several frames unchanged; those are passed over.
         None when the newest frame does not have it, or when it was unavailable in between: a rate would stretch over
         the outage. A few ticks that a server did not answer in are none, as long as it was not started since.
+        None as well when we did not look ourselves for more than half of the time between both.
+
+        Args:
+            section: The section.
+            least_s: The readings are at least so far apart: `PUBLISHED_S` for what backends publish.
+            over_gaps: Whether it does not matter that we did not look: for what happened, not for how fast.
         """
         newest = section(self.newest)
         if isinstance(newest, Unavailable):
             return None
-        last, missed = len(self._frames) - 2, 0
+        last, missed, gap_s = len(self._frames) - 2, 0, 0.0
         for index in range(last, max(last - _LOOK_BACK, -1), -1):
             older = section(self._frames[index])
+            if _is_after_gap(self._frames[index + 1]) and newest.at_s > self._frames[index].elapsed_s:
+                gap_s += self._frames[index + 1].elapsed_s - self._frames[index].elapsed_s
             if isinstance(older, Unavailable):
                 missed += 1
                 if _is_outage(older, self._frames[index], missed):
                     return None
             elif missed and not self._is_same_server(self._frames[index]):
                 return None
-            elif older.at_s < newest.at_s:
-                return older, newest
+            elif older.at_s < newest.at_s and newest.at_s - older.at_s >= least_s:
+                return None if gap_s > (newest.at_s - older.at_s) / 2 and not over_gaps else (older, newest)
         return None
 
     def recent(self, section: Callable[[Frame], S | Unavailable], window_s: float, least: int = 1) -> list[S]:
@@ -113,6 +131,10 @@ class Interval:
     def _is_same_server(self, older: Frame) -> bool:
         started_ms = _started_ms(self.newest)
         return started_ms is not None and started_ms == _started_ms(older)
+
+
+def _is_after_gap(frame: Frame) -> bool:
+    return bool(frame.events) and any(event.kind is EventKind.GAP for event in frame.events)
 
 
 def _is_outage(absent: Unavailable, frame: Frame, frames: int) -> bool:

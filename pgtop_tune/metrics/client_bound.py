@@ -14,12 +14,12 @@ and has no CPU yet looks idle as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from msgspec.structs import replace
 
 from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.active_sessions import sessions
 from pgtop_tune.metrics.catalogue import Interval, share
 from pgtop_tune.metrics.host_values import all_ticks, busy_ticks
 from pgtop_tune.metrics.load import running, work_window_s
@@ -27,7 +27,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchRun, BenchSample
 from pgtop_tune.model.host import CpuSample, HostFacts, ThreadCounters
 from pgtop_tune.model.run_result import GeneratorLoad
-from pgtop_tune.model.waits import BETWEEN, CLIENT, WaitCount
+from pgtop_tune.model.waits import BETWEEN, CLIENT
 
 WINDOW_S: Final = 10.0
 DEMAND: Final = 90.0
@@ -149,16 +149,12 @@ def _use(older: ThreadCounters, newer: ThreadCounters, seconds: float, ticks_per
 def _client_turn(interval: Interval, run: BenchRun, window_s: float) -> float | None:
     """Share of the looks at sessions of the load in which it was the client's turn."""
     rows = [
-        count
-        for sample in interval.recent(sections.waits, window_s)
-        for count in sample.counts
-        if count.of_load and not (run.rate_per_s is not None and count.wait_event == BETWEEN)
+        one
+        for one in sessions(interval, window_s) or ()
+        if one.kind.of_load and not (run.rate_per_s is not None and one.kind.wait_event == BETWEEN)
     ]
-    return share(_looks(row for row in rows if row.wait_event_type == CLIENT), _looks(rows))
-
-
-def _looks(rows: Iterable[WaitCount]) -> int:
-    return sum(row.observations for row in rows)
+    turn = sum(one.mean for one in rows if one.kind.wait_event_type == CLIENT)
+    return share(turn, sum(one.mean for one in rows))
 
 
 def _lag(interval: Interval, run: BenchRun, window_s: float) -> float | None:

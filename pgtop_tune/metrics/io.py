@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Interval, Metric
+from pgtop_tune.metrics.catalogue import PUBLISHED_S, Interval, Metric
 from pgtop_tune.metrics.catalogue import rate as per_second
 from pgtop_tune.metrics.growth import Grown, grown_rows, growth, readings
 from pgtop_tune.metrics.settings import number
@@ -241,14 +241,14 @@ METRICS: Final = (
 
 
 def _flushes(interval: Interval) -> float | None:
-    pair = interval.pair(sections.wal)
+    pair = interval.pair(sections.wal, PUBLISHED_S)
     if pair is None or pair[0].wal_syncs is None or pair[1].wal_syncs is None:
         return None
     return per_second(pair[0].wal_syncs, pair[1].wal_syncs, pair[0].at_s, pair[1].at_s)
 
 
 def _commits_per_flush(interval: Interval) -> float | None:
-    flushes, pair = _flushes(interval), interval.pair(sections.database)
+    flushes, pair = _flushes(interval), interval.pair(sections.database, PUBLISHED_S)
     commits = None if pair is None else per_second(pair[0].xact_commit, pair[1].xact_commit, pair[0].at_s, pair[1].at_s)
     return None if not flushes or commits is None else commits / flushes
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from msgspec import Struct
+
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Interval, Metric, rate, share
+from pgtop_tune.metrics.catalogue import PUBLISHED_S, Interval, Metric, rate, share
+from pgtop_tune.metrics.settings import setting
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Activity, Backend, CheckpointCounters, DatabaseCounters, WalCounters
 
 
 def _database_pair(interval: Interval) -> tuple[DatabaseCounters, DatabaseCounters] | None:
-    pair = interval.pair(sections.database)
+    pair = interval.pair(sections.database, PUBLISHED_S)
     if pair is None or pair[0].stats_reset_ms != pair[1].stats_reset_ms or pair[1].databases < pair[0].databases:
         return None
     return pair
@@ -28,7 +32,7 @@ def _tps(interval: Interval) -> float | None:
     older, newer = pair
     everybody = rate(_transactions(older), _transactions(newer), older.at_s, newer.at_s)
     ours = rate(older.own_transactions, newer.own_transactions, older.at_s, newer.at_s)
-    # Backends report their counters up to a second late, so ours can exceed the total of one interval.
+    # Backends report their counters up to a second late, so ours can exceed the total.
     return None if everybody is None or ours is None else max(everybody - ours, 0.0)
 
 
@@ -61,7 +65,7 @@ def _temp_bytes(interval: Interval) -> float | None:
 
 
 def _wal_pair(interval: Interval) -> tuple[WalCounters, WalCounters] | None:
-    pair = interval.pair(sections.wal)
+    pair = interval.pair(sections.wal, PUBLISHED_S)
     return None if pair is None or pair[0].stats_reset_ms != pair[1].stats_reset_ms else pair
 
 
@@ -72,13 +76,44 @@ def _wal_rate(interval: Interval) -> float | None:
     return rate(pair[0].lsn_bytes, pair[1].lsn_bytes, pair[0].at_s, pair[1].at_s)
 
 
-def _full_page_share(interval: Interval) -> float | None:
-    recent = interval.recent(sections.wal, 10.0, least=2)
+class FullPages(Struct, frozen=True):
+    """How much of the WAL is full-page images.
+
+    Attributes:
+        percent: Of the bytes of WAL.
+        estimated: The server counts images and not their bytes: images × block size, at most 100. Free space within a
+            page is not written, so it is rather too much.
+        compressed: The estimate does not know by how much wal_compression makes images smaller: the least upper bound.
+    """
+
+    percent: float
+    estimated: bool
+    compressed: bool
+
+
+def full_pages(interval: Interval) -> FullPages | None:
+    """Share of full-page images in the bytes of WAL over the last 10 s; None without any WAL."""
+    recent, server = interval.recent(sections.wal, 10.0, least=2), sections.server(interval.newest)
     if len(recent) < 2 or recent[0].stats_reset_ms != recent[-1].stats_reset_ms:
         return None
-    images = recent[0].wal_fpi - recent[-1].wal_fpi
-    records = recent[0].wal_records - recent[-1].wal_records
-    return None if images < 0 or records < 0 else share(images, records)
+    newer, older = recent[0], recent[-1]
+    estimated = newer.wal_fpi_bytes is None or older.wal_fpi_bytes is None
+    if newer.wal_fpi_bytes is not None and older.wal_fpi_bytes is not None:
+        image_bytes = newer.wal_fpi_bytes - older.wal_fpi_bytes
+    elif isinstance(server, Unavailable):
+        return None
+    else:
+        image_bytes = (newer.wal_fpi - older.wal_fpi) * server.block_bytes
+    found = share(image_bytes, newer.wal_bytes - older.wal_bytes)
+    if found is None or image_bytes < 0:
+        return None
+    compressed = estimated and setting(interval, "wal_compression") not in (None, "off")
+    return FullPages(min(found, 100.0), estimated, compressed)
+
+
+def _full_page_percent(interval: Interval) -> float | None:
+    found = full_pages(interval)
+    return None if found is None else found.percent
 
 
 def _wal_buffers_full(interval: Interval) -> float | None:
@@ -165,8 +200,8 @@ def _blocked(interval: Interval) -> float | None:
 
 TPS = Metric(
     "server.tps", "server", "1/s",
-    "Transactions that ended per second, commits and rollbacks in all databases, without those of this tool. "
-    "Backends report up to one second late, so single values jump where the client's do not.",
+    "Transactions that ended per second, commits and rollbacks in all databases, without those of this tool; over a "
+    "second at least, because backends report once a second. So single values jump where the client's do not.",
     "Δ(xact_commit + xact_rollback) of pg_stat_database − our own, / Δt", _tps,
 )  # fmt: skip
 ROLLBACKS = Metric(
@@ -193,8 +228,10 @@ WAL_BYTES = Metric(
 )  # fmt: skip
 FULL_PAGES = Metric(
     "server.wal_full_pages", "full pages", "%",
-    "Full-page images per 100 WAL records over the last 10 s: high after a checkpoint, falls as pages have been touched.",
-    "Δ wal_fpi / Δ wal_records of pg_stat_wal", _full_page_share,
+    "Share of full-page images in the bytes of WAL over the last 10 s: high after a checkpoint, falls as pages have been "
+    "touched. Before 19 an estimate (~), at most 100: too high where pages have free space. With wal_compression images "
+    "are smaller by nobody knows how much, and it says at most.",
+    "Δ wal_fpi_bytes / Δ wal_bytes of pg_stat_wal; before 19 Δ wal_fpi × block_size / Δ wal_bytes", _full_page_percent,
 )  # fmt: skip
 WAL_BUFFERS_FULL = Metric(
     "server.wal_buffers_full", "buffers full", "1/s", "Times per second WAL had to be written because wal_buffers was full.",

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Hashable
 from typing import Final
 
 from msgspec import Struct, field
 
 from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.active_sessions import (
+    IO_WORKER,
+    WAITS_WINDOW_S,
+    Standing,
+    is_active,
+    sessions,
+    standing,
+)
 from pgtop_tune.metrics.catalogue import Interval, Metric
-from pgtop_tune.model.waits import CLIENT, CPU, WaitCount, WaitSample
+from pgtop_tune.model.waits import CLIENT, CPU, QUEUE, WaitCount
 
-CLIENT_BACKEND: Final = "client backend"
-WAITS_WINDOW_S: Final = 10.0
 LONG_WINDOW_S: Final = 60.0
+NEWEST: Final = 0.0
+"""A window that holds the newest frame alone."""
 
 
 class WaitShare(Struct, frozen=True):
@@ -46,29 +54,25 @@ def wait_profile(
     window_s: float = WAITS_WINDOW_S,
     backend_type: str | None = None,
     *,
-    wanted: Callable[[WaitCount], bool] = lambda count: not count.is_idle,
+    wanted: Callable[[WaitCount], bool] = is_active,
 ) -> list[WaitShare]:
     """Mean sessions per wait over the last seconds, largest first.
 
     Args:
         interval: Where to look.
-        window_s: Length of the window.
+        window_s: Length of the window; 0 is the newest frame's.
         backend_type: Only backends of this type; None for all.
-        wanted: Which sessions; without, those that are active (not the client's turn).
+        wanted: Which sessions; without, the active ones.
 
     Returns:
-        One entry per wait seen; empty when nothing was sampled. Observations / samples of `WaitSample`.
+        One entry per wait seen; empty when nothing was sampled. `active_sessions` says what is counted how.
     """
-    recent = interval.recent(sections.waits, window_s)
-    samples = sum(reading.samples for reading in recent)
-    if not samples:
-        return []
-    seen: Counter[tuple[str, str]] = Counter()
-    for reading in recent:
-        for count in reading.counts:
-            if count.observations and (backend_type is None or count.backend_type == backend_type) and wanted(count):
-                seen[count.wait_event_type, count.wait_event] += count.observations
-    shares = [WaitShare(kind, event, total / samples) for (kind, event), total in seen.items()]
+    seen: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for one in sessions(interval, window_s) or ():
+        kind = one.kind
+        if (backend_type is None or kind.backend_type == backend_type) and wanted(kind):
+            seen[kind.wait_event_type, kind.wait_event] += one.mean
+    shares = [WaitShare(*wait, mean) for wait, mean in seen.items()]
     return sorted(shares, key=lambda wait: (-wait.sessions, wait.label))
 
 
@@ -79,15 +83,17 @@ class WaitGroup(Struct):
         key: What they have in common.
         sessions: Mean sessions over the last 10 s.
         sessions_long: Over the last 60 s, or since the beginning when that is less.
+        ms: Milliseconds of each transaction, over the window of the latency budget.
         waits: What they waited for over the long window: (class, event) → mean sessions.
-        turn: Whether these are sessions whose client had the word, not active ones.
+        beside: Whether these are sessions beside the active ones.
     """
 
     key: Hashable
     sessions: float = 0.0
     sessions_long: float = 0.0
-    waits: Counter[tuple[str, str]] = field(default_factory=Counter)
-    turn: bool = False
+    ms: float = 0.0
+    waits: dict[tuple[str, str], float] = field(default_factory=dict)
+    beside: bool = True
 
     @property
     def largest(self) -> tuple[str, str] | None:
@@ -96,7 +102,12 @@ class WaitGroup(Struct):
 
 
 def by_event(count: WaitCount) -> Hashable:
-    """Class and event."""
+    """Class and event; of sessions beside the active ones what they are, and event or kind of process."""
+    found = standing(count)
+    if found is Standing.PACING:
+        return str(found), count.wait_event or count.backend_type
+    if found is Standing.IO_WORKER:
+        return str(found), label_of(count.wait_event_type, count.wait_event)
     return count.wait_event_type, count.wait_event
 
 
@@ -124,6 +135,8 @@ def wait_groups(
     interval: Interval,
     by: Callable[[WaitCount], Hashable],
     wanted: Callable[[WaitCount], bool] = lambda count: True,
+    ms_of: Callable[[WaitCount], float] = lambda count: 0.0,
+    ms_window_s: float = WAITS_WINDOW_S,
 ) -> list[WaitGroup]:
     """Sessions per group, largest first: the drill-down by event, statement, database, user and backend type.
 
@@ -131,82 +144,127 @@ def wait_groups(
         interval: Where to look.
         by: What a group has in common.
         wanted: Only these waits; for drilling down into one group by another property.
+        ms_of: Milliseconds of each transaction that a session stands for, see `LatencyBudget.ms_of`.
+        ms_window_s: The window of that budget.
     """
-    recent = interval.recent(sections.waits, LONG_WINDOW_S)
-    samples_long = sum(reading.samples for reading in recent)
-    if not samples_long:
-        return []
-    newest_s = recent[0].at_s
-    samples = sum(reading.samples for reading in recent if reading.at_s > newest_s - WAITS_WINDOW_S)
     groups: dict[Hashable, WaitGroup] = {}
-    for reading in recent:
-        fresh = reading.at_s > newest_s - WAITS_WINDOW_S
-        for count in reading.counts:
-            if not count.observations or not wanted(count):
-                continue
-            key = by(count)
-            group = groups.get(key)
-            if group is None:
-                group = groups[key] = WaitGroup(key, turn=True)
-            group.turn = group.turn and count.is_idle
-            group.sessions_long += count.observations / samples_long
-            group.waits[count.wait_event_type, count.wait_event] += count.observations
-            if fresh and samples:
-                group.sessions += count.observations / samples
-    for group in groups.values():
-        group.waits = Counter({wait: seen / samples_long for wait, seen in group.waits.items()})
+    for one in sessions(interval, LONG_WINDOW_S) or ():
+        if wanted(one.kind):
+            group = _group(groups, by(one.kind), one.kind)
+            group.sessions_long += one.mean
+            wait = one.kind.wait_event_type, one.kind.wait_event
+            group.waits[wait] = group.waits.get(wait, 0.0) + one.mean
+    for one in sessions(interval, WAITS_WINDOW_S) or ():
+        if wanted(one.kind):
+            group = _group(groups, by(one.kind), one.kind)
+            group.sessions += one.mean
+    for one in sessions(interval, ms_window_s) or ():
+        if wanted(one.kind) and (ms := one.mean * ms_of(one.kind)):
+            _group(groups, by(one.kind), one.kind).ms += ms
     return sorted(groups.values(), key=lambda group: (-group.sessions, -group.sessions_long, str(group.key)))
 
 
-def _seen(sample: WaitSample, wanted: Callable[[WaitCount], bool]) -> float | None:
-    return (
-        sum(count.observations for count in sample.counts if wanted(count)) / sample.samples if sample.samples else None
-    )
+def _group(groups: dict[Hashable, WaitGroup], key: Hashable, kind: WaitCount) -> WaitGroup:
+    group = groups.get(key)
+    if group is None:
+        group = groups[key] = WaitGroup(key)
+    group.beside = group.beside and not is_active(kind)
+    return group
 
 
-def _active_sessions(interval: Interval) -> float | None:
-    sample = interval.now(sections.waits)
-    return None if sample is None else _seen(sample, lambda count: not count.is_idle)
+class _Mean(Struct, frozen=True):
+    """Mean sessions of some kinds over the newest frame, or over a window."""
 
-
-class _OfClass:
-    """Mean sessions in some wait classes over the newest sample."""
-
-    def __init__(self, classes: tuple[str, ...], *, others: bool = False) -> None:
-        self._classes = classes
-        self._others = others
+    wanted: Callable[[WaitCount], bool]
 
     def __call__(self, interval: Interval) -> float | None:
-        sample = interval.now(sections.waits)
-        if sample is None:
-            return None
-        return _seen(sample, lambda count: (count.wait_event_type in self._classes) is not self._others)
+        looked = interval.now(sections.waits) is not None and not interval.after_gap
+        return self.over(interval, NEWEST) if looked else None
+
+    def over(self, interval: Interval, window_s: float) -> float | None:
+        found = sessions(interval, window_s)
+        return None if found is None else sum(one.mean for one in found if self.wanted(one.kind))
 
 
-def _class(title: str, classes: tuple[str, ...], definition: str, *, others: bool = False) -> Metric:
-    return Metric(
-        f"waits.{title.lower()}", title, "sessions", definition,
-        "pg_stat_activity.wait_event_type sampled several times a second: observations / samples; or pg_wait_sampling_profile",
-        _OfClass(classes, others=others),
-    )  # fmt: skip
+def mean_over(metric: Metric, interval: Interval, window_s: float) -> float | None:
+    """A metric of this module over the last seconds instead of the newest frame; None when nobody looked."""
+    value = metric.value
+    assert isinstance(value, _Mean)
+    return value.over(interval, window_s)
+
+
+def io_worker_processes(interval: Interval) -> int:
+    """How many io workers the server has: 0 before 18, and where io_method is not worker."""
+    activity = interval.now(sections.activity)
+    return 0 if activity is None else sum(1 for backend in activity.backends if backend.backend_type == IO_WORKER)
+
+
+def _stands(which: Standing) -> _Mean:
+    return _Mean(lambda kind: standing(kind) is which)
+
+
+_SAMPLED: Final = "pg_stat_activity.wait_event_type sampled several times a second: observations / samples; or pg_wait_sampling_profile"
+
+
+def _class(
+    title: str, classes: tuple[str, ...], definition: str, *, others: bool = False, source: str = _SAMPLED
+) -> Metric:
+    identity = f"waits.{title.lower().replace(' ', '_')}"
+    value = _Mean(lambda kind: is_active(kind) and (kind.wait_event_type in classes) is not others)
+    return Metric(identity, title, "sessions", definition, source, value)
 
 
 ACTIVE_SESSIONS: Final = Metric(
     "waits.active", "active sessions", "sessions",
-    "Mean number of backends at work, running or waiting, auxiliary processes included; more than there are CPUs of which most are on CPU is a machine that is too small.",
-    "pg_stat_activity sampled several times a second: observations / samples", _active_sessions,
+    "Mean number of sessions that the server works for, or that wait for what keeps it from working: a lock, a disk, "
+    "another process, the client in the middle of a statement, a CPU. Processes of the server count as well. The wait "
+    "classes add up to it. Not in it, but beside it: the client's turn, pacing, and io workers, which read what "
+    "a session already waits for. More active sessions than there are CPUs of which most are on CPU is a "
+    "machine that is too small.",
+    "pg_stat_activity sampled several times a second: observations / samples", _Mean(is_active),
 )  # fmt: skip
-_NAMED: Final = ("CPU", "IO", "Lock", "LWLock", "Client", "IPC", "Timeout")
+_MEASURED: Final = (
+    "/proc/PID/stat and schedstat of backends with application_name pgbench, where the machine is known; "
+    "otherwise and for other sessions pg_stat_activity.wait_event_type sampled: observations / samples"
+)
+_NAMED: Final = (CPU, QUEUE, "IO", "Lock", "LWLock", CLIENT, "IPC", "Timeout")
+ON_CPU: Final = _class(
+    CPU,
+    (CPU,),
+    "Active sessions that wait for nothing: on a CPU. Of sessions of pgbench it is their CPU time; others may also be ready for a CPU.",
+    source=_MEASURED,
+)
 CLASSES: Final = (
-    _class("CPU", (CPU,), "Backends that are active and wait for nothing: on a CPU or ready for one."),
-    _class("IO", ("IO",), "Backends that read, write or flush files."),
-    _class("Lock", ("Lock",), "Backends in a queue for a heavyweight lock: rows, transactions, relations."),
-    _class("LWLock", ("LWLock",), "Backends that wait for a lock on a structure in shared memory."),
-    _class("Client", (CLIENT,), "The client's turn: active sessions that read from or write to their client, and sessions that have been idle within a transaction (of pgbench also between two) for less than a second."),
-    _class("IPC", ("IPC",), "Backends that wait for another backend."),
-    _class("Timeout", ("Timeout",), "Backends that sleep: pg_sleep, vacuum_cost_delay, commit_delay."),
-    _class("other", _NAMED, "Backends in any other wait class: BufferPin, Extension, InjectionPoint.", others=True),
+    ON_CPU,
+    _class(QUEUE, (QUEUE,), "Sessions of pgbench that are ready to run and have no CPU; looks at the server see them as waiting for their client, or as running.", source=_MEASURED),
+    _class("IO", ("IO",), "Active sessions that read, write or flush files."),
+    _class("Lock", ("Lock",), "Active sessions in a queue for a heavyweight lock: rows, transactions, relations."),
+    _class("LWLock", ("LWLock",), "Active sessions that wait for a lock on a structure in shared memory."),
+    _class(CLIENT, (CLIENT,), "Active sessions that read from or write to their client in the middle of a statement."),
+    _class("IPC", ("IPC",), "Active sessions that wait for another process of the server."),
+    _class("Timeout", ("Timeout",), "Active sessions that sleep: pg_sleep, commit_delay; pacing is not among them."),
+    _class("other", _NAMED, "Active sessions in any other wait class: BufferPin, Extension, InjectionPoint.", others=True),
 )  # fmt: skip
-"""Rows of the heat map."""
+"""The parts of the active sessions."""
 
-METRICS: Final = (ACTIVE_SESSIONS, *CLASSES)
+CLIENTS_TURN: Final = Metric(
+    "waits.turn", "client's turn", "sessions",
+    "Sessions whose client has the word: idle within a transaction for less than a second, of pgbench also between "
+    "two. Beside the active sessions.",
+    "pg_stat_activity.state and state_change sampled; less what the run queue has of pgbench's sessions",
+    _stands(Standing.TURN),
+)  # fmt: skip
+PACING: Final = Metric(
+    "waits.pacing", "pacing", "sessions",
+    "Processes that sleep because they are meant to: delays of checkpoints, VACUUM, base backups and recovery, "
+    "replication at rest, and the archiver, which waits for its command or for the next attempt. Beside the active "
+    "sessions.",
+    _SAMPLED, _stands(Standing.PACING),
+)  # fmt: skip
+IO_WORKERS: Final = Metric(
+    "waits.io_workers", "io workers busy", "sessions",
+    "Mean number of busy io workers (18, io_method=worker). Beside the active sessions: the session that wants the "
+    "data waits for the same read.",
+    "pg_stat_activity where backend_type = 'io worker', sampled: observations / samples", _stands(Standing.IO_WORKER),
+)  # fmt: skip
+METRICS: Final = (ACTIVE_SESSIONS, *CLASSES, CLIENTS_TURN, PACING, IO_WORKERS)

@@ -25,7 +25,7 @@ from pgtop_tune.model.waits import WaitSample
 
 
 class ServerFacts(Struct, frozen=True):
-    """Probed once per connection; a change of `started_ms` means a restart."""
+    """Read when we connect and every few seconds: a standby can be promoted. Another `started_ms` means a restart."""
 
     version_num: int
     """`server_version_num`: 180006."""
@@ -56,7 +56,7 @@ class ServerFacts(Struct, frozen=True):
     build: str = ""
     """version(): compiler and platform included; "" in recordings of older versions."""
     extensions: tuple[str, ...] = ()
-    """Those of this database when we connected: "pg_stat_statements 1.11"."""
+    """Those of this database: "pg_stat_statements 1.11"."""
     pooled: bool = False
     """Reached through a pooler: pg_backend_pid() is not the process that answered the start-up packet."""
 
@@ -148,6 +148,8 @@ class WalCounters(Struct, frozen=True):
     wal_syncs: int | None = None
     """Times WAL was flushed; not counted where wal_sync_method opens files with O_SYNC."""
     wal_sync_us: int | None = None
+    wal_fpi_bytes: int | None = None
+    """Bytes of full-page images as they stand in WAL, compressed ones compressed; from 19 on."""
 
 
 class CheckpointCounters(Struct, frozen=True):

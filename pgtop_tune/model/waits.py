@@ -11,6 +11,8 @@ from pgtop_tune.model.recorded_as import WIDE, Keyed
 
 CPU: Final = "CPU"
 """In place of a wait class: an active backend that waits for nothing."""
+QUEUE: Final = "CPU queue"
+"""In place of a wait class: ready to run and not on a CPU, as the kernel counts it. No sample holds it."""
 CLIENT: Final = "Client"
 TURN: Final = "turn"
 """In place of an event: idle in transaction for less than a second; the client's turn."""

@@ -21,7 +21,9 @@ LEFT_OUT: Final = Unavailable(Reason.NOT_RECORDED, "recorded with --no-query-tex
 _SAID: Final = "left out: recorded with --no-query-text"
 _COMMAND: Final = "_command"
 """How names of parameters end that hold a command of a shell: archive_command, restore_command."""
-_PLAIN: Final = frozenset({EventKind.CHECKPOINT, EventKind.RESET, EventKind.RESTART, EventKind.RECORDING})
+_PLAIN: Final = frozenset(
+    {EventKind.CHECKPOINT, EventKind.RESET, EventKind.RESTART, EventKind.ROLE, EventKind.GAP, EventKind.RECORDING}
+)
 """Events whose details are our own words; those of others may quote a statement."""
 
 

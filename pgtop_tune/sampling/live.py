@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchSample
-from pgtop_tune.model.events import Event
+from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Footprint, Frame
 from pgtop_tune.sampling.ceiling_shelf import CeilingShelf
 from pgtop_tune.sampling.clock import SessionClock
@@ -28,6 +28,8 @@ SHORTEST_S: Final = 0.2
 LONGEST_S: Final = 60.0
 _SECOND_LOOK_S: Final = 0.3
 """The second frame comes sooner: rates need two, and nobody wants to wait for the first figures."""
+_GAP: Final = 3.0
+"""So many intervals without a frame are a gap of our own: nothing else that a tick waits for lasts as long."""
 _PATIENCE: Final = 0.8
 """Share of the interval a tick waits for the server before it goes on without."""
 
@@ -80,6 +82,7 @@ class LiveSource:
         self._server: PostgresSampler | None = None
         self._task: asyncio.Task[None] | None = None
         self._before: Frame | None = None
+        self._ticked_with_s = interval_s
         self._parameters = ParameterWatch()
         self._sequence = 0
 
@@ -159,10 +162,22 @@ class LiveSource:
             self._notes.clear()
         # A load may have begun before the first frame: that, too, has happened.
         happened = events_between(self._before or Frame(-1, frame.taken_at_ms, 0.0), frame)
-        frame = replace(frame, events=tuple(map(Event.masked, notes + happened + self._parameters.events(frame))))
+        found = notes + self._gap(frame) + happened + self._parameters.events(frame)
+        frame = replace(frame, events=tuple(map(Event.masked, found)))
         self._before = frame
+        self._ticked_with_s = self._interval_s
         self._sequence += 1
         return frame
+
+    def _gap(self, frame: Frame) -> tuple[Event, ...]:
+        """That we did not look; the second frame may have waited for the screen."""
+        if self._before is None or self._before.sequence == 0:
+            return ()
+        missed_s = frame.elapsed_s - self._before.elapsed_s
+        if missed_s <= _GAP * max(self._interval_s, self._ticked_with_s):
+            return ()
+        detail = "this program was stopped or had no CPU: numbers of that time are missing"
+        return (Event(frame.taken_at_ms, EventKind.GAP, f"did not look for {missed_s:.1f} s", detail),)
 
     async def aclose(self) -> None:
         """See `FrameSource.aclose`."""

@@ -13,6 +13,7 @@ from math import ceil
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded, WrongPassword
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
@@ -25,6 +26,7 @@ from pgtop_tune.sampling.server_reader import ServerReader
 from pgtop_tune.sampling.wait_counts import WaitCounts
 
 WAITS_EVERY_S: Final = 0.1
+FACTS_EVERY_S: Final = 4.9
 _WAITS_COST: Final = 10.0
 _SECTION_COST: Final = 20.0
 _RETRY_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
@@ -99,6 +101,7 @@ class PostgresSampler:
         self._waits_for_password = waits_for_password
         self._typed = False
         self._facts: ServerFacts | None = None
+        self._facts_due_s = 0.0
         self._sections: dict[str, Any] = {}
         self._due_s: dict[str, float] = {}
         self._waits = WaitCounts()
@@ -118,7 +121,7 @@ class PostgresSampler:
 
     @property
     def facts(self) -> ServerFacts | None:
-        """Of the last connection, also while the server is away; None before the first."""
+        """As they were last read, also while the server is away; None before the first connection."""
         return self._facts
 
     @property
@@ -224,6 +227,7 @@ class PostgresSampler:
         self._answered_s = self._clock()
         self._sections.clear()
         self._due_s.clear()
+        self._facts_due_s = self._answered_s + FACTS_EVERY_S
         self._waits.clear()
         self._cycles.clear()
         self._connected = True
@@ -232,6 +236,7 @@ class PostgresSampler:
             restarted = before.started_ms != self._facts.started_ms
             kind = EventKind.RESTART if restarted else EventKind.CONNECTION
             self._event(kind, "server restarted" if restarted else "reconnected")
+            self._note_role(before, self._facts)
 
     def _lost(self, problem: ConnectionProblem) -> None:
         if self._connected:
@@ -264,7 +269,10 @@ class PostgresSampler:
                 await self._answer()
             if loop.time() >= waits_due:
                 cost_s = await self._watch_waits()
-                waits_due = max(waits_due + WAITS_EVERY_S, loop.time() + cost_s * (_WAITS_COST - 1))
+                now = loop.time()
+                # Looks that are late are skipped, not made up for.
+                waits_due = now + WAITS_EVERY_S if waits_due + WAITS_EVERY_S < now else waits_due + WAITS_EVERY_S
+                waits_due = max(waits_due, now + cost_s * (_WAITS_COST - 1))
 
     async def _watch_waits(self) -> float:
         if self._exact:
@@ -279,6 +287,28 @@ class PostgresSampler:
             self._waits.add(seen)
         return self._answered_s - started_s
 
+    async def _look_at_facts(self) -> None:
+        """What can change while we are connected; where the server runs cannot."""
+        assert self._facts is not None
+        begun_s = self._clock()
+        if begun_s < self._facts_due_s:
+            return
+        found = await self._reader.facts()
+        self._facts_due_s = begun_s + max(FACTS_EVERY_S, (self._clock() - begun_s) * _SECTION_COST)
+        if isinstance(found, Unavailable):
+            return
+        before = self._facts
+        self._facts = replace(found, local=before.local, postmaster_pid=before.postmaster_pid)
+        if self._note_role(before, self._facts):
+            self._due_s.clear()
+
+    def _note_role(self, before: ServerFacts, now: ServerFacts) -> bool:
+        if before.in_recovery == now.in_recovery:
+            return False
+        detail = "pg_is_in_recovery() says so: WAL, checkpoints and replication are shown for the new role"
+        self._event(EventKind.ROLE, "now a standby" if now.in_recovery else "promoted: now a primary", detail)
+        return True
+
     def _look_at_configuration(self, activity: Activity) -> None:
         """Parameters are read again at once when the server has read its files again, whoever asked it to."""
         configured_ms = activity.configured_ms or 0
@@ -288,6 +318,7 @@ class PostgresSampler:
             self.refresh("parameters")
 
     async def _answer(self) -> None:
+        await self._look_at_facts()
         assert self._facts is not None
         for cadence in CADENCES:
             now_s = self._clock()

@@ -92,7 +92,7 @@ def test_a_name_is_exact_and_never_a_formula_or_an_escape_sequence(name: str) ->
     wait = WaitSample(1.0, 10, (WaitCount("Extension", name, "client backend", 5),))
     text = tidy_text(chosen(["waits.event"]), [frames.frame(1, postgres=frames.postgres_sample(1, waits=wait))])
     (row,) = rows_of(text)
-    assert json.loads(row["labels"]) == {"wait_event_type": "Extension", "wait_event": name}
+    assert json.loads(row["labels"]) == {"wait_event_type": "Extension", "wait_event": name, "counted": "active"}
     assert not [
         cell for line in csv.reader(io.StringIO(text)) for cell in line if cell[:1] in ("=", "+", "-", "@", "\t", "\r")
     ]

@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pgtop_tune.metrics.budget import CLIENTS_TURN, OTHER, QUEUE, LatencyBudget, cpu_of_load, latency_budget
+from pgtop_tune.metrics.active_sessions import cpu_of_load
+from pgtop_tune.metrics.budget import CLIENTS_TURN, OTHER, LatencyBudget, latency_budget
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchProgress
 from pgtop_tune.model.host import HostSample, ProcessCounters, ProcessSample
 from pgtop_tune.model.postgres import Activity
-from pgtop_tune.model.waits import WaitCount, WaitSample
+from pgtop_tune.model.waits import QUEUE, WaitCount, WaitSample
 from tests.support.frames import EPOCH_MS, backend, bench_sample, frame, host_sample, postgres_sample
 
 ELSEWHERE = Unavailable(Reason.NOT_LOCAL)
@@ -72,8 +73,9 @@ def test_sampled_sessions_over_throughput_are_milliseconds_and_the_rest_is_other
 
 def test_measured_cpu_and_queue_take_the_place_of_what_sampling_saw() -> None:
     # Two backends with 25 ticks a second each are half a CPU; 1,500 ms of waiting a second each are three in the queue.
-    found = interval(*WAITS, cpu_ticks=25, delay_ms=1500)
-    assert parts(latency_budget(found)) == {"IO:WalSync": 4.0, "CPU": 0.5, QUEUE: 3.0, CLIENTS_TURN: 2.0, OTHER: 0.5}
+    # One of these 3.5 was seen as CPU, the others as the client's turn.
+    found = interval(*WAITS, waiting("Client", "between", 20), cpu_ticks=25, delay_ms=1500)
+    assert parts(latency_budget(found)) == {"IO:WalSync": 4.0, "CPU": 0.5, QUEUE: 3.0, CLIENTS_TURN: 1.5, OTHER: 1.0}
 
 
 def test_time_in_the_queue_is_taken_out_of_the_client_s_turn_first() -> None:

@@ -6,10 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.analysis.every_metric import every_number
-from pgtop_tune.metrics import host, sections
+from pgtop_tune.metrics import host, sections, server
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.checkpoints import next_checkpoint
+from pgtop_tune.metrics.server import WAL_BYTES
+from pgtop_tune.metrics.waits import ACTIVE_SESSIONS
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
+from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import PostgresSample
 from pgtop_tune.session.frame_window import FrameWindow
@@ -85,3 +88,46 @@ def test_a_forced_checkpoint_is_seen_coming_at_long_intervals(step_s: int) -> No
     coming = next_checkpoint(every(step_s))
     assert coming is not None
     assert coming.forced
+
+
+def after_gap(second: int) -> Frame:
+    gap = Event(EPOCH_MS, EventKind.GAP, "did not look")
+    return replace(answered(second), events=(gap,))
+
+
+def test_a_gap_of_our_own_is_a_hole_and_no_mean() -> None:
+    frames = [answered(0), answered(1), after_gap(11), answered(12)]
+    for metric in (server.TPS, server.WAL_BYTES, host.CPU_BUSY, ACTIVE_SESSIONS):
+        assert [metric(Interval(frames[:end])) is None for end in (2, 3, 4)] == [False, True, False], metric.id
+
+
+def test_a_gap_of_our_own_does_not_hide_what_happened_in_it() -> None:
+    pair = Interval([answered(1), after_gap(11)]).pair(sections.checkpoints, over_gaps=True)
+    assert pair is not None
+    assert (pair[0].at_s, pair[1].at_s) == (1.0, 11.0)
+
+
+def test_a_short_gap_between_two_slow_readings_is_no_hole() -> None:
+    def slow(second: int, read_s: int, **more: object) -> Frame:
+        made = answered(second)
+        return replace(made, postgres=replace(made.postgres, wal=postgres_sample(read_s).wal), **more)
+
+    events = after_gap(0).events
+    frames = [slow(0, 0), slow(1, 0), slow(5, 0, events=events), slow(15, 15)]
+    assert WAL_BYTES(Interval(frames)) is not None
+    assert WAL_BYTES(Interval([*frames[:2], slow(15, 15, events=events)])) is None
+
+
+def test_a_rate_of_what_backends_publish_is_over_a_second_at_least() -> None:
+    """Four of five looks at a fifth of a second see no growth, the fifth that of a whole second."""
+    frames = []
+    for look in range(16):
+        published = postgres_sample(look // 5)
+        made = answered(0)
+        database = replace(published.database, at_s=look / 5.0)
+        frames.append(replace(made, elapsed_s=look / 5.0, postgres=replace(made.postgres, database=database)))
+    found = [server.TPS(Interval(frames[: end + 1])) for end in range(16)]
+    assert found[:5] == [None] * 5
+    known = [value for value in found if value is not None]
+    assert len(known) == 11
+    assert min(known) > 900, "wave() is about 1,200 a second"

@@ -118,4 +118,6 @@ async def test_the_profile_is_chosen_by_itself_and_named(pretended: Superuser) -
             if count.wait_event == "WalSync"
         )
         assert total == 50
-        assert [wait.label for wait in wait_profile(interval, 60.0)] == ["IO:WalSync"]
+        # The kernel may have seen the process of this session on a CPU, or ready for one.
+        waits = [wait.label for wait in wait_profile(interval, 60.0) if not wait.label.startswith("CPU")]
+        assert waits == ["IO:WalSync"]

@@ -12,18 +12,51 @@ import pytest
 
 from pgtop_tune.bench.initialise import initialise
 from pgtop_tune.bench.locate import find_pgbench
+from pgtop_tune.cli.lines import FIELDS
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.metrics.budget import OTHER, QUEUE, LatencyBudget, latency_budget
+from pgtop_tune.export.states import STATES
+from pgtop_tune.metrics.active_sessions import WAITS_WINDOW_S, is_active, sessions
+from pgtop_tune.metrics.budget import OTHER, LatencyBudget, latency_budget
+from pgtop_tune.metrics.waits import ACTIVE_SESSIONS, CLASSES
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import RunState
 from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.model.waits import QUEUE
 from pgtop_tune.postgres.conninfo import resolve
 from pgtop_tune.session.session import Session
+from pgtop_tune.tui.pages import waits
+from pgtop_tune.units import UNKNOWN, mean
 from tests.support.servers import conninfo
 
 RUN_S = 12
+events = next(table for table in waits.PAGE.tables if table.id == "waits-events")
+
+
+def check_agreement(session: Session) -> bool:
+    """Dashboard, page 3, the line and the exports say the same of one moment; whether there was something to say."""
+    interval = session.interval
+    assert interval is not None
+    budget, listed = latency_budget(interval), sessions(interval, WAITS_WINDOW_S)
+    rows = events.rows(session)
+    if budget is None or not listed or isinstance(rows, Unavailable):
+        return False
+    said = {row.name: row.ms_per_transaction for row in rows if row.ms_per_transaction}
+    assert said == pytest.approx({part.label: part.ms for part in budget.parts if part.label != OTHER and part.ms})
+    active = sum(row.group.sessions for row in rows if not row.group.beside)
+    assert active == pytest.approx(sum(one.mean for one in listed if is_active(one.kind)))
+    assert sum(row.share or 0.0 for row in rows) == pytest.approx(100.0 if active else 0.0)
+    line = {field.title: field.text(session, interval) for field in FIELDS}
+    assert line["active"] == mean(active)
+    ours = [row for row in rows if not row.group.beside and row.ms_per_transaction]
+    if ours and line["top wait"] != UNKNOWN:
+        assert line["top wait"].rpartition(" ")[0] in {row.name for row in ours}
+    points = next(one for one in STATES if one.id == "waits.event").read(interval)
+    exported = sum(point.value for point in points if point.labels[2] == "active")
+    assert exported == pytest.approx(ACTIVE_SESSIONS(interval) or 0.0)
+    assert exported == pytest.approx(sum(metric(interval) or 0.0 for metric in CLASSES))
+    return True
 
 
 async def budget_of(target: str, spec: LoadSpec) -> tuple[LatencyBudget, float]:
@@ -31,6 +64,7 @@ async def budget_of(target: str, spec: LoadSpec) -> tuple[LatencyBudget, float]:
     live = LiveSession(resolve(target), LiveOptions(interval_s=0.5))
     session = Session()
     found: LatencyBudget | None = None
+    looked = 0
     try:
         async with asyncio.timeout(RUN_S + 30):
             await live.load.start(spec)
@@ -42,12 +76,14 @@ async def budget_of(target: str, spec: LoadSpec) -> tuple[LatencyBudget, float]:
                     continue
                 if bench.run.state is RunState.RUNNING:
                     found = latency_budget(session.interval, float(RUN_S)) or found
+                    looked += check_agreement(session)
                 elif bench.run.state is not RunState.STARTING:
                     assert bench.run.state is RunState.FINISHED, bench.run.message
                     break
         report = live.load.report
     finally:
         await live.source.aclose()
+    assert looked > 5
     assert found is not None
     assert report is not None
     assert report.latency_average_ms is not None

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import statistics
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -218,6 +220,37 @@ async def test_late_ticks_are_skipped_and_the_real_interval_is_kept(database: st
         before, after = watcher.frames[-2], watcher.frames[-1]
         assert after.sequence - before.sequence >= 3
         assert after.elapsed_s - before.elapsed_s > 0.6
+
+
+async def test_throughput_of_a_short_interval_is_over_a_second(database: str) -> None:
+    stopped = threading.Event()
+    done = 0
+
+    def work() -> None:
+        nonlocal done
+        with psycopg.connect(database, autocommit=True) as connection:
+            while not stopped.wait(0.002):
+                # What reads no table is not published until the session ends.
+                connection.execute("SELECT oid FROM pg_database")
+                done += 1
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        async with watching(database) as watcher:
+            await watcher.until(answered)
+            first = (await watcher.more(10)).newest.sequence
+            begun, begun_s = done, time.monotonic()
+            await watcher.more(20)
+            per_s = (done - begun) / (time.monotonic() - begun_s)
+    finally:
+        stopped.set()
+        thread.join()
+    found = [TPS(Interval(watcher.frames[: n + 1])) for n, each in enumerate(watcher.frames) if each.sequence > first]
+    known = sorted(value for value in found if value is not None)
+    assert len(known) == len(found)
+    assert statistics.median(known) == pytest.approx(per_s, rel=0.4)
+    assert sum(value < per_s / 4 for value in known) < len(known) / 4, known
 
 
 async def test_a_shorter_interval_brings_the_next_frame_forward(database: str) -> None:

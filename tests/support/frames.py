@@ -229,7 +229,7 @@ def postgres_sample(second: int, clients: int = CLIENTS, **other: object) -> Pos
         ),
         "wal": WalCounters(
             at_s=at_s, lsn_bytes=40 * GIB + wave(second, 82 * MIB, 9 * MIB), wal_records=30_000 * second,
-            wal_fpi=wave(second, 18_300, 2_000), wal_bytes=wave(second, 82 * MIB, 9 * MIB), wal_buffers_full=0,
+            wal_fpi=wave(second, 6_200, 660), wal_bytes=wave(second, 82 * MIB, 9 * MIB), wal_buffers_full=0,
             stats_reset_ms=EPOCH_MS - 86_400_000,
         ),
         "checkpoint_cycle": CheckpointCycle(at_s, 412_000, 0),

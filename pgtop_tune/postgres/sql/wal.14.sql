@@ -4,6 +4,7 @@ SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_curr
        wal_records,
        wal_fpi,
        wal_bytes::bigint AS wal_bytes,
+       NULL::bigint AS wal_fpi_bytes,
        wal_buffers_full,
        (date_part('epoch', stats_reset) * 1000)::bigint AS stats_reset_ms,
        wal_write AS wal_writes,

@@ -1,10 +1,11 @@
 -- 18 moved writes and syncs of WAL to pg_stat_io; context init, new segments filled with zeros, was never counted.
--- What receives WAL on a standby is left out as it was before.
+-- What receives WAL on a standby is left out as it was before. From 19 on the bytes of full-page images are a column.
 SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END
         - '0/0'::pg_lsn)::bigint AS lsn_bytes,
        w.wal_records,
        w.wal_fpi,
        w.wal_bytes::bigint AS wal_bytes,
+       (to_jsonb(w) ->> 'wal_fpi_bytes')::bigint AS wal_fpi_bytes,
        w.wal_buffers_full,
        (date_part('epoch', greatest(w.stats_reset, i.stats_reset)) * 1000)::bigint AS stats_reset_ms,
        i.wal_writes,

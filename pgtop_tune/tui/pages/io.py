@@ -20,7 +20,7 @@ from pgtop_tune.metrics.io import (
     readers_and_writers,
     slru_rates,
 )
-from pgtop_tune.metrics.server import FULL_PAGES, WAL_BYTES
+from pgtop_tune.metrics.server import WAL_BYTES
 from pgtop_tune.metrics.settings import is_on, setting
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.session.session import Session
@@ -32,6 +32,7 @@ from pgtop_tune.tui.pages.row_source import rows_of
 from pgtop_tune.tui.pages.wal_facts import ARCHIVER, WAL
 from pgtop_tune.tui.panes.device import device_phrases
 from pgtop_tune.tui.panes.phrase import Phrase, alarm, labelled, lasting, spaced, summed
+from pgtop_tune.tui.panes.wal import full_page_share
 from pgtop_tune.units import UNKNOWN, count, ms, percent, size
 
 _NAMED: Final = 3
@@ -197,13 +198,13 @@ def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
 
 
 def _of_wal(interval: Interval) -> list[Phrase]:
-    rate, images = WAL_BYTES(interval), FULL_PAGES(interval)
+    rate = WAL_BYTES(interval)
     coming = next_checkpoint(interval)
     forced = coming is not None and coming.forced
     forecast = UNKNOWN if coming is None else f"{lasting(coming.in_s)} ({coming.by})"
     found = [
         Phrase(labelled("WAL", size(rate), "strong" if rate is not None else "dim", "B/s")),
-        Phrase(labelled("full pages", percent(images), alarm(images, None), " %"), 3),
+        full_page_share(interval, 3),
         Phrase(labelled("next checkpoint in", forecast, "warning" if forced else PLAIN), 1),
     ]
     directory, until = WAL_DIRECTORY(interval), WAL_DISK_UNTIL_FULL(interval)

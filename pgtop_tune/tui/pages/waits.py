@@ -10,12 +10,11 @@ from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 
 from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.active_sessions import Standing, is_active
+from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.load import CLIENT_TPS
-from pgtop_tune.metrics.server import TPS
 from pgtop_tune.metrics.waits import (
     LONG_WINDOW_S,
-    WAITS_WINDOW_S,
     WaitGroup,
     by_database,
     by_event,
@@ -53,9 +52,9 @@ class WaitRow(Struct, frozen=True):
     Attributes:
         group: The sessions.
         name: What they have in common, as shown.
-        share: Per cent of the active sessions over 10 s; None for sessions whose client has the word.
+        share: Per cent of the active sessions over 10 s; None for sessions beside them.
         share_long: Over 60 s.
-        ms_per_transaction: Sessions divided by transactions per second; None without transactions.
+        ms_per_transaction: Their part of the latency budget; None where they have none, and without transactions.
         query: Text of the statement, "" where it is not known.
     """
 
@@ -71,10 +70,6 @@ class WaitRow(Struct, frozen=True):
         """The wait with most of its sessions."""
         found = self.group.largest
         return UNKNOWN if found is None else label_of(*found)
-
-
-def _active(count: WaitCount) -> bool:
-    return not count.is_idle
 
 
 def _everything(count: WaitCount) -> bool:
@@ -94,11 +89,12 @@ class _Dimension(Struct, frozen=True):
     title: str
     by: By
     name: Callable[[Any], str]
-    wanted: Callable[[WaitCount], bool] = _active
+    wanted: Callable[[WaitCount], bool] = is_active
 
 
 def _event_name(key: Any) -> str:
-    return label_of(*key)
+    kind, event = key
+    return f"{kind} {event}" if kind in (Standing.PACING, Standing.IO_WORKER) else label_of(kind, event)
 
 
 def _query_name(key: Any) -> str:
@@ -123,18 +119,21 @@ def _rows(dimension: _Dimension) -> Callable[[Session], Sequence[WaitRow] | Unav
         found = NOT_YET if interval is None else sections.waits(interval.newest)
         if interval is None or isinstance(found, Unavailable):
             return found if isinstance(found, Unavailable) else NOT_YET
-        groups = wait_groups(interval, dimension.by, dimension.wanted)
-        whole = sum(group.sessions for group in groups if not group.turn)
-        whole_long = sum(group.sessions_long for group in groups if not group.turn)
-        tps = CLIENT_TPS.mean(interval, WAITS_WINDOW_S) or TPS(interval)
+        budget = latency_budget(interval)
+        if budget is None:
+            groups = wait_groups(interval, dimension.by, dimension.wanted)
+        else:
+            groups = wait_groups(interval, dimension.by, dimension.wanted, budget.ms_of, budget.window_s)
+        whole = sum(group.sessions for group in groups if not group.beside)
+        whole_long = sum(group.sessions_long for group in groups if not group.beside)
         texts = query_texts(interval, (group.key for group in groups)) if dimension is QUERIES else {}
         return [
             WaitRow(
                 group,
                 dimension.name(group.key),
-                None if group.turn or not whole else 100.0 * group.sessions / whole,
-                None if group.turn or not whole_long else 100.0 * group.sessions_long / whole_long,
-                1000.0 * group.sessions / tps if tps else None,
+                None if group.beside or not whole else 100.0 * group.sessions / whole,
+                None if group.beside or not whole_long else 100.0 * group.sessions_long / whole_long,
+                group.ms or None,
                 texts.get(group.key, ""),
             )
             for group in groups
@@ -183,11 +182,11 @@ _NUMBERS: Final = (
     number("sessions", "in 10 s", 7, attrgetter("group.sessions"), mean,
            "Mean number of sessions over the last 10 s.", _SOURCE),
     number("share", "%10s", 4, attrgetter("share"), percent,
-           "Share of the active sessions over the last 10 s; none for the client's turn.", _SOURCE),
+           "Share of the active sessions over the last 10 s; none for sessions beside them.", _SOURCE),
     number("sessions-long", "in 60 s", 7, attrgetter("group.sessions_long"), mean,
            "Mean number of sessions over the last 60 s.", _SOURCE),
     number("share-long", "%60s", 4, attrgetter("share_long"), percent,
-           "Share of the active sessions over the last 60 s; none for the client's turn.", _SOURCE),
+           "Share of the active sessions over the last 60 s; none for sessions beside them.", _SOURCE),
     number("ms", "ms/tx", 7, attrgetter("ms_per_transaction"), ms,
            "Milliseconds per transaction: mean sessions over 10 s divided by transactions per second. Of auxiliary "
            "processes that is time beside the transactions, not in them.",
@@ -271,9 +270,10 @@ PAGE: Final = Page(
     title="waits",
     tables=(
         _table("events", EVENTS, (
-            _key_column("wait", 28, "Class and event waited for. CPU: active and waiting for nothing. Client:turn: "
-                "idle in transaction for less than a second. Client:between: pgbench between two transactions.",
-                "pg_stat_activity.wait_event_type, wait_event"),
+            _key_column("wait", 28, "Class and event waited for. CPU: active and waiting for nothing. CPU queue: ready "
+                "to run without a CPU. Beside the active sessions: Client:turn, idle in transaction for less than a "
+                "second; Client:between, pgbench between two transactions; pacing, sleeps that are meant; io worker.",
+                "pg_stat_activity.wait_event_type, wait_event; /proc/PID/schedstat"),
             *_NUMBERS,
         )),
         _table("queries", QUERIES, (

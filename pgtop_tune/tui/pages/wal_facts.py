@@ -19,7 +19,7 @@ from pgtop_tune.metrics.io import (
     WAL_DIRECTORY_GROWTH,
     WAL_DISK_UNTIL_FULL,
 )
-from pgtop_tune.metrics.server import WAL_BYTES, WAL_SINCE_REDO
+from pgtop_tune.metrics.server import FULL_PAGES, WAL_BYTES, WAL_SINCE_REDO, full_pages
 from pgtop_tune.metrics.settings import setting
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.frame import Frame
@@ -27,7 +27,7 @@ from pgtop_tune.safe_text import one_line
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.pages.page import PageColumn, PageTable
 from pgtop_tune.tui.panes.phrase import lasting, spaced
-from pgtop_tune.units import UNKNOWN, count, ms, size
+from pgtop_tune.units import UNKNOWN, count, ms, percent, size
 
 
 class Fact(Struct, frozen=True):
@@ -134,6 +134,14 @@ def _last_failure(interval: Interval) -> Fact:
     )  # fmt: skip
 
 
+def _full_pages(interval: Interval) -> Fact:
+    found = full_pages(interval)
+    mark = "" if found is None or not found.estimated else "<= " if found.compressed else "~"
+    text = UNKNOWN if found is None else f"{mark}{percent(found.percent)} %"
+    value = None if found is None else found.percent
+    return Fact(FULL_PAGES.id, FULL_PAGES.title, text, "", value, FULL_PAGES.definition, FULL_PAGES.source)
+
+
 _WAL_VIEW: Final = "pg_stat_wal"
 _CHECKPOINTER: Final = "pg_stat_bgwriter to 16, pg_stat_checkpointer from 17 on"
 _BGWRITER: Final = "pg_stat_bgwriter"
@@ -143,6 +151,8 @@ _WAL_FACTS: Final[tuple[Make, ...]] = (
     _metric(WAL_BYTES, _bytes_per_s),
     _counter("WAL records", sections.wal, "wal_records", "Records made.", f"{_WAL_VIEW}.wal_records"),
     _counter("full-page images", sections.wal, "wal_fpi", "Whole pages in WAL: the first change of a page after a checkpoint.", f"{_WAL_VIEW}.wal_fpi"),
+    _counter("full-page bytes", sections.wal, "wal_fpi_bytes", "Bytes of them, compressed ones as they are written; from 19 on.", f"{_WAL_VIEW}.wal_fpi_bytes", _bytes),
+    _full_pages,
     _counter("WAL bytes", sections.wal, "wal_bytes", "Bytes made.", f"{_WAL_VIEW}.wal_bytes", _bytes),
     _counter("buffers full", sections.wal, "wal_buffers_full", "Times WAL had to be written because wal_buffers was full.", f"{_WAL_VIEW}.wal_buffers_full"),
     _counter("WAL writes", sections.wal, "wal_writes", "Writes of WAL to disk.", f"wal_write of {_IO_WAL}"),

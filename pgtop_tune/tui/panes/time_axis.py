@@ -26,7 +26,7 @@ CHARTED: Final[tuple[Charted, ...]] = (CLIENT_TPS, TPS, *waits.METRICS, CHECKPOI
 SPARK_ROWS: Final = 2
 """Up to so many rows a chart is a one-line spark with its figures beside it."""
 _SPARK_S_PER_COLUMN: Final = 2.0
-_MARKED: Final = {EventKind.PARAMETER, EventKind.LOAD, EventKind.RESTART}
+_MARKED: Final = {EventKind.PARAMETER, EventKind.LOAD, EventKind.RESTART, EventKind.ROLE}
 """Kinds of events that go through the charts as an upright; the others stand on the tape alone."""
 
 

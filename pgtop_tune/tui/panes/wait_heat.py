@@ -1,14 +1,25 @@
-"""Wait classes over time: a heat map on the dashboard's time axis, and how many sessions are at work."""
+"""Wait classes over time: a heat map on the dashboard's time axis, and how many sessions are active."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
+from pgtop_tune.metrics.active_sessions import WAITS_WINDOW_S
 from pgtop_tune.metrics.catalogue import Interval, Metric
-from pgtop_tune.metrics.waits import ACTIVE_SESSIONS, CLASSES, LONG_WINDOW_S, WAITS_WINDOW_S, wait_profile
+from pgtop_tune.metrics.waits import (
+    ACTIVE_SESSIONS,
+    CLASSES,
+    CLIENTS_TURN,
+    IO_WORKERS,
+    LONG_WINDOW_S,
+    ON_CPU,
+    PACING,
+    io_worker_processes,
+    mean_over,
+)
 from pgtop_tune.model.absence import NOT_YET, Unavailable
-from pgtop_tune.model.waits import ACTIVITY_SOURCE, CPU, WaitSample
+from pgtop_tune.model.waits import ACTIVITY_SOURCE, WaitSample
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line
@@ -22,11 +33,15 @@ from pgtop_tune.units import count, mean
 
 _FIGURE: Final = 6
 """Cells right of the map for the mean of the last 10 s."""
+_LABEL: Final = 9
+"""Cells of a row's name, "CPU queue" the longest."""
 _MARGINS: Final = 3
 """Cells before and behind the names of the rows, and behind the figures."""
 _PICTURE: Final = 5
 """Rows of a chart that has the axis of a picture, one second a column."""
-_ROWS: Final = 2 + len(CLASSES)
+_TITLES: Final = {ACTIVE_SESSIONS.id: "active", CLIENTS_TURN.id: "turn"}
+"""What has no room for its title."""
+_ROWS: Final = 3 + len(CLASSES)
 
 
 def heat_rows(width: int, height: int) -> int:
@@ -35,7 +50,10 @@ def heat_rows(width: int, height: int) -> int:
 
 
 def heat_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """A head with figures, all sessions at work, then the wait classes; with little room those with most sessions."""
+    """A head with figures, the active sessions, their wait classes; with little room those with most sessions.
+
+    Last comes the client's turn, which is none of them, where all classes have room.
+    """
     if height < 1:
         return []
     interval, sample = session.interval, wait_source(session)
@@ -43,12 +61,12 @@ def heat_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> lis
         reason = sample if isinstance(sample, Unavailable) else NOT_YET
         return absent("waits", reason, width, height, glyphs)
     cpus = _cpus(session)
-    axis = time_axis(session, max(width - _FIGURE - _MARGINS, GUTTER + 1), _PICTURE)
+    axis = time_axis(session, max(width - _FIGURE - _MARGINS - (_LABEL - GUTTER), GUTTER + 1), _PICTURE)
     rows = [(metric, _columns(session, metric, axis)) for metric in (ACTIVE_SESSIONS, *CLASSES)]
     full = float(cpus) if cpus else max((value for _, row in rows[1:] for value in row if value), default=1.0)
-    lines = [head((("sessions at work", "title"),), width, glyphs, _figures(interval, sample, cpus, full))]
-    for metric, values in _chosen(rows, height - 1):
-        lines.append(_row(metric, values, session, full, width, glyphs))
+    lines = [head((("active sessions", "title"),), width, glyphs, _figures(interval, sample, cpus, full))]
+    shown = [*_chosen(rows, height - 1), (CLIENTS_TURN, _columns(session, CLIENTS_TURN, axis))]
+    lines += [_row(metric, values, interval, full, width, glyphs) for metric, values in shown]
     return lines[:height]
 
 
@@ -72,24 +90,20 @@ def _chosen(rows: Sequence[tuple[Metric, list[float | None]]], room: int) -> lis
     return [rows[0], *(row for row in rows[1:] if row[0].id in kept)]
 
 
-def _row(metric: Metric, values: list[float | None], session: Session, full: float, width: int, glyphs: Glyphs) -> Line:
-    now_s = 0.0 if session.now is None else session.now.elapsed_s
-    points = session.history.series(metric, now_s - WAITS_WINDOW_S)
-    known = [point.value for point in points if point.value is not None]
-    present = sum(known) / len(known) if known else None
-    whole = metric is ACTIVE_SESSIONS
-    title = "active" if whole else metric.title
-    style = "title" if whole else wait_style(metric.title)
+def _row(
+    metric: Metric, values: list[float | None], interval: Interval, full: float, width: int, glyphs: Glyphs
+) -> Line:
+    present = mean_over(metric, interval, WAITS_WINDOW_S)
+    title = _TITLES.get(metric.id, metric.title)
+    style = "title" if metric is ACTIVE_SESSIONS else "dim" if metric is CLIENTS_TURN else wait_style(metric.title)
     figure = (mean(present).rjust(_FIGURE), PLAIN if present else "dim")
-    label = (f" {title[:GUTTER]:<{GUTTER}} ", style)
+    label = (f" {title:<{_LABEL}} ", style)
     return padded((label, *heat_row(values, full, glyphs), figure, (" ", PLAIN)), width)
 
 
 def _figures(interval: Interval, sample: WaitSample, cpus: int | None, full: float) -> list[Phrase]:
-    profiles = [wait_profile(interval, window_s) for window_s in (WAITS_WINDOW_S, LONG_WINDOW_S)]
-    short, long = (sum(wait.sessions for wait in profile) for profile in profiles)
-    on_cpu = sum(wait.sessions for wait in profiles[0] if wait.wait_event_type == CPU)
-    style = "warning" if cpus and short > cpus else "strong"
+    short = mean_over(ACTIVE_SESSIONS, interval, WAITS_WINDOW_S)
+    style = "warning" if cpus and short and short > cpus else "strong"
     rate = (
         f", {sample.samples:>2} {'look ' if sample.samples == 1 else 'looks'}"
         if sample.source == ACTIVITY_SOURCE
@@ -97,9 +111,18 @@ def _figures(interval: Interval, sample: WaitSample, cpus: int | None, full: flo
     )
     return [
         Phrase(labelled("active 10 s", mean(short), style)),
-        Phrase(labelled("60 s", mean(long)), 2),
-        Phrase(labelled("on CPU", mean(on_cpu), "cpu"), 3),
+        Phrase(labelled("60 s", mean(mean_over(ACTIVE_SESSIONS, interval, LONG_WINDOW_S))), 2),
+        Phrase(labelled("on CPU", mean(mean_over(ON_CPU, interval, WAITS_WINDOW_S)), "cpu"), 3),
         Phrase(labelled("CPUs", str(cpus) if cpus else "-"), 1),
-        Phrase(labelled("full block", f"{count(full)} sessions"), 5),
-        Phrase(((f"{sample.source}{rate}", "label"),), 4),
+        *_beside(interval),
+        Phrase(labelled("full block", f"{count(full)} sessions"), 7),
+        Phrase(((f"{sample.source}{rate}", "label"),), 6),
     ]
+
+
+def _beside(interval: Interval) -> list[Phrase]:
+    """What is no active session: sleeps that are meant, and io workers where there are any."""
+    pacing, busy = (mean_over(metric, interval, WAITS_WINDOW_S) for metric in (PACING, IO_WORKERS))
+    workers = io_worker_processes(interval)
+    found = [Phrase(labelled("pacing", mean(pacing)), 5)] if pacing else []
+    return [*found, Phrase(labelled(IO_WORKERS.title, f"{mean(busy)} of {workers}"), 4)] if workers else found

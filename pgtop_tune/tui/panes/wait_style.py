@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pgtop_tune.metrics.budget import QUEUE
+from pgtop_tune.model.waits import QUEUE
 
 _STYLES: Final = {
     "CPU": "cpu",

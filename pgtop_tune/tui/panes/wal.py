@@ -11,7 +11,7 @@ from pgtop_tune.metrics.checkpoints import (
     max_wal_size_bytes,
     next_checkpoint,
 )
-from pgtop_tune.metrics.server import FULL_PAGES, WAL_BUFFERS_FULL, WAL_BYTES, WAL_SINCE_REDO, buffer_writers
+from pgtop_tune.metrics.server import WAL_BUFFERS_FULL, WAL_BYTES, WAL_SINCE_REDO, buffer_writers, full_pages
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.glyphs import Glyphs
@@ -43,12 +43,12 @@ def wal_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list
 
 
 def _written(interval: Interval) -> list[Phrase]:
-    rate, images, full = WAL_BYTES(interval), FULL_PAGES(interval), WAL_BUFFERS_FULL(interval)
+    rate, full = WAL_BYTES(interval), WAL_BUFFERS_FULL(interval)
     since, most = WAL_SINCE_REDO(interval), max_wal_size_bytes(interval)
     bound = "" if most is None else f" of max_wal_size {size(most)}"
     return [
         Phrase(labelled("", size(rate).rjust(5), "strong" if rate is not None else "dim", "B/s")),
-        Phrase(labelled("full pages", percent(images).rjust(3), alarm(images, None), " %"), 1),
+        full_page_share(interval, 1),
         Phrase(
             labelled("since redo", size(since).rjust(5), alarm(since, most), bound),
             5,
@@ -58,6 +58,18 @@ def _written(interval: Interval) -> list[Phrase]:
         if full
         else Phrase(()),
     ]
+
+
+def full_page_share(interval: Interval, rank: int) -> Phrase:
+    """Full-page images in the WAL: a share, "~" before an estimate, "at most" where wal_compression makes it one."""
+    found = full_pages(interval)
+    if found is None:
+        return Phrase(labelled("full pages", UNKNOWN.rjust(3), "dim", " %"), rank)
+    share = percent(found.percent)
+    if found.compressed:
+        short = labelled("full pages at most", share, PLAIN, " %")
+        return Phrase(labelled("full pages at most", share, PLAIN, " % (wal_compression)"), rank, short)
+    return Phrase(labelled("full pages", f"{'~' if found.estimated else ''}{share}".rjust(3), PLAIN, " %"), rank)
 
 
 def _checkpoints(interval: Interval) -> list[Phrase]:

@@ -19,6 +19,8 @@ _LONGEST: Final = 60
 _MARKS: Final[dict[EventKind, tuple[str, str]]] = {
     EventKind.DEADLOCK: ("cross", "critical"),
     EventKind.RESTART: ("square", "critical"),
+    EventKind.ROLE: ("square", "critical"),
+    EventKind.GAP: ("cross", "warning"),
     EventKind.PARAMETER: ("up", "event-parameter"),
     EventKind.NOTE: ("note", "event-other"),
     EventKind.LOAD: ("up", "event-load"),

@@ -1,0 +1,236 @@
+"""Active sessions: the one definition, and the one calculation that every page, line, export and replay takes.
+
+A session is **active** while the server works for it or while it waits for something that keeps it from working: a
+lock, a disk, another process, its client in the middle of a statement, a CPU. Processes of the server count as well.
+Beside the active sessions, and never among them:
+
+    the client's turn   idle in transaction for less than a second; of pgbench also idle between two transactions
+    pacing              sleeps that are meant: delays of checkpoints, VACUUM, base backups and recovery, a process of
+                        replication at rest; the archiver, which waits for a command or sleeps between two attempts
+    io workers          busy with a read that the session which asked for it already waits for (18, io_method=worker)
+
+A session that was woken and has no CPU yet looks as if it still waited for its client, and one that was put off its CPU
+as if it ran. The kernel knows better for the sessions of pgbench: their time on CPUs, and in the run queue, take the
+place of what the looks saw as CPU, and what is lacking is taken from the client's turn.
+
+    running  max(Δ(utime + stime) / Δt, looks without a wait − queued)
+    queued   Δ run_delay / Δt, "CPU queue"; without schedstat 0
+
+So a session is counted once, and the parts add up to the whole.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.load import CLIENT_LATENCY, running
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.host import ProcessCounters, ProcessSample
+from pgtop_tune.model.waits import BETWEEN, CLIENT, CPU, LOAD_APPLICATION, QUEUE, TURN, WaitCount
+
+CLIENT_BACKEND: Final = "client backend"
+IO_WORKER: Final = "io worker"
+WAITS_WINDOW_S: Final = 10.0
+_COVERED: Final = 0.8
+"""Share of the load's backends whose processes must be known for their CPU time to count."""
+_ARCHIVER: Final = "archiver"
+_SLEEPS: Final = frozenset(
+    {
+        ("Timeout", "checkpointwritedelay"),
+        ("Timeout", "vacuumdelay"),
+        ("Timeout", "basebackupthrottle"),
+        ("Timeout", "recoveryapplydelay"),
+        ("Timeout", "recoveryretrieveretryinterval"),
+        ("Timeout", "walsummarizererror"),
+        ("IPC", "recoverypause"),
+        ("IPC", "walreceiverwaitstart"),
+        ("Client", "walsenderwaitforwal"),
+    }
+)
+"""Class and event, the event in lower case: majors do not spell them alike."""
+_FROM_THE_PRIMARY: Final = frozenset({"libpqwalreceiverconnect", "libpqwalreceiverreceive"})
+"""Waits for an answer of another server: at rest, unless a client waits for it (CREATE SUBSCRIPTION)."""
+
+
+class Standing(StrEnum):
+    """Whether a session counts as active, and if not, what it is beside them. The words stand in exports."""
+
+    ACTIVE = "active"
+    TURN = "client turn"
+    PACING = "pacing"
+    IO_WORKER = "io worker"
+
+
+def standing(count: WaitCount) -> Standing:
+    """What the module says, for one kind of wait."""
+    if count.is_idle:
+        return Standing.TURN
+    if count.backend_type == IO_WORKER:
+        return Standing.IO_WORKER
+    event = count.wait_event.lower()
+    remote = count.backend_type != CLIENT_BACKEND and count.wait_event_type == CLIENT and event in _FROM_THE_PRIMARY
+    if remote or count.backend_type == _ARCHIVER or (count.wait_event_type, event) in _SLEEPS:
+        return Standing.PACING
+    return Standing.ACTIVE
+
+
+def is_active(count: WaitCount) -> bool:
+    """Whether these sessions are active sessions."""
+    return standing(count) is Standing.ACTIVE
+
+
+class Sessions(Struct, frozen=True):
+    """Sessions of one kind.
+
+    Attributes:
+        kind: What they did, and who they are; its observations say nothing here.
+        mean: Mean number over the window.
+    """
+
+    kind: WaitCount
+    mean: float
+
+
+def sessions(interval: Interval, window_s: float) -> list[Sessions] | None:
+    """Sessions over the last seconds by what they did, those beside the active ones included.
+
+    Args:
+        interval: Where to look; asked twice for the same window, it is counted once.
+        window_s: Length of the window; 0 is the newest frame's.
+
+    Returns:
+        None when nobody looked. While a load of ours without a rate runs, its sessions between two transactions are
+        Client:turn: pgbench measures a latency that these pauses are part of.
+    """
+    return interval.once(_Over(window_s))
+
+
+class _Over(Struct, frozen=True):
+    window_s: float
+
+    def __call__(self, interval: Interval) -> list[Sessions] | None:
+        recent = interval.recent(sections.waits, self.window_s)
+        samples = sum(reading.samples for reading in recent)
+        if not samples:
+            return None
+        joined = _is_part_of_latency(interval)
+        kinds: dict[tuple[object, ...], WaitCount] = {}
+        seen: dict[tuple[object, ...], int] = {}
+        for reading in recent:
+            for count in reading.counts:
+                if not count.observations:
+                    continue
+                event = TURN if joined and count.wait_event == BETWEEN and count.is_idle else count.wait_event
+                key = (
+                    count.wait_event_type, event, count.backend_type, count.query_id, count.datname, count.usename,
+                    count.of_load,
+                )  # fmt: skip
+                if key not in kinds:
+                    kinds[key] = count if event == count.wait_event else replace(count, wait_event=event)
+                seen[key] = seen.get(key, 0) + count.observations
+        found = [Sessions(kind, seen[key] / samples) for key, kind in kinds.items()]
+        use = cpu_of_load(interval, self.window_s)
+        return found if use is None else _with_cpu(found, use.used * use.share, (use.queued or 0.0) * use.share)
+
+
+def _is_part_of_latency(interval: Interval) -> bool:
+    run = running(interval)
+    return not run.rate_per_s if run is not None else bool(CLIENT_LATENCY.mean(interval, WAITS_WINDOW_S))
+
+
+class CpuUse(Struct, frozen=True):
+    """Of the load's backends, in CPUs.
+
+    Attributes:
+        used: Mean CPUs they ran on.
+        queued: Mean backends that were ready to run and did not; None where the kernel does not say.
+        share: Part of the window that this is about: less than 1 where the backends are younger.
+    """
+
+    used: float
+    queued: float | None
+    share: float = 1.0
+
+
+def _with_cpu(found: list[Sessions], used: float, queued: float) -> list[Sessions]:
+    """The load's sessions with measured CPU and queue; as many as before, unless the kernel counted more.
+
+    As they are where no look saw one of them.
+    """
+    kept: list[Sessions] = []
+    ready: list[Sessions] = []
+    idle: list[Sessions] = []
+    load = [one for one in found if one.kind.of_load and one.kind.backend_type == CLIENT_BACKEND]
+    if not load:
+        return found
+    for one in found:
+        ours = one.kind.of_load and one.kind.backend_type == CLIENT_BACKEND
+        (idle if ours and one.kind.is_idle else ready if ours and one.kind.wait_event_type == CPU else kept).append(one)
+    seen, available = sum(one.mean for one in ready), sum(one.mean for one in idle)
+    on_cpu = max(used, seen - queued)
+    taken = min((on_cpu + queued - seen) / available, 1.0) if available else 0.0
+    kept += [Sessions(one.kind, one.mean * (1.0 - taken)) for one in idle if taken < 1.0]
+    ready += [Sessions(one.kind, one.mean * taken) for one in idle if taken > 0.0]
+    ready = ready or [Sessions(replace(load[0].kind, query_id=None), 1.0)]
+    whole = sum(one.mean for one in ready)
+    for wait, mean in ((CPU, on_cpu), (QUEUE, queued)):
+        kinds: dict[WaitCount, float] = {}
+        for one in ready:
+            kind = replace(one.kind, wait_event_type=wait, wait_event="", observations=0)
+            kinds[kind] = kinds.get(kind, 0.0) + one.mean / whole * mean
+        kept += [Sessions(kind, part) for kind, part in kinds.items() if part > 0.0]
+    return kept
+
+
+def cpu_of_load(interval: Interval, window_s: float = WAITS_WINDOW_S) -> CpuUse | None:
+    """CPU time and time in the run queue of pgbench's backends over the last seconds.
+
+    None where processes are not known: another machine, or sessions too short-lived (pgbench -C).
+    Source: /proc/PID/stat utime and stime, /proc/PID/schedstat field 2 of backends with application_name pgbench.
+    """
+    host, activity = interval.newest.host, interval.now(sections.activity)
+    if isinstance(host, Unavailable) or isinstance(host.facts, Unavailable) or activity is None:
+        return None
+    pids = {b.pid for b in activity.backends if b.application_name == LOAD_APPLICATION and b.leader_pid is None}
+    recent = interval.recent(sections.processes, window_s, least=2)
+    if not pids or len(recent) < 2:
+        return None
+    newest = _rows(recent[0], pids)
+    for oldest in reversed(recent[1:]):
+        before = _rows(oldest, pids)
+        pairs = [
+            (before[pid], row)
+            for pid, row in newest.items()
+            if pid in before and before[pid].start_ticks == row.start_ticks
+        ]
+        if len(pairs) >= _COVERED * len(pids):
+            seconds = recent[0].at_s - oldest.at_s
+            use = _use(pairs, seconds, host.facts.ticks_per_s, len(pids) / len(pairs))
+            return use and replace(use, share=seconds / (recent[0].at_s - recent[-1].at_s))
+    return None
+
+
+def _rows(sample: ProcessSample, pids: set[int]) -> dict[int, ProcessCounters]:
+    return {row.pid: row for row in sample.processes if row.pid in pids}
+
+
+def _use(
+    pairs: list[tuple[ProcessCounters, ProcessCounters]], seconds: float, ticks_per_s: int, all_to_known: float
+) -> CpuUse | None:
+    if seconds <= 0 or ticks_per_s <= 0:
+        return None
+    ticks = sum(new.user_ticks + new.system_ticks - old.user_ticks - old.system_ticks for old, new in pairs)
+    delays = [
+        new.run_delay_ms - old.run_delay_ms
+        for old, new in pairs
+        if new.run_delay_ms is not None and old.run_delay_ms is not None
+    ]
+    known = len(delays) >= _COVERED * len(pairs)
+    queued = sum(delays) / 1000.0 / seconds * all_to_known * len(pairs) / len(delays) if known else None
+    return CpuUse(ticks / ticks_per_s / seconds * all_to_known, queued)

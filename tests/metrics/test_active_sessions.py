@@ -1,0 +1,125 @@
+"""The one definition of active sessions: what counts, what stands beside, and that nothing is lost or counted twice."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from pgtop_tune.metrics.active_sessions import Standing, is_active, sessions, standing
+from pgtop_tune.metrics.budget import latency_budget
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.waits import ACTIVE_SESSIONS, CLASSES, CLIENTS_TURN, IO_WORKERS, NEWEST, PACING, mean_over
+from pgtop_tune.model.host import ProcessSample
+from pgtop_tune.model.waits import QUEUE, WaitCount, WaitSample
+from tests.metrics.test_budget import interval, waiting
+
+BESIDE = (
+    (Standing.PACING, WaitCount("Timeout", "CheckpointWriteDelay", "checkpointer", 10)),
+    (Standing.PACING, WaitCount("Timeout", "VacuumDelay", "autovacuum worker", 10)),
+    (Standing.PACING, WaitCount("Timeout", "VacuumDelay", "client backend", 10)),
+    (Standing.PACING, WaitCount("Timeout", "RecoveryRetrieveRetryInterval", "startup", 10)),
+    (Standing.PACING, WaitCount("CPU", "", "archiver", 10)),
+    (Standing.PACING, WaitCount("IPC", "ArchiveCommand", "archiver", 10)),
+    (Standing.PACING, WaitCount("IPC", "WalReceiverWaitStart", "walreceiver", 10)),
+    (Standing.PACING, WaitCount("Client", "LibPQWalReceiverReceive", "walreceiver", 10)),
+    (Standing.PACING, WaitCount("Client", "WalSenderWaitForWAL", "walsender", 10)),
+    (Standing.IO_WORKER, WaitCount("IO", "DataFileRead", "io worker", 10)),
+    (Standing.IO_WORKER, WaitCount("CPU", "", "io worker", 10)),
+    (Standing.TURN, WaitCount("Client", "turn", "client backend", 10)),
+)
+AT_WORK = (
+    WaitCount("Timeout", "PgSleep", "client backend", 10),
+    WaitCount("Client", "ClientRead", "client backend", 10),
+    WaitCount("Client", "LibpqwalreceiverReceive", "client backend", 10),
+    WaitCount("IO", "DataFileWrite", "checkpointer", 10),
+    WaitCount("CPU", "", "autovacuum worker", 10),
+    WaitCount("IO", "AioIoCompletion", "client backend", 10),
+    WaitCount("BufferPin", "BufferPin", "startup", 10),
+)
+
+
+def test_sleeps_that_are_meant_and_io_workers_stand_beside() -> None:
+    assert [standing(count) for _, count in BESIDE] == [expected for expected, _ in BESIDE]
+    assert all(is_active(count) for count in AT_WORK)
+    found = interval(*(count for _, count in BESIDE), *AT_WORK)
+    assert ACTIVE_SESSIONS(found) == pytest.approx(len(AT_WORK))
+    assert (PACING(found), IO_WORKERS(found), CLIENTS_TURN(found)) == pytest.approx((9.0, 2.0, 1.0))
+
+
+def test_sleeps_and_processes_of_the_server_are_no_part_of_a_transaction() -> None:
+    strangers = [WaitCount("IO", "DataFileWrite", "checkpointer", 10), *(count for _, count in BESIDE)]
+    for load in (True, False):
+        seen = interval(*strangers, waiting("IO", "WalSync", 10), load=load)
+        budget = latency_budget(seen)
+        assert budget is not None
+        assert {part.label for part in budget.parts} <= {"IO:WalSync", "Client:turn", "other"}
+        assert {budget.ms_of(count) for count in strangers[:-1]} == {0.0}
+
+
+KINDS = (
+    waiting("CPU", "", 1), waiting("IO", "WalSync", 1), waiting("Client", "turn", 1), waiting("Client", "between", 1),
+    waiting("CPU", "", 1, of_load=False), *AT_WORK, *(count for _, count in BESIDE),
+)  # fmt: skip
+
+
+@given(
+    st.lists(st.integers(0, 200), min_size=len(KINDS), max_size=len(KINDS)),
+    st.none() | st.integers(0, 100),
+    st.none() | st.integers(0, 3000),
+    st.sampled_from((NEWEST, 10.0)),
+)
+def test_the_parts_add_up_and_no_session_is_lost_or_made(
+    observed: list[int], ticks: int | None, delay_ms: int | None, window_s: float
+) -> None:
+    counts = [
+        WaitCount(kind.wait_event_type, kind.wait_event, kind.backend_type, each, kind.query_id, of_load=kind.of_load)
+        for kind, each in zip(KINDS, observed, strict=True)
+    ]
+    found = interval(*counts, cpu_ticks=ticks, delay_ms=delay_ms)
+    listed = sessions(found, window_s)
+    assert listed is not None
+    assert all(one.mean >= 0.0 for one in listed)
+    active = mean_over(ACTIVE_SESSIONS, found, window_s) or 0.0
+    parts = sum(mean_over(metric, found, window_s) or 0.0 for metric in CLASSES)
+    assert parts == pytest.approx(active)
+    beside = sum(mean_over(metric, found, window_s) or 0.0 for metric in (CLIENTS_TURN, PACING, IO_WORKERS))
+    whole = sum(observed) / 10.0
+    # Two processes of the load: the kernel may have counted more than the looks saw of it, never less.
+    measured = 0.0 if ticks is None or not any(observed[:4]) else (2 * ticks / 100.0) + 2 * (delay_ms or 0) / 1000.0
+    assert active + beside >= whole - 1e-6
+    assert active + beside == pytest.approx(
+        max(whole, (sum(observed) - sum(observed[i] for i in (0, 2, 3))) / 10.0 + measured)
+    )
+
+
+def test_the_queue_is_taken_from_the_client_s_turn_and_stands_on_its_own() -> None:
+    found = interval(
+        waiting("IO", "WalSync", 10), waiting("CPU", "", 10), waiting("Client", "turn", 40), cpu_ticks=25, delay_ms=1000
+    )
+    means = {metric.title: metric(found) for metric in (*CLASSES, ACTIVE_SESSIONS, CLIENTS_TURN)}
+    expected = {"IO": 1.0, "CPU": 0.5, QUEUE: 2.0, "active sessions": 3.5, "client's turn": 2.5}
+    assert {name: value for name, value in means.items() if value} == pytest.approx(expected)
+
+
+def test_of_a_young_load_no_more_is_counted_than_there_was() -> None:
+    """Three of ten seconds: what the kernel measured since it began is not the mean of all ten."""
+    seen = (waiting("IO", "WalSync", 10), waiting("Client", "turn", 40))
+    frames = list(interval(*seen, cpu_ticks=25, delay_ms=1000)._frames)
+    for at, each in enumerate(frames[:-3]):
+        postgres = replace(each.postgres, waits=WaitSample(float(at), 10, ()))
+        host = replace(each.host, processes=ProcessSample(float(at), ()))
+        run = replace(each.bench.run, started_ms=frames[-3].taken_at_ms)
+        frames[at] = replace(each, postgres=postgres, host=host, bench=replace(each.bench, run=run))
+    frames[-1] = replace(frames[-1], bench=replace(frames[-1].bench, run=frames[0].bench.run))
+    found = Interval(frames)
+    listed = sessions(found, 10.0)
+    assert listed is not None
+    assert sum(one.mean for one in listed) == pytest.approx(5.0 * 3 / 10)
+    budget = latency_budget(found)
+    assert budget is not None
+    ms = {part.label: part.ms for part in budget.parts}
+    assert (ms["IO:WalSync"], ms["CPU"], ms[QUEUE]) == pytest.approx((1.0, 0.5, 2.0), rel=0.01), (
+        "of the two seconds it has run"
+    )

@@ -1,0 +1,63 @@
+"""Our own process is stopped and goes on: the gap is an event and a hole, not the server's silence and not a mean."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.metrics import host
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.server import TPS, WAL_BYTES
+from pgtop_tune.metrics.waits import ACTIVE_SESSIONS
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.events import EventKind
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.recording.reader import RecordingReader
+from tests.cli.runs import PROGRAM, ROOT, environment
+from tests.support.processes import eventually
+from tests.support.servers import conninfo
+
+STOPPED_S = 4.0
+
+
+def frames_of(path: Path) -> list[Frame]:
+    if not path.exists() or not path.stat().st_size:
+        return []
+    reader = RecordingReader(path)
+    try:
+        return [frame for _, frame in reader.frames()]
+    finally:
+        reader.close()
+
+
+def test_a_stop_of_our_own_is_an_event_and_a_hole(server: Throwaway, tmp_path: Path) -> None:
+    output = tmp_path / "stopped.jsonl"
+    ours = subprocess.Popen(
+        [*PROGRAM, "record", "-q", "-o", str(output), "--interval", "0.5", conninfo(server)],
+        cwd=ROOT, env=environment(tmp_path), stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        assert eventually(lambda: len(frames_of(output)) >= 5)
+        ours.send_signal(signal.SIGSTOP)
+        # The time that nobody looks is what this is about.
+        time.sleep(STOPPED_S)
+        before = len(frames_of(output))
+        ours.send_signal(signal.SIGCONT)
+        assert eventually(lambda: len(frames_of(output)) >= before + 4)
+    finally:
+        ours.send_signal(signal.SIGCONT)
+        ours.terminate()
+        ours.wait(30)
+    frames = frames_of(output)
+    gaps = [(at, event) for at, frame in enumerate(frames) for event in frame.events if event.kind is EventKind.GAP]
+    long = [(at, event) for at, event in gaps if frames[at].elapsed_s - frames[at - 1].elapsed_s >= STOPPED_S - 0.5]
+    assert len(long) == 1, [event.text for _, event in gaps]
+    at, event = long[0]
+    assert event.text == f"did not look for {frames[at].elapsed_s - frames[at - 1].elapsed_s:.1f} s"
+    for metric in (TPS, WAL_BYTES, host.CPU_BUSY, ACTIVE_SESSIONS):
+        assert metric(Interval(frames[: at + 1])) is None, metric.id
+    assert not any(isinstance(frame.postgres, Unavailable) for frame in frames[1:]), "the server answered all the time"
+    assert TPS(Interval(frames)) is not None

@@ -3,23 +3,38 @@
     client transaction latency_us script epoch_s us [lag_us] [retries]
 
 The lag stands there with --rate, the retries with --max-tries. In place of the latency stands "skipped"
-(--latency-limit), "failed", or with --failures-detailed "serialization" or "deadlock". A whole chunk is split at once
-and its columns are taken as slices: 0.3 µs per line.
+(--latency-limit), "failed", or with --failures-detailed "serialization" or "deadlock". A whole chunk is made one JSON
+array, which msgspec decodes without an object for each line, and its columns are taken as slices: 0.15 µs per line in
+chunks that stay in the CPU's cache.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator
 from itertools import compress
 from typing import Final
 
 from msgspec import Struct, field
+from msgspec.json import Decoder
 
 _COLUMNS: Final = 6
 _LATENCY: Final = 2
 _SCRIPT: Final = 3
 _SECOND: Final = 4
 _LAG: Final = 6
+_AS_JSON: Final = bytes.maketrans(b" \n", b",,")
+_LARGEST_WORD: Final = -(10**15)
+_WORDS: Final = {
+    word: _LARGEST_WORD - number
+    for number, word in enumerate((b"skipped", b"failed", b"serialization", b"deadlock"))
+}
+"""Numbers that stand in place of the words; no latency is that small."""
+_NAMES: Final = {number: word.decode() for word, number in _WORDS.items()}
+_EPOCH_S: Final = range(10**9, 10**10)
+"""A line that was torn where the disk was full has something else in place of its second."""
+_decode: Final = Decoder(list[int]).decode
 
 
 class Layout(Struct, frozen=True):
@@ -81,83 +96,89 @@ class Parsed(Struct):
 
 def parse_lines(chunk: bytes, layout: Layout = PLAIN) -> Parsed:
     """Parses whole lines, each ended by a line feed."""
-    tokens = chunk.split()
+    parsed = Parsed()
+    if chunk:
+        _parse(chunk, layout, parsed)
+    return parsed
+
+
+def _parse(chunk: bytes, layout: Layout, parsed: Parsed) -> None:
+    """All lines at once; where that fails, each half alone, so that a foreign line costs only itself."""
     lines = chunk.count(b"\n")
-    columns = len(tokens) // lines if lines else 0
-    if columns >= _COLUMNS + layout.lag and columns * lines == len(tokens):
-        try:
-            return _by_columns(tokens, columns, layout)
-        except ValueError:
-            pass
-    return _line_by_line(chunk, layout)
+    try:
+        _take_columns(_numbers(chunk), lines, layout, parsed)
+    except ValueError:
+        if lines == 1:
+            parsed.unreadable += 1
+            return
+        # The line feed that is next to the middle.
+        middle = chunk.rfind(b"\n", 0, len(chunk) // 2) + 1 or chunk.index(b"\n") + 1
+        _parse(chunk[:middle], layout, parsed)
+        _parse(chunk[middle:], layout, parsed)
 
 
-def _by_columns(tokens: list[bytes], columns: int, layout: Layout) -> Parsed:
-    """The fast way: runs of lines of the same second.
+def _numbers(chunk: bytes) -> list[int]:
+    """Every column of every line, words as their numbers.
+
+    Raises:
+        ValueError: Something is neither.
+    """
+    try:
+        return _decode(b"[%b]" % chunk.translate(_AS_JSON)[:-1])
+    except ValueError:
+        for word, number in _WORDS.items():
+            chunk = chunk.replace(word, b"%d" % number)
+        return _decode(b"[%b]" % chunk.translate(_AS_JSON)[:-1])
+
+
+def _take_columns(numbers: list[int], lines: int, layout: Layout, parsed: Parsed) -> None:
+    """Takes runs of lines of the same second, all or none.
 
     Raises:
         ValueError: The columns are not what they should be; seconds do not ascend (the clock was set back).
     """
-    parsed = Parsed()
-    latencies, seconds = tokens[_LATENCY::columns], tokens[_SECOND::columns]
-    scripts = tokens[_SCRIPT::columns] if layout.by_script else []
-    lags = tokens[_LAG::columns] if layout.lag else []
+    columns = len(numbers) // lines if lines else 0
+    if columns * lines != len(numbers) or columns < _COLUMNS + layout.lag:
+        raise ValueError("lines differ in their columns")
+    latencies, seconds = numbers[_LATENCY::columns], numbers[_SECOND::columns]
+    # A byte each: pgbench has at most 128 scripts; ValueError above 255.
+    scripts = bytes(numbers[_SCRIPT::columns]) if layout.by_script else b""
+    lags = numbers[_LAG::columns] if layout.lag else []
+    parts: list[Part] = []
     start = 0
-    while start < len(seconds):
-        token = seconds[start]
-        end = bisect_right(seconds, token, start)
-        if seconds[start:end].count(token) != end - start:
+    while start < lines:
+        second = seconds[start]
+        end = lines if seconds[-1] == second else bisect_right(seconds, second, start)
+        if second not in _EPOCH_S or seconds[start:end].count(second) != end - start:
             raise ValueError("seconds do not ascend")
         run = slice(start, end)
-        _add(parsed, int(token), latencies[run], scripts[run], lags[run])
+        parts += _parts(second, latencies[run], scripts[run], lags[run])
         start = end
-    return parsed
+    parsed.parts += parts
+    parsed.newest = seconds[-1]
 
 
-def _line_by_line(chunk: bytes, layout: Layout) -> Parsed:
-    parsed = Parsed()
-    for line in chunk.splitlines():
-        tokens = line.split()
-        try:
-            if len(tokens) < _COLUMNS + layout.lag:
-                raise ValueError("too few columns")
-            script = [tokens[_SCRIPT]] if layout.by_script else []
-            _add(parsed, int(tokens[_SECOND]), [tokens[_LATENCY]], script, [tokens[_LAG]] if layout.lag else [])
-        except ValueError:
-            parsed.unreadable += 1
-    return parsed
-
-
-def _add(parsed: Parsed, second: int, latencies: list[bytes], scripts: list[bytes], lags: list[bytes]) -> None:
-    """Takes lines of one second.
-
-    Raises:
-        ValueError: One is no line of the log; then none is taken.
-    """
+def _parts(second: int, latencies: list[int], scripts: bytes, lags: list[int]) -> Iterator[Part]:
+    """Lines of one second, by script."""
     chosen = set(scripts)
     if len(chosen) < 2:
-        parts = [_part(second, int(scripts[0]) if scripts else 0, latencies, lags)]
-    else:
-        parts = []
-        for script in chosen:
-            mask = [each == script for each in scripts]
-            parts.append(_part(second, int(script), [*compress(latencies, mask)], [*compress(lags, mask)]))
-    parsed.parts += parts
-    parsed.newest = second
+        yield _part(second, scripts[0] if scripts else 0, latencies, lags)
+        return
+    for script in chosen:
+        # 1 where the line is of this script: a table for each costs less than a comparison for each line.
+        mask = scripts.translate(bytes(number == script for number in range(256)))
+        yield _part(second, script, [*compress(latencies, mask)], [*compress(lags, mask)])
 
 
-def _part(second: int, script: int, latencies: list[bytes], lags: list[bytes]) -> Part:
-    try:
-        return Part(second, script, [*map(int, latencies)], [*map(int, lags)])
-    except ValueError:
-        part = Part(second, script)
-    for at, token in enumerate(latencies):
-        if token.isdigit():
-            part.latencies.append(int(token))
-            part.lags += [int(lags[at])] if lags else []
-        elif token.isalpha():
-            word = token.decode("ascii")
-            part.words[word] = part.words.get(word, 0) + 1
-        else:
-            raise ValueError("neither a latency nor a word")
-    return part
+def _part(second: int, script: int, latencies: list[int], lags: list[int]) -> Part:
+    if min(latencies) > _LARGEST_WORD:
+        return Part(second, script, latencies, lags)
+    timed = [us > _LARGEST_WORD for us in latencies]
+    words = Counter(us for us in latencies if us <= _LARGEST_WORD)
+    return Part(
+        second,
+        script,
+        [*compress(latencies, timed)],
+        [*compress(lags, timed)],
+        {_NAMES[number]: count for number, count in words.items()},
+    )

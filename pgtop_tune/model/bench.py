@@ -151,8 +151,9 @@ class BenchSample(Struct, frozen=True):
     Attributes:
         run: The run, or the last one that ended.
         progress: Progress lines that arrived since the previous frame, oldest first.
-        latencies: Seconds of the transaction log that are complete and were not reported before. pgbench buffers
-            its log, so a second can come several frames late, and with few transactions many seconds at once.
+        latencies: Seconds of the transaction log that became complete. pgbench buffers its log, so a second can come
+            several frames late, and with few transactions many seconds at once. A second comes again with the
+            transactions that pgbench wrote later still: the histograms of a second add up.
     """
 
     at_s: float

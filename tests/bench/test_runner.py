@@ -53,7 +53,6 @@ async def test_a_whole_run(tables: Endpoint, pgbench: Pgbench, watch: Make) -> N
         sum(second.sum_us for second in load.latencies) / report.processed / 1000, rel=0.02
     )
     assert len({second.second for second in load.latencies}) == len(load.latencies) >= 3
-    assert load.runner.log_statistics.late == 0
     assert load.runner.log_statistics.punches
     assert run.pid is not None
     assert not alive(run.pid)

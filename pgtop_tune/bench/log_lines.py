@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import compress
 from typing import Final
 
@@ -24,7 +25,7 @@ _LATENCY: Final = 2
 _SCRIPT: Final = 3
 _SECOND: Final = 4
 _LAG: Final = 6
-_AS_JSON: Final = bytes.maketrans(b" \n", b",,")
+_COMMAS: Final = bytes.maketrans(b" \n", b",,")
 _LARGEST_WORD: Final = -(10**15)
 _WORDS: Final = {
     word: _LARGEST_WORD - number
@@ -58,7 +59,7 @@ class Part(Struct):
     Attributes:
         second: Since the epoch.
         script: From 0.
-        latencies: In µs, of those that ended well.
+        latencies: In µs, of those that ended well; not below 0.
         lags: Of the same, where the layout has them.
         words: How often which word stood in place of a latency.
     """
@@ -106,7 +107,7 @@ def _parse(chunk: bytes, layout: Layout, parsed: Parsed) -> None:
     """All lines at once; where that fails, each half alone, so that a foreign line costs only itself."""
     lines = chunk.count(b"\n")
     try:
-        _take_columns(_numbers(chunk), lines, layout, parsed)
+        _take_columns(chunk, lines, layout, parsed)
     except ValueError:
         if lines == 1:
             parsed.unreadable += 1
@@ -117,34 +118,48 @@ def _parse(chunk: bytes, layout: Layout, parsed: Parsed) -> None:
         _parse(chunk[middle:], layout, parsed)
 
 
-def _numbers(chunk: bytes) -> list[int]:
-    """Every column of every line, words as their numbers.
+def _numbers(chunk: bytes, lines: int, layout: Layout) -> tuple[list[int], int]:
+    """Every column of every line, words as their numbers; and how many columns a line has.
 
     Raises:
-        ValueError: Something is neither.
+        ValueError: Something is neither, or lines differ.
     """
-    try:
-        return _decode(b"[%b]" % chunk.translate(_AS_JSON)[:-1])
-    except ValueError:
+    if not layout.lag:
+        # Nothing is wanted of a line's end and of the next one's client: they become one number.
+        try:
+            numbers = _decode(b"[%b]" % chunk.translate(_COMMAS, b"\n"))
+        except ValueError:
+            pass
+        else:
+            return numbers, _columns(len(numbers) - 1, lines, _COLUMNS - 1)
+    if any(word in chunk for word in _WORDS):
         for word, number in _WORDS.items():
             chunk = chunk.replace(word, b"%d" % number)
-        return _decode(b"[%b]" % chunk.translate(_AS_JSON)[:-1])
+    numbers = _decode(b"[%b]" % chunk.translate(_COMMAS)[:-1])
+    return numbers, _columns(len(numbers), lines, _COLUMNS + layout.lag)
 
 
-def _take_columns(numbers: list[int], lines: int, layout: Layout, parsed: Parsed) -> None:
+def _columns(count: int, lines: int, fewest: int) -> int:
+    columns, rest = divmod(count, lines)
+    if rest or columns < fewest:
+        raise ValueError("lines differ in their columns")
+    return columns
+
+
+def _take_columns(chunk: bytes, lines: int, layout: Layout, parsed: Parsed) -> None:
     """Takes runs of lines of the same second, all or none.
 
     Raises:
         ValueError: The columns are not what they should be; seconds do not ascend (the clock was set back).
     """
-    columns = len(numbers) // lines if lines else 0
-    if columns * lines != len(numbers) or columns < _COLUMNS + layout.lag:
-        raise ValueError("lines differ in their columns")
+    numbers, columns = _numbers(chunk, lines, layout)
     latencies, seconds = numbers[_LATENCY::columns], numbers[_SECOND::columns]
     # A byte each: pgbench has at most 128 scripts; ValueError above 255.
     scripts = bytes(numbers[_SCRIPT::columns]) if layout.by_script else b""
     lags = numbers[_LAG::columns] if layout.lag else []
     parts: list[Part] = []
+    # Where ends and beginnings were joined there are no words.
+    odd = (len(numbers) == columns * lines or b"-" in chunk) and min(latencies) < 0
     start = 0
     while start < lines:
         second = seconds[start]
@@ -152,33 +167,39 @@ def _take_columns(numbers: list[int], lines: int, layout: Layout, parsed: Parsed
         if second not in _EPOCH_S or seconds[start:end].count(second) != end - start:
             raise ValueError("seconds do not ascend")
         run = slice(start, end)
-        parts += _parts(second, latencies[run], scripts[run], lags[run])
+        parts += _parts(second, latencies[run], scripts[run], lags[run], _odd_part if odd else Part)
         start = end
     parsed.parts += parts
     parsed.newest = seconds[-1]
 
 
-def _parts(second: int, latencies: list[int], scripts: bytes, lags: list[int]) -> Iterator[Part]:
+def _parts(
+    second: int, latencies: list[int], scripts: bytes, lags: list[int], make: Callable[..., Part]
+) -> Iterator[Part]:
     """Lines of one second, by script."""
     chosen = set(scripts)
     if len(chosen) < 2:
-        yield _part(second, scripts[0] if scripts else 0, latencies, lags)
+        yield make(second, scripts[0] if scripts else 0, latencies, lags)
         return
     for script in chosen:
-        # 1 where the line is of this script: a table for each costs less than a comparison for each line.
-        mask = scripts.translate(bytes(number == script for number in range(256)))
-        yield _part(second, script, [*compress(latencies, mask)], [*compress(lags, mask)])
+        mask = scripts.translate(_only(script))
+        yield make(second, script, [*compress(latencies, mask)], [*compress(lags, mask)])
 
 
-def _part(second: int, script: int, latencies: list[int], lags: list[int]) -> Part:
-    if min(latencies) > _LARGEST_WORD:
-        return Part(second, script, latencies, lags)
+@cache
+def _only(script: int) -> bytes:
+    """Makes 1 of this script and 0 of others."""
+    return bytes(number == script for number in range(256))
+
+
+def _odd_part(second: int, script: int, latencies: list[int], lags: list[int]) -> Part:
+    """Among the latencies are words, or such as a clock gives that was set back."""
     timed = [us > _LARGEST_WORD for us in latencies]
     words = Counter(us for us in latencies if us <= _LARGEST_WORD)
     return Part(
         second,
         script,
-        [*compress(latencies, timed)],
+        [max(us, 0) for us in compress(latencies, timed)],
         [*compress(lags, timed)],
         {_NAMES[number]: count for number, count in words.items()},
     )

@@ -20,7 +20,7 @@ from msgspec import Struct, field
 
 from pgtop_tune.bench.growing_file import GrowingFile
 from pgtop_tune.bench.log_lines import PLAIN, Layout, Part, parse_lines
-from pgtop_tune.metrics.percentiles import ascending, bucket_counts
+from pgtop_tune.metrics.percentiles import ascending, bucket_counts, bucket_edges
 from pgtop_tune.model.bench import LatencySecond, ScriptLatencies
 
 MOST_BYTES: Final = 2**22
@@ -82,7 +82,9 @@ class _Latencies(Struct):
         if part.latencies:
             self.logged += len(part.latencies)
             self.sum_us += sum(part.latencies)
-            self.max_us = max(self.max_us, max(part.latencies))
+            # Looked for in a bucket that can hold it only: of many parts few have one.
+            if bucket_edges(max(counts))[1] > self.max_us:
+                self.max_us = max(self.max_us, max(part.latencies))
             self.counts.update(counts)
         if part.words:
             self.words.update(part.words)

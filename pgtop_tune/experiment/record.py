@@ -121,18 +121,27 @@ def record_of_nothing(asked: Asked, facts: RunFacts, problem: str, hint: str, at
 
 def _latencies(histograms: Sequence[Histogram]) -> Latencies | None:
     merged = merge(histograms)
-    values = percentiles(merged.buckets, STANDARD, merged.max_us)
-    if not values:
+    if not merged.logged:
         return None
-    in_ms = tuple((quantile, value / 1000.0) for quantile, value in zip(STANDARD, values, strict=True))
-    return Latencies(merged.logged, merged.sum_us / merged.logged / 1000.0, merged.max_us / 1000.0, in_ms)
+    values = percentiles(merged.buckets, STANDARD, merged.max_us)
+    return Latencies(
+        logged=merged.logged,
+        mean_ms=merged.sum_us / merged.logged / 1000.0,
+        max_ms=merged.max_us / 1000.0,
+        quantiles=tuple(
+            (quantile, None if value is None else value / 1000.0)
+            for quantile, value in zip(STANDARD, values, strict=True)
+        ),
+        buckets=merged.buckets,
+    )
 
 
 def _by_second(evidence: Evidence) -> tuple[LatencyOf, ...]:
-    found = ((second.second, _latencies((second,))) for second in evidence.latencies)
-    return tuple(
-        LatencyOf(str(second), latencies) for second, latencies in sorted(found, key=lambda row: row[0]) if latencies
-    )
+    parts: dict[int, list[Histogram]] = {}
+    for each in evidence.latencies:
+        parts.setdefault(each.second, []).append(each)
+    found = ((second, _latencies(parts[second])) for second in sorted(parts))
+    return tuple(LatencyOf(str(second), latencies) for second, latencies in found if latencies)
 
 
 def _by_script(evidence: Evidence) -> tuple[LatencyOf, ...]:

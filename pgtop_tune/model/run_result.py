@@ -51,16 +51,18 @@ class Latencies(Struct, frozen=True):
 
     Attributes:
         logged: How many were logged; fewer than were run where the log is sampled.
-        quantiles: (per cent, ms): 50, 95, 99, 99.9, 99.99.
+        quantiles: (per cent, ms): 50, 95, 99, 99.9, 99.99; None where too few were logged for it.
+        buckets: Histogram, as in `LatencySecond`.
     """
 
     logged: int
     mean_ms: float
     max_ms: float
-    quantiles: tuple[tuple[float, float], ...]
+    quantiles: tuple[tuple[float, float | None], ...]
+    buckets: tuple[tuple[int, int], ...] = ()
 
     def at(self, quantile: float) -> float | None:
-        """One of the percentiles that were computed; None for others."""
+        """One of the percentiles that were computed; None for others, and where too few were logged for it."""
         return dict(self.quantiles).get(quantile)
 
 
@@ -326,12 +328,15 @@ def as_json(result: RunResult) -> dict[str, Any]:
 
 
 def _percentiles(latencies: Latencies) -> dict[str, Any]:
-    quantiles = {f"p{quantile:g}_ms": round(value, 3) for quantile, value in latencies.quantiles}
+    quantiles = {
+        f"p{quantile:g}_ms": None if value is None else round(value, 3) for quantile, value in latencies.quantiles
+    }
     return {
         **quantiles,
         "max_ms": latencies.max_ms,
         "mean_ms": round(latencies.mean_ms, 3),
         "logged": latencies.logged,
+        "histogram": " ".join(f"{index}:{count}" for index, count in latencies.buckets),
     }
 
 

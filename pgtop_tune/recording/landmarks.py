@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.errors import RecordingProblem
-from pgtop_tune.metrics.percentiles import percentiles
+from pgtop_tune.metrics.percentiles import estimates
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import LatencySecond
 from pgtop_tune.model.events import EventKind
@@ -48,7 +48,8 @@ def score_of_line(score: Score, line: bytes) -> float:
 
 
 def _p99_us(second: LatencySecond) -> float:
-    found = percentiles(second.buckets, _WORST, second.max_us)
+    # Of however few: the worst moment of a slow load is one as well.
+    found = estimates(second.buckets, _WORST, second.max_us)
     return found[0] if found else 0.0
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
-from pgtop_tune.metrics.percentiles import percentiles
+from pgtop_tune.metrics.percentiles import Histogram, merge, percentiles
 
 if TYPE_CHECKING:
     from pgtop_tune.metrics.catalogue import Interval
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 CAPACITY: Final = 18_000
 """Points kept per series: five hours at 1 Hz, one at 5 Hz; 144 kB each."""
 QUANTILES: Final = (50.0, 95.0, 99.0, 99.9)
+_RECENT: Final = 128
+"""Seconds whose histograms are kept, for the transactions of them that come late."""
 
 
 class Charted(Protocol):
@@ -100,7 +102,7 @@ class LatencyPoint(Struct, frozen=True):
     Attributes:
         at_s: The end of that second on the session's clock.
         logged: Transactions they are from.
-        quantiles_ms: As `QUANTILES`.
+        quantiles_ms: As `QUANTILES`; None where the second has too few transactions, see `metrics.percentiles`.
         max_ms: The slowest.
         mean_ms: Their mean.
         known_s: When the frame was made that brought it.
@@ -109,7 +111,7 @@ class LatencyPoint(Struct, frozen=True):
     at_s: float
     second: int
     logged: int
-    quantiles_ms: tuple[float, ...]
+    quantiles_ms: tuple[float | None, ...]
     max_ms: float
     mean_ms: float
     known_s: float = 0.0
@@ -120,6 +122,7 @@ class LatencyHistory:
 
     def __init__(self) -> None:
         self._points: list[LatencyPoint] = []
+        self._recent: dict[int, Histogram] = {}
 
     def add(self, latencies: Sequence[LatencySecond], wall_minus_elapsed_s: float, known_s: float = 0.0) -> None:
         """Takes the seconds that a frame brought.
@@ -132,24 +135,35 @@ class LatencyHistory:
         for latency in latencies:
             if not latency.logged:
                 continue
-            values = percentiles(latency.buckets, QUANTILES, latency.max_us)
+            whole: Histogram = latency
+            known = [known_s]
+            if (before := self._recent.pop(latency.second, None)) is not None:
+                # Its point is replaced by one that has the transactions of both, and was known as early.
+                known = [point.known_s for point in self._points if point.second == latency.second]
+                self._points = [point for point in self._points if point.second != latency.second]
+                whole = merge((before, latency))
+            self._recent[latency.second] = whole
+            values = percentiles(whole.buckets, QUANTILES, whole.max_us)
             point = LatencyPoint(
                 at_s=latency.second + 1 - wall_minus_elapsed_s,
                 second=latency.second,
-                logged=latency.logged,
-                quantiles_ms=tuple(value / 1000.0 for value in values),
-                max_ms=latency.max_us / 1000.0,
-                mean_ms=latency.sum_us / latency.logged / 1000.0,
-                known_s=known_s,
+                logged=whole.logged,
+                quantiles_ms=tuple(None if value is None else value / 1000.0 for value in values),
+                max_ms=whole.max_us / 1000.0,
+                mean_ms=whole.sum_us / whole.logged / 1000.0,
+                known_s=min(known, default=known_s),
             )
             self._points.append(point)
         self._points.sort(key=lambda point: point.at_s)
+        while len(self._recent) > _RECENT:
+            del self._recent[next(iter(self._recent))]
         if len(self._points) > CAPACITY:
             del self._points[: len(self._points) - CAPACITY]
 
     def adopt(self, other: LatencyHistory, until_s: float = math.inf) -> None:
         """Takes over the seconds of another that were known by that moment."""
         self._points = [point for point in other._points if point.known_s <= until_s]
+        self._recent.clear()
 
     def cut(self, until_s: float) -> None:
         """Forgets what was not known by that moment."""
@@ -158,6 +172,7 @@ class LatencyHistory:
     def clear(self) -> None:
         """Forgets everything."""
         self._points.clear()
+        self._recent.clear()
 
     def newest(self) -> LatencyPoint | None:
         """The last complete second."""

@@ -238,7 +238,7 @@ def _summary(record: Mapping[str, Any]) -> Summary:
     percentiles = _object(record.get("percentiles"))
     report = _object(record.get("report"))
     return Summary(
-        state=_text(record.get("state")),
+        state="finished" if _object(record.get("validity")).get("partial") is False else _text(record.get("state")),
         tps=_number(record.get("tps")),
         latency_ms=_number(record.get("latency_average_ms")),
         stddev_ms=_number(record.get("latency_stddev_ms")),

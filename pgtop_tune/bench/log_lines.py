@@ -28,8 +28,7 @@ _LAG: Final = 6
 _COMMAS: Final = bytes.maketrans(b" \n", b",,")
 _LARGEST_WORD: Final = -(10**15)
 _WORDS: Final = {
-    word: _LARGEST_WORD - number
-    for number, word in enumerate((b"skipped", b"failed", b"serialization", b"deadlock"))
+    word: _LARGEST_WORD - number for number, word in enumerate((b"skipped", b"failed", b"serialization", b"deadlock"))
 }
 """Numbers that stand in place of the words; no latency is that small."""
 _NAMES: Final = {number: word.decode() for word, number in _WORDS.items()}

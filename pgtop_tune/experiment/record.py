@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec import Struct, to_builtins
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.percentiles import STANDARD, Histogram, merge, merge_scripts, percentiles
+from pgtop_tune.metrics.percentiles import STANDARD, Histogram, bucket_edges, merge, merge_scripts, percentiles
 from pgtop_tune.metrics.run_evidence import Evidence
 from pgtop_tune.metrics.run_validity import doubts
 from pgtop_tune.metrics.steady_state import spread, steady_state
@@ -61,7 +61,6 @@ def record_of(
     """
     run = evidence.run
     seconds = [line.tps for line in evidence.progress]
-    ended_well = run.state is RunState.FINISHED
     figures = report or BenchReport()
     partial_tps = fmean(seconds) if seconds else None
     return RunResult(
@@ -78,7 +77,7 @@ def record_of(
         ended_ms=ended_ms,
         open_loop=run.open_loop,
         sampling_rate=run.sampling_rate,
-        tps=figures.tps if ended_well else partial_tps,
+        tps=figures.tps if run.complete and figures.tps is not None else partial_tps,
         latency_average_ms=figures.latency_average_ms,
         latency_stddev_ms=figures.latency_stddev_ms,
         connection_ms=figures.initial_connection_ms if not asked.spec.connect_per_transaction
@@ -132,7 +131,7 @@ def _latencies(histograms: Sequence[Histogram]) -> Latencies | None:
             (quantile, None if value is None else value / 1000.0)
             for quantile, value in zip(STANDARD, values, strict=True)
         ),
-        buckets=merged.buckets,
+        histogram=tuple((bucket_edges(index)[0], count) for index, count in merged.buckets),
     )
 
 

@@ -13,7 +13,7 @@ class RunState(StrEnum):
     STARTING = "starting"
     RUNNING = "running"
     STOPPED = "stopped"
-    """Ended by the operator; what was measured counts as partial."""
+    """Ended by the operator; what was measured counts as partial, unless that was how it was to end."""
     FINISHED = "finished"
     """Exit status 0."""
     FAILED = "failed"
@@ -76,6 +76,12 @@ class BenchRun(Struct, frozen=True):
         per client. Source: pgbench's manual, --rate.
         """
         return self.rate_per_s is not None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run ended as it was to end: by itself, or, asked for until stopped, by being stopped."""
+        until_stopped = self.duration_s is None and self.transactions is None
+        return self.state is RunState.FINISHED or (self.state is RunState.STOPPED and until_stopped)
 
 
 class BenchProgress(Struct, frozen=True):

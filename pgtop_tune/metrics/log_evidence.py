@@ -11,7 +11,6 @@ from pgtop_tune import units
 from pgtop_tune.metrics.percentile_range import Range, incomplete_range, percentile_range
 from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.metrics.run_evidence import Evidence
-from pgtop_tune.model.bench import RunState
 
 _TOLD_OF: Final = 99.0
 _DEVIATIONS: Final = 5.0
@@ -38,7 +37,7 @@ class LoggedPart(Struct, frozen=True):
 def logged_part(evidence: Evidence) -> LoggedPart | None:
     """How much the percentiles are of; None where they are of everything, or nothing says how much there was."""
     known = evidence.facts.processed is not None
-    if not known and evidence.run.state is not RunState.FINISHED:
+    if not known and not evidence.run.complete:
         return None
     merged, whole = merge(evidence.latencies), round(evidence.transactions)
     if not known and not merged.logged:

@@ -77,7 +77,11 @@ async def test_percentiles_agree_with_numpy_on_the_same_log(
     assert percentiles(merged.buckets, STANDARD, merged.max_us) == pytest.approx(true, rel=WORST_RELATIVE_ERROR)
 
 
-async def test_a_sampled_log_has_about_its_share(tables: Endpoint, watch: Make) -> None:
+async def test_a_sampled_log_has_about_its_share(
+    tables: Endpoint, watch: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgtop_tune.bench.profiles.LOGGED_PER_S", 10_000.0)
+    monkeypatch.setattr("pgtop_tune.bench.profiles._CORES", 1024)
     load = watch(tables)
     await load.runner.start(LoadSpec("select-only", clients=2, duration_s=2))
     run = await load.until(over)

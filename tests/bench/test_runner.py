@@ -16,7 +16,7 @@ from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import LoadProblem
-from pgtop_tune.metrics.percentiles import STANDARD, WORST_RELATIVE_ERROR, merge, percentiles
+from pgtop_tune.metrics.percentiles import STANDARD, WORST_RELATIVE_ERROR, estimates, merge
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchRun, RunState
 from pgtop_tune.model.load import LoadSpec
@@ -74,7 +74,7 @@ async def test_percentiles_agree_with_numpy_on_the_same_log(
     true = np.percentile([int(tokens[2]) for tokens in lines], STANDARD)
     merged = merge(load.latencies)
     assert merged.logged == len(lines)
-    assert percentiles(merged.buckets, STANDARD, merged.max_us) == pytest.approx(true, rel=WORST_RELATIVE_ERROR)
+    assert estimates(merged.buckets, STANDARD, merged.max_us) == pytest.approx(true, rel=WORST_RELATIVE_ERROR)
 
 
 async def test_a_sampled_log_has_about_its_share(

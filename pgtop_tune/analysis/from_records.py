@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +25,7 @@ from pgtop_tune.analysis.figures import FAILED, LATENCY, PERCENTILES, TPS
 from pgtop_tune.analysis.gathered import Gathered
 from pgtop_tune.analysis.material import DatasetMade, Fact, Kind, LoadKey, Material, Run, Summary
 from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.metrics.percentiles import Merged, ascending, bucket_of
 from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
 from pgtop_tune.model.cgroup import CgroupSample
 from pgtop_tune.model.load import LoadSpec
@@ -40,6 +42,7 @@ _CGROUP: Final = codec_for(CgroupSample)
 _CLIENT: Final = re.compile(r"could not create connection for client (\d+)")
 _MOST_FILES: Final = 2_000
 _MOST_SECONDS: Final = 1_000_000
+_HISTOGRAM: Final = re.compile(r"\d{1,13}:[1-9]\d{0,11}(?: \d{1,13}:[1-9]\d{0,11})*")
 _LONGEST_NUMBER: Final = 15
 _TOO_MUCH: Final = 1e18
 
@@ -160,7 +163,7 @@ def _run(record: Mapping[str, Any]) -> Run:
         failed = _number(line.get("failed")) or 0.0
         gathered.add(FAILED, elapsed_s, 100.0 * failed, done + failed)
         elapsed_s = at_s
-    _take_percentiles(gathered, record)
+    exact = _take_latencies(gathered, record)
     steps = [part / whole for part, whole in gathered.sums(TPS)]
     steady = steady_state(steps) if len(steps) >= FEWEST_S else None
     summary = _summary(record)
@@ -173,15 +176,20 @@ def _run(record: Mapping[str, Any]) -> Run:
         warm_up_s=0.0 if steady is None or steady.warm_up_s is None else steady.warm_up_s * gathered.step_s,
         steady=None if steady is None else steady.steady,
         steady_words="" if steady is None else steady.reason,
-        whole={figure: value for figure, value in found.items() if value is not None},
+        whole={} if exact else {figure: value for figure, value in found.items() if value is not None},
         doubts=tuple(_doubts(record)),
         summary=summary,
         spec=_spec(record),
     )
 
 
-def _take_percentiles(gathered: Gathered, record: Mapping[str, Any]) -> None:
-    """Of each second by how many were logged: what a record has in place of histograms."""
+def _take_latencies(gathered: Gathered, record: Mapping[str, Any]) -> bool:
+    """Of each second its histogram; of an older record, which has none, its percentiles by how many were logged.
+
+    Returns:
+        Whether there are histograms.
+    """
+    exact = False
     seconds = {
         at: _object(each)
         for key, each in _object(record.get("by_second")).items()
@@ -190,10 +198,29 @@ def _take_percentiles(gathered: Gathered, record: Mapping[str, Any]) -> None:
     began_s = min(seconds, default=0.0)
     for at_s, second in sorted(seconds.items())[:_MOST_SECONDS]:
         logged = _number(second.get("logged")) or 0.0
+        if (histogram := _histogram(second)) is not None:
+            if at_s - began_s <= _MOST_SECONDS:
+                gathered.add_latencies(at_s - began_s, histogram)
+                exact = True
+            continue
         for figure in PERCENTILES:
             value = _number(second.get(f"{figure.id}_ms"))
             if value is not None and logged > 0 and at_s - began_s <= _MOST_SECONDS:
                 gathered.add(figure.id, at_s - began_s, value * logged, logged)
+    return exact
+
+
+def _histogram(second: Mapping[str, Any]) -> Merged | None:
+    text = _text(second.get("histogram"))
+    if not _HISTOGRAM.fullmatch(text):
+        return None
+    counts: Counter[int] = Counter()
+    for bucket in text.split(" "):
+        low_us, _, count = bucket.partition(":")
+        counts[bucket_of(int(low_us))] += int(count)
+    logged = counts.total()
+    mean_ms, max_ms = _number(second.get("mean_ms")) or 0.0, _number(second.get("max_ms")) or 0.0
+    return Merged(logged, round(mean_ms * 1000.0 * logged), round(max_ms * 1000.0), ascending(counts))
 
 
 def _key(record: Mapping[str, Any]) -> LoadKey:

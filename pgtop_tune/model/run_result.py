@@ -299,6 +299,11 @@ class RunResult(Struct, frozen=True):
         until_stopped = self.spec.duration_s is None and self.spec.transactions is None
         return self.state is not RunState.FINISHED and not (self.state is RunState.STOPPED and until_stopped)
 
+    @property
+    def log_mark(self) -> str:
+        """Stands before percentiles that are of a part of the transactions, and before their maximum; else ""."""
+        return "~" if any(doubt.id == "LOG-INCOMPLETE" for doubt in self.doubts) else ""
+
     def percentile(self, quantile: float) -> float | None:
         """A percentile of the run in ms; None when nothing was logged."""
         return None if self.latencies is None else self.latencies.at(quantile)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from pgtop_tune.metrics.percentiles import Histogram, merge, percentiles
+from pgtop_tune.metrics.percentiles import percentiles
 
 if TYPE_CHECKING:
     from pgtop_tune.metrics.catalogue import Interval
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 CAPACITY: Final = 18_000
 """Points kept per series: five hours at 1 Hz, one at 5 Hz; 144 kB each."""
 QUANTILES: Final = (50.0, 95.0, 99.0, 99.9)
-_RECENT: Final = 128
-"""Seconds whose histograms are kept, for the transactions of them that come late."""
 
 
 class Charted(Protocol):
@@ -122,7 +121,6 @@ class LatencyHistory:
 
     def __init__(self) -> None:
         self._points: list[LatencyPoint] = []
-        self._recent: dict[int, Histogram] = {}
 
     def add(self, latencies: Sequence[LatencySecond], wall_minus_elapsed_s: float, known_s: float = 0.0) -> None:
         """Takes the seconds that a frame brought.
@@ -135,35 +133,26 @@ class LatencyHistory:
         for latency in latencies:
             if not latency.logged:
                 continue
-            whole: Histogram = latency
-            known = [known_s]
-            if (before := self._recent.pop(latency.second, None)) is not None:
-                # Its point is replaced by one that has the transactions of both, and was known as early.
-                known = [point.known_s for point in self._points if point.second == latency.second]
-                self._points = [point for point in self._points if point.second != latency.second]
-                whole = merge((before, latency))
-            self._recent[latency.second] = whole
-            values = percentiles(whole.buckets, QUANTILES, whole.max_us)
+            values = percentiles(latency.buckets, QUANTILES, latency.max_us)
             point = LatencyPoint(
                 at_s=latency.second + 1 - wall_minus_elapsed_s,
                 second=latency.second,
-                logged=whole.logged,
+                logged=latency.logged,
                 quantiles_ms=tuple(None if value is None else value / 1000.0 for value in values),
-                max_ms=whole.max_us / 1000.0,
-                mean_ms=whole.sum_us / whole.logged / 1000.0,
-                known_s=min(known, default=known_s),
+                max_ms=latency.max_us / 1000.0,
+                mean_ms=latency.sum_us / latency.logged / 1000.0,
+                known_s=known_s,
             )
-            self._points.append(point)
-        self._points.sort(key=lambda point: point.at_s)
-        while len(self._recent) > _RECENT:
-            del self._recent[next(iter(self._recent))]
+            at = bisect_right(self._points, latency.second, key=lambda point: point.second)
+            if at and self._points[at - 1].second == latency.second:
+                point = _together(self._points[at - 1], point)
+            insort(self._points, point, key=lambda point: (point.at_s, point.known_s))
         if len(self._points) > CAPACITY:
             del self._points[: len(self._points) - CAPACITY]
 
     def adopt(self, other: LatencyHistory, until_s: float = math.inf) -> None:
         """Takes over the seconds of another that were known by that moment."""
         self._points = [point for point in other._points if point.known_s <= until_s]
-        self._recent.clear()
 
     def cut(self, until_s: float) -> None:
         """Forgets what was not known by that moment."""
@@ -172,7 +161,6 @@ class LatencyHistory:
     def clear(self) -> None:
         """Forgets everything."""
         self._points.clear()
-        self._recent.clear()
 
     def newest(self) -> LatencyPoint | None:
         """The last complete second."""
@@ -181,4 +169,20 @@ class LatencyHistory:
     def series(self, since_s: float = 0.0) -> list[LatencyPoint]:
         """Seconds from that moment of the session on, oldest first."""
         first = bisect_left(self._points, since_s, key=lambda point: point.at_s)
-        return self._points[first:]
+        found = self._points[first:]
+        # Of a second that came again the last, which has all of it.
+        after = (*(point.second for point in found[1:]), None)
+        return [point for point, second in zip(found, after, strict=False) if point.second != second]
+
+
+def _together(before: LatencyPoint, late: LatencyPoint) -> LatencyPoint:
+    """A second with its transactions that came late; its percentiles stay those of the larger part."""
+    logged = before.logged + late.logged
+    return replace(
+        before,
+        logged=logged,
+        quantiles_ms=max(before, late, key=lambda point: point.logged).quantiles_ms,
+        max_ms=max(before.max_ms, late.max_ms),
+        mean_ms=(before.mean_ms * before.logged + late.mean_ms * late.logged) / logged,
+        known_s=late.known_s,
+    )

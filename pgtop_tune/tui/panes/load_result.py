@@ -10,7 +10,7 @@ from pgtop_tune.tui.glyphs import Glyphs
 from pgtop_tune.tui.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.table import Column, table_lines
 from pgtop_tune.tui.wrapping import labelled, wrapped
-from pgtop_tune.units import UNKNOWN, marked_ms, ms, number
+from pgtop_tune.units import UNKNOWN, marked_ms, number
 
 LABEL: Final = 14
 _NAME: Final = 40

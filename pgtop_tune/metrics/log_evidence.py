@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
@@ -13,6 +14,7 @@ from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.metrics.run_evidence import Evidence
 
 _TOLD_OF: Final = 99.0
+_LINES_APART_S: Final = 2.5
 _DEVIATIONS: Final = 5.0
 _OF_PROGRESS: Final = 0.01
 """Progress lines give transactions per second with a digit, and say nothing of a run's last second."""
@@ -37,10 +39,8 @@ class LoggedPart(Struct, frozen=True):
 def logged_part(evidence: Evidence) -> LoggedPart | None:
     """How much the percentiles are of; None where they are of everything, or nothing says how much there was."""
     known = evidence.facts.processed is not None
-    if not known and not evidence.run.complete:
-        return None
     merged, whole = merge(evidence.latencies), round(evidence.transactions)
-    if not known and not merged.logged:
+    if not known and not (evidence.run.complete and merged.logged and _seen_whole(evidence)):
         return None
     rate = min(evidence.run.sampling_rate, 1.0)
     slack = _DEVIATIONS * math.sqrt(whole * rate * (1.0 - rate)) if known else _OF_PROGRESS * whole
@@ -54,6 +54,12 @@ def logged_part(evidence: Evidence) -> LoggedPart | None:
     if whole * rate - merged.logged > slack:
         return LoggedPart(merged.logged, whole, 0, "older ones were let go")
     return None
+
+
+def _seen_whole(evidence: Evidence) -> bool:
+    """Whether no progress line is missing: a recording may have begun later than the run, or have gaps."""
+    elapsed_s = [0.0, *(line.elapsed_s for line in evidence.progress)]
+    return all(now - before <= _LINES_APART_S for before, now in pairwise(elapsed_s))
 
 
 def _p99(found: Range) -> str:

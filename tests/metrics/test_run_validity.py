@@ -145,6 +145,9 @@ def test_a_sampled_log_is_a_note_with_the_error() -> None:
 def test_a_recording_without_the_report_is_held_against_its_progress() -> None:
     assert "LOG-INCOMPLETE" not in found(RunFacts())
     assert found(RunFacts(), tps=lambda second: 5000.0)["LOG-INCOMPLETE"].verdict is Verdict.INVALID
+    begun_later = evidence_of(run_frames(tps=lambda second: 5000.0)[10:], 1, RunFacts())
+    assert begun_later is not None
+    assert "LOG-INCOMPLETE" not in {doubt.id for doubt in doubts(begun_later)}
 
 
 def test_a_run_until_stopped_is_not_partial() -> None:

@@ -97,6 +97,11 @@ def with_ms(value_ms: float | None) -> str:
     return f"{text[:-1]} s" if text.endswith("s") else f"{text} ms"
 
 
+def marked_ms(mark: str, value_ms: float | None) -> str:
+    """As `ms`, with a mark before a value that is known."""
+    return UNKNOWN if value_ms is None else mark + ms(value_ms)
+
+
 def age(seconds: float | None) -> str:
     """How long something has lasted, in at most six cells: 0.02, 4.1, 59, 3m12s, 4h07m, 3d04h."""
     if seconds is None:

@@ -114,7 +114,7 @@ def _of_records(path: Path, name: str) -> Ghost:
         ghost = GhostRun(run.key.name, run.key.clients, run.key.rate_per_s)
         for at_s, value in run.gathered.series(TPS):
             ghost.tps.add(at_s + run.gathered.step_s, value)
-        for at_s, value in run.gathered.series(BY_ID["p99"].id):
+        for at_s, value in run.gathered.latency_series(_P99) or run.gathered.series(BY_ID["p99"].id):
             ghost.p99_ms.add(at_s + run.gathered.step_s, value)
         if len(ghost.tps):
             runs.append(ghost)

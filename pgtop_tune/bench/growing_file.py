@@ -5,15 +5,15 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import random
 from pathlib import Path
 from typing import Any, Final
 
 _PUNCH_HOLE: Final = 0x02
 _KEEP_SIZE: Final = 0x01
 _PAGE: Final = 4096
-_BLOCK: Final = 4096
 _TRUNCATE_FROM: Final = 4 * 2**20
+CHUNK_BYTES: Final = 2**16
+"""Read at once; what is made of it stays in the CPU's cache."""
 
 
 def _find_fallocate() -> Any:
@@ -33,7 +33,6 @@ class GrowingFile:
     """Reads whole lines that were appended, each once.
 
     Attributes:
-        passed_over_bytes: Not read, because there was more than the limit.
         punches: Whether read ranges are given back with fallocate(PUNCH_HOLE). Where the file system refuses, the
             file is cut off now and then instead, at the price of the lines that are written in that moment.
 
@@ -48,25 +47,19 @@ class GrowingFile:
         self._mid_line = False
         self._fallocate = fallocate or _find_fallocate()
         self.punches = self._fallocate is not None
-        self.passed_over_bytes = 0
 
-    def waiting_bytes(self) -> int:
-        """What was appended since the last read."""
-        return max(os.fstat(self._fd).st_size - self._offset, 0)
-
-    def read(self, keep: float = 1.0) -> bytes:
-        """Whole lines appended since the last read; a last line without its end is left for the next.
-
-        Args:
-            keep: Share to read, above 0; the rest is passed over in blocks spread evenly, so that what is read is a
-                fair sample of it.
-        """
+    def read(self) -> bytes:
+        """The next whole lines, about CHUNK_BYTES at most; a last line without its end is left for the next read."""
         size = os.fstat(self._fd).st_size
         if size <= self._offset:
             return b""
-        chunk = self._read_all(size) if keep >= 1.0 else self._read_some(size, keep)
-        self._give_back()
-        return chunk
+        chunk = os.pread(self._fd, min(size - self._offset, CHUNK_BYTES), self._offset)
+        if len(chunk) == CHUNK_BYTES and b"\n" not in chunk:
+            chunk = os.pread(self._fd, size - self._offset, self._offset)
+        all_read = self._offset + len(chunk) == size
+        lines = self._whole_lines(chunk)
+        self._give_back(all_read=all_read)
+        return lines
 
     def close(self) -> None:
         """Lets go of the file."""
@@ -74,8 +67,7 @@ class GrowingFile:
             os.close(self._fd)
             self._fd = -1
 
-    def _read_all(self, size: int) -> bytes:
-        chunk = os.pread(self._fd, size - self._offset, self._offset)
+    def _whole_lines(self, chunk: bytes) -> bytes:
         end = chunk.rfind(b"\n") + 1
         self._offset += end
         first = chunk.find(b"\n") + 1 if self._mid_line and end else 0
@@ -83,20 +75,7 @@ class GrowingFile:
         # Zeros are the hole that a truncation left.
         return chunk[first:end].lstrip(b"\0")
 
-    def _read_some(self, size: int, keep: float) -> bytes:
-        pieces: list[bytes] = []
-        stride = max(int(_BLOCK / keep), _BLOCK)
-        # A random phase: regular blocks must not march in step with something regular in the load.
-        for start in range(self._offset + random.randrange(stride), size, stride):
-            block = os.pread(self._fd, min(_BLOCK, size - start), start)
-            first, end = block.find(b"\n") + 1, block.rfind(b"\n") + 1
-            pieces.append(block[first:end].lstrip(b"\0"))
-        self.passed_over_bytes += size - self._offset - sum(map(len, pieces))
-        self._offset = size
-        self._mid_line = True
-        return b"".join(pieces)
-
-    def _give_back(self) -> None:
+    def _give_back(self, *, all_read: bool) -> None:
         end = self._offset - self._offset % _PAGE
         if end <= self._given_back:
             return
@@ -106,7 +85,7 @@ class GrowingFile:
                 self._given_back = end
                 return
             self.punches = ctypes.get_errno() == errno.EINTR
-        if self._offset - self._given_back >= _TRUNCATE_FROM:
+        if all_read and self._offset - self._given_back >= _TRUNCATE_FROM:
             # The writer goes on at its own offset, which leaves a hole before it.
             os.ftruncate(self._fd, 0)
             self._given_back = end

@@ -3,23 +3,38 @@
     client transaction latency_us script epoch_s us [lag_us] [retries]
 
 The lag stands there with --rate, the retries with --max-tries. In place of the latency stands "skipped"
-(--latency-limit), "failed", or with --failures-detailed "serialization" or "deadlock". A whole chunk is split at once
-and its columns are taken as slices: 0.3 µs per line.
+(--latency-limit), "failed", or with --failures-detailed "serialization" or "deadlock". A whole chunk is made one JSON
+array, which msgspec decodes without an object for each line, and its columns are taken as slices: 0.15 µs per line in
+chunks that stay in the CPU's cache.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import compress
 from typing import Final
 
 from msgspec import Struct, field
+from msgspec.json import Decoder
 
 _COLUMNS: Final = 6
 _LATENCY: Final = 2
 _SCRIPT: Final = 3
 _SECOND: Final = 4
 _LAG: Final = 6
+_COMMAS: Final = bytes.maketrans(b" \n", b",,")
+_LARGEST_WORD: Final = -(10**15)
+_WORDS: Final = {
+    word: _LARGEST_WORD - number for number, word in enumerate((b"skipped", b"failed", b"serialization", b"deadlock"))
+}
+"""Numbers that stand in place of the words; no latency is that small."""
+_NAMES: Final = {number: word.decode() for word, number in _WORDS.items()}
+_EPOCH_S: Final = range(10**9, 10**10)
+"""A line that was torn where the disk was full has something else in place of its second."""
+_decode: Final = Decoder(list[int]).decode
 
 
 class Layout(Struct, frozen=True):
@@ -43,7 +58,7 @@ class Part(Struct):
     Attributes:
         second: Since the epoch.
         script: From 0.
-        latencies: In µs, of those that ended well.
+        latencies: In µs, of those that ended well; not below 0.
         lags: Of the same, where the layout has them.
         words: How often which word stood in place of a latency.
     """
@@ -81,83 +96,109 @@ class Parsed(Struct):
 
 def parse_lines(chunk: bytes, layout: Layout = PLAIN) -> Parsed:
     """Parses whole lines, each ended by a line feed."""
-    tokens = chunk.split()
+    parsed = Parsed()
+    if chunk:
+        _parse(chunk, layout, parsed)
+    return parsed
+
+
+def _parse(chunk: bytes, layout: Layout, parsed: Parsed) -> None:
+    """All lines at once; where that fails, each half alone, so that a foreign line costs only itself."""
     lines = chunk.count(b"\n")
-    columns = len(tokens) // lines if lines else 0
-    if columns >= _COLUMNS + layout.lag and columns * lines == len(tokens):
+    try:
+        _take_columns(chunk, lines, layout, parsed)
+    except ValueError:
+        if lines == 1:
+            parsed.unreadable += 1
+            return
+        # The line feed that is next to the middle.
+        middle = chunk.rfind(b"\n", 0, len(chunk) // 2) + 1 or chunk.index(b"\n") + 1
+        _parse(chunk[:middle], layout, parsed)
+        _parse(chunk[middle:], layout, parsed)
+
+
+def _numbers(chunk: bytes, lines: int, layout: Layout) -> tuple[list[int], int]:
+    """Every column of every line, words as their numbers; and how many columns a line has.
+
+    Raises:
+        ValueError: Something is neither, or lines differ.
+    """
+    if not layout.lag:
+        # Nothing is wanted of a line's end and of the next one's client: they become one number.
         try:
-            return _by_columns(tokens, columns, layout)
+            numbers = _decode(b"[%b]" % chunk.translate(_COMMAS, b"\n"))
         except ValueError:
             pass
-    return _line_by_line(chunk, layout)
+        else:
+            return numbers, _columns(len(numbers) - 1, lines, _COLUMNS - 1)
+    if any(word in chunk for word in _WORDS):
+        for word, number in _WORDS.items():
+            chunk = chunk.replace(word, b"%d" % number)
+    numbers = _decode(b"[%b]" % chunk.translate(_COMMAS)[:-1])
+    return numbers, _columns(len(numbers), lines, _COLUMNS + layout.lag)
 
 
-def _by_columns(tokens: list[bytes], columns: int, layout: Layout) -> Parsed:
-    """The fast way: runs of lines of the same second.
+def _columns(count: int, lines: int, fewest: int) -> int:
+    columns, rest = divmod(count, lines)
+    if rest or columns < fewest:
+        raise ValueError("lines differ in their columns")
+    return columns
+
+
+def _take_columns(chunk: bytes, lines: int, layout: Layout, parsed: Parsed) -> None:
+    """Takes runs of lines of the same second, all or none.
 
     Raises:
         ValueError: The columns are not what they should be; seconds do not ascend (the clock was set back).
     """
-    parsed = Parsed()
-    latencies, seconds = tokens[_LATENCY::columns], tokens[_SECOND::columns]
-    scripts = tokens[_SCRIPT::columns] if layout.by_script else []
-    lags = tokens[_LAG::columns] if layout.lag else []
+    numbers, columns = _numbers(chunk, lines, layout)
+    latencies, seconds = numbers[_LATENCY::columns], numbers[_SECOND::columns]
+    # A byte each: pgbench has at most 128 scripts; ValueError above 255.
+    scripts = bytes(numbers[_SCRIPT::columns]) if layout.by_script else b""
+    lags = numbers[_LAG::columns] if layout.lag else []
+    parts: list[Part] = []
+    # Where ends and beginnings were joined there are no words.
+    odd = (len(numbers) == columns * lines or b"-" in chunk) and min(latencies) < 0
     start = 0
-    while start < len(seconds):
-        token = seconds[start]
-        end = bisect_right(seconds, token, start)
-        if seconds[start:end].count(token) != end - start:
+    while start < lines:
+        second = seconds[start]
+        end = lines if seconds[-1] == second else bisect_right(seconds, second, start)
+        if second not in _EPOCH_S or seconds[start:end].count(second) != end - start:
             raise ValueError("seconds do not ascend")
         run = slice(start, end)
-        _add(parsed, int(token), latencies[run], scripts[run], lags[run])
+        parts += _parts(second, latencies[run], scripts[run], lags[run], _odd_part if odd else Part)
         start = end
-    return parsed
+    parsed.parts += parts
+    parsed.newest = seconds[-1]
 
 
-def _line_by_line(chunk: bytes, layout: Layout) -> Parsed:
-    parsed = Parsed()
-    for line in chunk.splitlines():
-        tokens = line.split()
-        try:
-            if len(tokens) < _COLUMNS + layout.lag:
-                raise ValueError("too few columns")
-            script = [tokens[_SCRIPT]] if layout.by_script else []
-            _add(parsed, int(tokens[_SECOND]), [tokens[_LATENCY]], script, [tokens[_LAG]] if layout.lag else [])
-        except ValueError:
-            parsed.unreadable += 1
-    return parsed
-
-
-def _add(parsed: Parsed, second: int, latencies: list[bytes], scripts: list[bytes], lags: list[bytes]) -> None:
-    """Takes lines of one second.
-
-    Raises:
-        ValueError: One is no line of the log; then none is taken.
-    """
+def _parts(
+    second: int, latencies: list[int], scripts: bytes, lags: list[int], make: Callable[..., Part]
+) -> Iterator[Part]:
+    """Lines of one second, by script."""
     chosen = set(scripts)
     if len(chosen) < 2:
-        parts = [_part(second, int(scripts[0]) if scripts else 0, latencies, lags)]
-    else:
-        parts = []
-        for script in chosen:
-            mask = [each == script for each in scripts]
-            parts.append(_part(second, int(script), [*compress(latencies, mask)], [*compress(lags, mask)]))
-    parsed.parts += parts
-    parsed.newest = second
+        yield make(second, scripts[0] if scripts else 0, latencies, lags)
+        return
+    for script in chosen:
+        mask = scripts.translate(_only(script))
+        yield make(second, script, [*compress(latencies, mask)], [*compress(lags, mask)])
 
 
-def _part(second: int, script: int, latencies: list[bytes], lags: list[bytes]) -> Part:
-    try:
-        return Part(second, script, [*map(int, latencies)], [*map(int, lags)])
-    except ValueError:
-        part = Part(second, script)
-    for at, token in enumerate(latencies):
-        if token.isdigit():
-            part.latencies.append(int(token))
-            part.lags += [int(lags[at])] if lags else []
-        elif token.isalpha():
-            word = token.decode("ascii")
-            part.words[word] = part.words.get(word, 0) + 1
-        else:
-            raise ValueError("neither a latency nor a word")
-    return part
+@cache
+def _only(script: int) -> bytes:
+    """Makes 1 of this script and 0 of others."""
+    return bytes(number == script for number in range(256))
+
+
+def _odd_part(second: int, script: int, latencies: list[int], lags: list[int]) -> Part:
+    """Among the latencies are words, or such as a clock gives that was set back."""
+    timed = [us > _LARGEST_WORD for us in latencies]
+    words = Counter(us for us in latencies if us <= _LARGEST_WORD)
+    return Part(
+        second,
+        script,
+        [max(us, 0) for us in compress(latencies, timed)],
+        [*compress(lags, timed)],
+        {_NAMES[number]: count for number, count in words.items()},
+    )

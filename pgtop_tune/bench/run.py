@@ -33,7 +33,8 @@ STOP_GRACE_S: Final = 3.0
 """For pgbench to end in order: transactions under way are finished, log and report are written."""
 _KEPT: Final = 3600
 """Progress lines and seconds kept for a sampler that does not come."""
-_UNWATCHED_READ_S: Final = 5.0
+_READ_EVERY_S: Final = 1.0
+"""Between two reads of the log at most, however seldom a sampler comes."""
 _SIGNALLED: Final = 128
 
 OVER: Final = (RunState.STOPPED, RunState.FINISHED, RunState.FAILED)
@@ -71,7 +72,7 @@ class Run:
         return self.facts.state in OVER
 
     def take(self) -> tuple[tuple[BenchProgress, ...], tuple[LatencySecond, ...]]:
-        """What came since the last call: progress lines, and seconds of the log; a few milliseconds at most."""
+        """What came since the last call: progress lines, and seconds of the log; `MOST_BYTES` of reading at most."""
         self._taken_s = time.monotonic()
         self._read_log()
         progress, latencies = tuple(self._progress), tuple(self._latencies)
@@ -106,7 +107,7 @@ class Run:
         await asyncio.shield(self._life)
 
     async def _live(self) -> None:
-        drain = asyncio.create_task(self._drain_when_nobody_looks())
+        drain = asyncio.create_task(self._keep_reading())
         status: int | None = None
         try:
             status = await self._running.follow(self.stdout.add, self._hear)
@@ -138,11 +139,14 @@ class Run:
         if self.facts.state is RunState.STARTING:
             self.facts = replace(self.facts, state=RunState.RUNNING)
 
-    async def _drain_when_nobody_looks(self) -> None:
-        """Keeps the log's disk bounded while no sampler comes."""
+    async def _keep_reading(self) -> None:
+        """Keeps the log short where samplers come seldom, and gives way to the loop where there is much to read."""
         while True:
-            await asyncio.sleep(_UNWATCHED_READ_S)
-            if time.monotonic() - self._taken_s > _UNWATCHED_READ_S:
+            await asyncio.sleep(_READ_EVERY_S)
+            if time.monotonic() - self._taken_s >= _READ_EVERY_S:
+                self._read_log()
+            while self._log.behind:
+                await asyncio.sleep(0)
                 self._read_log()
 
     def _finish(self, status: int | None) -> None:

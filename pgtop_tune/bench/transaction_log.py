@@ -3,11 +3,13 @@
 pgbench has one file per thread and hands a file to the kernel 4096 bytes at a time, some 110 lines. So the lines of a
 second come in pieces, with few transactions many seconds late. A second is complete when every file has gone past it;
 for a file that stays behind we wait as long as its own habit lets us expect (`_WAITS` times its longest recent
-silence), not longer. A second is reported once; what comes after that is counted as late and dropped.
+silence), not longer. Lines that come after that are reported as one more histogram of the same second, so that the sum
+of all histograms is the whole log.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -18,20 +20,17 @@ from msgspec import Struct, field
 
 from pgtop_tune.bench.growing_file import GrowingFile
 from pgtop_tune.bench.log_lines import PLAIN, Layout, Part, parse_lines
-from pgtop_tune.metrics.percentiles import ascending, bucket_counts
+from pgtop_tune.metrics.percentiles import ascending, bucket_counts, bucket_edges
 from pgtop_tune.model.bench import LatencySecond, ScriptLatencies
 
-MOST_LINES: Final = 20_000
-"""Parsed per call; beyond that whole blocks are passed over. 6 ms of CPU."""
+MOST_BYTES: Final = 2**22
+"""Read per call, some 100,000 lines: 20 ms of CPU. The rest waits in the files for the next call."""
 
 _WAITS: Final = 3.0
 _SHORTEST_WAIT_S: Final = 3.0
 _LONGEST_WAIT_S: Final = 120.0
 """Twice what a thread with one transaction per second needs to fill its buffer."""
-_REMEMBERED: Final = 3600
-"""Seconds that are known to have been reported: an hour, far beyond any delay."""
 _SILENCE_DECAY: Final = 0.7
-_FIRST_GUESS_LINE_BYTES: Final = 36.0
 
 
 class LogStatistics(Struct, frozen=True):
@@ -41,18 +40,14 @@ class LogStatistics(Struct, frozen=True):
         lines: Transactions with a latency that were read.
         failed: Failed transactions in the log.
         skipped: Transactions the log says were skipped.
-        late: Transactions that came after their second had been reported, and were dropped.
         unreadable: Lines that are no transactions.
-        passed_over_bytes: Not read, to keep reading cheap.
         punches: Whether the space of what was read is given back at once (else now and then, with small losses).
     """
 
     lines: int = 0
     failed: int = 0
     skipped: int = 0
-    late: int = 0
     unreadable: int = 0
-    passed_over_bytes: int = 0
     punches: bool = True
 
 
@@ -66,6 +61,8 @@ class _File(Struct):
 
     def grew(self, now_s: float, newest: int) -> None:
         self.newest = max(self.newest, newest)
+        if self.silence_s is not None and now_s <= self.grew_at_s:
+            return
         self.silence_s = max(now_s - self.grew_at_s, _SILENCE_DECAY * (self.silence_s or 0.0))
         self.grew_at_s = now_s
 
@@ -85,7 +82,9 @@ class _Latencies(Struct):
         if part.latencies:
             self.logged += len(part.latencies)
             self.sum_us += sum(part.latencies)
-            self.max_us = max(self.max_us, max(part.latencies))
+            # Looked for in a bucket that can hold it only: of many parts few have one.
+            if bucket_edges(max(counts))[1] > self.max_us:
+                self.max_us = max(self.max_us, max(part.latencies))
             self.counts.update(counts)
         if part.words:
             self.words.update(part.words)
@@ -143,6 +142,9 @@ class TransactionLog:
         threads: How many files there will be.
         layout: What its lines have, and what is wanted of them.
         clock: Seconds that never go back.
+
+    Attributes:
+        behind: Whether the last read left lines for the next one.
     """
 
     def __init__(
@@ -153,50 +155,43 @@ class TransactionLog:
         *,
         layout: Layout = PLAIN,
         clock: Callable[[], float] = time.monotonic,
-        most_lines: int = MOST_LINES,
+        most_bytes: int = MOST_BYTES,
     ) -> None:
         self._directory = directory
         self._prefix = f"{name}."
         self._threads = threads
         self._layout = layout
         self._clock = clock
-        self._most_lines = most_lines
+        self._most_bytes = most_bytes
         self._started_s = clock()
         self._files: dict[str, _File] = {}
         self._open: dict[int, _Second] = {}
-        self._reported: set[int] = set()
-        self._line_bytes = _FIRST_GUESS_LINE_BYTES
-        self._lines = self._failed = self._skipped = self._late = self._unreadable = 0
+        self._lines = self._failed = self._skipped = self._unreadable = 0
+        self.behind = False
 
     def read(self, *, final: bool = False) -> tuple[LatencySecond, ...]:
-        """Reads what was appended; bounded work, whatever was appended.
+        """Reads what was appended, MOST_BYTES at most.
 
         Args:
-            final: pgbench has ended: all seconds are complete.
+            final: pgbench has ended: everything is read, and all seconds are complete.
 
         Returns:
-            Seconds that became complete, ascending.
+            Seconds that became complete, ascending, and seconds reported before with the lines that came late; none
+            while lines wait for the next call.
         """
         self._find_files()
         now_s = self._clock()
-        waiting = sum(each.file.waiting_bytes() for each in self._files.values())
-        if waiting:
-            keep = self._most_lines * self._line_bytes / waiting
-            for each in self._files.values():
-                self._read_file(each, keep, now_s)
-        return self._complete_seconds(now_s, final)
+        self.behind = self._read_files(now_s, math.inf if final else self._most_bytes)
+        return () if self.behind else self._complete_seconds(now_s, final)
 
     def statistics(self) -> LogStatistics:
         """How the reading went so far."""
-        files = [each.file for each in self._files.values()]
         return LogStatistics(
             lines=self._lines,
             failed=self._failed,
             skipped=self._skipped,
-            late=self._late,
             unreadable=self._unreadable,
-            passed_over_bytes=sum(file.passed_over_bytes for file in files),
-            punches=all(file.punches for file in files),
+            punches=all(each.file.punches for each in self._files.values()),
         )
 
     def close(self) -> None:
@@ -215,20 +210,26 @@ class TransactionLog:
                     # The guard removes the directory when it is told to stop.
                     return
 
-    def _read_file(self, each: _File, keep: float, now_s: float) -> None:
-        chunk = each.file.read(keep)
-        if not chunk:
-            return
+    def _read_files(self, now_s: float, most_bytes: float) -> bool:
+        """Reads all files by turns; whether something is left."""
+        unread = list(self._files.values())
+        while unread and most_bytes > 0:
+            for each in tuple(unread):
+                chunk = each.file.read()
+                if chunk:
+                    most_bytes -= len(chunk)
+                    self._take(each, chunk, now_s)
+                else:
+                    unread.remove(each)
+        return bool(unread)
+
+    def _take(self, each: _File, chunk: bytes, now_s: float) -> None:
         parsed = parse_lines(chunk, self._layout)
-        self._line_bytes = len(chunk) / max(chunk.count(b"\n"), 1)
         self._unreadable += parsed.unreadable
         for part in parsed.parts:
             self._lines += len(part.latencies)
             self._failed += part.failed
             self._skipped += part.skipped
-            if part.second in self._reported:
-                self._late += len(part.latencies)
-                continue
             if part.second not in self._open:
                 self._open[part.second] = _Second(now_s)
             self._open[part.second].add(part, self._layout)
@@ -239,11 +240,7 @@ class TransactionLog:
         complete = [
             second for second in sorted(self._open) if final or self._is_complete(second, self._open[second], now_s)
         ]
-        done = tuple(self._open.pop(second).done(second, self._layout) for second in complete)
-        self._reported.update(complete)
-        if len(self._reported) > 2 * _REMEMBERED:
-            self._reported = set(sorted(self._reported)[-_REMEMBERED:])
-        return done
+        return tuple(self._open.pop(second).done(second, self._layout) for second in complete)
 
     def _is_complete(self, second: int, data: _Second, now_s: float) -> bool:
         waited_s = now_s - data.arrived_s

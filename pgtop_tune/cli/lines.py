@@ -143,7 +143,8 @@ def _latency_words(latency: percentiles.Merged) -> list[str]:
     values = percentiles.percentiles(latency.buckets, quantiles, latency.max_us)
     if not values:
         return []
-    figures = " ".join(f"p{q:g} {units.ms(value / 1000)}" for q, value in zip(quantiles, values, strict=True))
+    in_ms = [None if value is None else value / 1000 for value in values]
+    figures = " ".join(f"p{q:g} {units.ms(value)}" for q, value in zip(quantiles, in_ms, strict=True))
     return [f"latency ms {figures} max {units.ms(latency.max_us / 1000)} ({latency.logged} logged)"]
 
 

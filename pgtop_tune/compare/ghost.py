@@ -63,7 +63,8 @@ def against_ghost(session: Session, overlay: Overlay) -> tuple[Against | None, A
     metric: Charted = CLIENT_TPS if placed.loaded else TPS
     since_s = max(placed.start_s, now.elapsed_s - MOST_S)
     rates = {point.at_s: point.value for point in session.history.series(metric, since_s) if point.value is not None}
-    latencies = {point.at_s: point.quantiles_ms[2] for point in session.latency.series(since_s)}
+    p99_ms = {point.at_s: point.quantiles_ms[2] for point in session.latency.series(since_s)}
+    latencies = {at_s: value for at_s, value in p99_ms.items() if value is not None}
     run = run_of(now)
     if run is not None and run.state not in UNDER_WAY:
         # What comes after its end is no load, and not to be waited for.

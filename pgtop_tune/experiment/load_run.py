@@ -203,7 +203,7 @@ class LoadRun:
         ended_ms = _now_ms()
         shown = await self._keeper.until(_shows_the_end(run.number), _FRAME_DEADLINE_S)
         report = self._runner.report
-        facts = _with_report(run.facts, report)
+        facts = replace(_with_report(run.facts, report), logged=self._runner.log_statistics.lines)
         frames = self._keeper.frames
         evidence = evidence_of(frames if shown else self._with_the_rest(frames), run.number, facts)
         if evidence is None:

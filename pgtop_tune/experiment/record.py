@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec import Struct, to_builtins
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.percentiles import STANDARD, Histogram, merge, merge_scripts, percentiles
+from pgtop_tune.metrics.percentiles import STANDARD, Histogram, bucket_edges, merge, merge_scripts, percentiles
 from pgtop_tune.metrics.run_evidence import Evidence
 from pgtop_tune.metrics.run_validity import doubts
 from pgtop_tune.metrics.steady_state import spread, steady_state
@@ -62,7 +62,6 @@ def record_of(
     """
     run = evidence.run
     seconds = [line.tps for line in evidence.progress]
-    ended_well = run.state is RunState.FINISHED
     figures = report or BenchReport()
     partial_tps = fmean(seconds) if seconds else None
     return RunResult(
@@ -79,7 +78,7 @@ def record_of(
         ended_ms=ended_ms,
         open_loop=run.open_loop,
         sampling_rate=run.sampling_rate,
-        tps=figures.tps if ended_well else partial_tps,
+        tps=figures.tps if run.complete and figures.tps is not None else partial_tps,
         latency_average_ms=figures.latency_average_ms,
         latency_stddev_ms=figures.latency_stddev_ms,
         connection_ms=figures.initial_connection_ms if not asked.spec.connect_per_transaction
@@ -122,18 +121,27 @@ def record_of_nothing(asked: Asked, facts: RunFacts, problem: str, hint: str, at
 
 def _latencies(histograms: Sequence[Histogram]) -> Latencies | None:
     merged = merge(histograms)
-    values = percentiles(merged.buckets, STANDARD, merged.max_us)
-    if not values:
+    if not merged.logged:
         return None
-    in_ms = tuple((quantile, value / 1000.0) for quantile, value in zip(STANDARD, values, strict=True))
-    return Latencies(merged.logged, merged.sum_us / merged.logged / 1000.0, merged.max_us / 1000.0, in_ms)
+    values = percentiles(merged.buckets, STANDARD, merged.max_us)
+    return Latencies(
+        logged=merged.logged,
+        mean_ms=merged.sum_us / merged.logged / 1000.0,
+        max_ms=merged.max_us / 1000.0,
+        quantiles=tuple(
+            (quantile, None if value is None else value / 1000.0)
+            for quantile, value in zip(STANDARD, values, strict=True)
+        ),
+        histogram=tuple((bucket_edges(index)[0], count) for index, count in merged.buckets),
+    )
 
 
 def _by_second(evidence: Evidence) -> tuple[LatencyOf, ...]:
-    found = ((second.second, _latencies((second,))) for second in evidence.latencies)
-    return tuple(
-        LatencyOf(str(second), latencies) for second, latencies in sorted(found, key=lambda row: row[0]) if latencies
-    )
+    parts: dict[int, list[Histogram]] = {}
+    for each in evidence.latencies:
+        parts.setdefault(each.second, []).append(each)
+    found = ((second, _latencies(parts[second])) for second in sorted(parts))
+    return tuple(LatencyOf(str(second), latencies) for second, latencies in found if latencies)
 
 
 def _by_script(evidence: Evidence) -> tuple[LatencyOf, ...]:

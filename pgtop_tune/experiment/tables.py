@@ -77,11 +77,16 @@ def _of_success(text: Callable[[RunResult], str]) -> Callable[[RunResult], str]:
     return lambda result: MISSING if result.state == "failed" else text(result)
 
 
+def _percentile(result: RunResult, quantile: float) -> str:
+    value = result.percentile(quantile)
+    return MISSING if value is None else result.log_mark + _number(value, 3)
+
+
 FIGURES: Final = (
     Figure("transactions", _of_success(lambda result: _number(result.processed, 0))),
     Figure("failed", _of_success(lambda result: _number(result.failed, 0))),
     Figure("latency avg, ms", _of_success(lambda result: _number(result.latency_average_ms, 3))),
-    Figure("p99, ms", _of_success(lambda result: _number(result.percentile(99.0), 3))),
+    Figure("p99, ms", _of_success(lambda result: _percentile(result, 99.0))),
     Figure("connect, ms", _of_success(lambda result: _number(result.connection_ms, 3))),
     Figure("qps", _of_success(lambda result: _number(result.qps, 2))),
     Figure("tps", _tps),
@@ -159,5 +164,7 @@ def percentile_words(result: RunResult) -> str:
     latencies = result.latencies
     if latencies is None:
         return ""
-    words = [f"p{quantile:g} {units.ms(value)}" for quantile, value in latencies.quantiles]
-    return f"latency, ms: {'  '.join(words)}  max {units.ms(latencies.max_ms)}  ({latencies.logged} logged)"
+    mark = result.log_mark
+    words = [f"p{quantile:g} {units.marked_ms(mark, value)}" for quantile, value in latencies.quantiles]
+    logged = f"{latencies.logged} of {result.processed}" if mark and result.processed else str(latencies.logged)
+    return f"latency, ms: {'  '.join(words)}  max {units.marked_ms(mark, latencies.max_ms)}  ({logged} logged)"

@@ -11,7 +11,7 @@ from pgtop_tune.export.exported import Exported, Kind, Point, Wanted
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import sessions, standing
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.percentiles import percentiles
+from pgtop_tune.metrics.percentiles import merge, percentiles
 from pgtop_tune.metrics.replication import ReceiverLag, SenderLag, SlotState, receiver_lag, sender_lags, slot_states
 from pgtop_tune.metrics.server import states
 from pgtop_tune.metrics.stall import stall
@@ -98,8 +98,13 @@ def _latency(interval: Interval) -> Iterable[Point]:
     newest = max(logged, key=lambda each: each.second, default=None)
     if newest is None:
         return ()
-    values = percentiles(newest.buckets, _QUANTILES, newest.max_us)
-    return [Point((f"{quantile:g}",), value / 1000) for quantile, value in zip(_QUANTILES, values, strict=True)]
+    whole = merge(each for each in logged if each.second == newest.second)
+    values = percentiles(whole.buckets, _QUANTILES, whole.max_us)
+    return [
+        Point((f"{quantile:g}",), value / 1000)
+        for quantile, value in zip(_QUANTILES, values, strict=True)
+        if value is not None
+    ]
 
 
 def _of_senders(pick: Callable[[SenderLag], float | None]) -> Callable[[Interval], Iterable[Point]]:

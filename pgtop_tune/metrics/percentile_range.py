@@ -1,10 +1,10 @@
-"""How far off a percentile may be when pgbench logged only a share of its transactions (--sampling-rate)."""
+"""How far off a percentile may be when only a share of the transactions is in the log: by --sampling-rate, or lost."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from statistics import NormalDist
 from typing import Final
@@ -12,14 +12,14 @@ from typing import Final
 from pgtop_tune.metrics.percentiles import Buckets, bucket_edges
 
 CONFIDENCE: Final = 0.95
+Range = tuple[float | None, float | None]
+"""Lowest and highest value in µs; None where nothing says."""
 
 _EXACT_TO: Final = 500.0
 """Rare events expected; up to here their distribution is summed term by term. Beyond it a normal one is off by 1."""
 
 
-def percentile_range(
-    buckets: Buckets, q: float, sampling_rate: float, confidence: float = CONFIDENCE
-) -> tuple[float | None, float | None]:
+def percentile_range(buckets: Buckets, q: float, sampling_rate: float, confidence: float = CONFIDENCE) -> Range:
     """Between which values the q-th percentile of all transactions is, when only a share of them was logged.
 
     How many logged values are below the true percentile is binomial, whatever the latencies look like; so the two
@@ -44,9 +44,30 @@ def percentile_range(
     else:
         tail = (1.0 - confidence) / 2.0
         low, high = binomial_quantile(logged, share, tail), binomial_quantile(logged, share, 1.0 - tail) + 1
+    return _between(buckets, running, low, high)
+
+
+def incomplete_range(buckets: Buckets, q: float, lost: int) -> Range:
+    """Between which values the q-th percentile of all transactions is, when the log lacks some, whichever those are.
+
+    The lost ones may all have been quicker than the percentile, or all slower.
+
+    Args:
+        q: 0 to 100.
+        lost: How many the log lacks.
+    """
+    running = list(accumulate(count for _, count in buckets))
+    if not running or not running[-1]:
+        return None, None
+    rank = (running[-1] + lost - 1) * min(max(q, 0.0), 100.0) / 100.0
+    return _between(buckets, running, math.floor(rank) + 1 - lost, math.ceil(rank) + 1)
+
+
+def _between(buckets: Buckets, running: Sequence[int], low: int, high: int) -> Range:
+    """The lower edge of one order statistic, from 1, and the upper of another; None for one that there is not."""
     return (
         float(bucket_edges(buckets[bisect_right(running, low - 1)][0])[0]) if low > 0 else None,
-        float(bucket_edges(buckets[bisect_right(running, high - 1)][0])[1] - 1) if high <= logged else None,
+        float(bucket_edges(buckets[bisect_right(running, high - 1)][0])[1] - 1) if high <= running[-1] else None,
     )
 
 

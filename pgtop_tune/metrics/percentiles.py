@@ -5,6 +5,9 @@ factor of at most 2^(1/32). An order statistic read from a histogram lies in the
 off by less than `WORST_RELATIVE_ERROR` (2.19 %) of it, and by nothing below 55 µs; percentiles interpolate between
 neighbouring order statistics (numpy's and scipy's default, "linear"), and that bound carries over to them.
 
+A percentile of few transactions says how they happened to fall: `percentiles` gives None for those that have fewer than
+ten transactions beyond them (`needed`).
+
 Histograms of several threads, seconds or scripts are added bucket by bucket, which loses nothing. A log of which only a
 share was written (--sampling-rate) adds an error of its own: see `metrics.percentile_range`.
 """
@@ -27,6 +30,8 @@ PER_OCTAVE: Final = 32
 WORST_RELATIVE_ERROR: Final = 2.0 ** (1 / PER_OCTAVE) - 1.0
 STANDARD: Final = (50.0, 95.0, 99.0, 99.9, 99.99)
 
+_BEYOND: Final = 10
+"""Transactions slower than a percentile without which it says nothing."""
 _OCTAVES: Final = 42
 """2^42 µs are 51 days; anything slower is in the last bucket."""
 _EDGES: Final = tuple(
@@ -93,14 +98,15 @@ def bucket_counts(latencies_us: Sequence[int]) -> Counter[int]:
     """How many of the latencies are in which bucket, by index. Built for tens of thousands of values per second.
 
     Args:
-        latencies_us: Whole microseconds; negative ones count as 0.
+        latencies_us: Whole microseconds, none below 0.
     """
     if not latencies_us:
         return Counter()
-    if min(latencies_us) >= 0 and max(latencies_us) < _TABLE_US:
-        return Counter(map(_table().__getitem__, latencies_us))
     table = _table()
-    return Counter(table[us] if 0 <= us < _TABLE_US else bucket_of(us) for us in latencies_us)
+    try:
+        return Counter(map(table.__getitem__, latencies_us))
+    except IndexError:
+        return Counter(table[us] if us < _TABLE_US else bucket_of(us) for us in latencies_us)
 
 
 def ascending(counts: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
@@ -131,16 +137,27 @@ def merge_scripts(seconds: Iterable[LatencySecond]) -> dict[int, Merged]:
 
 
 def percentile(buckets: Buckets, q: float, max_us: int) -> float | None:
-    """The q-th percentile (0 to 100) in µs, never beyond max_us; None when the histogram is empty.
-
-    Within a bucket latencies are taken to be spread evenly. Error: see the module's own words.
-    """
+    """The q-th percentile (0 to 100) in µs, never beyond max_us; None with fewer transactions than it needs."""
     values = percentiles(buckets, (q,), max_us)
     return values[0] if values else None
 
 
-def percentiles(buckets: Buckets, quantiles: Sequence[float], max_us: int) -> tuple[float, ...]:
-    """Percentiles (each 0 to 100) in µs, in the order asked for; an empty tuple when the histogram is empty.
+def needed(q: float) -> int:
+    """Transactions that the q-th percentile needs, 10 / (1 - q): p50 20, p99 1000, p99.99 100,000; the maximum one."""
+    return round(_BEYOND * 100.0 / (100.0 - q)) if q < 100.0 else 1
+
+
+def percentiles(buckets: Buckets, quantiles: Sequence[float], max_us: int) -> tuple[float | None, ...]:
+    """Percentiles to be shown: as `estimates`, but None for those that need more transactions than there are."""
+    logged = sum(count for _, count in buckets)
+    values = estimates(buckets, quantiles, max_us)
+    return tuple(value if logged >= needed(q) else None for q, value in zip(quantiles, values, strict=False))
+
+
+def estimates(buckets: Buckets, quantiles: Sequence[float], max_us: int) -> tuple[float, ...]:
+    """Percentiles (each 0 to 100) in µs of however few, in the order asked for; an empty tuple of an empty histogram.
+
+    Within a bucket latencies are taken to be spread evenly. Error: see the module's own words.
 
     Args:
         max_us: The largest latency, exact: what the 100th percentile gives, and a ceiling for the others.

@@ -15,6 +15,7 @@ from msgspec import Struct
 from pgtop_tune import units
 from pgtop_tune.metrics import run_surroundings as around
 from pgtop_tune.metrics.client_bound import full_machine
+from pgtop_tune.metrics.log_evidence import logged_part
 from pgtop_tune.metrics.run_evidence import Evidence
 from pgtop_tune.metrics.run_failures import COUNTS_UP_TO_PERCENT, NOTED_UP_TO_PERCENT, transactions_failed
 from pgtop_tune.model.bench import BenchProgress, RunState
@@ -28,6 +29,7 @@ BACKLOG: Final = 0.1
 that cannot keep up, next to nothing where chance made the schedule thin."""
 MANY_CLIENTS: Final = 64
 QUEUED: Final = 25.0
+LOST_UP_TO_PERCENT: Final = 1.0
 _NO_ROOM: Final = ("too many clients", "too many connections", "remaining connection slots", "open files")
 _PREFIXES: Final = re.compile(
     r"^(?:pgbench: )?(?:error: |fatal: )?(?:connection to server .{1,300}? failed: )?(?:FATAL: +)?"
@@ -72,7 +74,7 @@ def _connection_errors(evidence: Evidence) -> Doubt | None:
 
 
 def _stopped(evidence: Evidence) -> Doubt | None:
-    if evidence.run.state is not RunState.STOPPED:
+    if evidence.run.state is not RunState.STOPPED or evidence.run.complete:
         return None
     asked_s = evidence.run.duration_s
     words = f"stopped after {evidence.seconds:.0f} s" + (f" of {asked_s}" if asked_s else "")
@@ -94,7 +96,7 @@ def _skipped(evidence: Evidence) -> Doubt | None:
 
 def _rate_missed(evidence: Evidence) -> Doubt | None:
     rate, lines = evidence.run.rate_per_s, evidence.progress
-    if not rate or not lines or evidence.seconds <= 0 or evidence.run.state is not RunState.FINISHED:
+    if not rate or not lines or evidence.seconds <= 0 or not evidence.run.complete:
         return None
     done = evidence.transactions / evidence.seconds
     # Arrivals are random (Poisson): their number varies with its square root.
@@ -195,11 +197,27 @@ def _not_steady(evidence: Evidence) -> Doubt | None:
 
 
 def _short(evidence: Evidence) -> Doubt | None:
-    if evidence.run.state is not RunState.FINISHED or evidence.seconds >= SHORT_S:
+    if not evidence.run.complete or evidence.seconds >= SHORT_S:
         return None
     return Doubt(
         "SHORT-RUN", NOTE, f"{evidence.seconds:.0f} s are short: caches, checkpoints and chance weigh much",
         f"at least {SHORT_S:.0f} s, and more than one run", (("seconds", evidence.seconds),),
+    )  # fmt: skip
+
+
+def _log_incomplete(evidence: Evidence) -> Doubt | None:
+    log = logged_part(evidence)
+    if log is None:
+        return None
+    share = 100.0 * log.lost / log.of
+    numbers = (("logged", log.logged), ("transactions", log.of), ("lost", log.lost), ("lost_percent", share))
+    if not log.lost:
+        reason = f"percentiles and maximum are of {log.logged} of {log.of} transactions: {log.words}"
+        return Doubt("LOG-INCOMPLETE", NOTE, reason, "", numbers)
+    return Doubt(
+        "LOG-INCOMPLETE", INVALID if share > LOST_UP_TO_PERCENT else SUSPECT,
+        f"pgbench's transaction log lacks {log.lost} of {log.of} transactions: {log.words}",
+        "room for the log: in /dev/shm, else where TMPDIR says", numbers,
     )  # fmt: skip
 
 
@@ -237,6 +255,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("FAILED-TRANSACTIONS", "Transactions failed (serialization, deadlocks), all tries counted; pgbench leaves them out of its figures.", f"report: number of failed transactions; above 0 a note, above {NOTED_UP_TO_PERCENT:.0f} % suspect, above {COUNTS_UP_TO_PERCENT:.0f} % or of another kind invalid", transactions_failed),
     Rule("SKIPPED", "Scheduled transactions were not run at all.", "report: number of transactions skipped; > 0", _skipped),
     Rule("RATE-MISSED", "The rate asked for was not reached.", "transactions / seconds < 99 % of --rate less two standard deviations; a note where no lag shows a backlog", _rate_missed),
+    Rule("LOG-INCOMPLETE", "Percentiles are of a part of the transactions.", f"report: transactions processed > lines of the transaction log; above {LOST_UP_TO_PERCENT:.0f} % lost invalid; a log that was sampled is a note", _log_incomplete),
     Rule("SERVER-AWAY", "The server restarted or did not answer.", "start of the postmaster; frames without a server", around.server_away),
     Rule("OTHER-SERVER", "The server that is watched is not the one that is under load.", "Δ(xact_commit + xact_rollback) < half of the client's transactions", around.other_server),
     Rule("CLIENT-BOUND", "pgbench is the limit, not the server.", "/proc/PID/task: CPU + waiting for a CPU of one thread ≥ 90 %, at least half of it CPU; without threads Client waits of the load's sessions ≥ 80 %", _client_bound),

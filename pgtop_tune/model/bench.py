@@ -13,7 +13,7 @@ class RunState(StrEnum):
     STARTING = "starting"
     RUNNING = "running"
     STOPPED = "stopped"
-    """Ended by the operator; what was measured counts as partial."""
+    """Ended by the operator; what was measured counts as partial, unless that was how it was to end."""
     FINISHED = "finished"
     """Exit status 0."""
     FAILED = "failed"
@@ -76,6 +76,12 @@ class BenchRun(Struct, frozen=True):
         per client. Source: pgbench's manual, --rate.
         """
         return self.rate_per_s is not None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run ended as it was to end: by itself, or, asked for until stopped, by being stopped."""
+        until_stopped = self.duration_s is None and self.transactions is None
+        return self.state is RunState.FINISHED or (self.state is RunState.STOPPED and until_stopped)
 
 
 class BenchProgress(Struct, frozen=True):
@@ -168,8 +174,9 @@ class BenchSample(Struct, frozen=True):
     Attributes:
         run: The run, or the last one that ended.
         progress: Progress lines that arrived since the previous frame, oldest first.
-        latencies: Seconds of the transaction log that are complete and were not reported before. pgbench buffers
-            its log, so a second can come several frames late, and with few transactions many seconds at once.
+        latencies: Seconds of the transaction log that became complete. pgbench buffers its log, so a second can come
+            several frames late, and with few transactions many seconds at once. A second comes again with the
+            transactions that pgbench wrote later still: the histograms of a second add up.
         silences: Those that ended since the previous frame and the one that lasts, oldest first.
     """
 

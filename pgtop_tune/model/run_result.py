@@ -52,16 +52,18 @@ class Latencies(Struct, frozen=True):
 
     Attributes:
         logged: How many were logged; fewer than were run where the log is sampled.
-        quantiles: (per cent, ms): 50, 95, 99, 99.9, 99.99.
+        quantiles: (per cent, ms): 50, 95, 99, 99.9, 99.99; None where too few were logged for it.
+        histogram: (lowest µs of a bucket, count), ascending; `metrics.percentiles` defines the buckets.
     """
 
     logged: int
     mean_ms: float
     max_ms: float
-    quantiles: tuple[tuple[float, float], ...]
+    quantiles: tuple[tuple[float, float | None], ...]
+    histogram: tuple[tuple[int, int], ...] = ()
 
     def at(self, quantile: float) -> float | None:
-        """One of the percentiles that were computed; None for others."""
+        """One of the percentiles that were computed; None for others, and where too few were logged for it."""
         return dict(self.quantiles).get(quantile)
 
 
@@ -185,6 +187,7 @@ class RunFacts(Struct, frozen=True):
     Attributes:
         processed, failed, skipped: Of pgbench's report; None without one.
         serialization_failures, deadlock_failures: Those among the failed (pgbench 15 and later).
+        logged: Transactions with a latency that were read from the log; None where nobody counted.
         scale: pgbench's scaling factor, as its report says; None for scripts from files, of which it says 1.
         builtin: pgbench's own script that was run; "" for scripts from files.
         tables: Of its dataset, without schema; empty when not known.
@@ -198,6 +201,7 @@ class RunFacts(Struct, frozen=True):
     skipped: int | None = None
     serialization_failures: int | None = None
     deadlock_failures: int | None = None
+    logged: int | None = None
     scale: int | None = None
     builtin: str = ""
     tables: tuple[str, ...] = ()
@@ -319,7 +323,13 @@ class RunResult(Struct, frozen=True):
     @property
     def partial(self) -> bool:
         """Whether it ended before its time."""
-        return self.state is not RunState.FINISHED
+        until_stopped = self.spec.duration_s is None and self.spec.transactions is None
+        return self.state is not RunState.FINISHED and not (self.state is RunState.STOPPED and until_stopped)
+
+    @property
+    def log_mark(self) -> str:
+        """Stands before percentiles that are of a part of the transactions, and before their maximum; else ""."""
+        return "~" if any(doubt.id == "LOG-INCOMPLETE" for doubt in self.doubts) else ""
 
     def percentile(self, quantile: float) -> float | None:
         """A percentile of the run in ms; None when nothing was logged."""
@@ -354,12 +364,15 @@ def as_json(result: RunResult) -> dict[str, Any]:
 
 
 def _percentiles(latencies: Latencies) -> dict[str, Any]:
-    quantiles = {f"p{quantile:g}_ms": round(value, 3) for quantile, value in latencies.quantiles}
+    quantiles = {
+        f"p{quantile:g}_ms": None if value is None else round(value, 3) for quantile, value in latencies.quantiles
+    }
     return {
         **quantiles,
         "max_ms": latencies.max_ms,
         "mean_ms": round(latencies.mean_ms, 3),
         "logged": latencies.logged,
+        "histogram": " ".join(f"{low_us}:{count}" for low_us, count in latencies.histogram),
     }
 
 

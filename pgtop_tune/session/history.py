@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.metrics.percentiles import percentiles
 
@@ -100,7 +101,7 @@ class LatencyPoint(Struct, frozen=True):
     Attributes:
         at_s: The end of that second on the session's clock.
         logged: Transactions they are from.
-        quantiles_ms: As `QUANTILES`.
+        quantiles_ms: As `QUANTILES`; None where the second has too few transactions, see `metrics.percentiles`.
         max_ms: The slowest.
         mean_ms: Their mean.
         known_s: When the frame was made that brought it.
@@ -109,7 +110,7 @@ class LatencyPoint(Struct, frozen=True):
     at_s: float
     second: int
     logged: int
-    quantiles_ms: tuple[float, ...]
+    quantiles_ms: tuple[float | None, ...]
     max_ms: float
     mean_ms: float
     known_s: float = 0.0
@@ -137,13 +138,15 @@ class LatencyHistory:
                 at_s=latency.second + 1 - wall_minus_elapsed_s,
                 second=latency.second,
                 logged=latency.logged,
-                quantiles_ms=tuple(value / 1000.0 for value in values),
+                quantiles_ms=tuple(None if value is None else value / 1000.0 for value in values),
                 max_ms=latency.max_us / 1000.0,
                 mean_ms=latency.sum_us / latency.logged / 1000.0,
                 known_s=known_s,
             )
-            self._points.append(point)
-        self._points.sort(key=lambda point: point.at_s)
+            at = bisect_right(self._points, latency.second, key=lambda point: point.second)
+            if at and self._points[at - 1].second == latency.second:
+                point = _together(self._points[at - 1], point)
+            insort(self._points, point, key=lambda point: (point.at_s, point.known_s))
         if len(self._points) > CAPACITY:
             del self._points[: len(self._points) - CAPACITY]
 
@@ -166,4 +169,20 @@ class LatencyHistory:
     def series(self, since_s: float = 0.0) -> list[LatencyPoint]:
         """Seconds from that moment of the session on, oldest first."""
         first = bisect_left(self._points, since_s, key=lambda point: point.at_s)
-        return self._points[first:]
+        found = self._points[first:]
+        # Of a second that came again the last, which has all of it.
+        after = (*(point.second for point in found[1:]), None)
+        return [point for point, second in zip(found, after, strict=False) if point.second != second]
+
+
+def _together(before: LatencyPoint, late: LatencyPoint) -> LatencyPoint:
+    """A second with its transactions that came late; its percentiles stay those of the larger part."""
+    logged = before.logged + late.logged
+    return replace(
+        before,
+        logged=logged,
+        quantiles_ms=max(before, late, key=lambda point: point.logged).quantiles_ms,
+        max_ms=max(before.max_ms, late.max_ms),
+        mean_ms=(before.mean_ms * before.logged + late.mean_ms * late.logged) / logged,
+        known_s=late.known_s,
+    )

@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.analysis.from_records import material_of_records
+from pgtop_tune.analysis.gathered import milliseconds
 from pgtop_tune.analysis.html import html
 from pgtop_tune.analysis.material import Fact, Kind, LoadKey, Material
 from pgtop_tune.analysis.opening import open_material
@@ -23,6 +24,7 @@ from pgtop_tune.analysis.written import report_markdown
 from pgtop_tune.cli.commands.bench import step_table
 from pgtop_tune.cli.commands.bench.formats import TableFormat
 from pgtop_tune.experiment.tables import Table
+from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.model.bench_report import BenchReport, StatementReport
 from pgtop_tune.model.cgroup import CgroupSample
 from pgtop_tune.model.events import Event, EventKind
@@ -47,6 +49,17 @@ def table(sheets: Sequence[Sheet], heading: str) -> Table:
 def column(found: Table, head: str) -> dict[str, str]:
     place = found.heads.index(head)
     return {row[0]: row[place] for row in found.rows}
+
+
+def test_percentiles_of_records_are_of_their_histograms_together() -> None:
+    """Not means of the percentiles of seconds, or of runs."""
+    made = [as_json(result(run={"started_ms": EPOCH_MS})) for _ in range(2)]
+    runs = material_of_records(made, "A").runs
+    merged = [merge(run.gathered.latencies()) for run in runs]
+    assert [each.logged for each in merged] == [record["percentiles"]["logged"] for record in made]
+    assert milliseconds(merged[0], 99.0) == pytest.approx(made[0]["percentiles"]["p99_ms"], abs=0.001)
+    del made[1]["by_second"]
+    assert not material_of_records(made[1:], "A").runs[0].gathered.latencies()
 
 
 def test_a_tuning_round_has_configurations_and_loads_across_and_figures_down() -> None:

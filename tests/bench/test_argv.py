@@ -102,8 +102,11 @@ def test_until_stopped_is_a_long_time_because_only_then_can_it_be_ended_in_order
     assert int(words[words.index("-T") + 1]) > 365 * 86_400
 
 
-def test_fast_loads_are_logged_by_sample_and_slow_ones_wholly() -> None:
-    assert "--sampling-rate=0.1" in argv(LoadSpec(), LOOKUPS)
+def test_loads_are_logged_wholly_but_fast_ones_on_large_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    assert not [word for word in argv(LoadSpec(), LOOKUPS) if "sampling" in word]
+    monkeypatch.setattr("os.cpu_count", lambda: 64)
+    assert "--sampling-rate=0.15" in argv(LoadSpec(), LOOKUPS)
     assert not [word for word in argv(LoadSpec(), COMMITS) if "sampling" in word]
     assert not [word for word in argv(LoadSpec(rate_per_s=500), LOOKUPS) if "sampling" in word]
 

@@ -20,6 +20,7 @@ from pgtop_tune.metrics.percentiles import (
     WORST_RELATIVE_ERROR,
     ascending,
     bucket_counts,
+    estimates,
     merge,
     merge_scripts,
     percentiles,
@@ -96,7 +97,7 @@ async def test_threads_scripts_lag_and_counts_agree_with_the_whole_log(
     every = latencies(lines)
     assert merged.logged == len(every) > 500
     assert (merged.sum_us, merged.max_us) == (sum(every), max(every))
-    found = percentiles(merged.buckets, STANDARD, merged.max_us)
+    found = estimates(merged.buckets, STANDARD, merged.max_us)
     assert found == pytest.approx(np.percentile(every, STANDARD), rel=WORST_RELATIVE_ERROR)
     assert found == pytest.approx(scoreatpercentile(every, STANDARD), rel=WORST_RELATIVE_ERROR)
     by_script = merge_scripts(load.latencies)
@@ -104,7 +105,7 @@ async def test_threads_scripts_lag_and_counts_agree_with_the_whole_log(
     for script, part in by_script.items():
         own = latencies(lines, script)
         assert (part.logged, part.sum_us, part.max_us) == (len(own), sum(own), max(own))
-        assert percentiles(part.buckets, STANDARD, part.max_us) == pytest.approx(
+        assert estimates(part.buckets, STANDARD, part.max_us) == pytest.approx(
             np.percentile(own, STANDARD), rel=WORST_RELATIVE_ERROR
         )
     lags = [line.lag or 0 for line in lines if line.result.isdigit()]
@@ -117,6 +118,30 @@ async def test_threads_scripts_lag_and_counts_agree_with_the_whole_log(
     assert report.processed == len(every)
     # Three digits are what pgbench prints.
     assert report.latency_average_ms == pytest.approx(np.mean(every) / 1000, abs=0.000501)
+
+
+@pytest.mark.usefixtures("unpunched")
+async def test_a_fast_load_that_is_looked_at_once_is_the_whole_log(
+    tables: Endpoint, watch: Make, tmp_path: Path
+) -> None:
+    load = watch(tables)
+    await load.runner.start(LoadSpec("select-only", clients=4, threads=2, duration_s=3))
+    async with asyncio.timeout(30.0):
+        while len(paths := [*tmp_path.glob("*/transactions.*")]) < 2:
+            await asyncio.sleep(0.05)
+        files = [path.open("rb") for path in paths]
+        await load.runner.ended()
+    run, report = load.look(), load.runner.report
+    every = [int(line.split()[2]) for file in files for line in file]
+    for file in files:
+        file.close()
+    merged = merge(load.latencies)
+    assert run.sampling_rate == 1.0
+    assert report is not None
+    assert merged.logged == report.processed == len(every)
+    assert (merged.sum_us, merged.max_us) == (sum(every), max(every))
+    found = percentiles(merged.buckets, (50.0, 95.0, 99.0), merged.max_us)
+    assert found == pytest.approx(np.percentile(every, (50.0, 95.0, 99.0)), rel=WORST_RELATIVE_ERROR)
 
 
 @pytest.mark.usefixtures("unpunched")

@@ -16,7 +16,7 @@ from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import LoadProblem
-from pgtop_tune.metrics.percentiles import STANDARD, WORST_RELATIVE_ERROR, merge, percentiles
+from pgtop_tune.metrics.percentiles import STANDARD, WORST_RELATIVE_ERROR, estimates, merge
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchRun, RunState
 from pgtop_tune.model.load import LoadSpec
@@ -53,7 +53,6 @@ async def test_a_whole_run(tables: Endpoint, pgbench: Pgbench, watch: Make) -> N
         sum(second.sum_us for second in load.latencies) / report.processed / 1000, rel=0.02
     )
     assert len({second.second for second in load.latencies}) == len(load.latencies) >= 3
-    assert load.runner.log_statistics.late == 0
     assert load.runner.log_statistics.punches
     assert run.pid is not None
     assert not alive(run.pid)
@@ -75,10 +74,14 @@ async def test_percentiles_agree_with_numpy_on_the_same_log(
     true = np.percentile([int(tokens[2]) for tokens in lines], STANDARD)
     merged = merge(load.latencies)
     assert merged.logged == len(lines)
-    assert percentiles(merged.buckets, STANDARD, merged.max_us) == pytest.approx(true, rel=WORST_RELATIVE_ERROR)
+    assert estimates(merged.buckets, STANDARD, merged.max_us) == pytest.approx(true, rel=WORST_RELATIVE_ERROR)
 
 
-async def test_a_sampled_log_has_about_its_share(tables: Endpoint, watch: Make) -> None:
+async def test_a_sampled_log_has_about_its_share(
+    tables: Endpoint, watch: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgtop_tune.bench.profiles.LOGGED_PER_S", 10_000.0)
+    monkeypatch.setattr("pgtop_tune.bench.profiles._CORES", 1024)
     load = watch(tables)
     await load.runner.start(LoadSpec("select-only", clients=2, duration_s=2))
     run = await load.until(over)

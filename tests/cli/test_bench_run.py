@@ -65,7 +65,11 @@ def test_one_json_object_with_tps_percentiles_validity_and_command(tables: str, 
     assert ran.status == 0, ran.err
     record = json.loads(ran.out)
     assert record["tps"] == record["report"]["tps"] > 0
-    assert 0 < record["percentiles"]["p50_ms"] <= record["percentiles"]["p99.99_ms"] <= record["percentiles"]["max_ms"]
+    assert 0 < record["percentiles"]["p50_ms"] <= record["percentiles"]["p99_ms"] <= record["percentiles"]["max_ms"]
+    assert record["percentiles"]["logged"] == record["processed"]
+    histogram = [[int(word) for word in bucket.split(":")] for bucket in record["percentiles"]["histogram"].split()]
+    assert sum(count for _, count in histogram) == record["processed"]
+    assert histogram == sorted(histogram)
     assert (record["validity"]["valid"], record["validity"]["partial"]) == (True, False)
     assert {"SHORT-RUN", "CLOSED-LOOP", "NOT-DURABLE"} <= ids(record)
     assert " -n " in record["command"]
@@ -136,6 +140,24 @@ def test_a_full_disk_for_records_costs_the_files_and_not_the_measurement(
     assert "2 of 2 records could not be kept" in ran.err
     assert "No space left on device" in ran.err
     assert [each.name for each in full_disk.iterdir()] == ["ballast"]
+
+
+def test_a_log_directory_without_room_makes_the_run_invalid(tables: str, tmp_path: Path) -> None:
+    """In a mount namespace of our own, with 64 kB of shared memory for the log."""
+    small = 'mount -t tmpfs -o size=64k none /dev/shm && exec "$@"'
+    words = ("bench", "run", "--profile", "select-only", "-c", "4", "-T", "3", *QUICK, "--format", "json", tables)
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", small, "sh", *PROGRAM, *words], capture_output=True, text=True, timeout=90,
+        env=environment(tmp_path, TMPDIR="/dev/shm"), cwd=ROOT, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    if "unshare" in done.stderr or "mount" in done.stderr:
+        pytest.skip("a file system cannot be mounted here")
+    record = json.loads(done.stdout)
+    (doubt,) = (doubt for doubt in record["validity"]["doubts"] if doubt["id"] == "LOG-INCOMPLETE")
+    assert (record["state"], record["validity"]["valid"], doubt["verdict"]) == ("finished", False, "invalid")
+    lost = record["processed"] - record["percentiles"]["logged"]
+    assert lost > 0
+    assert f"lacks {lost} of {record['processed']} transactions: their p99 " in doubt["reason"]
 
 
 def test_three_profiles_side_by_side(tables: str, tmp_path: Path) -> None:

@@ -133,6 +133,29 @@ async def test_stopped_steps_keep_what_was_measured_and_nothing_runs_on(database
             await until(desk, lambda state: not at_work())
 
 
+async def test_a_run_until_stopped_is_stopped_in_time_and_has_all_its_figures(database: str) -> None:
+    async with desk_on(database) as desk:
+        await desk.make(TABLES, replace=False)
+        await until(desk, lambda state: not state.doing)
+        await desk.start(LoadSpec("select-only", clients=2))
+        with psycopg.connect(database, autocommit=True) as connection:
+            done = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT abalance%'"
+
+            def at_work() -> bool:
+                row = connection.execute(done).fetchone()
+                return row is not None and bool(row[0])
+
+            await until(desk, lambda state: at_work())
+        await desk.stop()
+        (result,) = (await ended(desk)).results
+        assert (result.state, result.valid, result.partial) == (RunState.STOPPED, True, False)
+        assert not {"RUN-PARTIAL", "LOG-INCOMPLETE"} & {doubt.id for doubt in result.doubts}
+        assert result.report is not None
+        assert result.tps == result.report.tps
+        assert result.latencies is not None
+        assert result.latencies.logged == result.processed
+
+
 async def test_a_making_that_is_stopped_says_so(database: str) -> None:
     async with desk_on(database) as desk:
         await desk.make(MakingPlan("bus", "20M"), replace=False)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from pgtop_tune.metrics.percentile_range import CONFIDENCE, binomial_quantile, percentile_range
+from pgtop_tune.metrics.percentile_range import CONFIDENCE, binomial_quantile, incomplete_range, percentile_range
 from pgtop_tune.metrics.percentiles import STANDARD, ascending, bucket_counts
 
 
@@ -61,3 +61,15 @@ def test_a_whole_log_leaves_the_width_of_the_buckets(latencies: list[int], q: fl
     assert high is not None
     assert low <= np.percentile(latencies, q, method="lower")
     assert high >= np.percentile(latencies, q, method="higher")
+
+
+@given(st.lists(st.integers(0, 10**7), min_size=1, max_size=300), st.data(), st.floats(0, 100))
+def test_whichever_transactions_are_lost_the_percentile_is_in_the_range(
+    every: list[int], data: st.DataObject, q: float
+) -> None:
+    lost = data.draw(st.sets(st.integers(0, len(every) - 1), max_size=len(every) - 1))
+    part = [us for number, us in enumerate(every) if number not in lost]
+    low, high = incomplete_range(ascending(bucket_counts(part)), q, len(lost))
+    true = float(np.percentile(every, q))
+    assert low is None or low <= true * (1 + 1e-9)
+    assert high is None or true <= high * (1 + 1e-9)

@@ -127,6 +127,35 @@ def test_failures_that_no_new_try_would_mend_make_a_run_invalid() -> None:
     assert "1 other" in doubt.reason
 
 
+@pytest.mark.parametrize(("lost", "verdict"), [(1, Verdict.SUSPECT), (700, Verdict.SUSPECT), (701, Verdict.INVALID)])
+def test_what_the_log_lacks_is_told_with_the_error(lost: int, verdict: Verdict) -> None:
+    doubt = found(replace(FACTS, logged=70_000 - lost))["LOG-INCOMPLETE"]
+    assert doubt.verdict is verdict
+    assert f"lacks {lost} of 70000 transactions: their p99 is " in doubt.reason
+    assert "LOG-INCOMPLETE" not in found(replace(FACTS, logged=70_000))
+
+
+def test_a_sampled_log_is_a_note_with_the_error() -> None:
+    facts = replace(FACTS, processed=800_000, logged=80_100)
+    doubt = found(facts, run={"sampling_rate": 0.1})["LOG-INCOMPLETE"]
+    assert doubt.verdict is Verdict.NOTE
+    assert "of 800000 transactions: their p99 is between " in doubt.reason
+
+
+def test_a_recording_without_the_report_is_held_against_its_progress() -> None:
+    assert "LOG-INCOMPLETE" not in found(RunFacts())
+    assert found(RunFacts(), tps=lambda second: 5000.0)["LOG-INCOMPLETE"].verdict is Verdict.INVALID
+    begun_later = evidence_of(run_frames(tps=lambda second: 5000.0)[10:], 1, RunFacts())
+    assert begun_later is not None
+    assert "LOG-INCOMPLETE" not in {doubt.id for doubt in doubts(begun_later)}
+
+
+def test_a_run_until_stopped_is_not_partial() -> None:
+    doubts_found = found(state=RunState.STOPPED, run={"duration_s": None})
+    assert not [doubt for doubt in doubts_found.values() if doubt.verdict is Verdict.INVALID]
+    assert "RUN-PARTIAL" not in doubts_found
+
+
 def test_tries_that_were_not_enough_are_not_advised_again() -> None:
     doubt = found(replace(FACTS, failed=3), run={"max_tries": 10})["FAILED-TRANSACTIONS"]
     assert "10 tries were not enough" in doubt.advice

@@ -116,7 +116,8 @@ def _spikes(seconds: Sequence[LatencyPoint], newest: Sequence[LatencyPoint]) -> 
     if len(usual) < _FEWEST:
         return []
     few = max(len(usual) // 20, min(len(usual) // 3, 2), 1)
-    top_ms = nice_ceiling(sorted(second.quantiles_ms[2] for second in usual)[-1 - few])
+    # A second without a p99 has no curve there.
+    top_ms = nice_ceiling(sorted(second.quantiles_ms[2] or 0.0 for second in usual)[-1 - few])
     line_ms = _SPIKE * max(top_ms, median(second.max_ms for second in usual))
     return [second for second in seconds if second.max_ms > line_ms]
 

@@ -66,6 +66,8 @@ def run_lines(session: Session, run: BenchRun, cells: int) -> list[Line]:
 def ended_lines(run: BenchRun, cells: int) -> list[Line]:
     """How a run ended, with pgbench's own words when it failed."""
     words, style = _ENDED.get(run.state, (str(run.state), PLAIN))
+    if run.complete and run.state is RunState.STOPPED:
+        words, style = "stopped by the operator", "good"
     status = f" (exit status {run.exit_status})" if run.exit_status else ""
     return [
         *wrapped(f"run {run.run}, {run.profile}: {words}{status}", cells, style),

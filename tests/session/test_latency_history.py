@@ -1,0 +1,35 @@
+"""Percentiles per second, whenever their transactions arrived."""
+
+from __future__ import annotations
+
+from pgtop_tune.metrics.percentiles import ascending, bucket_counts
+from pgtop_tune.model.bench import LatencySecond
+from pgtop_tune.session.history import LatencyHistory
+
+
+def second(number: int, latencies: list[int]) -> LatencySecond:
+    return LatencySecond(number, len(latencies), sum(latencies), max(latencies), ascending(bucket_counts(latencies)))
+
+
+def test_transactions_that_come_late_join_their_second_from_then_on() -> None:
+    history = LatencyHistory()
+    history.add([second(7, [1000] * 30), second(8, [1000] * 30), second(9, [1000] * 30)], 0.0, known_s=10.0)
+    history.add([second(7, [9000] * 2), second(8, [4000])], 0.0, known_s=12.0)
+    history.add([second(8, [5000])], 0.0, known_s=13.0)
+    assert [(point.second, point.logged, point.max_ms) for point in history.series()] == [
+        (7, 32, 9.0), (8, 32, 5.0), (9, 30, 1.0),
+    ]  # fmt: skip
+    assert history.series()[0].mean_ms == (30 * 1.0 + 2 * 9.0) / 32
+    past = LatencyHistory()
+    past.adopt(history, until_s=12.0)
+    assert [(point.second, point.logged) for point in past.series()] == [(7, 32), (8, 31), (9, 30)]
+    past.adopt(history, until_s=11.0)
+    assert [point.logged for point in past.series()] == [30, 30, 30]
+
+
+def test_a_second_of_few_transactions_has_no_percentiles_but_a_maximum() -> None:
+    history = LatencyHistory()
+    history.add([second(7, [1000] * 19), second(8, [1000] * 200)], 0.0)
+    first, other = history.series()
+    assert (first.quantiles_ms, first.max_ms) == ((None, None, None, None), 1.0)
+    assert [value is not None for value in other.quantiles_ms] == [True, True, False, False]

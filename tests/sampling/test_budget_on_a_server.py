@@ -17,6 +17,7 @@ from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.export.states import STATES
+from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import WAITS_WINDOW_S, is_active, sessions
 from pgtop_tune.metrics.budget import OTHER, LatencyBudget, latency_budget
 from pgtop_tune.metrics.waits import ACTIVE_SESSIONS, CLASSES
@@ -59,6 +60,13 @@ def check_agreement(session: Session) -> bool:
     return True
 
 
+def are_there(session: Session, clients: int) -> bool:
+    """Whether pgbench is still connected: its process goes on for a moment after its sessions."""
+    interval = session.interval
+    activity = None if interval is None else interval.now(sections.activity)
+    return activity is not None and sum(each.application_name == "pgbench" for each in activity.backends) == clients
+
+
 async def budget_of(target: str, spec: LoadSpec) -> tuple[LatencyBudget, float]:
     """The budget of a whole run just before its end, and the mean latency of its final report."""
     live = LiveSession(resolve(target), LiveOptions(interval_s=0.5))
@@ -74,7 +82,7 @@ async def budget_of(target: str, spec: LoadSpec) -> tuple[LatencyBudget, float]:
                 bench = session.interval.newest.bench
                 if isinstance(bench, Unavailable):
                     continue
-                if bench.run.state is RunState.RUNNING:
+                if bench.run.state is RunState.RUNNING and are_there(session, spec.clients):
                     found = latency_budget(session.interval, float(RUN_S)) or found
                     looked += check_agreement(session)
                 elif bench.run.state is not RunState.STARTING:

@@ -49,7 +49,7 @@ _ONCE: Final = (
     "database_limits", "temp_files", "progress",
 )  # fmt: skip
 """Sections that are read once, methods of the reader."""
-_BESIDE_PARAMETERS: Final[tuple[Question[Any], ...]] = (CONFIGURED, START_OPTIONS, SCOPED)
+BESIDE_PARAMETERS: Final[tuple[Question[Any], ...]] = (CONFIGURED, START_OPTIONS, SCOPED)
 """They tell the server's own values from those of our role and database."""
 _TWICE: Final = ("activity", "database", "wal", "checkpoints", "io")
 """Those whose counters are read in every look."""
@@ -202,7 +202,7 @@ def _as_configured(frame: Frame, answers: Mapping[str, Answer[Any] | Unavailable
 def _questions(checks: Sequence[Check]) -> tuple[Question[Any], ...]:
     asked = {need.name: need for check in checks for need in check.needs if isinstance(need, Question)}
     if any(needs.PARAMETERS in check.needs for check in checks):
-        asked |= {question.name: question for question in _BESIDE_PARAMETERS}
+        asked |= {question.name: question for question in BESIDE_PARAMETERS}
     return tuple(asked.values())
 
 

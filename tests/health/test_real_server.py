@@ -17,7 +17,7 @@ import pytest
 from pgtop_tune.cli.poolers import pooler_addresses
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.check import Language
-from pgtop_tune.health.gather import gather
+from pgtop_tune.health.gather import BESIDE_PARAMETERS, gather
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.questions import QUESTIONS
 from pgtop_tune.health.registry import chosen
@@ -285,6 +285,7 @@ def test_the_pools_of_a_pooler_are_summed_up(server: Throwaway, mode: str, found
     assert "away" in " ".join(unknown.reason for _, unknown in report.unknowns)
 
 
-def test_every_question_is_asked_by_a_check() -> None:
+def test_every_question_is_asked_by_a_check_or_with_the_parameters() -> None:
     asked = {need.name for check in chosen((), ()) for need in check.needs}
+    asked |= {question.name for question in BESIDE_PARAMETERS}
     assert {question.name for question in QUESTIONS} <= asked

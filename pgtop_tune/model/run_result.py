@@ -347,10 +347,10 @@ def as_json(result: RunResult) -> dict[str, Any]:
     first = {
         "format": FORMAT,
         "tps": result.tps,
-        "qps": result.qps,
         "percentiles": None if latencies is None else _percentiles(latencies),
         "validity": validity,
         "command": plain(result.command),
+        "qps": result.qps,
     }
     rest = plain(result)
     for name in ("latencies", "doubts", "by_second", "by_script"):

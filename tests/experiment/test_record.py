@@ -27,7 +27,7 @@ def test_the_record_is_json_with_what_counts_first() -> None:
     assert len(record["by_second"]) == SECONDS
     assert record["server"]["version"] == "18.6"
     assert record["host"]["hostname"] == "db1"
-    assert record["scripts"] == [{"name": "tpcb-like", "weight": 1, "sha256": ""}]
+    assert record["scripts"] == [{"name": "tpcb-like", "weight": 1, "sha256": "", "statements": 7}]
     assert (record["stdout"], record["stderr"]) == ("out\n", "err\n")
     assert "raw" not in record["report"]
     assert as_json(result(run={"machine": "ssh://load1"}))["machine"] == "ssh://load1"

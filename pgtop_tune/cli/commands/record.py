@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -89,7 +90,7 @@ def record(
     from pgtop_tune.recording.outlet import STDOUT, is_stdout, is_stream
 
     if output is not None and is_stdout(output):
-        if sys.stdout.isatty():
+        if os.isatty(1):
             raise UsageProblem("standard output is a terminal", "pipe it: pgtop-tune record -o - | pgtop-tune replay -")
         output, quiet = STDOUT, True
     if output is not None and is_stream(output) and (rotate or keep):

@@ -18,14 +18,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune import paths
-from pgtop_tune.analysis.comparison import figure_of
+from pgtop_tune.analysis.comparison import Earlier, figure_of
 from pgtop_tune.analysis.figures import FIGURES
+from pgtop_tune.analysis.fingerprint import fingerprints
 from pgtop_tune.analysis.from_records import SERIES, records_in
-from pgtop_tune.analysis.material import Material
+from pgtop_tune.analysis.material import Fact, Kind, Material
 from pgtop_tune.analysis.opening import is_records, open_material
 from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.paths import replacing
@@ -34,6 +36,11 @@ FORMAT: Final = "pgtop-tune-baseline/1"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SUMMARY: Final = ".summary"
 _MOST_BYTES: Final = 16 * 1024 * 1024
+_MOST_RUNS: Final = 100
+"""Of a baseline, the newest."""
+_DAMAGED: Final = (
+    OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, msgspec.ValidationError,
+)  # fmt: skip
 
 
 class Kept(Struct, frozen=True):
@@ -44,12 +51,19 @@ class Kept(Struct, frozen=True):
         began_ms: When it was measured, milliseconds since the epoch.
         note: The operator's words. Foreign text.
         loads: Figures by title of the load; foreign text.
+        facts: What somebody set, and what a result depends on; empty of runs that older versions kept.
     """
 
     path: Path
     began_ms: int
     note: str
     loads: Mapping[str, Mapping[str, float]]
+    facts: tuple[Fact, ...] = ()
+
+    @property
+    def set_up(self) -> Material:
+        """What a fingerprint is made of."""
+        return Material(self.path.name, self.began_ms, 0.0, (), self.facts, all_parameters=False)
 
 
 def check_name(name: str) -> str:
@@ -81,7 +95,8 @@ def save(name: str, source: Path, note: str = "") -> tuple[Kept, Material]:
         paths.private(directory)
         path = _free(directory, material.began_ms, _suffix(source))
         _copy(source, path)
-        kept = Kept(path, material.began_ms, note, _figures(material))
+        telling = tuple(fact for fact in material.facts if not fact.shipped and fact.kind is not Kind.IDENTITY)
+        kept = Kept(path, material.began_ms, note, _figures(material), telling)
         _write(path.with_name(path.name.split(".")[0] + _SUMMARY), _summary(kept, material))
     except OSError as problem:
         raise RecordingProblem(
@@ -109,6 +124,30 @@ def kept_runs(name: str) -> tuple[tuple[Kept, ...], tuple[str, ...]]:
         except RecordingProblem as problem:
             problems.append(problem.message)
     return tuple(sorted(found, key=lambda kept: (kept.began_ms, kept.path.name))), tuple(problems)
+
+
+def earlier_runs(side: Material) -> Earlier:
+    """Kept runs of the same machine, server and data, in groups with the same settings.
+
+    Args:
+        side: Runs whose results depend on something else are left out.
+    """
+    groups: list[list[Kept]] = []
+    for name in names():
+        for run in kept_runs(name)[0][-_MOST_RUNS:]:
+            if not run.facts or fingerprints(side, run.set_up).reasons:
+                continue
+            alike = next((group for group in groups if _same_set_up(group[0], run)), None)
+            if alike is None:
+                groups.append([run])
+            else:
+                alike.append(run)
+    titles = {title for group in groups for run in group for title in run.loads}
+    return {title: [[run.loads[title] for run in group if title in run.loads] for group in groups] for title in titles}
+
+
+def _same_set_up(a: Kept, b: Kept) -> bool:
+    return all(each.kind is Kind.IDENTITY for each in fingerprints(a.set_up, b.set_up).differences)
 
 
 def names() -> tuple[str, ...]:
@@ -175,6 +214,7 @@ def _summary(kept: Kept, material: Material) -> dict[str, Any]:
         "seconds": material.seconds,
         "note": kept.note,
         "loads": kept.loads,
+        "facts": [msgspec.to_builtins(fact) for fact in kept.facts],
     }
 
 
@@ -189,6 +229,7 @@ def _read(path: Path) -> Kept:
         name = parsed["file"]
         if parsed["format"] != FORMAT or type(name) is not str or Path(name).name != name or name.startswith("."):
             raise ValueError("another format")
-        return Kept(path.with_name(name), int(parsed["began_ms"]), str(parsed["note"]), loads)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+        facts = msgspec.convert(parsed.get("facts", []), tuple[Fact, ...])
+        return Kept(path.with_name(name), int(parsed["began_ms"]), str(parsed["note"]), loads, facts)
+    except _DAMAGED:
         raise RecordingProblem(f"{path} is no summary of a run", "save the run again") from None

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from pgtop_tune.analysis import words
 from pgtop_tune.analysis.charts import Chart, Line, Mark, line_chart, wait_bars
-from pgtop_tune.analysis.comparison import Comparison, Phase, compare, figure_of
+from pgtop_tune.analysis.comparison import Comparison, Earlier, Phase, compare, figure_of
 from pgtop_tune.analysis.facts import GROUPS, PARAMETERS
 from pgtop_tune.analysis.figures import BY_ID, FIGURES, Figure
 from pgtop_tune.analysis.material import Material, Run
@@ -60,14 +60,16 @@ class Chapter(Struct, frozen=True):
     folded: bool = False
 
 
-def report(sides: Sequence[Material], under_test: Collection[str] = ()) -> tuple[Chapter, ...]:
+def report(
+    sides: Sequence[Material], under_test: Collection[str] = (), earlier: Earlier | None = None
+) -> tuple[Chapter, ...]:
     """The chapters.
 
     Args:
         sides: The first is what the others are compared with.
-        under_test: As for `compare`.
+        under_test, earlier: As for `compare`.
     """
-    comparisons = [compare(sides[0], other, under_test) for other in sides[1:]]
+    comparisons = [compare(sides[0], other, under_test, earlier) for other in sides[1:]]
     found = [Chapter("In short", tuple(_short(sides, comparisons)))]
     search = search_sheet(sides, under_test)
     runs = (*run_sheets(sides), *(() if search is None else (search,)))

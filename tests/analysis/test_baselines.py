@@ -13,13 +13,14 @@ from msgspec.structs import replace
 from pgtop_tune import paths
 from pgtop_tune.analysis import baselines
 from pgtop_tune.analysis.baselines import Kept
+from pgtop_tune.analysis.comparison import compare
 from pgtop_tune.analysis.opening import open_material
 from pgtop_tune.analysis.trend import changes
 from pgtop_tune.errors import PgtopError, RecordingProblem, UsageProblem
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.run_result import as_json
 from tests.support.results import result
-from tests.support.sides import frames, recorded
+from tests.support.sides import frames, on_machine, recorded, side, with_parameter
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +91,7 @@ def test_a_name_there_is_not_is_told_with_those_there_are(tmp_path: Path) -> Non
         '{"format":"pgtop-tune-baseline/1","file":"../../etc/passwd","began_ms":1,"note":"","loads":{}}',
         '{"format":"pgtop-tune-baseline/1","file":"x","began_ms":1e999,"note":"","loads":{}}',
         '{"format":"pgtop-tune-baseline/1","file":"x","began_ms":1,"note":"","loads":{"a":{"tps":"much"}}}',
+        '{"format":"pgtop-tune-baseline/1","file":"x","began_ms":1,"note":"","loads":{},"facts":[{"group":1}]}',
     ],
 )  # fmt: skip
 def test_a_damaged_summary_is_a_problem_and_the_others_are_read(text: str, tmp_path: Path, state: Path) -> None:
@@ -132,3 +134,31 @@ def test_the_day_on_which_the_level_fell_is_named() -> None:
         ("tps", 8, "worse"),
         ("p99", 8, "worse"),
     ]
+
+
+def test_kept_runs_of_the_same_set_up_say_how_runs_differ(tmp_path: Path) -> None:
+    base = frames(1000.0, seconds=30)
+    changed = with_parameter(base, "max_wal_size", "3GB")
+    made = [
+        *(frames(level, f"{level}", seconds=30) for level in (950.0, 1000.0, 1050.0)),
+        changed,
+        on_machine(base, cpu_count=64),
+    ]
+    for number, each in enumerate(made):
+        baselines.save(f"name-{number % 2}", recorded(each, tmp_path / f"{number}.jsonl"))
+    (groups,) = baselines.earlier_runs(side(base)).values()
+    assert sorted(map(len, groups)) == [1, 3]
+    found = compare(side(base), side(frames(1080.0, "b", seconds=30)), earlier=baselines.earlier_runs(side(base)))
+    assert any("runs that were made alike differ by" in note for note in found.phases[0].notes)
+
+
+def test_a_run_that_an_older_version_kept_says_nothing_of_its_set_up_and_is_read(tmp_path: Path, state: Path) -> None:
+    source = recorded(frames(seconds=30), tmp_path / "run.jsonl")
+    baselines.save("go-live", source)
+    (path,) = (state / "go-live").glob("*.summary")
+    summary = json.loads(path.read_text())
+    assert summary.pop("facts")
+    path.write_text(json.dumps(summary))
+    ((kept,), problems) = baselines.kept_runs("go-live")
+    assert (kept.facts, problems) == ((), ())
+    assert baselines.earlier_runs(open_material(source)) == {}

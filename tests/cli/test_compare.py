@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from pgtop_tune.model.run_result import as_json
 from tests.cli.runs import run
-from tests.support.sides import frames, on_machine, recorded
+from tests.support.results import result
+from tests.support.sides import frames, noisy, on_machine, recorded
 
 
 @pytest.fixture(scope="module")
@@ -20,22 +23,50 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_it_says_what_changed_and_fails_where_it_was_asked_to(files: Path, tmp_path: Path) -> None:
-    words = ("compare", str(files / "before.jsonl.gz"), str(files / "after.jsonl.gz"))
-    ran = run(*words, "--fail-if", "tps < -5%", home=tmp_path)
-    assert ran.status == 7
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directories a and b with four runs each, B a tenth slower; measured in turn."""
+    directory = tmp_path_factory.mktemp("runs")
+    for number, name in enumerate("abbaabba"):
+        tps = noisy(1000.0 if name == "a" else 900.0, f"{number}")
+        made = result()
+        lines = tuple(replace(line, tps=tps(int(line.elapsed_s))) for line in made.progress or ())
+        made = replace(made, started_ms=number * 100_000, progress=lines)
+        (directory / name).mkdir(exist_ok=True)
+        (directory / name / f"{number}.json").write_text(json.dumps(as_json(made)))
+    return directory
+
+
+def test_it_says_what_changed_and_fails_where_it_was_asked_to(runs: Path, tmp_path: Path) -> None:
+    ran = run("compare", str(runs / "a"), str(runs / "b"), "--fail-if", "tps < -5%", home=tmp_path)
+    assert ran.status == 7, ran.err
     assert "--fail-if 'tps < -5%' holds: tps changed by -" in ran.err
     assert "fingerprint: identical" in ran.out
     (line,) = (line for line in ran.out.splitlines() if line.strip().startswith("tps "))
     assert line.endswith("worse")
+    assert "to a verdict" not in ran.out
 
 
-def test_a_condition_that_does_not_hold_is_no_failure(files: Path, tmp_path: Path) -> None:
-    words = ("compare", str(files / "before.jsonl.gz"), str(files / "after.jsonl.gz"), "--format", "json")
+def test_one_run_a_side_is_told_and_fails_nothing_for_certain(files: Path, tmp_path: Path) -> None:
+    words = ("compare", str(files / "before.jsonl.gz"), str(files / "after.jsonl.gz"))
+    ran = run(*words, "--fail-if", "tps < -5%", home=tmp_path)
+    assert ran.status == 8
+    assert "cannot be told: tps changed by -" in ran.err
+    assert "no verdict" in ran.err
+    (line,) = (line for line in ran.out.splitlines() if line.strip().startswith("tps "))
+    assert line.endswith("differ")
+    (command,) = (line.strip() for line in ran.out.splitlines() if line.strip().startswith("for side in A B B A"))
+    assert command.endswith("; done; pgtop-tune compare settle/A settle/B")
+
+
+def test_a_condition_that_does_not_hold_is_no_failure(runs: Path, tmp_path: Path) -> None:
+    words = ("compare", str(runs / "a"), str(runs / "b"), "--format", "json")
     ran = run(*words, "--fail-if", "tps < -30%", home=tmp_path)
     assert ran.status == 0
     found = json.loads(ran.out)
-    (tps,) = (row for row in found["comparisons"][0]["phases"][0]["figures"] if row["figure"] == "tps")
+    (phase,) = found["comparisons"][0]["phases"]
+    assert (phase["no_verdict"], phase["to_settle"]) == (None, [])
+    (tps,) = (row for row in phase["figures"] if row["figure"] == "tps")
     assert tps["verdict"] == "worse"
     assert tps["low"] < tps["change"] < tps["high"] < 0
     assert [each["outcome"] for each in found["conditions"]] == ["does not hold"]
@@ -81,8 +112,10 @@ def test_a_baseline_is_saved_listed_and_checked(files: Path, tmp_path: Path) -> 
     assert saved.status == 0, saved.err
     words = ("baseline", "check", "go-live", str(files / "after.jsonl.gz"), "--save", "--fail-if", "tps < -5%")
     checked = run(*words, home=tmp_path)
-    assert checked.status == 7, checked.err
-    assert "worse" in checked.out
+    assert checked.status == 8, checked.err
+    assert "differ" in checked.out
+    again = run("baseline", "check", "go-live", str(files / "after.jsonl.gz"), home=tmp_path)
+    assert "how runs differ among each other" in again.out
     listed = run("baseline", "list", "go-live", home=tmp_path)
     assert listed.out.count("go-live") == 2
     assert "\x1b" not in listed.out

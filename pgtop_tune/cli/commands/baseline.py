@@ -136,7 +136,7 @@ def check(
             _measure_again(specs, words, file, profiles, pgbench)
         now = open_material(file, "now")
         check_names(under_test or [], (before, now))
-        comparison = compare(before, now, under_test or [])
+        comparison = compare(before, now, under_test or [], baselines.earlier_runs(before))
         if keep:
             kept, _ = baselines.save(name, file, note)
             tell(f"kept in {kept.path}")

@@ -62,6 +62,7 @@ def compare(
     pgtop-tune compare runs/main runs/branch --fail-if 'tps < -5%' --fail-if 'p99 > 10%'  ·
     pgtop-tune compare run.jsonl@3m..5m run.jsonl@12:40..+2m
     """
+    from pgtop_tune.analysis.baselines import earlier_runs
     from pgtop_tune.analysis.comparison import compare as compared
     from pgtop_tune.analysis.condition import judge, parse_condition
     from pgtop_tune.analysis.fingerprint import check_names
@@ -75,7 +76,8 @@ def compare(
     first, *others = open_all([a, *b])
     wanted = under_test or []
     check_names(wanted, (first, *others))
-    comparisons = [compared(first, other, wanted) for other in others]
+    earlier = earlier_runs(first)
+    comparisons = [compared(first, other, wanted, earlier) for other in others]
     judged = [judge(condition, comparisons) for condition in conditions]
     print_comparisons(format, comparisons, judged)
     sys.exit(tell_outcome(judged))

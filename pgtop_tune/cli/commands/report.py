@@ -39,6 +39,7 @@ def report(
     pgtop-tune report before.jsonl.gz after.jsonl.gz -o change.html --title "16 GB of max_wal_size"  ·
     pgtop-tune report runs/default runs/tuned runs/extreme -o tuning.md
     """
+    from pgtop_tune.analysis.baselines import earlier_runs
     from pgtop_tune.analysis.fingerprint import check_names
     from pgtop_tune.analysis.html import html
     from pgtop_tune.analysis.opening import open_all
@@ -53,7 +54,7 @@ def report(
     check_names(under_test or [], sides)
     heading = title or " · ".join(side.name for side in sides)
     writer = html if output.suffix.lower() == ".html" else report_markdown
-    text = writer(heading, chapters(sides, under_test or []))
+    text = writer(heading, chapters(sides, under_test or [], earlier_runs(sides[0])))
     try:
         with replacing(output) if force else new_file(output) as file:
             file.write(text.encode("utf-8", "replace"))

@@ -1,10 +1,11 @@
-"""How often recordings of the same load are called different, and how often a real difference is found.
+"""How often recordings of the same load are said to differ or are called better, and how often a difference is found.
 
 Recordings are written and read as files; only pgbench's own lines are in them.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,8 +14,10 @@ from typing import Final
 import pytest
 
 from pgtop_tune.analysis.comparison import compare
+from pgtop_tune.analysis.figures import line_sums
 from pgtop_tune.analysis.from_recording import read_recording
-from pgtop_tune.analysis.material import Material
+from pgtop_tune.analysis.gathered import Gathered
+from pgtop_tune.analysis.material import LoadKey, Material, Run
 from pgtop_tune.model.bench import BenchProgress, BenchRun, BenchSample, RunState
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import CheckpointCounters, PostgresSample
@@ -87,14 +90,15 @@ def called_different(directory: Path, pairs: int, gain: float = 1.0) -> list[str
     found = []
     for kind, process in KINDS.items():
         verdicts = [verdict(directory, process, f"{kind} {pair}", gain) for pair in range(pairs)]
-        found += [f"{kind} {pair}" for pair, said in enumerate(verdicts) if said in ("better", "worse")]
+        assert not {"better", "worse"} & set(verdicts)
+        found += [f"{kind} {pair}" for pair, said in enumerate(verdicts) if said == "differ"]
     return found
 
 
 def found_gains(directory: Path, pairs: int) -> int:
     """Five per cent more, where blocks of five seconds scatter by two per cent."""
     process = autoregressive(0.0, 0.02 * 5**0.5)
-    return sum(verdict(directory, process, f"gain {pair}", 1.05) == "better" for pair in range(pairs))
+    return sum(verdict(directory, process, f"gain {pair}", 1.05) == "differ" for pair in range(pairs))
 
 
 def test_recordings_of_the_same_load_are_seldom_called_different(tmp_path: Path) -> None:
@@ -103,6 +107,42 @@ def test_recordings_of_the_same_load_are_seldom_called_different(tmp_path: Path)
 
 def test_five_per_cent_more_is_found_in_most_pairs(tmp_path: Path) -> None:
     assert found_gains(tmp_path, 5) >= 4
+
+
+def repeated(chance: random.Random, runs: int, gain: float = 1.0) -> list[Material]:
+    """Two sides of runs of a minute measured in turn, which differ by 2 % among each other and by 3 % from second to
+    second; throughput of B has a gain."""
+    made: list[list[Run]] = [[], []]
+    for place in range(2 * runs):
+        which, level = (place + 1) // 2 % 2, LEVEL * math.exp(chance.gauss(0.0, 0.02))
+        gathered = Gathered()
+        for second in range(60):
+            tps = level * (gain if which else 1.0) * (1.0 + chance.gauss(0.0, 0.03))
+            for figure, part, whole in line_sums(BenchProgress(second + 1.0, tps, 16_000.0 / tps, 1.0), 1.0):
+                gathered.add(figure, float(second), part, whole)
+        made[which].append(Run(place * 100_000, LoadKey("tpcb-like", 16), gathered, seconds=60.0, steady=True))
+    return [Material(name, 0, 0.0, tuple(runs), ()) for name, runs in zip("AB", made, strict=True)]
+
+
+def verdicts_of(pairs: int, runs: int, gain: float = 1.0) -> list[set[str]]:
+    """Of all figures, comparison by comparison."""
+    chance = random.Random(f"{runs} runs, {gain}")
+    phases = [compare(*repeated(chance, runs, gain)).phases[0] for _ in range(pairs)]
+    return [{row.verdict for row in phase.rows} for phase in phases]
+
+
+def test_with_two_per_cent_from_run_to_run_single_runs_differ_often_and_are_never_better_or_worse() -> None:
+    found = verdicts_of(60, 1)
+    assert sum("differ" in each for each in found) >= 0.2 * 60
+    assert not set().union(*found) & {"better", "worse", "more", "less", "no difference distinguishable"}
+
+
+def test_with_two_per_cent_from_run_to_run_four_runs_a_side_are_seldom_called_better_or_worse() -> None:
+    assert sum(bool(each & {"better", "worse"}) for each in verdicts_of(100, 4)) <= 5
+
+
+def test_eight_per_cent_more_is_found_in_most_comparisons_of_four_runs_a_side() -> None:
+    assert sum("better" in each for each in verdicts_of(20, 4, 1.08)) >= 16
 
 
 def sides(directory: Path, process: Process) -> list[Material]:

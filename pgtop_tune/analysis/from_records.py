@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +25,7 @@ from pgtop_tune.analysis.figures import FAILED, LATENCY, PERCENTILES, TPS
 from pgtop_tune.analysis.gathered import Gathered
 from pgtop_tune.analysis.material import DatasetMade, Fact, Kind, LoadKey, Material, Run, Summary
 from pgtop_tune.errors import RecordingProblem
-from pgtop_tune.metrics.percentiles import Merged, ascending, bucket_edges
+from pgtop_tune.metrics.percentiles import Merged, ascending, bucket_of
 from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
 from pgtop_tune.model.cgroup import CgroupSample
 from pgtop_tune.model.load import LoadSpec
@@ -204,18 +205,17 @@ def _take_percentiles(gathered: Gathered, record: Mapping[str, Any]) -> None:
 
 
 def _histogram(second: Mapping[str, Any]) -> Merged | None:
-    """The latencies of a second, from its `buckets`: [index, count] pairs; None without."""
-    pairs = [(_number(each[0]), _number(each[1])) for each in _list(second.get("buckets")) if len(_list(each)) == 2]
-    counts = {int(index): int(count) for index, count in pairs if index is not None and count is not None and count > 0}
-    try:
-        for index in counts:
-            bucket_edges(index)
-    except IndexError:
-        return None
-    logged, mean_ms, max_ms = sum(counts.values()), _number(second.get("mean_ms")), _number(second.get("max_ms"))
+    """The latencies of a second, from "lowest µs of a bucket:count" for each bucket; None without."""
+    counts: Counter[int] = Counter()
+    for each in _text(second.get("histogram")).split():
+        low_us, count = (_number(part, text=True) for part in each.partition(":")[::2])
+        if low_us is None or count is None:
+            return None
+        counts[bucket_of(int(low_us))] += int(count)
+    logged, mean_ms, max_ms = counts.total(), _number(second.get("mean_ms")), _number(second.get("max_ms"))
     if not logged or mean_ms is None or max_ms is None:
         return None
-    return Merged(logged, round(1000.0 * mean_ms * logged), round(1000.0 * max_ms), ascending(counts))
+    return Merged(logged, round(1000.0 * mean_ms * logged), round(1000.0 * max_ms), ascending(+counts))
 
 
 def _key(record: Mapping[str, Any]) -> LoadKey:

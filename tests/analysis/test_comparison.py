@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 
@@ -9,8 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.analysis import opening
-from pgtop_tune.analysis.comparison import Comparison, FigureRow, compare
+from pgtop_tune.analysis.comparison import Comparison, FigureRow, compare, figure_of
+from pgtop_tune.analysis.figures import BY_ID
 from pgtop_tune.analysis.fingerprint import check_names
+from pgtop_tune.analysis.from_records import material_of_records
 from pgtop_tune.analysis.material import Kind
 from pgtop_tune.analysis.opening import open_all
 from pgtop_tune.analysis.verdicts import NOT_COMPARABLE, TOO_SHORT
@@ -18,7 +21,9 @@ from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.host import DiskSample, HostSample
+from pgtop_tune.model.run_result import as_json
 from pgtop_tune.safe_text import one_line
+from tests.support.results import result
 from tests.support.run_frames import run_frames
 from tests.support.sides import frames, on_machine, recorded, repeated, side, with_parameter
 
@@ -278,3 +283,54 @@ def test_caches_that_were_not_equally_warm_are_named() -> None:
         cold.runs[0].gathered.add("cache_hit", float(second), -30.0, 0.0)
     assert any("equally warm when it began" in note for note in compare(cold, warm).phases[0].notes)
     assert any(fact.name == "buffer hits at the begin" for fact in warm.facts)
+
+
+def record(fast: int, slow: int, *, histograms: bool = True, slow_s: int = 0) -> dict[str, object]:
+    """A minute with so many transactions of 1 ms and of 100 ms in each second; throughput is low in the first."""
+    kept = json.loads(json.dumps(as_json(result())))
+    lines = [
+        {"elapsed_s": second + 1.0, "tps": 100.0 if second < slow_s else 1000.0, "latency_ms": 5.0}
+        for second in range(60)
+    ]
+    seconds = {}
+    for second in range(60):
+        many = 10_000 if second < slow_s else slow
+        told = {"logged": fast + many, "mean_ms": 5.0, "max_ms": 100.0, "p50_ms": 1.0 if fast > many else 100.0}
+        seconds[str(1_000_000 + second)] = told | ({"histogram": f"1000:{fast} 99000:{many}"} if histograms else {})
+    return kept | {"progress": lines, "by_second": seconds, "percentiles": {"p50_ms": 50.0}}
+
+
+def test_percentiles_of_several_runs_are_of_their_histograms_together_and_no_mean() -> None:
+    few, many = record(400, 100), record(500, 4_000)
+    a = material_of_records([few, many], "a")
+    assert figure_of(BY_ID["p50"], a.runs) == pytest.approx(100.0, rel=0.03)
+    assert figure_of(BY_ID["p50"], a.runs[:1]) == pytest.approx(1.0, rel=0.03)
+
+
+def test_percentiles_are_of_the_same_seconds_as_the_other_figures() -> None:
+    (run,) = material_of_records([record(400, 100, slow_s=10)], "a").runs
+    assert run.warm_up_s >= 10.0
+    assert figure_of(BY_ID["p50"], (run,)) == pytest.approx(1.0, rel=0.03)
+    (without,) = material_of_records([record(400, 100, slow_s=10, histograms=False)], "a").runs
+    assert figure_of(BY_ID["p50"], (without,)) is None
+
+
+def test_percentiles_of_records_without_histograms_are_left_out_where_they_make_none_of_the_side() -> None:
+    alone = material_of_records([record(400, 100, histograms=False)], "a")
+    several = material_of_records([record(400, 100, histograms=False)] * 2, "b")
+    assert figure_of(BY_ID["p50"], alone.runs) == 50.0
+    assert figure_of(BY_ID["p50"], several.runs) is None
+    (phase,) = compare(alone, several).phases
+    assert phase.row("p50") is None
+    assert any("percentiles are left out" in note for note in phase.notes)
+
+
+@pytest.mark.parametrize(
+    "words", ["x", "1000", "1000:", ":5", "1000:-5", "1e3:5", "1000:5 9" + "9" * 40 + ":1", "1000:0"]
+)
+def test_a_histogram_of_any_shape_is_read_or_left(words: str) -> None:
+    made = record(400, 100)
+    seconds = made["by_second"]
+    assert isinstance(seconds, dict)
+    seconds["1000000"]["histogram"] = words
+    assert len(material_of_records([made], "a").runs[0].gathered.latencies()) == 59

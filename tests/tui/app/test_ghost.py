@@ -40,7 +40,7 @@ async def test_a_ghost_is_chosen_from_the_list_and_let_go_with_the_same_key(kept
         await rig.press("enter")
         await rig.until(lambda: isinstance(rig.app.screen, Dashboard))
         await rig.sees("ghost run-041")
-        await rig.sees("better")
+        await rig.sees("differ")
         await rig.sees("ghost p99")
         await rig.press("g")
         await rig.until(lambda: "ghost" not in rig.text())

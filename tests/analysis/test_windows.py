@@ -17,10 +17,11 @@ from pgtop_tune.analysis.windowed import Named, named, read_windows
 from pgtop_tune.compare.effect import Verdict
 from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.bench import BenchProgress
+from pgtop_tune.model.bench import BenchProgress, BenchSample
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostSample
+from pgtop_tune.model.postgres import CheckpointCounters, PostgresSample
 from pgtop_tune.session.window import Window
 from tests.support.frames import EPOCH_MS, bench_sample, frame
 from tests.support.sides import frames, recorded, with_parameter
@@ -109,6 +110,36 @@ def test_another_number_of_clients_is_what_two_windows_are_about() -> None:
     found = brushed(side(one, 10.0, 150.0), side(other, 10.0, 150.0))
     assert found.comparison.comparable
     assert row(found, "tps").verdict == "better"
+
+
+def test_windows_of_two_runs_differ_and_are_neither_better_nor_worse() -> None:
+    one = frames(1000.0, "a")
+    other = [
+        replace(each, bench=replace(each.bench, run=replace(each.bench.run, started_ms=EPOCH_MS + 1)))
+        if isinstance(each.bench, BenchSample)
+        else each
+        for each in frames(1500.0, "b")
+    ]
+    found = brushed(side(one, 10.0, 150.0), side(other, 10.0, 150.0))
+    assert row(found, "tps").verdict == "differ"
+    assert not {each.verdict for each in found.rows} & {"better", "worse", "more", "less"}
+    (phase,) = found.comparison.phases
+    assert phase.to_settle
+
+
+def test_before_and_after_differ_only_where_a_checkpoint_was_in_one_of_them() -> None:
+    checkpointed = []
+    for each in load([1000.0] * 80 + [1500.0] * 80):
+        sample = frame(each.sequence).postgres
+        assert isinstance(sample, PostgresSample)
+        assert isinstance(sample.checkpoints, CheckpointCounters)
+        counters = replace(sample.checkpoints, timed=int(each.sequence > 120), requested=0)
+        checkpointed.append(replace(each, postgres=PostgresSample(checkpoints=counters)))
+    found = brushed(side(checkpointed, 0.0, 79.0), side(checkpointed, 80.0, 159.0))
+    assert row(found, "tps").verdict == "differ"
+    (phase,) = found.comparison.phases
+    assert phase.no_verdict == "checkpoints took another share of A than of B"
+    assert phase.to_settle == ()
 
 
 def test_what_is_certain_comes_first_and_then_the_size_of_the_effect_counts() -> None:

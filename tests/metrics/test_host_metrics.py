@@ -104,7 +104,7 @@ def sections(**by_name: object) -> HostSample:
 
 def test_rows_are_complete_and_their_ids_unique() -> None:
     rows: list[Metric | Keyed[str] | Keyed[int]] = [*metrics.METRICS, *KEYED]
-    assert len({row.id for row in rows}) == len(rows) == 33 + 18
+    assert len({row.id for row in rows}) == len(rows) == 34 + 18
     for row in rows:
         assert row.title
         assert row.definition.endswith(".")
@@ -153,6 +153,22 @@ def test_cpu_shares_by_hand() -> None:
     found = {metric.id.removeprefix("host.cpu."): metric(interval) for metric in metrics.METRICS[:7]}
     assert found == {"user": 30.0, "system": 12.0, "iowait": 23.0, "steal": 2.5, "idle": 30.0, "irq": 2.5, "busy": 47.0}
     assert metrics.CONTEXT_SWITCHES(interval) == 48_000
+
+
+def test_cpu_time_that_is_neither_the_server_s_nor_ours_is_foreign() -> None:
+    older = cpu(1.0, (cpu_times("cpu", 100, 0, 0, 500, 0, 0, 0, 0),))
+    newer = cpu(2.0, (cpu_times("cpu", 250, 0, 0, 540, 0, 0, 0, 10),))
+    server = [
+        ProcessCounters(pid=7, start_ticks=1, state="R", user_ticks=ticks, system_ticks=0, rss_bytes=0, delay_ticks=0)
+        for ticks in (40, 140)
+    ]
+    found = [
+        sections(cpu=sample, processes=ProcessSample(sample.at_s, (process,)))
+        for sample, process in zip((older, newer), server, strict=True)
+    ]
+    # Of 200 ticks 160 were not idle, 10 of them stolen; 100 were the server's.
+    assert metrics.CPU_FOREIGN(over(*found)) == pytest.approx(30.0)
+    assert metrics.CPU_FOREIGN(over(sections(cpu=older), sections(cpu=newer))) is None
 
 
 @given(

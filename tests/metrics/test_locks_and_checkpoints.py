@@ -9,9 +9,16 @@ from msgspec.structs import replace
 
 from pgtop_tune.metrics.blocking import Blocking, blocking
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.checkpoints import CHECKPOINT_TRIGGER, SINCE_CHECKPOINT, max_wal_size_bytes, next_checkpoint
+from pgtop_tune.metrics.checkpoints import (
+    CHECKPOINT_TRIGGER,
+    CHECKPOINT_WRITES,
+    SINCE_CHECKPOINT,
+    max_wal_size_bytes,
+    next_checkpoint,
+)
 from pgtop_tune.metrics.own_cost import OWN_CPU, OWN_STATEMENT_MS, OWN_TERMINAL_BYTES
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import Activity, CheckpointCounters, ParameterSample, PostgresSample, WalCounters
 from tests.support.frames import EPOCH_MS, GIB, MIB, PARAMETERS, backend, facts, frame, parameter, postgres_sample
 
@@ -193,6 +200,18 @@ def test_the_trigger_stands_at_the_end_of_a_segment_wherever_the_redo_point_is(i
     sample = without_wal_rate(3, redo=40 * GIB + into_the_segment, parameters=ParameterSample(0.0, tight))
     # 64 MB are four segments; over 1.9, two of them: the one of the redo point and the next.
     assert CHECKPOINT_TRIGGER(Interval([frame(3, postgres=sample)])) == 32 * MIB - into_the_segment
+
+
+def test_pages_that_a_checkpoint_writes_are_a_rate_and_silent_across_a_reset() -> None:
+    def written(second: int, pages: int, reset_ms: int = 7) -> Frame:
+        sample = postgres_sample(second)
+        assert isinstance(sample.checkpoints, CheckpointCounters)
+        counters = replace(sample.checkpoints, at_s=float(second), buffers_checkpoint=pages, stats_reset_ms=reset_ms)
+        return frame(second, postgres=replace(sample, checkpoints=counters))
+
+    assert CHECKPOINT_WRITES(Interval((written(10, 500), written(12, 700)))) == 100.0
+    assert CHECKPOINT_WRITES(Interval((written(10, 500), written(12, 500)))) == 0.0
+    assert CHECKPOINT_WRITES(Interval((written(10, 500), written(12, 700, 8)))) is None
 
 
 def test_own_cost_is_a_mean_over_five_seconds() -> None:

@@ -38,7 +38,7 @@ def changes(kept: Sequence[Kept]) -> tuple[Change, ...]:
     for load in dict.fromkeys(load for run in kept for load in run.loads):
         for name in FOLLOWED:
             runs = [run for run in kept if name in run.loads.get(load, {})]
-            for point in change_points([run.loads[load][name] for run in runs]):
+            for point in change_points([run.loads[load][name] for run in runs], len(FOLLOWED)):
                 figure = BY_ID[name]
                 better = (point.relative > 0) == (figure.better is Better.HIGHER)
                 found.append(Change(load, figure, point, runs[point.at], "better" if better else "worse"))

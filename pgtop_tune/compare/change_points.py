@@ -3,11 +3,11 @@
 Binary segmentation with Student's t, as Hunter and its successor Otava have it (Fleming et al., "Hunter: Using Change
 Point Detection to Hunt for Performance Regressions", ICPE 2023), on logarithms:
 
-1. Of all places that leave at least three runs on both sides, the one whose two sides differ most: the largest
+1. Of all places that leave at least four runs on both sides, the one whose two sides differ most: the largest
    |mean right − mean left| / (s · √(1/n + 1/m)), s² pooled over both sides, n + m − 2 degrees of freedom.
-2. It is a change when that is beyond the quantile for 1 %, shared among all the places tried (Bonferroni), and the
-   level changed by at least 2 %.
-3. Where there is none, a level that came and went could hide in it: the same with every stretch of at least three
+2. It is a change when that is beyond the quantile for 1 %, shared among all the places tried and all the figures
+   searched at the same time (Bonferroni), and the level changed by at least 2 %.
+3. Where there is none, a level that came and went could hide in it: the same with every stretch of at least four
    runs against all that is outside (circular binary segmentation, Olshen et al., Biostatistics 5, 2004).
 4. The same in all parts.
 """
@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from pgtop_tune.compare.student import t_quantile
 
-FEWEST: Final = 3
+FEWEST: Final = 4
 """Runs that a level takes."""
 LEAST: Final = 0.02
 """A change of level below this share is none."""
@@ -51,25 +51,29 @@ class ChangePoint(Struct, frozen=True):
         return self.after / self.before - 1.0
 
 
-def change_points(values: Sequence[float]) -> tuple[ChangePoint, ...]:
-    """Changes in the order of time; none with fewer than six values, or where one is not above 0."""
+def change_points(values: Sequence[float], figures: int = 1) -> tuple[ChangePoint, ...]:
+    """Changes in the order of time; none with fewer than eight values, or where one is not above 0.
+
+    Args:
+        figures: So many rows are searched at the same time, and all of them together are to be wrong as seldom.
+    """
     if len(values) < 2 * FEWEST or min(values) <= 0:
         return ()
     logs = [math.log(value) for value in values]
-    edges = [0, *sorted(_splits(logs, 0, len(logs))), len(logs)]
+    edges = [0, *sorted(_splits(logs, 0, len(logs), _WRONG / figures)), len(logs)]
     levels = [math.exp(fmean(logs[first:last])) for first, last in pairwise(edges)]
     return tuple(
         ChangePoint(at, before, after) for at, before, after in zip(edges[1:-1], levels, levels[1:], strict=False)
     )
 
 
-def _splits(logs: Sequence[float], first: int, last: int) -> list[int]:
+def _splits(logs: Sequence[float], first: int, last: int, wrong: float) -> list[int]:
     inner = range(first + FEWEST, last - FEWEST + 1)
     for stretches in ([(first, place) for place in inner], list(_inside(first, last))):
-        found = _best(logs, first, last, stretches)
+        found = _best(logs, first, last, stretches, wrong)
         if found is not None:
             edges = [first, *(edge for edge in found if first < edge < last), last]
-            return [*edges[1:-1], *(each for part in pairwise(edges) for each in _splits(logs, *part))]
+            return [*edges[1:-1], *(each for part in pairwise(edges) for each in _splits(logs, *part, wrong))]
     return []
 
 
@@ -80,9 +84,11 @@ def _inside(first: int, last: int) -> Iterator[tuple[int, int]]:
             yield begin, end
 
 
-def _best(logs: Sequence[float], first: int, last: int, stretches: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
+def _best(
+    logs: Sequence[float], first: int, last: int, stretches: Sequence[tuple[int, int]], wrong: float
+) -> tuple[int, int] | None:
     """The stretch that differs most from what is outside of it, when that is certain and worth mentioning."""
-    best, highest = None, t_quantile(1.0 - _WRONG / 2.0 / max(len(stretches), 1), max(last - first - 2, 1))
+    best, highest = None, t_quantile(1.0 - wrong / 2.0 / max(len(stretches), 1), max(last - first - 2, 1))
     for begin, end in stretches:
         inside, outside = logs[begin:end], [*logs[first:begin], *logs[end:last]]
         score, moved = _score(inside, outside)

@@ -18,6 +18,16 @@ def test_runs_of_one_level_seldom_show_a_change() -> None:
     assert sum(bool(change_points(level(chance, 1000.0, 20))) for _ in range(200)) <= 10
 
 
+def test_seven_figures_together_seldom_show_a_change() -> None:
+    chance = random.Random("seven figures")
+    found = [[change_points(level(chance, 1000.0, 12), 7) for _ in range(7)] for _ in range(100)]
+    assert sum(any(each) for each in found) <= 4
+
+
+def test_three_runs_are_no_level() -> None:
+    assert change_points([100, 101, 99, 100, 101, 80, 81, 79]) == ()
+
+
 def test_five_per_cent_less_is_found_and_where() -> None:
     chance = random.Random("two levels")
     found = [change_points([*level(chance, 1000.0, 10), *level(chance, 950.0, 10)]) for _ in range(200)]

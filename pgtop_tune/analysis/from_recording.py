@@ -268,7 +268,7 @@ class _RunReading:
             at_cap={f"{disk}: {self._reached[disk]}": count for disk, count in self._at_cap.items()},
             doubts=() if last is None else self._doubts(last),
             summary=Summary() if last is None else _summary(last, gathered),
-            spec=None if last is None else _spec(last),
+            spec=None if last is None else spec_of(last),
         )
 
     def _doubts(self, last: BenchRun) -> tuple[Doubt, ...]:
@@ -284,7 +284,8 @@ def key_of(run: BenchRun) -> LoadKey:
     return LoadKey(name, run.clients, run.rate_per_s, run.protocol, run.connect_per_transaction)
 
 
-def _spec(run: BenchRun) -> LoadSpec | None:
+def spec_of(run: BenchRun) -> LoadSpec | None:
+    """What it takes to run it again; None for scripts, which are not kept."""
     if not run.profile:
         return None
     return LoadSpec(

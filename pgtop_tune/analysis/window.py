@@ -13,7 +13,7 @@ from msgspec import Struct
 from pgtop_tune.analysis.every_metric import Number, every_number
 from pgtop_tune.analysis.facts import FactsSeen
 from pgtop_tune.analysis.figures import frame_sums, line_sums
-from pgtop_tune.analysis.from_recording import key_of
+from pgtop_tune.analysis.from_recording import key_of, spec_of
 from pgtop_tune.analysis.gathered import Gathered
 from pgtop_tune.analysis.material import BUDGET_S, Budget, LoadKey, Material, Run
 from pgtop_tune.metrics import sections
@@ -206,6 +206,7 @@ class _Reading:
             seconds=last.elapsed_s - first.elapsed_s,
             checkpoints_s=self._checkpoints,
             budgets=self._budgets,
+            spec=spec_of(loads[0]) if loads else None,
         )
         material = Material(
             name=name,

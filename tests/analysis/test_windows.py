@@ -124,7 +124,7 @@ def test_windows_of_two_runs_differ_and_are_neither_better_nor_worse() -> None:
     assert row(found, "tps").verdict == "differ"
     assert not {each.verdict for each in found.rows} & {"better", "worse", "more", "less"}
     (phase,) = found.comparison.phases
-    assert phase.to_settle
+    assert "pgtop-tune bench run --profile tpcb-like -c 16 " in phase.to_settle[1]
 
 
 def test_before_and_after_differ_only_where_a_checkpoint_was_in_one_of_them() -> None:

@@ -42,6 +42,7 @@ _CGROUP: Final = codec_for(CgroupSample)
 _CLIENT: Final = re.compile(r"could not create connection for client (\d+)")
 _MOST_FILES: Final = 2_000
 _MOST_SECONDS: Final = 1_000_000
+_HISTOGRAM: Final = re.compile(r"\d{1,13}:[1-9]\d{0,11}(?: \d{1,13}:[1-9]\d{0,11})*")
 _LONGEST_NUMBER: Final = 15
 _TOO_MUCH: Final = 1e18
 
@@ -162,7 +163,7 @@ def _run(record: Mapping[str, Any]) -> Run:
         failed = _number(line.get("failed")) or 0.0
         gathered.add(FAILED, elapsed_s, 100.0 * failed, done + failed)
         elapsed_s = at_s
-    _take_percentiles(gathered, record)
+    exact = _take_latencies(gathered, record)
     steps = [part / whole for part, whole in gathered.sums(TPS)]
     steady = steady_state(steps) if len(steps) >= FEWEST_S else None
     summary = _summary(record)
@@ -175,15 +176,20 @@ def _run(record: Mapping[str, Any]) -> Run:
         warm_up_s=0.0 if steady is None or steady.warm_up_s is None else steady.warm_up_s * gathered.step_s,
         steady=None if steady is None else steady.steady,
         steady_words="" if steady is None else steady.reason,
-        whole={figure: value for figure, value in found.items() if value is not None},
+        whole={} if exact else {figure: value for figure, value in found.items() if value is not None},
         doubts=tuple(_doubts(record)),
         summary=summary,
         spec=_spec(record),
     )
 
 
-def _take_percentiles(gathered: Gathered, record: Mapping[str, Any]) -> None:
-    """Histograms of seconds; of a record without them percentiles by how many were logged, for charts."""
+def _take_latencies(gathered: Gathered, record: Mapping[str, Any]) -> bool:
+    """Of each second its histogram; of an older record, which has none, its percentiles by how many were logged.
+
+    Returns:
+        Whether there are histograms.
+    """
+    exact = False
     seconds = {
         at: _object(each)
         for key, each in _object(record.get("by_second")).items()
@@ -192,30 +198,29 @@ def _take_percentiles(gathered: Gathered, record: Mapping[str, Any]) -> None:
     began_s = min(seconds, default=0.0)
     for at_s, second in sorted(seconds.items())[:_MOST_SECONDS]:
         logged = _number(second.get("logged")) or 0.0
-        if logged <= 0 or at_s - began_s > _MOST_SECONDS:
-            continue
-        histogram = _histogram(second)
-        if histogram is not None:
-            gathered.add_latencies(at_s - began_s, histogram)
+        if (histogram := _histogram(second)) is not None:
+            if at_s - began_s <= _MOST_SECONDS:
+                gathered.add_latencies(at_s - began_s, histogram)
+                exact = True
             continue
         for figure in PERCENTILES:
             value = _number(second.get(f"{figure.id}_ms"))
-            if value is not None:
+            if value is not None and logged > 0 and at_s - began_s <= _MOST_SECONDS:
                 gathered.add(figure.id, at_s - began_s, value * logged, logged)
+    return exact
 
 
 def _histogram(second: Mapping[str, Any]) -> Merged | None:
-    """The latencies of a second, from "lowest µs of a bucket:count" for each bucket; None without."""
-    counts: Counter[int] = Counter()
-    for each in _text(second.get("histogram")).split():
-        low_us, count = (_number(part, text=True) for part in each.partition(":")[::2])
-        if low_us is None or count is None:
-            return None
-        counts[bucket_of(int(low_us))] += int(count)
-    logged, mean_ms, max_ms = counts.total(), _number(second.get("mean_ms")), _number(second.get("max_ms"))
-    if not logged or mean_ms is None or max_ms is None:
+    text = _text(second.get("histogram"))
+    if not _HISTOGRAM.fullmatch(text):
         return None
-    return Merged(logged, round(1000.0 * mean_ms * logged), round(1000.0 * max_ms), ascending(+counts))
+    counts: Counter[int] = Counter()
+    for bucket in text.split(" "):
+        low_us, _, count = bucket.partition(":")
+        counts[bucket_of(int(low_us))] += int(count)
+    logged = counts.total()
+    mean_ms, max_ms = _number(second.get("mean_ms")) or 0.0, _number(second.get("max_ms")) or 0.0
+    return Merged(logged, round(mean_ms * 1000.0 * logged), round(max_ms * 1000.0), ascending(counts))
 
 
 def _key(record: Mapping[str, Any]) -> LoadKey:
@@ -260,7 +265,7 @@ def _summary(record: Mapping[str, Any]) -> Summary:
     percentiles = _object(record.get("percentiles"))
     report = _object(record.get("report"))
     return Summary(
-        state=_text(record.get("state")),
+        state="finished" if _object(record.get("validity")).get("partial") is False else _text(record.get("state")),
         tps=_number(record.get("tps")),
         latency_ms=_number(record.get("latency_average_ms")),
         stddev_ms=_number(record.get("latency_stddev_ms")),

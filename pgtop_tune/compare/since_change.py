@@ -127,13 +127,13 @@ _effect = lru_cache(maxsize=32)(effect_of)
 def _told(
     changed: tuple[tuple[str, str], ...], looks: Iterable[tuple[Effect | None, str]], *, final: bool
 ) -> SinceChange:
-    """The newest look at windows that are alike, with the claim that it makes or an earlier one made."""
+    """The newest look with the claim that it makes or holds; one at windows that are not alike takes no claim back."""
     found = SinceChange(changed, None, Verdict.UNDECIDED, final=final)
     for (effect, unlike), spent in zip(looks, _SPENT, strict=False):
         if effect is None:
             continue
         if unlike:
-            if found.effect is None or found.unlike:
+            if found.verdict not in (Verdict.BETTER, Verdict.WORSE):
                 found = SinceChange(changed, effect, Verdict.UNDECIDED, unlike, final)
             continue
         found = SinceChange(changed, effect, _judged(effect, found, spent), final=final)

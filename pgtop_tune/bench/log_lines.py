@@ -4,8 +4,8 @@
 
 The lag stands there with --rate, the retries with --max-tries. In place of the latency stands "skipped"
 (--latency-limit), "failed", or with --failures-detailed "serialization" or "deadlock". A whole chunk is made one JSON
-array, which msgspec decodes without an object for each line, and its columns are taken as slices: 0.15 µs per line in
-chunks that stay in the CPU's cache.
+array, which msgspec decodes without an object for each line, and its columns are taken as slices: 0.15 to 0.3 µs per
+line in chunks that stay in the CPU's cache, half of what splitting costs.
 """
 
 from __future__ import annotations

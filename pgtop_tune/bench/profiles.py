@@ -30,7 +30,7 @@ LOG_CLASSES: Final = {"commits": 10_000.0, "mixed": 40_000.0, "lookups": 100_000
 """Transactions per second to be prepared for, by kind of load, on a machine of up to `_CORES`; with more, more."""
 _CORES: Final = 8
 LOGGED_PER_S: Final = 120_000.0
-"""Log lines per second at most: 30 ms of our CPU (tests/benchmarks/transaction_log_cost.py)."""
+"""Log lines per second at most: 30 to 50 ms of our CPU (tests/benchmarks/transaction_log_cost.py)."""
 
 SHIPPED: Final = Path(__file__).parent / "profiles"
 

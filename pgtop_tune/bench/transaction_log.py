@@ -24,7 +24,7 @@ from pgtop_tune.metrics.percentiles import ascending, bucket_counts, bucket_edge
 from pgtop_tune.model.bench import LatencySecond, ScriptLatencies
 
 MOST_BYTES: Final = 2**22
-"""Read per call, some 100,000 lines: 20 ms of CPU. The rest waits in the files for the next call."""
+"""Read per call, some 100,000 lines: 25 to 45 ms of CPU. The rest waits in the files for the next call."""
 
 _WAITS: Final = 3.0
 _SHORTEST_WAIT_S: Final = 3.0

@@ -20,6 +20,7 @@ from pgtop_tune.metrics import (
     own_cost,
     pooler,
     server,
+    stall,
     statements,
     waits,
 )
@@ -42,7 +43,7 @@ OF_OTHER_TIMES: Final = frozenset(
     for metric in (
         host.LOAD_1M, host.LOAD_5M, host.LOAD_15M, host_places.MINUTES_LEFT, io.SINCE_ARCHIVED, io.WAL_DISK_UNTIL_FULL,
         ceilings.MOST_FLUSHES, ceilings.CEILING_AGE,
-        checkpoints.SINCE_CHECKPOINT, checkpoints.FULL_PAGES_SINCE, server.WAL_SINCE_REDO,
+        checkpoints.SINCE_CHECKPOINT, checkpoints.FULL_PAGES_SINCE, server.WAL_SINCE_REDO, *stall.METRICS,
     )
 )  # fmt: skip
 """Means over minutes, times since something, forecasts, what was measured before: told of more than the window."""

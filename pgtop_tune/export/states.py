@@ -11,7 +11,7 @@ from pgtop_tune.export.exported import Exported, Kind, Point, Wanted
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import sessions, standing
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.percentiles import merge, percentiles
+from pgtop_tune.metrics.percentiles import enough, merge, percentiles
 from pgtop_tune.metrics.replication import ReceiverLag, SenderLag, SlotState, receiver_lag, sender_lags, slot_states
 from pgtop_tune.metrics.server import states
 from pgtop_tune.metrics.stall import stall
@@ -95,10 +95,12 @@ def _latency(interval: Interval) -> Iterable[Point]:
         return ()
     run = recent[0].run.run
     logged = [each for sample in recent if sample.run.run == run for each in sample.latencies if each.logged]
-    newest = max(logged, key=lambda each: each.second, default=None)
-    if newest is None:
+    if not logged:
         return ()
-    whole = merge(each for each in logged if each.second == newest.second)
+    seconds = {
+        second: merge(each for each in logged if each.second == second) for second in {each.second for each in logged}
+    }
+    _, whole = enough(seconds, max(seconds))
     values = percentiles(whole.buckets, _QUANTILES, whole.max_us)
     return [
         Point((f"{quantile:g}",), value / 1000)
@@ -186,7 +188,8 @@ STATES: Final = (
            "the others are beside them: client turn, pacing, io worker. "
            "Source: pg_stat_activity sampled several times a second, or pg_wait_sampling", _wait_events,
            ("wait_event_type", "wait_event", "counted")),
-    _gauge("client.latency.percentile", "ms", "Percentiles of the newest second of pgbench's log that is complete.",
+    _gauge("client.latency.percentile", "ms", "Percentiles of the newest second of pgbench's log that is complete, "
+           "or of the seconds up to it that a p99 needs, ten at most.",
            _latency, ("percentile",)),
     _gauge("server.oldest_xid_age", "", "Transactions since the oldest datfrozenxid; at two thousand million the server "
            "takes no more writes. Source: age(datfrozenxid) of pg_database", _xid_age),

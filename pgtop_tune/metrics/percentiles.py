@@ -32,6 +32,7 @@ STANDARD: Final = (50.0, 95.0, 99.0, 99.9, 99.99)
 
 _BEYOND: Final = 10
 """Transactions slower than a percentile without which it says nothing."""
+_MOST_SECONDS: Final = 10
 _OCTAVES: Final = 42
 """2^42 µs are 51 days; anything slower is in the last bucket."""
 _EDGES: Final = tuple(
@@ -125,6 +126,19 @@ def merge(histograms: Iterable[Histogram]) -> Merged:
         for index, count in histogram.buckets:
             counts[index] += count
     return Merged(logged, sum_us, max_us, ascending(counts))
+
+
+def enough(seconds: Mapping[int, Histogram], newest: int) -> tuple[int, Merged]:
+    """A second with as many before it as a p99 needs, ten at most: how many seconds, and their latencies together.
+
+    Args:
+        seconds: Histograms by second; one without a transaction may be missing.
+    """
+    for count in range(1, _MOST_SECONDS + 1):
+        together = [seconds[each] for each in range(newest - count + 1, newest + 1) if each in seconds]
+        if count == _MOST_SECONDS or sum(each.logged for each in together) >= needed(99.0):
+            break
+    return count, merge(together)
 
 
 def merge_scripts(seconds: Iterable[LatencySecond]) -> dict[int, Merged]:

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from pgtop_tune.metrics.percentiles import percentiles
+from pgtop_tune.metrics.percentiles import Merged, enough, estimates, merge, percentiles
 
 if TYPE_CHECKING:
     from pgtop_tune.metrics.catalogue import Interval
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
 
 CAPACITY: Final = 18_000
 """Points kept per series: five hours at 1 Hz, one at 5 Hz; 144 kB each."""
+_HISTOGRAMS: Final = 200
+"""Seconds whose histograms are kept for those that come late, or whose followers need them."""
 QUANTILES: Final = (50.0, 95.0, 99.0, 99.9)
 
 
@@ -96,23 +97,29 @@ class History:
 
 
 class LatencyPoint(Struct, frozen=True):
-    """Percentiles of one second of the transaction log, milliseconds.
+    """Latencies of one second of the transaction log, milliseconds.
 
     Attributes:
         at_s: The end of that second on the session's clock.
-        logged: Transactions they are from.
-        quantiles_ms: As `QUANTILES`; None where the second has too few transactions, see `metrics.percentiles`.
-        max_ms: The slowest.
-        mean_ms: Their mean.
+        logged: Transactions in it.
+        max_ms: The slowest of them.
+        rough_p99_ms: Of them, however few there are: for the scale of a chart, not to be shown.
+        quantiles_ms: As `QUANTILES`, of `span_s` seconds up to this one; None where they, too, have too few
+            transactions, see `metrics.percentiles`.
+        span_s: So many seconds a p99 needs, ten at most.
+        span_mean_ms, span_max_ms: Mean and slowest of the same seconds.
         known_s: When the frame was made that brought it.
     """
 
     at_s: float
     second: int
     logged: int
-    quantiles_ms: tuple[float | None, ...]
     max_ms: float
-    mean_ms: float
+    rough_p99_ms: float
+    quantiles_ms: tuple[float | None, ...]
+    span_s: int
+    span_mean_ms: float
+    span_max_ms: float
     known_s: float = 0.0
 
 
@@ -121,38 +128,55 @@ class LatencyHistory:
 
     def __init__(self) -> None:
         self._points: list[LatencyPoint] = []
+        self._newest: dict[int, Merged] = {}
+        self._run = 0
 
-    def add(self, latencies: Sequence[LatencySecond], wall_minus_elapsed_s: float, known_s: float = 0.0) -> None:
-        """Takes the seconds that a frame brought.
+    def add(
+        self, latencies: Sequence[LatencySecond], wall_minus_elapsed_s: float, known_s: float = 0.0, run: int = 0
+    ) -> None:
+        """Takes the seconds that a frame brought; one that came before is told anew with what came late.
 
         Args:
             latencies: As in `BenchSample.latencies`.
             wall_minus_elapsed_s: Offset between the wall clock and the session's clock when the frame was made.
             known_s: The frame's moment.
+            run: Of pgbench: seconds of another one do not mix with them.
         """
+        if run != self._run:
+            self._run = run
+            self._newest.clear()
         for latency in latencies:
             if not latency.logged:
                 continue
-            values = percentiles(latency.buckets, QUANTILES, latency.max_us)
+            second = latency.second
+            whole = merge([self._newest[second], latency] if second in self._newest else [latency])
+            self._newest[second] = whole
+            span_s, span = enough(self._newest, second)
+            values = percentiles(span.buckets, QUANTILES, span.max_us)
             point = LatencyPoint(
-                at_s=latency.second + 1 - wall_minus_elapsed_s,
-                second=latency.second,
-                logged=latency.logged,
+                at_s=second + 1 - wall_minus_elapsed_s,
+                second=second,
+                logged=whole.logged,
+                max_ms=whole.max_us / 1000.0,
+                rough_p99_ms=estimates(whole.buckets, (99.0,), whole.max_us)[0] / 1000.0,
                 quantiles_ms=tuple(None if value is None else value / 1000.0 for value in values),
-                max_ms=latency.max_us / 1000.0,
-                mean_ms=latency.sum_us / latency.logged / 1000.0,
+                span_s=span_s,
+                span_mean_ms=span.sum_us / span.logged / 1000.0,
+                span_max_ms=span.max_us / 1000.0,
                 known_s=known_s,
             )
-            at = bisect_right(self._points, latency.second, key=lambda point: point.second)
-            if at and self._points[at - 1].second == latency.second:
-                point = _together(self._points[at - 1], point)
             insort(self._points, point, key=lambda point: (point.at_s, point.known_s))
+        if len(self._newest) > 2 * _HISTOGRAMS:
+            self._newest = dict(sorted(self._newest.items())[-_HISTOGRAMS:])
         if len(self._points) > CAPACITY:
             del self._points[: len(self._points) - CAPACITY]
 
     def adopt(self, other: LatencyHistory, until_s: float = math.inf) -> None:
         """Takes over the seconds of another that were known by that moment."""
         self._points = [point for point in other._points if point.known_s <= until_s]
+        self._run = other._run
+        known = {point.second for point in self._points[-2 * _HISTOGRAMS :]}
+        self._newest = {second: whole for second, whole in other._newest.items() if second in known}
 
     def cut(self, until_s: float) -> None:
         """Forgets what was not known by that moment."""
@@ -161,6 +185,7 @@ class LatencyHistory:
     def clear(self) -> None:
         """Forgets everything."""
         self._points.clear()
+        self._newest.clear()
 
     def newest(self) -> LatencyPoint | None:
         """The last complete second."""
@@ -173,16 +198,3 @@ class LatencyHistory:
         # Of a second that came again the last, which has all of it.
         after = (*(point.second for point in found[1:]), None)
         return [point for point, second in zip(found, after, strict=False) if point.second != second]
-
-
-def _together(before: LatencyPoint, late: LatencyPoint) -> LatencyPoint:
-    """A second with its transactions that came late; its percentiles stay those of the larger part."""
-    logged = before.logged + late.logged
-    return replace(
-        before,
-        logged=logged,
-        quantiles_ms=max(before, late, key=lambda point: point.logged).quantiles_ms,
-        max_ms=max(before.max_ms, late.max_ms),
-        mean_ms=(before.mean_ms * before.logged + late.mean_ms * late.logged) / logged,
-        known_s=late.known_s,
-    )

@@ -104,7 +104,7 @@ class Session:
         self._known_s.extend(frame.elapsed_s for _ in frame.events)
         self.history.append(self._interval)
         if not isinstance(frame.bench, Unavailable) and frame.bench.latencies:
-            self.latency.add(frame.bench.latencies, offset_s, frame.elapsed_s)
+            self.latency.add(frame.bench.latencies, offset_s, frame.elapsed_s, frame.bench.run.run)
 
     def once(self, compute: Callable[[Session], T]) -> T:
         """What a function makes of this session, computed once a step: the screen is drawn more often than that."""

@@ -111,8 +111,11 @@ def test_of_a_young_load_no_more_is_counted_than_there_was() -> None:
         postgres = replace(each.postgres, waits=WaitSample(float(at), 10, ()))
         host = replace(each.host, processes=ProcessSample(float(at), ()))
         run = replace(each.bench.run, started_ms=frames[-3].taken_at_ms)
-        frames[at] = replace(each, postgres=postgres, host=host, bench=replace(each.bench, run=run))
-    frames[-1] = replace(frames[-1], bench=replace(frames[-1].bench, run=frames[0].bench.run))
+        frames[at] = replace(each, postgres=postgres, host=host, bench=replace(each.bench, run=run, progress=()))
+    for at, worked_s in ((-3, None), (-2, 1.0), (-1, 2.0)):
+        bench = frames[at].bench
+        lines = () if worked_s is None else (replace(bench.progress[-1], elapsed_s=worked_s),)
+        frames[at] = replace(frames[at], bench=replace(bench, run=frames[0].bench.run, progress=lines))
     found = Interval(frames)
     listed = sessions(found, 10.0)
     assert listed is not None

@@ -42,7 +42,8 @@ _PERCENTILES: Final = Entry(
     "mean p50 p95 p99 p99.9 max",
     "ms",
     "Mean, latency that so many per cent of the transactions did not exceed, and the exact largest, all of the same "
-    "second: the newest of which the log is complete; 10 s and more ago is said. Before there is one, the "
+    "second: the newest of which the log is complete, or the seconds up to it that a p99 needs (1000 transactions, "
+    "10 s at most), as it is said; 10 s and more ago is said, too. Before there is one, the "
     "mean alone, of pgbench's progress line. With a rate the schedule lag is part "
     "of it. p50 to p99.9 are read off a histogram and are off by at most 2.2 %. A second whose largest is more than "
     "four times the top of the curves, and four times the usual largest, has a spike in the chart.",

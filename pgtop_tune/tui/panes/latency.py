@@ -52,7 +52,12 @@ def latency_lines(
     newest = session.once(newest_latency)
     p99 = [Point(second.at_s, second.quantiles_ms[2]) for second in seconds]
     slow = _spikes(seconds, session.latency.series()[-_USUAL:])
-    spikes_s = {second.at_s for second in slow}
+    slow_seconds = [second.second for second in slow]
+    spikes_s = {
+        point.at_s
+        for point in seconds
+        if any(point.second - point.span_s < each <= point.second for each in slow_seconds)
+    }
     if height <= SPARK_ROWS:
         if not seconds and not loaded:
             return [padded(((" lat   ", "title"), (how, "dim")), width)]
@@ -116,8 +121,7 @@ def _spikes(seconds: Sequence[LatencyPoint], newest: Sequence[LatencyPoint]) -> 
     if len(usual) < _FEWEST:
         return []
     few = max(len(usual) // 20, min(len(usual) // 3, 2), 1)
-    # A second without a p99 has no curve there.
-    top_ms = nice_ceiling(sorted(second.quantiles_ms[2] or 0.0 for second in usual)[-1 - few])
+    top_ms = nice_ceiling(sorted(second.rough_p99_ms for second in usual)[-1 - few])
     line_ms = _SPIKE * max(top_ms, median(second.max_ms for second in usual))
     return [second for second in seconds if second.max_ms > line_ms]
 
@@ -153,10 +157,12 @@ def _since_when(session: Session, newest: NewestLatency) -> list[Phrase]:
 
 
 def _figures(session: Session, newest: NewestLatency) -> list[Phrase]:
-    """All of one second of the log; before it the mean alone, of pgbench's progress line; unknown after the load."""
+    """All of the newest second of the log, or of those that a p99 needs; before it the mean alone, of pgbench's
+    progress line; unknown after the load.
+    """
     second, stalled = newest.second, newest.stalled_s is not None
     if second is not None:
-        mean_ms: float | None = second.mean_ms
+        mean_ms: float | None = second.span_mean_ms
     else:
         mean_ms = None if session.interval is None else CLIENT_LATENCY(session.interval)
     found = [Phrase(labelled("mean", ms(mean_ms).rjust(_CELLS)), 5)]
@@ -164,5 +170,7 @@ def _figures(session: Session, newest: NewestLatency) -> list[Phrase]:
         value = None if second is None else second.quantiles_ms[index]
         style = "critical" if stalled else _STYLES.get(name, PLAIN)
         found.append(Phrase(labelled(name, ms(value).rjust(_CELLS), style), rank + (2 if stalled else 0)))
-    found.append(Phrase(labelled("max", ms(None if second is None else second.max_ms).rjust(_CELLS)), 3))
+    found.append(Phrase(labelled("max", ms(None if second is None else second.span_max_ms).rjust(_CELLS)), 3))
+    if second is not None and second.span_s > 1:
+        found.append(Phrase(((f"of {second.span_s} s", "label"),), 0))
     return found

@@ -119,7 +119,7 @@ def test_long_transactions_of_one_second_are_a_spike_with_its_number(size: tuple
 def test_a_spike_that_is_nearly_alone_in_the_chart_has_its_number_too() -> None:
     samples = [bench_sample(second, latencies=logged(second, *[18.0] * 20)) for second in range(110)]
     samples += [bench_sample(second, latencies=()) for second in range(110, 198)]
-    samples.append(bench_sample(198, latencies=logged(198, *[18.0] * 20, *[84_000.0] * 8)))
+    samples.append(bench_sample(198, latencies=logged(198, *[18.0] * 3000, *[84_000.0] * 100)))
     lines = [text_of(line) for line in latency_lines(session_of(samples), 120, 8, UNICODE)]
     assert "▲84.0s" in lines[1]
     assert lines[1].startswith(" 100s"), "there is nothing else to keep a scale for"
@@ -127,7 +127,8 @@ def test_a_spike_that_is_nearly_alone_in_the_chart_has_its_number_too() -> None:
 
 def test_a_load_that_has_become_slow_has_curves_and_no_spikes() -> None:
     samples = [
-        bench_sample(second, latencies=logged(second, 18.0, 12_000.0 if second > 30 else 18.0)) for second in range(40)
+        bench_sample(second, latencies=logged(second, *[18.0] * 1000, *[12_000.0 if second > 30 else 18.0] * 100))
+        for second in range(40)
     ]
     lines = [text_of(line) for line in latency_lines(session_of(samples), 120, 8, UNICODE)]
     assert "▲" not in "".join(lines)

@@ -24,12 +24,15 @@ from pgtop_tune.metrics.server import checkpoints_between
 from pgtop_tune.model.bench import BenchRun, BenchSample, RunState
 from pgtop_tune.model.events import Event
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.recording.minutes import Look
 from pgtop_tune.session.window import Window
 
 LATE_S: Final = 5.0
 """Seconds of the transaction log come so much later than they were."""
 LEAST_FRAMES: Final = 2
 _PAST: Final = 130
+_OVER_THE_END: Final = 1.1
+"""Times the time between two key frames, so that a window over it holds both."""
 _MOST_EVENTS: Final = 2_000
 
 
@@ -59,26 +62,34 @@ class Side(Struct, frozen=True):
 def read_window(
     frames: Iterable[Frame], window: Window, name: str, given_up: Callable[[], bool] | None = None
 ) -> Side | None:
+    """As `read_looks`, of frames that each stand for themselves."""
+    return read_looks(map(Look, frames), window, name, given_up)
+
+
+def read_looks(
+    looks: Iterable[Look], window: Window, name: str, given_up: Callable[[], bool] | None = None
+) -> Side | None:
     """Reads a window.
 
     Args:
-        frames: Those of the window and, for what arrives late, of `LATE_S` after it; others do no harm. Oldest first.
+        looks: Those of the window and, for what arrives late, of `LATE_S` after it; others do no harm. Oldest first.
         name: Of the side.
-        given_up: Asked at each frame; the rest is not read when it says so.
+        given_up: Asked at each of them; the rest is not read when it says so.
 
     Returns:
         None without two frames in it, and when it was given up.
     """
     reading = _Reading(window)
-    for frame in frames:
+    for look in looks:
         if given_up is not None and given_up():
             return None
+        frame = look.frame
         if frame.elapsed_s > window.until_s + LATE_S:
             break
         if frame.elapsed_s > window.until_s:
             reading.take_late(frame)
         elif frame.elapsed_s >= window.since_s:
-            reading.take(frame)
+            reading.take(frame, look.folded)
     return reading.finished(name)
 
 
@@ -104,8 +115,8 @@ class _Reading:
         self._budgets: list[Budget] = []
         self._due_s = BUDGET_S
 
-    def take(self, frame: Frame) -> None:
-        """The next frame of it."""
+    def take(self, frame: Frame, folded: int) -> None:
+        """The next frame of it, which stands for so many before it."""
         before, self._last = self._last, frame
         self._past.append(frame)
         if len(self._past) > 2 * _PAST:
@@ -120,6 +131,8 @@ class _Reading:
             self._events.extend(frame.events)
         interval, seconds = Interval(self._past), frame.elapsed_s - before.elapsed_s
         at_s = frame.elapsed_s - self._first.elapsed_s - seconds / 2
+        if folded:
+            self._gathered.widen(seconds)
         loaded = under_way(frame) is not None
         for figure, part, whole in frame_sums(interval, seconds, loaded=loaded):
             self._gathered.add(figure, at_s, part, whole)
@@ -130,7 +143,7 @@ class _Reading:
         self._look_for_checkpoints(interval, frame.elapsed_s - self._first.elapsed_s)
         if frame.elapsed_s - self._first.elapsed_s >= self._due_s:
             self._due_s = frame.elapsed_s - self._first.elapsed_s + BUDGET_S
-            self._take_budget(interval, loaded)
+            self._take_budget(interval, loaded, _OVER_THE_END * seconds if folded else BUDGET_S)
 
     def _take_number(self, number: Number, value: float, at_s: float, seconds: float) -> None:
         self._gathered.add(number.name, at_s, value * seconds, seconds)
@@ -179,11 +192,14 @@ class _Reading:
         if sum(between):
             self._checkpoints.append(at_s)
 
-    def _take_budget(self, interval: Interval, loaded: bool) -> None:
-        found = latency_budget(interval, BUDGET_S)
+    def _take_budget(self, interval: Interval, loaded: bool, window_s: float) -> None:
+        if len(interval.recent(sections.activity, window_s)) < 2:
+            # Sessions were not read at both ends, and CPU time is told from theirs.
+            return
+        found = latency_budget(interval, window_s)
         if found is None or found.measured is not loaded:
             return
-        done = found.tps * BUDGET_S
+        done = found.tps * window_s
         self._budgets.append(
             Budget(
                 interval.newest.elapsed_s - (self._first or interval.newest).elapsed_s,

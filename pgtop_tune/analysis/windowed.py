@@ -12,12 +12,20 @@ from msgspec.structs import replace
 from pgtop_tune.analysis.facts import TOOL
 from pgtop_tune.analysis.material import Fact, Kind
 from pgtop_tune.analysis.opening import is_records
-from pgtop_tune.analysis.window import Side, read_window
+from pgtop_tune.analysis.window import LATE_S, Side, read_looks
 from pgtop_tune.errors import RecordingProblem, UsageProblem
+from pgtop_tune.model.host import HostSample
+from pgtop_tune.model.postgres import PostgresSample
+from pgtop_tune.recording.minutes import Wanted, looks
 from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.session.time_words import Timeline, moment
 from pgtop_tune.session.window import Window
 
+_WHOLE_UP_TO: Final = 3000
+"""Frames of a window that are read one by one. Of a longer one key frames are enough: ten blocks of five minutes."""
+_EVERYTHING: Final = Wanted(
+    {"host": frozenset(HostSample.__struct_fields__), "postgres": frozenset(PostgresSample.__struct_fields__)}, {}
+)
 _AT: Final = "@"
 _TO: Final = ".."
 HINT: Final = "say FILE@FROM..TO, as run.jsonl@3m..5m; +2m is from FROM on, a side left out is an end"
@@ -87,8 +95,8 @@ def _window(side: Named, reader: RecordingReader) -> Window:
 
 def _read(side: Named, window: Window, reader: RecordingReader) -> Side:
     name = f"{side.path}{_AT}{side.since}{_TO}{side.until}" if side.windowed else str(side.path)
-    frames = (frame for _, frame in reader.frames(reader.index_at(window.since_s)))
-    found = read_window(frames, window, name)
+    blocks = reader.blocks_of(window.since_s, window.until_s + LATE_S)
+    found = read_looks(looks(reader, _EVERYTHING, _WHOLE_UP_TO, blocks), window, name)
     if found is None:
         raise RecordingProblem(f"{name} holds no two frames", f"the recording lasts {reader.length_s:.0f} s")
     fact = Fact(TOOL, "pgtop-tune", reader.header.tool, Kind.IDENTITY)

@@ -72,7 +72,9 @@ _FRAME: Final = codec_for(Frame)
 _TOLD: Final = codec_for(Told)
 
 
-def looks(reader: RecordingReader, wanted: Wanted, longest: int = WHOLE_UP_TO) -> Iterator[Look]:
+def looks(
+    reader: RecordingReader, wanted: Wanted, longest: int = WHOLE_UP_TO, blocks: range | None = None
+) -> Iterator[Look]:
     """All frames of a short recording; of what lasts longer its key frames, but whole minutes at begins and ends.
 
     A minute that cannot be read this way (damage, a run that begins or ends in it) is read frame by frame.
@@ -80,11 +82,13 @@ def looks(reader: RecordingReader, wanted: Wanted, longest: int = WHOLE_UP_TO) -
     Args:
         wanted: What key frames are read with.
         longest: Frames of a run, or of a recording without one, up to which all are read.
+        blocks: Key frames to begin and to end at; None for all.
     """
-    in_minutes = _in_minutes([_load_at(reader.key_line(place)) for place in range(reader.block_count)], longest)
+    places = range(reader.block_count) if blocks is None else blocks
+    in_minutes = _in_minutes([_load_at(reader.key_line(place)) for place in places], longest)
     every = max(sum(in_minutes) // _WITH_ROWS, 1)
     told, folded = Told(), 0
-    for place, short in enumerate(in_minutes):
+    for place, short in zip(places, in_minutes, strict=True):
         minute = _minute(reader, place, wanted, rows=place % every < 2) if short else None
         if minute is not None:
             yield Look(_with(minute[0], told), folded)

@@ -169,6 +169,11 @@ class RecordingReader:
         """Key frames that the recording can be entered at; what stands from one to the next is a block."""
         return len(self._blocks)
 
+    def blocks_of(self, since_s: float, until_s: float) -> range:
+        """Those that hold the frames from one moment to another."""
+        first, last = self._block_of(self.index_at(since_s)), self._block_of(self.index_at(until_s))
+        return range(first, min(last + 1, self.block_count))
+
     def key_line(self, place: int) -> bytes:
         """The first line of a block, as it is; b"" of a damaged one."""
         return seal_of(self._store.first_line(self._blocks[place]), None).line

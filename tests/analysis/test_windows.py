@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.analysis import windowed
 from pgtop_tune.analysis.differing import Brushed, Differing, brushed
 from pgtop_tune.analysis.every_metric import FAMILIES, FIGURED, OF_OTHER_TIMES, PASSING, SINGLE
 from pgtop_tune.analysis.window import Side, read_window
 from pgtop_tune.analysis.windowed import Named, named, read_windows
 from pgtop_tune.compare.effect import Verdict
 from pgtop_tune.errors import RecordingProblem, UsageProblem
+from pgtop_tune.metrics.percentiles import merge, percentile
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchProgress, BenchSample
 from pgtop_tune.model.events import Event, EventKind
@@ -279,3 +281,30 @@ def test_a_window_ends_so_long_after_its_begin_and_is_the_same_read_from_a_file(
     assert {name: a.run.gathered.sums(name) for name in a.run.gathered.figures} == {
         name: direct.run.gathered.sums(name) for name in direct.run.gathered.figures
     }
+
+
+def test_of_a_long_window_key_frames_are_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = [frame(second, backends=2) for second in range(900)]
+    path = recorded(made, tmp_path / "run.jsonl")
+    names = [Named(path, "30s", "7m10s"), Named(path, "8m", "14m50s")]
+    whole = read_windows(names)
+    monkeypatch.setattr(windowed, "_WHOLE_UP_TO", 120)
+    for exact, folded in zip(whole, read_windows(names), strict=True):
+        assert folded.run.gathered.step_s >= 60
+        assert folded.material.seconds == exact.material.seconds
+        for name in ("tps", "latency", "wal", "cpu", "server.qps", "host.disk.writes vda"):
+            assert mean(folded, name) == pytest.approx(mean(exact, name), rel=0.02), name
+        merged = [merge(each.run.gathered.latencies()) for each in (exact, folded)]
+        assert merged[0].logged == merged[1].logged
+        assert percentile(merged[0].buckets, 99.0, merged[0].max_us) == percentile(
+            merged[1].buckets, 99.0, merged[1].max_us
+        )
+        assert len(folded.material.events) == len(exact.material.events)
+        assert folded.run.checkpoints_s is not None
+        assert exact.run.checkpoints_s is not None
+        assert len(folded.run.checkpoints_s) == len(exact.run.checkpoints_s)
+
+
+def mean(side: Side, name: str) -> float:
+    sums = side.run.gathered.sums(name)
+    return sum(part for part, _ in sums) / sum(whole for _, whole in sums)

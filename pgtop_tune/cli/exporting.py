@@ -31,8 +31,8 @@ def new_file(output: Path, force: bool) -> Iterator[Path]:
     part = output.with_name(f"{output.name}.part")
     try:
         part.unlink(missing_ok=True)
-        make(part).close()
         with terminating():
+            make(part).close()
             yield part
         part.replace(output)
     except OSError as problem:

@@ -143,8 +143,8 @@ def test_a_full_disk_for_records_costs_the_files_and_not_the_measurement(
 
 
 def test_a_log_directory_without_room_makes_the_run_invalid(tables: str, tmp_path: Path) -> None:
-    """In a mount namespace of our own, with 64 kB of shared memory for the log."""
-    small = 'mount -t tmpfs -o size=64k none /dev/shm && exec "$@"'
+    """In a mount namespace of our own, with 16 kB of shared memory for the log: little even where the load is slow."""
+    small = 'mount -t tmpfs -o size=16k none /dev/shm && exec "$@"'
     words = ("bench", "run", "--profile", "select-only", "-c", "4", "-T", "3", *QUICK, "--format", "json", tables)
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", small, "sh", *PROGRAM, *words], capture_output=True, text=True, timeout=90,

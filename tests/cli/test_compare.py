@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ def test_it_says_what_changed_and_fails_where_it_was_asked_to(runs: Path, tmp_pa
     assert ran.status == 7, ran.err
     assert "--fail-if 'tps < -5%' holds: tps changed by -" in ran.err
     assert "fingerprint: identical" in ran.out
-    (line,) = (line for line in ran.out.splitlines() if line.strip().startswith("tps "))
+    (line,) = (line for line in ran.out.splitlines() if re.match("  tps +[0-9]", line))
     assert line.endswith("worse")
     assert "to a verdict" not in ran.out
 

@@ -219,7 +219,7 @@ async def test_without_a_keyword_the_same_server_is_believed_as_psql_believes_it
         where = resolve(f"host=127.0.0.1 port={port} user=u dbname=d password={PASSWORD}")
         with pytest.raises(ConnectionProblem):
             await PostgresReader(where, time.monotonic).connect()
-        assert rogue.answers == [PASSWORD.encode() + b"\0"]
+        assert set(rogue.answers) == {PASSWORD.encode() + b"\0"}
 
 
 async def test_a_server_that_is_shut_out_is_not_tried_again() -> None:
@@ -238,7 +238,7 @@ async def test_the_owner_of_a_socket_is_looked_at(tmp_path: Path) -> None:
         assert rogue.answers == []
         with pytest.raises(ConnectionProblem):
             await PostgresReader(resolve(f"{where} requirepeer={getpass.getuser()}"), time.monotonic).connect()
-        assert rogue.answers == [PASSWORD.encode() + b"\0"]
+        assert set(rogue.answers) == {PASSWORD.encode() + b"\0"}
 
 
 async def test_the_right_owner_lets_us_in(server: Throwaway) -> None:

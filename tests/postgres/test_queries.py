@@ -77,7 +77,7 @@ COLUMNS: dict[str, list[str]] = {
         *names(Instance, "timeline", "system_identifier", "written_s", "put_there_s", "altered_s", "machine"),
         *("may_identify", "may_name_wal", "may_read", "may_stat"),
     ],
-    "parameters": names(Parameter, "in_auto_conf"),
+    "parameters": names(Parameter, "in_auto_conf", "stored"),
     "statements": names(StatementTotals, "at_s", "own_calls"),
     "locks": names(LockWait),
     "names": ["kind", "oid", "name"],

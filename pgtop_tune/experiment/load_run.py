@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.bench.datasets.recognise import found_variables
 from pgtop_tune.bench.environment import safe_path
-from pgtop_tune.bench.housekeeping import QUIET, DatasetTable, find_tables, tidy
+from pgtop_tune.bench.housekeeping import QUIET, TRUNCATE, DatasetTable, find_tables, tidy
 from pgtop_tune.bench.ports import SqlHand
 from pgtop_tune.bench.profiles import Profile, with_variables
 from pgtop_tune.bench.runner import PgbenchRunner
@@ -235,12 +235,13 @@ class LoadRun:
         except ConnectionProblem as problem:
             if cell.target.direct and not isinstance(problem, NotLetIn):
                 raise
-            warnings = await self._warnings(cell)
+            warnings = [*self._warn(*await self._will_not_fit(cell)), *await self._check_the_way(cell)]
             asked = await self._complete(cell, self._with_numbers(cell, {}))
             steps = tuple(HousekeepingStep(step, 0.0, problem.message) for step in before.housekeeping)
         else:
             try:
-                warnings = await self._warnings(cell)
+                no_room = self._warn(*await self._will_not_fit(cell))
+                warnings = [*no_room, *await self._check_the_way(cell)]
                 tables = await find_tables(hand, cell.dataset)
                 _must_be_there(cell, tables)
                 if cell.dataset == "pgbench" and cell.target.direct:
@@ -251,8 +252,11 @@ class LoadRun:
                 if cell.profile.from_dataset and not cell.spec.scripts:
                     found = await found_variables(hand, cell.dataset)
                 asked = await self._complete(cell, self._with_numbers(cell, found, pinned))
-                # Nothing was changed up to here.
-                steps = await tidy(hand, before.housekeeping, tables, lambda step: self._told(f"housekeeping: {step}"))
+                # Nothing was changed up to here. A run that will hardly begin is not worth a history.
+                wanted = [step for step in before.housekeeping if not (no_room and step == TRUNCATE)]
+                steps = await tidy(hand, wanted, tables, lambda step: self._told(f"housekeeping: {step}"))
+                if no_room and TRUNCATE in before.housekeeping:
+                    steps = (HousekeepingStep(TRUNCATE, 0.0, "the clients will not fit"), *steps)
             finally:
                 await hand.aclose()
             if QUIET in before.housekeeping:
@@ -261,9 +265,6 @@ class LoadRun:
         unlogged = tuple(table.name for table in tables if table.unlogged)
         facts = replace(_facts(cell), tables=names, unlogged=unlogged, housekeeping=steps, warnings=tuple(warnings))
         return asked, facts
-
-    async def _warnings(self, cell: Cell) -> list[str]:
-        return [*self._warn(*await self._will_not_fit(cell)), *await self._check_the_way(cell)]
 
     @staticmethod
     def _with_numbers(cell: Cell, found: Mapping[str, str], pinned: tuple[tuple[str, str], ...] = ()) -> LoadSpec:

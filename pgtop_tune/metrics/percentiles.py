@@ -132,11 +132,12 @@ def enough(seconds: Mapping[int, Histogram], newest: int) -> tuple[int, Merged]:
     """A second with as many before it as a p99 needs, ten at most: how many seconds, and their latencies together.
 
     Args:
-        seconds: Histograms by second; one without a transaction may be missing.
+        seconds: Histograms by second; one without a transaction may be missing. Before the first there is nothing.
     """
-    for count in range(1, _MOST_SECONDS + 1):
+    most = min(_MOST_SECONDS, newest - min(seconds) + 1)
+    for count in range(1, most + 1):
         together = [seconds[each] for each in range(newest - count + 1, newest + 1) if each in seconds]
-        if count == _MOST_SECONDS or sum(each.logged for each in together) >= needed(99.0):
+        if count == most or sum(each.logged for each in together) >= needed(99.0):
             break
     return count, merge(together)
 

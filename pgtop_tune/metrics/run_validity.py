@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from statistics import fmean
 from typing import Final
 
 from msgspec import Struct
@@ -111,7 +112,11 @@ def _rate_missed(evidence: Evidence) -> Doubt | None:
     # What is missing is still due at the end, so much later than its schedule, or it never was due.
     missing_ms = 1000.0 * evidence.seconds * (1.0 - done / rate)
     if lag_ms >= BACKLOG * missing_ms:
-        words += f", the last ones {lag_ms:.0f} ms behind their schedule: the backlog grows, and latency says how long the run was"
+        # One that grows evenly is twice its mean at the end.
+        grows = lag_ms >= fmean(line.lag_ms or 0.0 for line in lines)
+        words += f", the last ones {lag_ms:.0f} ms behind their schedule: " + (
+            "the backlog grows, and latency says how long the run was" if grows else "the backlog was larger before"
+        )
         return Doubt("RATE-MISSED", SUSPECT, words, "a lower rate", numbers)
     if evidence.skipped:
         words += f", {evidence.skipped} were skipped for the latency limit: there is no backlog"

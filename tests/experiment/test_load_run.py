@@ -176,6 +176,16 @@ async def test_nothing_is_destroyed_for_a_run_that_cannot_begin(database: str, t
         assert ("Connection refused" in away.message, history(database)) == (True, 1)
 
 
+async def test_clients_that_will_not_fit_cost_no_history(database: str) -> None:
+    async with bench_on(database) as bench:
+        with psycopg.connect(database, autocommit=True) as connection:
+            connection.execute("INSERT INTO pgbench_history (tid, bid, aid, delta) VALUES (1, 1, 1, 1)")
+        refused = await bench.measure(replace(SHORT, clients=500), Before(("truncate-history", "vacuum")))
+    assert (refused.state, history(database)) == (RunState.FAILED, 1)
+    steps = [(step.name, bool(step.problem)) for step in refused.facts.housekeeping]
+    assert steps == [("truncate-history", True), ("vacuum", False)]
+
+
 async def test_a_server_that_is_gone_is_told_at_once_and_quiet_is_not_waited_for(
     make_server: Callable[..., Throwaway],
 ) -> None:

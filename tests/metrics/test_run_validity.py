@@ -177,6 +177,8 @@ def test_a_rate_that_was_not_reached() -> None:
     assert dict(doubt.numbers)["lag_ms"] == 900.0
     growing = found(run={"rate_per_s": 2.0 * TPS}, lines={"lag_ms": 35_000.0})["RATE-MISSED"]
     assert (growing.verdict, "the backlog grows" in growing.reason) == (Verdict.SUSPECT, True)
+    rate, less = {"rate_per_s": 1.05 * TPS}, lambda second: {"lag_ms": 40_000.0 / (second + 1)}
+    assert found(run=rate, lines=less)["RATE-MISSED"].reason.endswith("schedule: the backlog was larger before")
 
 
 def test_a_rate_that_was_missed_without_a_lag_has_no_backlog() -> None:

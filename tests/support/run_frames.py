@@ -82,7 +82,7 @@ def run_frames(
     delay_ms: tuple[int, ...] = (),
     seconds: int = SECONDS,
     state: RunState = RunState.FINISHED,
-    lines: dict[str, object] | None = None,
+    lines: dict[str, object] | Callable[[int], dict[str, object]] | None = None,
 ) -> list[Frame]:
     """Frames from second 0 (before the run) to the one that shows its end."""
     found = []
@@ -91,7 +91,8 @@ def run_frames(
         sample = processes(second, ())
         at_work = replace(sample, threads=threads(second, cpu, delay_ms))
         _, machine, load = _made(second)
-        line = BenchProgress(float(second), tps(second), 8.0, 1.0, **(lines or {}))  # type: ignore[arg-type]
+        more = lines(second) if callable(lines) else lines or {}
+        line = BenchProgress(float(second), tps(second), 8.0, 1.0, **more)  # type: ignore[arg-type]
         bench = replace(load, progress=(line,))
         over = second == seconds
         facts = replace(bench.run, state=state if over else RunState.RUNNING, **asked)  # type: ignore[arg-type]

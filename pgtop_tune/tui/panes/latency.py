@@ -66,8 +66,11 @@ def latency_lines(
         figures = [Phrase(_silent(newest, "none")), *_since_when(session, newest), *_figures(session, newest)]
         if slow:
             figures.append(Phrase(((_spike_label(slow, glyphs), "warning"),), 1))
+        span = _span(newest)
         if not any(text.endswith("s") for phrase in figures for text, _ in phrase.line):
-            figures.append(Phrase((("ms", "label"),), 1))
+            span = f"ms {span}".rstrip()
+        if span:
+            figures.append(Phrase(((span, "label"),), 0 if _span(newest) else 1))
         return [spark_line("lat", shown, "series-5", figures, axis, glyphs)]
     if not seconds and not loaded:
         blank = ((" " * width, PLAIN),)
@@ -77,7 +80,10 @@ def latency_lines(
         ChartSeries([Point(second.at_s, second.quantiles_ms[index]) for second in seconds], style)
         for index, style in _CURVES
     ]
-    figures = [*_since_when(session, newest), *_figures(session, newest)]
+    # What comes and goes stands on the left: the figures keep their places.
+    span = _span(newest)
+    pooled = [Phrase(((span, "label"),))] if span else []
+    figures = [*_since_when(session, newest), *pooled, *_figures(session, newest)]
     if ghost is not None:
         curves.insert(0, ChartSeries(ghost.overlay.points("p99_ms", axis.since_s, axis.until_s), "dim", dim=True))
         figures.append(latency_phrase(session, ghost, glyphs))
@@ -152,8 +158,15 @@ def _since_when(session: Session, newest: NewestLatency) -> list[Phrase]:
         open_for = f"open {lasting(oldest_s)}"
         found.append(Phrase(((f"oldest {open_for}", "critical"),), 0, ((open_for, "critical"),)))
     if newest.second is not None:
-        found.append(Phrase(((f"figures of {ago}", "critical"),), 1))
+        several = f"{newest.second.span_s} s, " if newest.second.span_s > 1 else ""
+        found.append(Phrase(((f"figures of {several}{ago}", "critical"),), 1))
     return found
+
+
+def _span(newest: NewestLatency) -> str:
+    """Of how many seconds the figures are; "" of one, and in a stall, where it stands beside their age."""
+    second = newest.second
+    return f"of {second.span_s} s" if second is not None and second.span_s > 1 and newest.stalled_s is None else ""
 
 
 def _figures(session: Session, newest: NewestLatency) -> list[Phrase]:
@@ -171,6 +184,4 @@ def _figures(session: Session, newest: NewestLatency) -> list[Phrase]:
         style = "critical" if stalled else _STYLES.get(name, PLAIN)
         found.append(Phrase(labelled(name, ms(value).rjust(_CELLS), style), rank + (2 if stalled else 0)))
     found.append(Phrase(labelled("max", ms(None if second is None else second.span_max_ms).rjust(_CELLS)), 3))
-    if second is not None and second.span_s > 1:
-        found.append(Phrase(((f"of {second.span_s} s", "label"),), 0))
     return found

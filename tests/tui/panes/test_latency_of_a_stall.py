@@ -167,3 +167,21 @@ def test_ten_seconds_have_one_unit() -> None:
     assert "mean 12.4 s " in text_of(run_lines(session, samples[-1].run, 90)[1])
     assert "lat   12.4 s" in progress_words(samples[-1].run, line)
     assert "lat        -" in progress_words(samples[-1].run, replace(line, tps=0.0, latency_ms=0.0))
+
+
+@pytest.mark.parametrize("size", [(80, 1), (120, 6), (200, 10)])
+def test_figures_of_several_seconds_keep_their_places_and_their_unit(size: tuple[int, int]) -> None:
+    def head_at(per_second: int, stalled: bool = False) -> str:
+        samples = [bench_sample(at, latencies=logged(at, *[8.0] * per_second) if at else ()) for at in range(12)]
+        if stalled:
+            samples += [jammed(at) for at in range(QUIET_FROM + 2, QUIET_FROM + 20)]
+        return text_of(latency_lines(session_of(samples), *size, UNICODE)[0])
+
+    one, several = head_at(1000), head_at(500)
+    assert "of 2 s" in several
+    assert "of " not in one
+    if size[1] == 1:
+        assert "ms of 2 s" in several
+        assert one.rstrip().endswith("ms")
+    else:
+        assert one[one.index("mean") :] == several[several.index("mean") :]

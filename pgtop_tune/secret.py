@@ -49,8 +49,8 @@ _FOUND: Final = re.compile(
 )
 """What announces a secret, from a hint on: of AWS_SECRET_ACCESS_KEY what follows AWS_, of rolpassword the password."""
 _KEY_BEFORE: Final = re.compile(
-    r"(?:(?:api|acc(?:ess|ount)|private|client|server|encryption|master|signing|service|shared|storage|application)[-_ ]?"
-    r"|--)\Z",
+    r"(?:(?:api|access|account|private|client|server|encryption|master|signing|service|shared|storage"
+    r"|application)[-_ ]?|--)\Z",
     re.IGNORECASE,
 )
 _ROLE_BEFORE: Final = re.compile(r"\b(?:alter|create)\s+(?:role|user)\s+(?!mapping\b)", re.IGNORECASE)

@@ -36,20 +36,21 @@ class Secret:
         raise TypeError("a Secret is not pickled")
 
 
-_HINT: Final = re.compile(r"pass|key|token|secret|://|-u|crypt|pwd|authorization|sig(?=nature=|=)")
+_HINT: Final = re.compile(r"pass|key|token|secret|://|-u|crypt|hmac|pwd|authorization|sig(?=nature=|=)")
 _SUFFIX: Final = r"(?:s|[-_]?(?:access[-_]?)?(?:key|hash|string|text|value|plain|old|new|\d{1,4}))?(?!\w)"
 _FOUND: Final = re.compile(
-    rf"(?P<name>(?:pass(?:word|wd|phrase|code)?|pwd|secret|token){_SUFFIX}|(?<=[?&-])sig(?:nature)?(?==))"
+    rf"(?<=ssh)(?P<option>pass\s+-p\s*)|(?P<name>(?:pass(?:word|wd|phrase|code)?|pwd|secret|token){_SUFFIX}|(?<=[?&-])sig(?:nature)?(?==))"
     rf"|(?P<pem>key-----)|(?P<key>key{_SUFFIX})"
-    r"|(?P<uri>://[^\s/:@'\"]{0,256}:)"
-    r"|-u(?P<user>(?:ser(?:name)?)?(?:\s*=\s*|\s*)(?:\\?[\"']{1,2})?[^\s:\"'=\\]{1,128}:(?!//))"
-    r"|crypt(?:_bytea|_iv)?\s*(?P<call>\()"
+    r"|(?P<uri>://[^\s/:@'\"]{0,256}:|(?:(?<=http)|(?<=https))://(?=[^\s/:@'\"]{1,256}@))"
+    r"|-u(?P<user>(?:ser(?:name)?)?(?:\s*=\s*|\s*)(?:\\?[\"']{1,2})?[^\s:\"'=\\]{1,128}:(?!//)|\s+[^\s:\"'=\\,]{1,128},(?=\S))"
+    r"|(?:crypt(?:_bytea|_iv)?|hmac)\s*(?P<call>\()"
     r"|(?P<header>authorization\\?[\"']?\s*[:=]\s*\\?[\"']?(?:(?:basic|bearer|digest|token)\s+)?)",
     re.IGNORECASE,
 )
 """What announces a secret, from a hint on: of AWS_SECRET_ACCESS_KEY what follows AWS_, of rolpassword the password."""
 _KEY_BEFORE: Final = re.compile(
-    r"(?:(?:api|access|account|private|client|server|encryption|master|signing|service|shared)[-_ ]?|--)\Z",
+    r"(?:(?:api|access|account|private|client|server|encryption|master|signing|service|shared|storage"
+    r"|application)[-_ ]?|--)\Z",
     re.IGNORECASE,
 )
 _ROLE_BEFORE: Final = re.compile(r"\b(?:alter|create)\s+(?:role|user)\s+(?!mapping\b)", re.IGNORECASE)
@@ -85,6 +86,28 @@ _NO_SECRET: Final = re.compile(
     re.IGNORECASE,
 )
 """Placeholders, and calls with nothing else: pg_stat_statements has put them in the place of constants."""
+_FAR: Final = re.compile(
+    r"(?:\s*(?:::\s*[\w.]+|\)|collate\s+[\w.\"]+)){1,4}\s*(?:=|<>|!=|!?~~?\*?|(?:not\s+)?i?like\b)"
+    r"|\s+(?:constant\s+)?[a-z][\w.]{0,62}(?:\s+varying)?(?:\s*\([\d,\s]{1,12}\))?(?:\s+not\s+null)?"
+    r"\s*(?::=|=|\bdefault\b)",
+    re.IGNORECASE,
+)
+"""Between a name and its literal: a cast, the end of a call, a variable's or a column's type."""
+_LISTED: Final = re.compile(
+    r"\"?(?:\s*,\s*[\w.\"]{1,130}){0,64}\s*\)\s*(?P<is>(?:overriding\s+\w+\s+value\s+)?values|=|(?:not\s+)?in)\s*\((?P<two>\s*\()?",
+    re.IGNORECASE,
+)
+"""From a name in a list of columns to the first list of their values."""
+_DETAIL_BEFORE: Final = re.compile(r"\bKey \([^()]*\Z")
+_DETAIL: Final = re.compile(r"[^\n]*?(?=\) (?:already|is|conflicts)\b|\n|\Z)")
+_PART: Final = re.compile(r"(?:[enbx]|u&)?'(?:[^'\\]|\\.|'')*(?:'|\\?\Z)|[(\[{]|[)\]}]|,", re.IGNORECASE | re.DOTALL)
+_NEXT_LIST: Final = re.compile(r"\s*,\s*\(")
+_NEAR: Final = 1024
+_DEEPEST: Final = 24
+"""Brackets within brackets, and characters to the first literal of a call: so that the time stays linear."""
+_FORMAT: Final = re.compile(r"%(?:\d+\$)?[-\d]*[LIs][^'\"]*'")
+_TABLE_BEFORE: Final = re.compile(r"\b(?:table|exists|into|on|only)\s+[\w.\"]*\Z", re.IGNORECASE)
+_SQL_CALL: Final = re.compile(r"(?:[\w.]+\s*)?\((?:[^()'\"$]|\$\d|\((?:[^()'\"$]|\$\d|\([^()'\"$]*\))*\))*\)")
 _COLUMN: Final = re.compile(r'(?:"?\w+"?\.)+"?([\w-]+)"?')
 _WORD: Final = re.compile(r"(?:\\.|&(?![\w.-]+=)|[,;|](?=[^\s,;|&])|[^\s&;,|\\])+|\\\Z", re.DOTALL)
 _WORD_IN_LITERAL: Final = re.compile(
@@ -140,6 +163,8 @@ def _may_hold_one(text: str) -> bool:
         or "://" in text
         or "-u" in text
         or "crypt" in text
+        or "hmac" in text
+        or "sig=" in text
         or "pwd" in text
         or "authorization" in text
     )
@@ -159,6 +184,8 @@ def _named(text: str, found: re.Match[str], in_literal: bool) -> _Span:
         else:
             in_literal = False
     quote = "" if closing is None else closing[0]
+    if (begin := _far(text, found, after + len(quote), in_literal)) is not None:
+        return begin
     at = _past_blanks(text, after + len(quote))
     before = _WORD_BEFORE.search(text, max(found.start() - 64, 0), found.start())
     option, word = ("", "") if before is None else (before[1], before[2])
@@ -177,6 +204,61 @@ def _named(text: str, found: re.Match[str], in_literal: bool) -> _Span:
     if text.startswith('"', at) or (quote == "'" == text[at : at + 1] and at == after):
         return after, after
     return at, _end_of_literal(text, at, in_literal)
+
+
+def _far(text: str, found: re.Match[str], at: int, in_literal: bool) -> _Span | None:
+    """Where the name is not beside its value: in a list of columns, in a call, a declaration, or format()."""
+    if (
+        text.startswith("(", at)
+        and "'" in text[at : at + _NEAR]
+        and not _TABLE_BEFORE.search(text, max(found.start() - 130, 0), found.start())
+    ):
+        end = _end_of_group(text, at + 1)
+        if "'" in text[at:end]:
+            return at + 1, end - 1 if text[end - 1] == ")" else end
+    if (listed := _LISTED.match(text, at)) is not None:
+        return _of_list(text, found.start(), listed)
+    if (far := _FAR.match(text, at)) is not None:
+        begin = _past_blanks(text, far.end())
+        if (end := _end_of_literal(text, begin, in_literal)) > begin:
+            return begin, end
+    if in_literal and (place := _FORMAT.match(text, _past_blanks(text, at))) is not None:
+        end = _end_of_group(text, place.end())
+        if "'" in text[place.end() : end] or text.startswith(MASK, place.end()):
+            return place.end(), end - 1 if text[end - 1] == ")" else end
+    return None
+
+
+def _of_list(text: str, name: int, listed: re.Match[str]) -> _Span | None:
+    """The value of the column of that place; with several lists from the first such value to the last."""
+    begin, opening = listed.end(), text.rfind("(", max(name - 8192, 0), name)
+    if opening < 0:
+        return None
+    if _DETAIL_BEFORE.search(text, max(name - 2048, 0), name):
+        detail = _DETAIL.match(text, begin)
+        return begin, begin if detail is None else detail.end()
+    if not listed["two"] and listed["is"].lower().endswith("in"):
+        return None
+    column, depth, number, first, last = text.count(",", opening, name), 1, 0, -1, -1
+    # Of two columns that announce a secret the second is not looked for again.
+    columns = column + (listed[0].count(",") if _HINT.search(listed[0].lower()) else 0)
+    start = begin
+    for part in _PART.finditer(text, begin):
+        depth += (part[0] in ("(", "[", "{")) - (part[0] in (")", "]", "}"))
+        if not 0 <= depth < _DEEPEST:
+            break
+        if part[0] == "(" and depth == 1:
+            number, start = 0, part.end()
+        elif (part[0] == "," and depth == 1) or (part[0] == ")" and depth == 0):
+            if column <= number <= columns and "'" in text[start : part.start()]:
+                first, last = (start if first < 0 else first), part.start()
+            number, start = number + 1, part.end()
+            if depth == 0 and not _NEXT_LIST.match(text, part.end()):
+                break
+    else:
+        if column <= number <= columns and "'" in text[start:]:
+            first, last = (start if first < 0 else first), len(text)
+    return None if first < 0 else (_past_blanks(text, first), last)
 
 
 def _key(text: str, found: re.Match[str], in_literal: bool) -> _Span:
@@ -208,10 +290,14 @@ def _end_of_value(text: str, begin: int, in_literal: bool, name: str) -> int:
     if _NO_SECRET.match(text, begin):
         return begin
     column = _COLUMN.match(text, begin)
-    if column is not None and column[1].lower() == name.lower():
+    if column is not None and (
+        name.lower() in column[1].lower() if text[begin - 1].isspace() else column[1].lower() == name.lower()
+    ):
         return begin
     if (end := _end_of_literal(text, begin, in_literal)) > begin:
         return end
+    if not in_literal and (call := _SQL_CALL.match(text, begin)) and (text[begin - 1].isspace() or "$" in call[0]):
+        return begin
     if (group := _GROUP.match(text, begin)) is not None:
         begin = _end_of_group(text, group.end())
     word = (_WORD_IN_LITERAL if in_literal else _WORD).match(text, begin)
@@ -298,8 +384,13 @@ def _up_to(pattern: re.Pattern[str]) -> Callable[[str, re.Match[str], bool], _Sp
     return span
 
 
+def _option(text: str, found: re.Match[str], in_literal: bool) -> _Span:
+    return found.end(), _end_of_value(text, found.end(), in_literal, "")
+
+
 _SPANS: Final[Mapping[str, Callable[[str, re.Match[str], bool], _Span]]] = {
     "name": _named,
+    "option": _option,
     "key": _key,
     "uri": _login,
     "user": _user,

@@ -21,6 +21,7 @@ from pgtop_tune.secret import MASK, without_secrets
         ("postgresql://repl:ses@me@db1/x", f"postgresql://repl:{MASK}@db1/x"),
         ("postgresql://db1/x?user=a&password=sesame&port=1", f"postgresql://db1/x?user=a&password={MASK}&port=1"),
         ("PGPASSWORD=sesame pg_receivewal -D /wal", f"PGPASSWORD={MASK} pg_receivewal -D /wal"),
+        ("https://sesame@git.example/x.git", f"https://{MASK}@git.example/x.git"),
         ('sslpassword="ses ame" x=1', f"sslpassword={MASK} x=1"),
     ],
 )
@@ -124,6 +125,27 @@ ANNOUNCED = (
     "comment on role x is 'password: <S>'",
     "select 'password' , x from t where y = 'a' and token='<S>'",
     'login failed password="a <S>"',
+    "SharedAccessSignature=sv=2020&sig=<S>",
+    "sshpass -p <S> scp x y",
+    "lftp -u bob,<S> sftp://h",
+    "AZURE_STORAGE_KEY=<S> wal-g",
+    "select hmac('data', '<S>', 'sha256')",
+    "DO $$ DECLARE v_password text := '<S>'; BEGIN PERFORM 1; END $$",
+    "DO $$ DECLARE v_password CONSTANT varchar(30) DEFAULT '<S>'; BEGIN PERFORM 1; END $$",
+    "CREATE TABLE u (password text NOT NULL DEFAULT '<S>')",
+    "ALTER TABLE u ALTER password SET DEFAULT '<S>'",
+    "DO $$ BEGIN EXECUTE format('ALTER ROLE %I PASSWORD %L', 'bob', '<S>'); END $$",
+    "DETAIL:  Key (id, api_token)=(1, <S>) already exists.",
+    "DETAIL:  Key (password)=(<S>) already exists.",
+    "select * from u where lower(password) = '<S>'",
+    "select * from u where password::text = '<S>'",
+    """select * from u where password COLLATE "C" = '<S>'""",
+    "select * from u where (name, password) = ('bob', '<S>')",
+    "select * from u where (password, name) IN (('<S>', 'bob'))",
+    "select vault.create_secret('<S>', 'name')",
+    "call set_password('bob', '<S>')",
+    "INSERT INTO users (name, password) VALUES ('bob', '<S>')",
+    "INSERT INTO users (password, token, x) VALUES ('<S>', '<S>', 1), ('a', '<S>', 2)",
 )
 """<S> stands for a secret."""
 READABLE = (
@@ -136,6 +158,12 @@ READABLE = (
     "SELECT 1 FROM u WHERE token IN ($1, $2)",
     "SELECT 1 FROM u WHERE password = crypt($1, password)",
     "SELECT 1 FROM a JOIN b ON a.token = b.token",
+    "UPDATE users SET password = crypt($1, gen_salt($2))",
+    "SELECT * FROM t WHERE token = ANY($1::text[])",
+    "UPDATE t SET token = md5(random()::text) WHERE id = 3",
+    "UPDATE t SET token = s.new_token, x = 'y' FROM s",
+    "INSERT INTO tokens (user_id, token) SELECT 1, 'x'",
+    "SELECT count(token) FROM t HAVING count(token) = 5",
     "INSERT INTO t VALUES ($1) ON CONFLICT (id) DO UPDATE SET password = EXCLUDED.password",
     "GRANT SELECT (password) ON t TO bob",
     "GRANT SELECT ON secrets TO app_user",
@@ -176,6 +204,11 @@ def test_a_secret_that_a_word_announces_is_masked_wherever_the_text_is_cut(text:
 def test_what_is_masked_already_stays_as_it_is(text: str) -> None:
     once = without_secrets(text.replace("<S>", SECRET))
     assert without_secrets(once) == once
+
+
+def test_of_the_values_of_an_insert_those_of_other_columns_stay() -> None:
+    shown = without_secrets("INSERT INTO u (id, password, name) VALUES (1, 'x', 'bob') RETURNING id")
+    assert shown == f"INSERT INTO u (id, password, name) VALUES (1, {MASK}, 'bob') RETURNING id"
 
 
 @pytest.mark.parametrize("text", READABLE)

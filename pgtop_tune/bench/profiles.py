@@ -170,7 +170,8 @@ def read_profile(path: Path) -> Profile:
         LoadProblem: Unreadable, not TOML, or a key that is unknown, missing or out of range; names file and key.
     """
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
+        with paths.opened(path) as file:
+            given = tomllib.loads(file.read().decode("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
         raise LoadProblem(f"{path}: {problem}") from problem
     where = str(path)

@@ -82,7 +82,7 @@ def former_check(path: Path) -> Former:
         unknown = frozenset(str(each["check"]) for each in parsed["unknown"])
     except OSError as problem:
         raise UsageProblem(f"{path} cannot be read: {problem.strerror}", "check name and permission") from None
-    except (ValueError, KeyError, TypeError) as problem:
+    except (ValueError, KeyError, TypeError, RecursionError) as problem:
         raise UsageProblem(
             f"{path} is neither a report nor a recording: {problem}", "write one with `check --format json > FILE`"
         ) from None
@@ -105,7 +105,7 @@ def measured_in(path: Path) -> Measured:
         numbers = all(type(row.value) in (int, float) for row in rows) and type(parsed["at_ms"]) is int
     except OSError as problem:
         raise UsageProblem(f"{path} cannot be read: {problem.strerror}", "check name and permission") from None
-    except (ValueError, KeyError, TypeError) as problem:
+    except (ValueError, KeyError, TypeError, RecursionError) as problem:
         raise UsageProblem(f"{path} is no report: {problem}", how) from None
     if not rows or not numbers:
         raise UsageProblem(f"nothing was measured in {path}", how)

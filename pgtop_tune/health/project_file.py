@@ -21,6 +21,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from pgtop_tune.errors import UsageProblem
+from pgtop_tune.paths import opened
 
 FILE_NAME: Final = "pgtop-tune.toml"
 _TABLE: Final = "check"
@@ -53,13 +54,14 @@ def project_wishes(path: Path | None = None) -> ProjectWishes:
     """
     file = path or Path(FILE_NAME)
     try:
-        parsed = tomllib.loads(file.read_text(encoding="utf-8"))
+        with opened(file) as found:
+            parsed = tomllib.loads(found.read().decode("utf-8"))
     except FileNotFoundError:
         if path is None:
             return ProjectWishes()
         raise UsageProblem(f"{file} is not there", "--config names a file") from None
     except OSError as problem:
-        raise UsageProblem(f"{file} cannot be read: {problem.strerror}", "mend its permissions") from None
+        raise UsageProblem(f"{file} cannot be read: {problem.strerror}", "check name and permission") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise UsageProblem(f"{file} is not TOML: {problem}") from None
     table = parsed.get(_TABLE, {})

@@ -30,9 +30,15 @@ SESSION_SETTINGS: Final[Mapping[str, str]] = {
 }
 """Made after connecting, not at the start: so a reset shows what the server would have given us."""
 
+_LONGER_TRANSACTIONS: Final = (
+    "CASE WHEN pg_catalog.current_setting('transaction_timeout', true) ~ '^([1-4]s|[0-9]+ms)$'"
+    " THEN pg_catalog.set_config('transaction_timeout', '0', false) END"
+)
+"""From 17 on: one that would end our looks is lifted, any other stays to be seen. A reset would end us at once."""
 _SETTLE: Final = f"SELECT {OWN_MARK} " + ", ".join(
     (
         pin(local=False),
+        _LONGER_TRANSACTIONS,
         *(f"pg_catalog.set_config('{name}', '{value}', false)" for name, value in SESSION_SETTINGS.items()),
     )
 )

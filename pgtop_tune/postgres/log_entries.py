@@ -16,7 +16,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.secret import without_secrets
+from pgtop_tune.secret import MASK, without_secrets
 
 MESSAGE_CHARACTERS: Final = 500
 _PREFIX_CHARACTERS: Final = 120
@@ -36,6 +36,7 @@ _ABOUT_THE_SERVER: Final = re.compile(
     r"|background worker|invalid|unexpected|out of|could not|oldest|multixact|transaction ID|skipping|invalidating"
 )
 """How LOG entries begin that are about the server and not about one client's statement or connection."""
+_QUOTED_WORD: Final = re.compile(r'at or near "(.{1,300}?)"(?= at character|\Z)')
 _PARAMETERS: Final = re.compile(r"(?i)parameters:|.*\$1 = ")
 """DETAIL with the values bound to a statement."""
 
@@ -87,6 +88,8 @@ def log_entries(file: str, content: bytes) -> LogEntries:
         if each.severity in _ADDENDA:
             if is_open and not _PARAMETERS.match(each.message):
                 entries[-1] = _longer(entries[-1], f"{each.severity}: {each.message}")
+        elif each.severity == "STATEMENT" and is_open:
+            entries[-1] = _without_word_of(entries[-1], each.message)
         elif each.severity not in _QUOTING:
             is_open = each.severity in _ALARMS or (
                 each.severity == "LOG" and _ABOUT_THE_SERVER.match(each.message) is not None
@@ -100,6 +103,14 @@ def log_entries(file: str, content: bytes) -> LogEntries:
 
 def _masked(entry: LogEntry) -> LogEntry:
     return replace(entry, prefix=without_secrets(entry.prefix), message=without_secrets(entry.message))
+
+
+def _without_word_of(entry: LogEntry, statement: str) -> LogEntry:
+    """A password without quotes is a syntax error, whose message quotes it: masked where its statement's is."""
+    found = _QUOTED_WORD.search(entry.message)
+    if found is None or found[1] not in statement or found[1] in without_secrets(statement):
+        return entry
+    return replace(entry, message=entry.message.replace(found[0], f'at or near "{MASK}"'))
 
 
 def _longer(entry: LogEntry, words: str) -> LogEntry:
@@ -149,7 +160,7 @@ def _from_csv(content: bytes) -> Iterator[LogEntry]:
         if len(row) > 15:
             who = "@".join(part for part in (row[1], row[2]) if part)
             prefix = " ".join(part for part in (row[0], f"[{row[3]}]", who) if part)
-            yield from _parts(began, row[11], prefix, row[13], row[14], row[15])
+            yield from _parts(began, row[11], prefix, row[13], row[14], row[15], row[19] if len(row) > 19 else "")
 
 
 def _from_json(content: bytes) -> Iterator[LogEntry]:
@@ -167,13 +178,15 @@ def _from_json(content: bytes) -> Iterator[LogEntry]:
 def _of_object(offset: int, words: Mapping[str, str]) -> Iterator[LogEntry]:
     who = "@".join(words[name] for name in ("user", "dbname") if name in words)
     prefix = " ".join(part for part in (words.get("timestamp", ""), f"[{words.get('pid', '')}]", who) if part)
-    texts = (words.get(name, "") for name in ("message", "detail", "hint"))
+    texts = (words.get(name, "") for name in ("message", "detail", "hint", "statement"))
     yield from _parts(offset, words.get("error_severity", ""), prefix, *texts)
 
 
-def _parts(offset: int, severity: str, prefix: str, message: str, detail: str, hint: str) -> Iterator[LogEntry]:
+def _parts(
+    offset: int, severity: str, prefix: str, message: str, detail: str, hint: str, query: str
+) -> Iterator[LogEntry]:
     """An entry and its addenda, as stderr has them one after the other."""
-    for kind, text in ((severity, message), ("DETAIL", detail), ("HINT", hint)):
+    for kind, text in ((severity, message), ("DETAIL", detail), ("HINT", hint), ("STATEMENT", query)):
         if text or kind == severity:
             yield LogEntry(offset, kind, prefix[:_PREFIX_CHARACTERS], text)
 

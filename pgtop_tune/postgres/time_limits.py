@@ -26,8 +26,12 @@ LIMITS: Final = {
 ALL_SINCE: Final = max(LIMITS.values())
 _BITES: Final = frozenset({"57014", "25P03", "25P04", "57P05"})
 """sqlstates of a statement or a session that a limit has ended."""
-_CUT: Final = re.compile("transaction timeout|idle-session timeout|terminated abnormally|closed the connection")
-"""What is said of a session that a limit has ended while it began; libpq tells no sqlstate then."""
+_CUT: Final = re.compile(
+    "transaction timeout|idle-session timeout|terminated abnormally|closed the connection"
+    "|closed in the middle of operation|another operation .* is in progress"
+)
+"""What is said of a session that a limit has ended while it began; libpq tells no sqlstate then, nor asyncpg where the
+server's last words came between two statements."""
 IN_FILES: Final = """
 SELECT DISTINCT ON (lower(name)) lower(name) AS name, setting, sourcefile || ':' || sourceline AS place
   FROM pg_file_settings WHERE lower(name) = ANY(%s) AND error IS NULL ORDER BY lower(name), seqno DESC

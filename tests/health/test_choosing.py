@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,9 @@ def test_the_list_shows_limits_as_they_may_be_typed() -> None:
                 part for part in lines[check.id].replace(",", " ").split() if part.startswith(f"{threshold.name}=")
             )
             assert thresholds([f"{check.id}.{typed}"]) == {check.id: {threshold.name: threshold.default}}
+
+
+def test_a_project_s_file_that_is_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "wishes.toml")
+    with pytest.raises(UsageProblem, match="it is no file"):
+        project_wishes(pipe)

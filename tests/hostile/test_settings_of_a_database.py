@@ -102,7 +102,10 @@ def test_a_database_whose_transactions_only_read(where: str, tmp_path: Path) -> 
             root.execute("DROP ROLE gus")
 
 
-@pytest.mark.parametrize("limit", ["statement_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout"])
+@pytest.mark.parametrize(
+    "limit",
+    ["statement_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout", "transaction_timeout"],
+)
 def test_time_limits_that_end_every_session(where: str, limit: str, tmp_path: Path) -> None:
     sets(where, f"{limit} = '1ms'")
     for words in (("check",), ("record", "-q", "--seconds", "1", "-o", f"{tmp_path}/a.gz")):

@@ -236,3 +236,25 @@ async def test_the_grants_that_are_named_open_the_log(make_server: Callable[...,
         await until(reader, holds("ready"))
     finally:
         await reader.aclose()
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        (
+            "a.log",
+            '2026-11-20 UTC [17] ERROR:  syntax error at or near "hunter2" at character 25\n'
+            "2026-11-20 UTC [17] STATEMENT:  ALTER ROLE bob PASSWORD hunter2\n",
+        ),
+        (
+            "a.json",
+            '{"error_severity":"ERROR","message":"syntax error at or near \\"hunter2\\"",'
+            '"statement":"ALTER ROLE bob PASSWORD hunter2"}\n',
+        ),
+    ],
+)
+def test_a_password_that_is_a_syntax_error_is_not_quoted(file: str, content: str) -> None:
+    (entry,) = log_entries(file, content.encode()).entries
+    assert "hunter2" not in entry.message
+    (entry,) = log_entries(file, content.replace("PASSWORD hunter2", "x hunter2").encode()).entries
+    assert 'at or near "hunter2"' in entry.message

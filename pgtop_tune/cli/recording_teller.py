@@ -28,6 +28,7 @@ class RecordingTeller:
         self._problem = ""
         self._missing = 0
         self._told = 0
+        self._removed = 0
         self._path: Path | None = recorder.last_path
 
     def accept(self, step: Step) -> None:
@@ -45,6 +46,9 @@ class RecordingTeller:
             self._missing = recorder.frames_missing
         elif recorder.last_path != self._path:
             self._tell(f"recording into {recorder.last_path}")
+        if recorder.files_removed > self._removed:
+            self._tell(f"older files removed by --keep: {recorder.files_removed - self._removed}")
+            self._removed = recorder.files_removed
         self._problem, self._path = state.problem, recorder.last_path
 
     def close(self) -> None:

@@ -24,7 +24,8 @@ from pgtop_tune.recording.spool_file import SpoolFile
 
 _KEY_START: Final = b'{"key":'
 _NEXT_KEY: Final = b"\n" + _KEY_START
-_NEXT_HEADER: Final = b'\n{"format":"pgtop-tune/'
+_HEADER_START: Final = b'{"format":"pgtop-tune/'
+"""Also behind a torn line. No text of a frame holds it: quotes in JSON strings are escaped."""
 _ELAPSED: Final = re.compile(rb'"elapsed_s":\s*(-?\d+(?:\.\d*)?(?:e-?\d+)?)')
 _LINE_START: Final = 400
 """Bytes of a line looked at for its moment; it stands right at the front."""
@@ -109,7 +110,7 @@ def open_blocks(path: Path) -> Blocks:
             whole.close()
             raise
         file.close()
-        return PlainBlocks(whole.file, _TORN if torn else "")
+        return PlainBlocks(whole.file, _TORN if torn else "", packing=packing)
     except BaseException:
         file.close()
         raise
@@ -139,7 +140,7 @@ def is_recording(path: Path) -> bool:
 
 
 _TORN: Final = "the compressed file ends early (still being written, or torn); read up to there"
-_SECOND: Final = "another recording begins at line {}: it was put behind this one, and is not read"
+_SECOND: Final = "another recording begins at line {} and is not read; take it out with: {} > second.jsonl"
 _TOO_MANY: Final = f"more than {MOST_MARKS} key frames, which no recording has; read up to there"
 
 
@@ -150,10 +151,14 @@ class PlainBlocks:
         file: Open; closed by `close`.
         problem: What is known to be wrong with it.
         known: Key frames from the first on, see `index`.
+        packing: How the file was packed that this one was unpacked from.
     """
 
-    def __init__(self, file: IO[bytes], problem: str = "", known: Sequence[Place] = ()) -> None:
+    def __init__(
+        self, file: IO[bytes], problem: str = "", known: Sequence[Place] = (), packing: Packing | None = None
+    ) -> None:
         self._file = file
+        self._packing = packing
         self.problem = problem
         file.seek(0)
         self.header = file.readline(MAX_LINE_BYTES)
@@ -176,7 +181,9 @@ class PlainBlocks:
                 break
         self._size = file.seek(0, 2) if stop is None else stop
         if stop is not None:
-            self.problem, self._is_over = _SECOND.format(frames + 2), True
+            tail = f"tail -c +{stop + 1}"
+            command = f"{tail} FILE" if self._packing is None else f"{self._packing.shown_by} FILE | {tail}"
+            self.problem, self._is_over = _SECOND.format(frames + 2, command), True
         whole_end = self._last_line_end(begin, self._size)
         if whole_end < self._size:
             self.problem = self.problem or "the last line is torn and was skipped"
@@ -236,18 +243,18 @@ def _keys_and_lines(file: IO[bytes], begin: int) -> Iterator[tuple[int | None, i
     base, kept, count = begin, b"", 0
     while chunk := file.read(_CHUNK):
         data = kept + chunk
-        header = data.find(_NEXT_HEADER)
+        header = data.find(_HEADER_START)
         if header >= 0:
-            data = data[: header + 1]
+            data = data[:header]
         place = 0
         while (found := data.find(_NEXT_KEY, place)) >= 0:
             yield base + found + 1, count + data.count(b"\n", place, found + 1), None
             place, count = found + 1, 0
         if header >= 0:
-            yield None, count + data.count(b"\n", place), base + header + 1
+            yield None, count + data.count(b"\n", place), base + header
             return
         # What may be the beginning of a key line or of a header is looked at again with the next chunk.
-        rest = max(place, len(data) - len(_NEXT_HEADER) + 1)
+        rest = max(place, len(data) - len(_HEADER_START) + 1)
         count += data.count(b"\n", place, rest)
         base, kept = base + rest, data[rest:]
     yield None, count + kept.count(b"\n"), None
@@ -267,7 +274,8 @@ class PackedBlocks:
         _, whole = self._text(self.blocks[-1].offset, self.blocks[-1].end)
         self.problem = "" if whole else _TORN if len(marks) < MOST_MARKS else _TOO_MANY
         if self._is_over:
-            self.problem = _SECOND.format(self.blocks[-1].first + sum(1 for _ in self.lines(self.blocks[-1])) + 2)
+            line = self.blocks[-1].first + sum(1 for _ in self.lines(self.blocks[-1])) + 2
+            self.problem = _SECOND.format(line, f"{packing.shown_by} FILE | tail -n +{line}")
         if self.blocks[0].first:
             self.problem = f"the first {self.blocks[0].first} frames are damaged and were skipped"
 
@@ -296,8 +304,8 @@ class PackedBlocks:
     def lines(self, block: Block) -> Iterator[bytes]:
         """See `Blocks.lines`."""
         text, _ = self._text(block.offset, block.end)
-        if self._is_over and (header := text.find(_NEXT_HEADER)) >= 0:
-            text = text[: header + 1]
+        if self._is_over and (header := text.find(_HEADER_START)) >= 0:
+            text = text[:header]
         yield from BytesIO(text[: text.rfind(b"\n") + 1])
 
     def first_line(self, block: Block) -> bytes:

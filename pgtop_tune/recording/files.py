@@ -32,8 +32,8 @@ class Files(Protocol):
         """Whether a file of that age and size is followed by another one."""
         ...
 
-    def tidy(self, current: Path, now_ms: int) -> None:
-        """Removes what is not kept."""
+    def tidy(self, current: Path, now_ms: int) -> int:
+        """Removes what is not kept; how many files that were."""
         ...
 
     def close(self) -> None:
@@ -56,8 +56,9 @@ class OneFile(Struct, frozen=True):
         """Never."""
         return False
 
-    def tidy(self, current: Path, now_ms: int) -> None:
+    def tidy(self, current: Path, now_ms: int) -> int:
         """Everything is kept."""
+        return 0
 
     def close(self) -> None:
         """Nothing to let go of."""
@@ -108,8 +109,9 @@ class RotatedFiles:
             said.every_bytes is not None and size_bytes >= said.every_bytes
         )
 
-    def tidy(self, current: Path, now_ms: int) -> None:
-        """Removes the oldest of our own files until what is left is what is kept; never the one that is written."""
+    def tidy(self, current: Path, now_ms: int) -> int:
+        """See `Files.tidy`; the oldest go first."""
+        removed = 0
         said = self._rotation
         older = self._older_than(current)
         files, room = len(older) + 1, sum(file.size_bytes for file in older) + current.stat().st_size
@@ -119,11 +121,13 @@ class RotatedFiles:
                 or (said.keep_bytes is not None and room > said.keep_bytes)
                 or (said.keep_s is not None and now_ms / 1000 - file.written_s > said.keep_s)
             ):
-                return
+                break
             if is_recording(file.path) and not is_locked(file.path):
                 file.path.unlink(missing_ok=True)
                 index_path(file.path).unlink(missing_ok=True)
+                removed += 1
             files, room = files - 1, room - file.size_bytes
+        return removed
 
     def _older_than(self, current: Path) -> list[_Older]:
         """All files named as ours are, the oldest first."""

@@ -45,6 +45,7 @@ class Packing(Struct, frozen=True):
 
     Attributes:
         suffix: How names end.
+        shown_by: The command that prints what a file holds.
         begins: First bytes of a file.
         before_mark: What stands right before a mark, at the beginning of a member.
         member: Makes a member; its mark is empty for the one of the header.
@@ -53,6 +54,7 @@ class Packing(Struct, frozen=True):
     """
 
     suffix: str
+    shown_by: str
     begins: bytes
     before_mark: bytes
     member: Callable[[bytes], Member]
@@ -63,6 +65,7 @@ class Packing(Struct, frozen=True):
 PACKINGS: Final = (
     Packing(
         ".gz",
+        "zcat",
         b"\x1f\x8b",
         gzip_members.before_mark(MARK.size),
         gzip_members.GzipMember,
@@ -71,6 +74,7 @@ PACKINGS: Final = (
     ),
     Packing(
         ".zst",
+        "zstdcat",
         b"\x28\xb5\x2f\xfd",
         zstd_members.before_mark(MARK.size),
         zstd_members.ZstdMember,
@@ -114,7 +118,7 @@ def find_marks(file: IO[bytes], packing: Packing, begin: int = 0) -> Iterator[tu
                 yield base + at, number, ticks / _TICKS_PER_S
                 if found == MOST_MARKS:
                     return
-            elif number == 0 and frame > 0:
+            elif number == 0 and frame >= 0:
                 yield base + at, 0, 0.0
                 return
         rest = max(place, len(data) - width + 1)

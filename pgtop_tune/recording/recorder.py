@@ -66,6 +66,7 @@ class Recorder:
     Attributes:
         last_path: The last file that was begun.
         files_begun: How many there were in this session.
+        files_removed: Older files that were not to be kept.
         frames_written: Frames in all of them.
         frames_missing: Frames that came while they could not be written.
         server_seen: Whether a server stood in any frame that came, recorded or not.
@@ -89,6 +90,7 @@ class Recorder:
         """With which the last recording ended."""
         self.last_path: Path | None = None
         self.files_begun = 0
+        self.files_removed = 0
         self.frames_written = 0
         self.frames_missing = 0
         self.server_seen = False
@@ -233,7 +235,7 @@ class Recorder:
         writer.write(frame)
         if writer.newest_is_key:
             with contextlib.suppress(OSError):
-                files.tidy(writer.path, frame.taken_at_ms)
+                self.files_removed += files.tidy(writer.path, frame.taken_at_ms)
         if self._since_s is None:
             self._since_s = frame.elapsed_s
         self._frames += 1

@@ -61,7 +61,7 @@ def parse_rotation(rotate: Sequence[str], keep: Sequence[str]) -> Rotation | Non
     found = Rotation(**said)  # type: ignore[arg-type]
     for words, size in (("--rotate", found.every_bytes), ("--keep", found.keep_bytes)):
         if size is not None and size < _LEAST_BYTES:
-            raise UsageProblem(f"{words} takes at least 1 MB: a smaller file holds hardly a frame", "as in 100MB")
+            raise UsageProblem(f"{words} takes at least 1 MB: one frame of a busy server has 100 kB", "as in 100MB")
     if found.every_bytes and found.keep_bytes and found.keep_bytes < 2 * found.every_bytes:
         raise UsageProblem("--keep has no room for two files of --rotate", "keep several times the size of a file")
     return found

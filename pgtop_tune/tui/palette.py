@@ -117,9 +117,12 @@ def choose(themes: Themes, wanted: str, usual: str) -> str:
 
 def _read(path: Path) -> dict[str, Any] | str:
     """The file's tables, or why there are none."""
+    if not path.is_file():
+        # A pipe would be waited for, a device read without an end.
+        return "it is no file"
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as problem:
         return str(problem)
 
 

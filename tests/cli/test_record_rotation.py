@@ -15,12 +15,14 @@ from tests.support.servers import conninfo
 
 
 def test_a_rotated_recording_is_a_row_of_recordings(server: Throwaway, tmp_path: Path) -> None:
-    words = ("--interval", "0.2", "--seconds", "4", "--rotate", "1s", "--keep", "3")
+    words = ("--interval", "0.2", "--seconds", "4", "--rotate", "1s", "--keep", "2")
     ran = run("record", "-q", "-o", str(tmp_path / "a.jsonl.gz"), *words, conninfo(server), home=tmp_path)
     assert ran.status == 0, ran.err
     files = sorted(tmp_path.glob("a-*Z*.jsonl.gz"))
-    assert 2 <= len(files) <= 4
-    assert "recording into " in ran.err
+    assert len(files) == 2
+    begun = ran.err.count("recording into ") + 1
+    assert ran.err.count("older files removed by --keep: 1") == begun - 2
+    assert f" in {begun} files (--keep removed {begun - 2}), the last one {files[-1]}" in ran.err
     for path in files:
         reader = RecordingReader(path)
         assert reader.frame_count > 0

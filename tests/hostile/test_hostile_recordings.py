@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -169,29 +170,55 @@ def test_a_line_twice_in_a_recording_of_an_earlier_version_is_told(tmp_path: Pat
     assert problems[0].startswith("line 5: it does not go on in time")
 
 
+@pytest.mark.parametrize("seconds", [7, 2], ids=["several keys", "one key"])
 @pytest.mark.usefixtures("keys_often")
 @pytest.mark.parametrize("name", NAMES)
-def test_two_recordings_put_together_are_the_first_and_a_word_of_the_second(tmp_path: Path, name: str) -> None:
-    first = [small(second) for second in range(7)]
+def test_two_recordings_put_together_are_the_first_and_the_way_to_the_second(
+    tmp_path: Path, name: str, seconds: int
+) -> None:
+    first, second = [small(second) for second in range(seconds)], [small(second) for second in range(20)]
     one = write(tmp_path / f"one{name}", first)
-    other = write(tmp_path / f"other{name}", [small(second) for second in range(20)])
+    other = write(tmp_path / f"other{name}", second)
     both = tmp_path / name
     both.write_bytes(one.read_bytes() + other.read_bytes())
-    said = "another recording begins at line 9: it was put behind this one, and is not read"
-    assert read(both) == (first, [said])
+    found, problems = read(both)
+    assert found == first
+    assert taken_out(both, problems, seconds + 2) == (second, [])
     reader = RecordingReader(both)
     assert not reader.extend()
-    assert reader.length_s == 6.0
+    assert reader.length_s == seconds - 1
     reader.close()
 
 
 def test_two_gzipped_recordings_put_together_are_no_longer_one_cut_short(tmp_path: Path) -> None:
-    plain = write(tmp_path / "a.jsonl", [small(second) for second in range(4)]).read_bytes()
+    frames = [small(second) for second in range(4)]
+    plain = write(tmp_path / "a.jsonl", frames).read_bytes()
     both = tmp_path / "both.gz"
     both.write_bytes(gzip.compress(plain) + gzip.compress(plain))
     found, problems = read(both)
-    assert found == [small(second) for second in range(4)]
-    assert problems == ["another recording begins at line 6: it was put behind this one, and is not read"]
+    assert found == frames
+    assert taken_out(both, problems, 6) == (frames, [])
+
+
+def test_a_recording_behind_a_torn_line_is_another_one(tmp_path: Path) -> None:
+    frames = [small(second) for second in range(4)]
+    plain = write(tmp_path / "a.jsonl", frames).read_bytes()
+    both = tmp_path / "both.jsonl"
+    both.write_bytes(plain[:-20] + plain)
+    found, problems = read(both)
+    assert found == frames[:-1]
+    assert taken_out(both, problems, 5) == (frames, [])
+
+
+def taken_out(both: Path, problems: list[str], line: int) -> tuple[list[Frame], list[str]]:
+    """The second recording, by the command that the reader names."""
+    (problem,) = problems
+    said, _, command = problem.partition("; take it out with: ")
+    assert said == f"another recording begins at line {line} and is not read"
+    if "zstdcat" in command and shutil.which("zstdcat") is None:
+        pytest.skip("no zstdcat")
+    subprocess.run(command.replace("FILE", both.name), shell=True, check=True, cwd=both.parent, timeout=30)
+    return read(both.parent / "second.jsonl")
 
 
 ENDLESS = (("export",), ("replay", "--lines"), ("compare", GOLDEN), ("diff", GOLDEN), ("report", "-o", "/nowhere.html"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -150,11 +151,14 @@ def test_what_is_broken_is_left_out_and_spoils_no_other(own_themes: Path) -> Non
     (own_themes / "ansi-dark.toml").write_text('name = "ansi-dark"\nbase = "perhaps"\n')
     (own_themes / "dark.toml").write_text('name = "dark"\nextends = "dark"\n')
     (own_themes / "empty.toml").write_text("")
+    (own_themes / "deep.toml").write_text("a = " + "[" * 100_000)
     (own_themes / "folder.toml").mkdir()
     (own_themes / "mine.toml").write_text(MINIMAL)
+    os.mkfifo(own_themes / "pipe.toml")
+    (own_themes / "zero.toml").symlink_to("/dev/zero")
     themes = load_themes()
     assert [Path(file).name for file in sorted(themes.broken)] == [
-        "ansi-dark.toml", "dark.toml", "empty.toml", "folder.toml",
+        "ansi-dark.toml", "dark.toml", "deep.toml", "empty.toml", "folder.toml", "pipe.toml", "zero.toml",
     ]  # fmt: skip
     assert {name: theme.spans for name, theme in themes.by_name.items() if name != "mine"} == {
         name: theme.spans for name, theme in SHIPPED.items()

@@ -166,7 +166,10 @@ async def _record(
     missing = f"; {recorder.frames_missing} frames are missing" if recorder.frames_missing else ""
     if stopped := recorder.state().problem:
         raise RecordingProblem(f"{stopped}{missing}", f"{recorder.last_path} is readable up to there")
-    files = f"{recorder.files_begun} files, the last one {recorder.last_path}" if recorder.files_begun > 1 else output
+    removed = f" (--keep removed {recorder.files_removed})" if recorder.files_removed else ""
+    files: object = output if session_options.rotation is None else recorder.last_path
+    if recorder.files_begun > 1:
+        files = f"{recorder.files_begun} files{removed}, the last one {recorder.last_path}"
     if output is not None and not (discarded or (is_stdout(output) and not missing)):
         tell(f"recorded {recorder.frames_written} frames in {files}{missing}")
     if server is not None and never_answered:

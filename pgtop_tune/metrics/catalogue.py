@@ -39,6 +39,10 @@ _MISSED_TICKS: Final = 3
 """So many frames without an answer are a busy server; more in a row are an outage."""
 
 
+_NOTHING_BEFORE: Final = frozenset({EventKind.GAP, EventKind.RECORDING})
+"""Events of the first frame after a time of which there are none: nobody looked, or a full disk did not take them."""
+
+
 class Interval:
     """The newest frame and those before it: what a metric is computed from.
 
@@ -66,7 +70,7 @@ class Interval:
 
     @property
     def after_gap(self) -> bool:
-        """Whether nobody looked for a while before the newest frame, see `EventKind.GAP`."""
+        """Whether frames are missing before the newest one, see `EventKind.GAP` and `EventKind.RECORDING`."""
         return _is_after_gap(self.newest)
 
     def pair(
@@ -77,12 +81,13 @@ class Interval:
         A section read less often than frames are made stands in several frames unchanged; those are passed over.
         None when the newest frame does not have it, or when it was unavailable in between: a rate would stretch over
         the outage. A few ticks that a server did not answer in are none, as long as it was not started since.
-        None as well when we did not look ourselves for more than half of the time between both.
+        None as well when frames are missing for more than half of the time between both: we did not look, or they could
+        not be recorded.
 
         Args:
             section: The section.
             least_s: The readings are at least so far apart: `PUBLISHED_S` for what backends publish.
-            over_gaps: Whether it does not matter that we did not look: for what happened, not for how fast.
+            over_gaps: Whether it does not matter that frames are missing: for what happened, not for how fast.
         """
         newest = section(self.newest)
         if isinstance(newest, Unavailable):
@@ -134,7 +139,7 @@ class Interval:
 
 
 def _is_after_gap(frame: Frame) -> bool:
-    return bool(frame.events) and any(event.kind is EventKind.GAP for event in frame.events)
+    return bool(frame.events) and any(event.kind in _NOTHING_BEFORE for event in frame.events)
 
 
 def _is_outage(absent: Unavailable, frame: Frame, frames: int) -> bool:

@@ -90,13 +90,14 @@ def test_a_forced_checkpoint_is_seen_coming_at_long_intervals(step_s: int) -> No
     assert coming.forced
 
 
-def after_gap(second: int) -> Frame:
-    gap = Event(EPOCH_MS, EventKind.GAP, "did not look")
+def after_gap(second: int, kind: EventKind = EventKind.GAP) -> Frame:
+    gap = Event(EPOCH_MS, kind, "did not look")
     return replace(answered(second), events=(gap,))
 
 
-def test_a_gap_of_our_own_is_a_hole_and_no_mean() -> None:
-    frames = [answered(0), answered(1), after_gap(11), answered(12)]
+@pytest.mark.parametrize("kind", [EventKind.GAP, EventKind.RECORDING])
+def test_a_gap_of_our_own_and_frames_not_recorded_are_a_hole_and_no_mean(kind: EventKind) -> None:
+    frames = [answered(0), answered(1), after_gap(11, kind), answered(12)]
     for metric in (server.TPS, server.WAL_BYTES, host.CPU_BUSY, ACTIVE_SESSIONS):
         assert [metric(Interval(frames[:end])) is None for end in (2, 3, 4)] == [False, True, False], metric.id
 

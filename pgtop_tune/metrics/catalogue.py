@@ -110,15 +110,21 @@ class Interval:
     def recent(self, section: Callable[[Frame], S | Unavailable], window_s: float, least: int = 1) -> list[S]:
         """Readings of a section within the last seconds, newest first; ends at an outage, see `pair`.
 
+        Those between which counters did something end where frames are missing as well.
+
         Args:
             section: The section.
             window_s: How far back.
             least: So many even when they are further apart: 2 for what counters did in between.
         """
         found: list[S] = []
-        missed = 0
+        missed, gap_s = 0, 0.0
+        later: Frame | None = None
         for frame in reversed(self._frames):
             reading = section(frame)
+            if later is not None and _is_after_gap(later) and found and found[0].at_s > frame.elapsed_s:
+                gap_s += later.elapsed_s - frame.elapsed_s
+            later = frame
             if isinstance(reading, Unavailable):
                 missed += 1
                 if not found or _is_outage(reading, frame, missed):
@@ -127,6 +133,8 @@ class Interval:
             if len(found) >= least and reading.at_s <= found[0].at_s - window_s:
                 break
             if missed and not self._is_same_server(frame):
+                break
+            if least > 1 and found and gap_s > (found[0].at_s - reading.at_s) / 2:
                 break
             missed = 0
             if not found or reading.at_s < found[-1].at_s:

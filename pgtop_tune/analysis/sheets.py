@@ -26,6 +26,7 @@ _TOLD: Final = frozenset(
     | {
         EventKind.ROLE,
         EventKind.GAP,
+        EventKind.RECORDING,
         EventKind.CONNECTION,
         EventKind.NOTE,
         EventKind.WARNING,

@@ -84,7 +84,8 @@ def _sessions(interval: Interval) -> Iterable[Point]:
 
 def _wait_events(interval: Interval) -> Iterable[Point]:
     found: defaultdict[tuple[str, str, str], float] = defaultdict(float)
-    for one in sessions(interval, NEWEST) or ():
+    # As their sum, see `ACTIVE_SESSIONS`: after a gap neither is said.
+    for one in () if interval.after_gap else sessions(interval, NEWEST) or ():
         found[one.kind.wait_event_type, one.kind.wait_event, str(standing(one.kind))] += one.mean
     return [Point(labels, mean) for labels, mean in sorted(found.items())]
 

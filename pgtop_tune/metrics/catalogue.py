@@ -39,6 +39,10 @@ _MISSED_TICKS: Final = 3
 """So many frames without an answer are a busy server; more in a row are an outage."""
 
 
+_NOTHING_BEFORE: Final = frozenset({EventKind.GAP, EventKind.RECORDING})
+"""Events of the first frame after a time of which there are none: nobody looked, or a full disk did not take them."""
+
+
 class Interval:
     """The newest frame and those before it: what a metric is computed from.
 
@@ -66,7 +70,7 @@ class Interval:
 
     @property
     def after_gap(self) -> bool:
-        """Whether nobody looked for a while before the newest frame, see `EventKind.GAP`."""
+        """Whether frames are missing before the newest one, see `EventKind.GAP` and `EventKind.RECORDING`."""
         return _is_after_gap(self.newest)
 
     def pair(
@@ -77,12 +81,13 @@ class Interval:
         A section read less often than frames are made stands in several frames unchanged; those are passed over.
         None when the newest frame does not have it, or when it was unavailable in between: a rate would stretch over
         the outage. A few ticks that a server did not answer in are none, as long as it was not started since.
-        None as well when we did not look ourselves for more than half of the time between both.
+        None as well when frames are missing for more than half of the time between both: we did not look, or they could
+        not be recorded.
 
         Args:
             section: The section.
             least_s: The readings are at least so far apart: `PUBLISHED_S` for what backends publish.
-            over_gaps: Whether it does not matter that we did not look: for what happened, not for how fast.
+            over_gaps: Whether it does not matter that frames are missing: for what happened, not for how fast.
         """
         newest = section(self.newest)
         if isinstance(newest, Unavailable):
@@ -105,15 +110,21 @@ class Interval:
     def recent(self, section: Callable[[Frame], S | Unavailable], window_s: float, least: int = 1) -> list[S]:
         """Readings of a section within the last seconds, newest first; ends at an outage, see `pair`.
 
+        Those between which counters did something end where frames are missing as well.
+
         Args:
             section: The section.
             window_s: How far back.
             least: So many even when they are further apart: 2 for what counters did in between.
         """
         found: list[S] = []
-        missed = 0
+        missed, gap_s = 0, 0.0
+        later: Frame | None = None
         for frame in reversed(self._frames):
             reading = section(frame)
+            if later is not None and _is_after_gap(later) and found and found[0].at_s > frame.elapsed_s:
+                gap_s += later.elapsed_s - frame.elapsed_s
+            later = frame
             if isinstance(reading, Unavailable):
                 missed += 1
                 if not found or _is_outage(reading, frame, missed):
@@ -122,6 +133,8 @@ class Interval:
             if len(found) >= least and reading.at_s <= found[0].at_s - window_s:
                 break
             if missed and not self._is_same_server(frame):
+                break
+            if least > 1 and found and gap_s > (found[0].at_s - reading.at_s) / 2:
                 break
             missed = 0
             if not found or reading.at_s < found[-1].at_s:
@@ -134,7 +147,7 @@ class Interval:
 
 
 def _is_after_gap(frame: Frame) -> bool:
-    return bool(frame.events) and any(event.kind is EventKind.GAP for event in frame.events)
+    return bool(frame.events) and any(event.kind in _NOTHING_BEFORE for event in frame.events)
 
 
 def _is_outage(absent: Unavailable, frame: Frame, frames: int) -> bool:

@@ -27,6 +27,7 @@ class EventKind(StrEnum):
     PRESSURE = "pressure"
     CONNECTION = "connection"
     RECORDING = "recording"
+    """Frames were not recorded: a disk was full. The frame that says so is the first one that was."""
     NOTE = "note"
     WARNING = "warning"
 

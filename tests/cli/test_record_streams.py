@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.server import WAL_BYTES
 from pgtop_tune.model.events import EventKind
 from tests.cli.runs import PROGRAM, ROOT, environment, run
 from tests.support.processes import eventually
@@ -175,5 +177,7 @@ def test_frames_lost_to_a_full_disk_are_counted_while_it_lasts_at_the_end_and_in
     (event,) = (event for frame in frames for event in frame.events if event.kind is EventKind.RECORDING)
     missing = int(event.text.split()[0])
     assert event.text == f"{missing} frames not recorded"
+    first = next(at for at, frame in enumerate(frames) if event in frame.events)
+    assert WAL_BYTES(Interval(frames[: first + 1])) is None, "a hole, no mean over what is missing"
     assert f"; {missing} frames are missing" in said.splitlines()[-1]
     assert frames[-1].sequence + 1 >= len(frames) + missing

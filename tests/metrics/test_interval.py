@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.analysis.every_metric import every_number
+from pgtop_tune.export.states import STATES
 from pgtop_tune.metrics import host, sections, server
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.checkpoints import next_checkpoint
@@ -15,6 +16,7 @@ from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import PostgresSample
+from pgtop_tune.model.waits import WaitCount
 from pgtop_tune.session.frame_window import FrameWindow
 from tests.support.frames import EPOCH_MS, facts, frame, postgres_sample
 
@@ -90,15 +92,34 @@ def test_a_forced_checkpoint_is_seen_coming_at_long_intervals(step_s: int) -> No
     assert coming.forced
 
 
-def after_gap(second: int) -> Frame:
-    gap = Event(EPOCH_MS, EventKind.GAP, "did not look")
+def after_gap(second: int, kind: EventKind = EventKind.GAP) -> Frame:
+    gap = Event(EPOCH_MS, kind, "did not look")
     return replace(answered(second), events=(gap,))
 
 
-def test_a_gap_of_our_own_is_a_hole_and_no_mean() -> None:
-    frames = [answered(0), answered(1), after_gap(11), answered(12)]
+@pytest.mark.parametrize("kind", [EventKind.GAP, EventKind.RECORDING])
+def test_a_gap_of_our_own_and_frames_not_recorded_are_a_hole_and_no_mean(kind: EventKind) -> None:
+    frames = [answered(0), answered(1), after_gap(11, kind), answered(12)]
     for metric in (server.TPS, server.WAL_BYTES, host.CPU_BUSY, ACTIVE_SESSIONS):
         assert [metric(Interval(frames[:end])) is None for end in (2, 3, 4)] == [False, True, False], metric.id
+
+
+def test_a_mean_of_some_seconds_does_not_stretch_over_a_gap() -> None:
+    frames = [answered(0), answered(1), after_gap(21), answered(22)]
+    found = [Interval(frames[:end]).recent(sections.wal, 10.0, least=2) for end in (2, 3, 4)]
+    assert [[reading.at_s for reading in readings] for readings in found] == [[1, 0], [21], [22, 21]]
+
+
+def test_after_a_gap_no_part_of_the_active_sessions_is_exported_without_the_whole() -> None:
+    (parts,) = (row for row in STATES if row.id == "waits.event")
+    waits = postgres_sample(0, 0).waits
+    waits = replace(waits, samples=10, counts=(WaitCount("IO", "WalSync", "client backend", 10),))
+    frames = [
+        replace(each, postgres=replace(each.postgres, waits=replace(waits, at_s=each.elapsed_s)))
+        for each in (answered(1), after_gap(11), answered(12))
+    ]
+    told = [bool(list(parts.read(Interval(frames[:end])))) for end in (1, 2, 3)]
+    assert told == [ACTIVE_SESSIONS(Interval(frames[:end])) is not None for end in (1, 2, 3)] == [True, False, True]
 
 
 def test_a_gap_of_our_own_does_not_hide_what_happened_in_it() -> None:

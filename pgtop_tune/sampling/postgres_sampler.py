@@ -28,9 +28,24 @@ from pgtop_tune.sampling.wait_counts import WaitCounts
 WAITS_EVERY_S: Final = 0.1
 FACTS_EVERY_S: Final = 4.9
 _WAITS_COST: Final = 10.0
+_REST_S: Final = 9.0
+"""Less than the window over which waits are told: however slow the server is, it has a look."""
 _SECTION_COST: Final = 20.0
 _RETRY_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 """Waits between attempts to connect: a restart is seen within a second, a server that is gone costs little."""
+
+
+def next_waits(due: float, now: float, cost_s: float) -> float:
+    """When waits are looked at again, by the clock of the two moments.
+
+    Args:
+        due: When the look before was due; one that is late is skipped, not made up for.
+        now: When it was over.
+        cost_s: How long it took; a tenth of the time is for them. Where we ourselves were stopped in the middle of it,
+            that was no cost of the server.
+    """
+    following = due + WAITS_EVERY_S
+    return max(now + WAITS_EVERY_S if following < now else following, now + min(cost_s * (_WAITS_COST - 1), _REST_S))
 
 
 class Cadence(Struct, frozen=True):
@@ -269,10 +284,7 @@ class PostgresSampler:
                 await self._answer()
             if loop.time() >= waits_due:
                 cost_s = await self._watch_waits()
-                now = loop.time()
-                # Looks that are late are skipped, not made up for.
-                waits_due = now + WAITS_EVERY_S if waits_due + WAITS_EVERY_S < now else waits_due + WAITS_EVERY_S
-                waits_due = max(waits_due, now + cost_s * (_WAITS_COST - 1))
+                waits_due = next_waits(waits_due, loop.time(), cost_s)
 
     async def _watch_waits(self) -> float:
         if self._exact:

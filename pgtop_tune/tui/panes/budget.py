@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.metrics.active_sessions import WAITS_WINDOW_S, sessions
 from pgtop_tune.metrics.budget import OTHER, latency_budget
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.waits import wait_profile
@@ -76,7 +77,8 @@ def _content(interval: Interval) -> tuple[Line, list[_Part], str]:
 def _profile(interval: Interval) -> tuple[Line, list[_Part], str]:
     profile = wait_profile(interval)
     parts = [_Part(wait.label, wait.wait_event_type, wait.sessions) for wait in profile]
-    whole = sum(part.value for part in parts)
+    seen = sessions(interval, WAITS_WINDOW_S) is not None
+    whole = sum(part.value for part in parts) if seen else None
     title: Line = (("waits of ", "title"), (mean(whole), "strong"), (" active sessions, mean of 10 s", "title"))
     return title, parts, ""
 

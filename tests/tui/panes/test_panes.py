@@ -170,6 +170,12 @@ def test_without_throughput_the_budget_shows_active_sessions() -> None:
     assert "IO:DataFileRead 2.50" in text
 
 
+def test_where_nobody_looked_the_budget_says_no_number() -> None:
+    waits = WaitSample(1.0, 0, ())
+    session = session_of(1, load=False, change=lambda second: {"postgres": postgres_sample(second, waits=waits)})
+    assert "waits of - active sessions" in "".join(map(text_of, budget_lines(session, 80, 2, UNICODE)))
+
+
 def test_waits_that_a_role_may_not_see_are_hidden_and_not_idle() -> None:
     def change(second: int, *seen: WaitCount) -> dict[str, object]:
         others = backend(second, EPOCH_MS, backend_type=None, query=HIDDEN_QUERY)

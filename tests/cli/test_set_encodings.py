@@ -21,7 +21,7 @@ from tests.support.servers import conninfo
 ENCODINGS = ["LATIN1", "SQL_ASCII"]
 
 
-@pytest.fixture(params=[14, 18], ids=lambda major: f"pg{major}")
+@pytest.fixture(params=[pytest.param(14, marks=pytest.mark.long), 18], ids=lambda major: f"pg{major}")
 def of_encodings(request: pytest.FixtureRequest, server_for_major: Callable[[int], Throwaway]) -> Iterator[Throwaway]:
     """A server with a database of each."""
     server = server_for_major(request.param)

@@ -135,6 +135,7 @@ def test_root_gets_a_server_that_runs_unprivileged(server: Throwaway) -> None:
     assert server.data_dir.stat().st_uid == int(uid)
 
 
+@pytest.mark.long
 @only_root
 def test_programs_that_only_root_can_reach_are_copied(embedded: Binaries, tmp_path: Path) -> None:
     home = tmp_path / "home"

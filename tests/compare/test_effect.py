@@ -87,6 +87,7 @@ def test_two_windows_of_the_same_process_are_seldom_called_different(name: str) 
     assert wrong <= 0.05 * PAIRS
 
 
+@pytest.mark.long
 def test_five_per_cent_more_at_two_per_cent_of_block_noise_is_found() -> None:
     # Blocks of 30 s whose means vary by 2 %, ten minutes on each side.
     chance = random.Random("five per cent")

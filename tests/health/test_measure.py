@@ -92,7 +92,14 @@ async def test_the_servers_own_program_has_the_first_word_on_flushes(
     assert "pg_test_fsync" not in flushes.source
 
 
-@pytest.mark.parametrize(("fsync", "told"), [("on", "4.000"), ("off", "4.000"), ("on", "900000.000")])
+@pytest.mark.parametrize(
+    ("fsync", "told"),
+    [
+        ("on", "4.000"),
+        pytest.param("off", "4.000", marks=pytest.mark.long),
+        pytest.param("on", "900000.000", marks=pytest.mark.long),
+    ],
+)
 async def test_flushes_that_contradict_each_other_or_the_commits_are_refused_and_not_kept(
     fsync: str, told: str, make_server: Callable[..., Throwaway], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +141,7 @@ def test_passes_that_lie_far_apart_say_nothing(rates: tuple[float, ...], seconds
     assert bool(unsteady("flushes", rates, seconds)) is is_unsteady
 
 
+@pytest.mark.long
 async def test_commits_wait_as_the_server_says_and_not_as_the_database_of_the_one_who_measures(
     make_server: Callable[..., Throwaway],
 ) -> None:

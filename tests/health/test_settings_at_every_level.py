@@ -40,7 +40,9 @@ UNION ALL SELECT setdatabase::text, setrole::text, unnest(setconfig) FROM pg_db_
 GROUPS = ("DUR", "MEM-01", "MEM-04", "MEM-05", "LOG", "PLAN-03", "TXN-01", "VAC", "SEC-02")
 
 
-@pytest.fixture(scope="module", params=(MAJORS[0], MAJORS[-1]), ids=lambda major: f"pg{major}")
+@pytest.fixture(
+    scope="module", params=(pytest.param(MAJORS[0], marks=pytest.mark.long), MAJORS[-1]), ids=lambda major: f"pg{major}"
+)
 def levels(request: pytest.FixtureRequest, servers: Servers) -> Iterator[Throwaway]:
     try:
         binaries = servers.binaries(request.param)

@@ -93,7 +93,7 @@ def _one(connection: psycopg.Connection[tuple[int]], query: LiteralString) -> in
     return int(row[0])
 
 
-@pytest.mark.parametrize("major", [14, 18])
+@pytest.mark.parametrize("major", [pytest.param(14, marks=pytest.mark.long), 18])
 def test_huge_pages_are_raised_a_server_lives_in_them_and_both_are_restored(
     control: HostControl, make_server: Callable[..., Throwaway], major: int
 ) -> None:

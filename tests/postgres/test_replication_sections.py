@@ -58,7 +58,7 @@ def interval(**sections: object) -> Interval:
     return Interval((frame(0, postgres=sample),))
 
 
-@pytest.mark.parametrize("major", [14, 17, 18])
+@pytest.mark.parametrize("major", [14, pytest.param(17, marks=pytest.mark.long), 18])
 async def test_a_standby_is_seen_from_both_sides(
     make_server: Callable[..., Throwaway], server: Throwaway, major: int
 ) -> None:
@@ -226,7 +226,7 @@ def _quietly(connection: psycopg.Connection[tuple[object, ...]], text: str) -> N
         pass
 
 
-@pytest.mark.parametrize("major", [14, 16, 18])
+@pytest.mark.parametrize("major", [14, pytest.param(16, marks=pytest.mark.long), 18])
 async def test_a_logical_slot_and_its_subscriber_are_seen(make_server: Callable[..., Throwaway], major: int) -> None:
     publisher = make_server(major, wal_level="logical", logical_decoding_work_mem="64kB")
     subscriber = make_server(major)

@@ -139,7 +139,14 @@ def holds(words: str) -> Callable[[LogTail], bool]:
 
 
 @pytest.mark.parametrize(
-    ("major", "destination"), [(14, "stderr"), (14, "csvlog"), (18, "stderr"), (18, "csvlog"), (18, "jsonlog")]
+    ("major", "destination"),
+    [
+        (14, "stderr"),
+        pytest.param(14, "csvlog", marks=pytest.mark.long),
+        (18, "stderr"),
+        (18, "csvlog"),
+        (18, "jsonlog"),
+    ],
 )
 async def test_a_real_log_is_followed(make_server: Callable[..., Throwaway], major: int, destination: str) -> None:
     server = make_server(major, logging_collector="on", log_destination=destination, log_statement="all")

@@ -139,6 +139,7 @@ def test_a_damaged_line_costs_what_it_costs_when_all_is_read(plain: Path, tmp_pa
     assert read & set(inside) == {each.sequence for each in whole} & set(inside)
 
 
+@pytest.mark.long
 def test_a_packed_recording_torn_in_the_middle_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     path = recorded(watched(), tmp_path / "a.jsonl.gz")
     data = path.read_bytes()

@@ -70,7 +70,7 @@ UPDATES = st.lists(
 
 
 @given(first=st.lists(SEGMENTS, min_size=ROWS, max_size=ROWS), updates=UPDATES, known_size=st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_reduced_output_paints_the_same_picture(
     first: list[list[tuple[str, str]]], updates: list[str], known_size: bool
 ) -> None:

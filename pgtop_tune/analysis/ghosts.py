@@ -56,7 +56,8 @@ class Shelf:
         try:
             return described(path)
         except PgtopError as problem:
-            return GhostEntry(path, 0, problem=problem.message)
+            # The list has the name in a column of its own.
+            return GhostEntry(path, 0, problem=problem.message.removeprefix(f"{path}: "))
 
     def read(self, path: Path) -> Generator[Ghost, None, None]:
         """See `GhostShelf.read`."""

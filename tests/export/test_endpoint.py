@@ -117,8 +117,13 @@ def refused(asking: socket.socket) -> bool:
 
 
 def until_nobody_is_connected(served: Endpoint) -> None:
+    until_connected(served, 0)
+
+
+def until_connected(served: Endpoint, count: int) -> None:
+    """Waits until so many are: who has its answer is still counted for a moment."""
     deadline_s = time.monotonic() + DEADLINE_S
-    while served._server._until_s:
+    while len(served._server._until_s) != count:
         assert time.monotonic() < deadline_s
         time.sleep(0.01)
 
@@ -130,6 +135,7 @@ def test_those_who_do_not_ask_leave_room_for_others_until_there_are_too_many(
     monkeypatch.setattr(endpoint, "_DEADLINE_S", DEADLINE_S)
     silent = [plain(served) for _ in range(MOST_CONNECTIONS - 1)]
     assert ask(served)[0] == 200
+    until_connected(served, MOST_CONNECTIONS - 1)
     silent.append(plain(served))
     with plain(served) as one_more:
         assert refused(one_more)

@@ -46,6 +46,8 @@ _WANTED: Final = Wanted(
     {"host": frozenset({"processes"}), "postgres": frozenset({"activity"})},
 )
 """What figures, facts and, now and then, budgets are made of."""
+_OVER_THE_END: Final = 1.1
+"""Times the time between two key frames, so that a window over it holds both."""
 _MOST_BUDGETS: Final = 10_000
 _MOST_EVENTS: Final = 2_000
 _LATE: Final = 5
@@ -177,7 +179,7 @@ class _RunReading:
             if not self._folded and len(self._judged) <= _JUDGED:
                 self._judged.append(thin(frame))
         if self._due(frame.elapsed_s - self._began_s):
-            self._take_budget(interval, 1.1 * seconds if folded else BUDGET_S, folded)
+            self._take_budget(interval, seconds, folded)
             self._take_caps(interval)
 
     def _take_load(self, bench: BenchSample) -> None:
@@ -228,24 +230,11 @@ class _RunReading:
                 self._at_cap[known] = self._at_cap.get(known, 0) + 1
                 self._reached[known] = " and ".join(reached)
 
-    def _take_budget(self, interval: Interval, window_s: float, folded: int) -> None:
-        if len(self._budgets) >= _MOST_BUDGETS:
-            return
-        if folded and len(interval.recent(sections.activity, window_s)) < 2:
-            # Sessions were not read at both ends of this minute, and CPU time is told from theirs.
-            return
-        found = latency_budget(interval, window_s)
-        if found is None or found.measured is not (self._last is not None):
-            return
-        done = found.tps * window_s
-        self._budgets.append(
-            Budget(
-                interval.newest.elapsed_s - (self._began_s or 0.0),
-                done,
-                {part.label: part.ms * done for part in found.parts},
-                {part.label: part.wait_event_type for part in found.parts},
-            )
-        )
+    def _take_budget(self, interval: Interval, seconds: float, folded: int) -> None:
+        if len(self._budgets) < _MOST_BUDGETS:
+            at_s = interval.newest.elapsed_s - (self._began_s or 0.0)
+            found = budget_of(interval, at_s, seconds if folded else None, loaded=self._last is not None)
+            self._budgets += [] if found is None else [found]
 
     def finished(self) -> Run:
         """What came of it."""
@@ -276,6 +265,31 @@ class _RunReading:
             return ()
         evidence = evidence_of(self._judged, last.run, RunFacts())
         return () if evidence is None else doubts(evidence)
+
+
+def budget_of(interval: Interval, at_s: float, folded_s: float | None, *, loaded: bool) -> Budget | None:
+    """Where the time of the transactions went that ended lately; None where that cannot be said.
+
+    Args:
+        interval: Where to look.
+        at_s: Its moment, as the side tells moments.
+        folded_s: For how long its newest frame stands; None where every frame is read.
+        loaded: Whether a client of ours has to have measured.
+    """
+    window_s = BUDGET_S if folded_s is None else _OVER_THE_END * folded_s
+    if folded_s is not None and len(interval.recent(sections.activity, window_s)) < 2:
+        # Sessions were not read at both ends, and CPU time is told from theirs.
+        return None
+    found = latency_budget(interval, window_s)
+    if found is None or found.measured is not loaded:
+        return None
+    done = found.tps * window_s
+    return Budget(
+        at_s,
+        done,
+        {part.label: part.ms * done for part in found.parts},
+        {part.label: part.wait_event_type for part in found.parts},
+    )
 
 
 def key_of(run: BenchRun) -> LoadKey:

@@ -13,11 +13,10 @@ from msgspec import Struct
 from pgtop_tune.analysis.every_metric import Number, every_number
 from pgtop_tune.analysis.facts import FactsSeen
 from pgtop_tune.analysis.figures import frame_sums, line_sums
-from pgtop_tune.analysis.from_recording import key_of, spec_of
+from pgtop_tune.analysis.from_recording import budget_of, key_of, spec_of
 from pgtop_tune.analysis.gathered import Gathered
 from pgtop_tune.analysis.material import BUDGET_S, Budget, LoadKey, Material, Run
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.load import under_way
 from pgtop_tune.metrics.server import checkpoints_between
@@ -31,8 +30,6 @@ LATE_S: Final = 5.0
 """Seconds of the transaction log come so much later than they were."""
 LEAST_FRAMES: Final = 2
 _PAST: Final = 130
-_OVER_THE_END: Final = 1.1
-"""Times the time between two key frames, so that a window over it holds both."""
 _MOST_EVENTS: Final = 2_000
 
 
@@ -143,7 +140,10 @@ class _Reading:
         self._look_for_checkpoints(interval, frame.elapsed_s - self._first.elapsed_s)
         if frame.elapsed_s - self._first.elapsed_s >= self._due_s:
             self._due_s = frame.elapsed_s - self._first.elapsed_s + BUDGET_S
-            self._take_budget(interval, loaded, _OVER_THE_END * seconds if folded else BUDGET_S)
+            found = budget_of(
+                interval, frame.elapsed_s - self._first.elapsed_s, seconds if folded else None, loaded=loaded
+            )
+            self._budgets += [] if found is None else [found]
 
     def _take_number(self, number: Number, value: float, at_s: float, seconds: float) -> None:
         self._gathered.add(number.name, at_s, value * seconds, seconds)
@@ -191,23 +191,6 @@ class _Reading:
         self._checkpoints = self._checkpoints or []
         if sum(between):
             self._checkpoints.append(at_s)
-
-    def _take_budget(self, interval: Interval, loaded: bool, window_s: float) -> None:
-        if len(interval.recent(sections.activity, window_s)) < 2:
-            # Sessions were not read at both ends, and CPU time is told from theirs.
-            return
-        found = latency_budget(interval, window_s)
-        if found is None or found.measured is not loaded:
-            return
-        done = found.tps * window_s
-        self._budgets.append(
-            Budget(
-                interval.newest.elapsed_s - (self._first or interval.newest).elapsed_s,
-                done,
-                {part.label: part.ms * done for part in found.parts},
-                {part.label: part.wait_event_type for part in found.parts},
-            )
-        )
 
     def finished(self, name: str) -> Side | None:
         """What came of it."""

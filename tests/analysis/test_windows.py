@@ -308,3 +308,8 @@ def test_of_a_long_window_key_frames_are_enough(tmp_path: Path, monkeypatch: pyt
 def mean(side: Side, name: str) -> float:
     sums = side.run.gathered.sums(name)
     return sum(part for part, _ in sums) / sum(whole for _, whole in sums)
+
+
+def test_a_window_of_looks_ten_seconds_apart_has_its_waits() -> None:
+    made = [frame(second, backends=2) for second in range(0, 300, 10)]
+    assert side(made, 0.0, 290.0).run.budgets

@@ -41,10 +41,10 @@ class Entry(Struct, frozen=True):
 _PERCENTILES: Final = Entry(
     "mean p50 p95 p99 p99.9 max",
     "ms",
-    "Mean, latency that so many per cent of the transactions did not exceed, and the exact largest, all of the same "
-    "second: the newest of which the log is complete, or the seconds up to it that a p99 needs (1000 transactions, "
-    "10 s at most), as it is said; 10 s and more ago is said, too. Before there is one, the "
-    "mean alone, of pgbench's progress line. With a rate the schedule lag is part "
+    "Mean, latency that so many per cent of the transactions did not exceed, and the exact largest, all of the newest "
+    "second whose log is complete. With fewer than 1000 transactions in it they are of up to ten seconds, and the pane "
+    "says how many; from an age of 10 s on it says how old they are. Before the first such second the pane has the "
+    "mean of pgbench's progress line alone. With a rate the schedule lag is part "
     "of it. p50 to p99.9 are read off a histogram and are off by at most 2.2 %. A second whose largest is more than "
     "four times the top of the curves, and four times the usual largest, has a spike in the chart.",
     "pgbench's transaction log (--log, --sampling-rate)",

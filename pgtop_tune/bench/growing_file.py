@@ -11,6 +11,7 @@ from typing import Any, Final
 _PUNCH_HOLE: Final = 0x02
 _KEEP_SIZE: Final = 0x01
 _PAGE: Final = 4096
+_PUNCH_FROM: Final = 2**18
 _TRUNCATE_FROM: Final = 4 * 2**20
 CHUNK_BYTES: Final = 2**16
 """Read at once; what is made of it stays in the CPU's cache."""
@@ -77,7 +78,7 @@ class GrowingFile:
 
     def _give_back(self, *, all_read: bool) -> None:
         end = self._offset - self._offset % _PAGE
-        if end <= self._given_back:
+        if end <= self._given_back or (not all_read and end - self._given_back < _PUNCH_FROM):
             return
         if self.punches:
             mode = _PUNCH_HOLE | _KEEP_SIZE

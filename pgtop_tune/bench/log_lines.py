@@ -32,7 +32,7 @@ _WORDS: Final = {
 }
 """Numbers that stand in place of the words; no latency is that small."""
 _NAMES: Final = {number: word.decode() for word, number in _WORDS.items()}
-_EPOCH_S: Final = range(10**9, 10**10)
+EPOCH_S: Final = range(10**9, 10**10)
 """A line that was torn where the disk was full has something else in place of its second."""
 _decode: Final = Decoder(list[int]).decode
 
@@ -42,11 +42,11 @@ class Layout(Struct, frozen=True):
 
     Attributes:
         lag: They have the column of the schedule lag.
-        by_script: Tell scripts apart; else all are script 0.
+        scripts: How many there are. One is script 0, whatever its lines say.
     """
 
     lag: bool = False
-    by_script: bool = False
+    scripts: int = 1
 
 
 PLAIN: Final = Layout()
@@ -154,7 +154,7 @@ def _take_columns(chunk: bytes, lines: int, layout: Layout, parsed: Parsed) -> N
     numbers, columns = _numbers(chunk, lines, layout)
     latencies, seconds = numbers[_LATENCY::columns], numbers[_SECOND::columns]
     # A byte each: pgbench has at most 128 scripts; ValueError above 255.
-    scripts = bytes(numbers[_SCRIPT::columns]) if layout.by_script else b""
+    scripts = bytes(numbers[_SCRIPT::columns]) if layout.scripts > 1 else b""
     lags = numbers[_LAG::columns] if layout.lag else []
     parts: list[Part] = []
     # Where ends and beginnings were joined there are no words.
@@ -163,7 +163,7 @@ def _take_columns(chunk: bytes, lines: int, layout: Layout, parsed: Parsed) -> N
     while start < lines:
         second = seconds[start]
         end = lines if seconds[-1] == second else bisect_right(seconds, second, start)
-        if second not in _EPOCH_S or seconds[start:end].count(second) != end - start:
+        if second not in EPOCH_S or seconds[start:end].count(second) != end - start:
             raise ValueError("seconds do not ascend")
         run = slice(start, end)
         parts += _parts(second, latencies[run], scripts[run], lags[run], _odd_part if odd else Part)

@@ -230,5 +230,5 @@ async def start_run(
         seed=spec.seed,
         script_hashes=hashes,
     )
-    layout = Layout(lag=spec.rate_per_s is not None, by_script=len(scripts) > 1)
+    layout = Layout(lag=spec.rate_per_s is not None, scripts=max(len(scripts), 1))
     return Run(facts, running, TransactionLog(running.directory, LOG_NAME, threads, layout=layout))

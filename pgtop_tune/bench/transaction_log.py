@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from pgtop_tune.bench.growing_file import GrowingFile
 from pgtop_tune.bench.log_lines import PLAIN, Layout, Part, parse_lines
-from pgtop_tune.metrics.percentiles import ascending, bucket_counts, bucket_edges
-from pgtop_tune.model.bench import LatencySecond, ScriptLatencies
+from pgtop_tune.bench.log_seconds import GrowingSecond
+from pgtop_tune.bench.log_tails import second_of
+from pgtop_tune.model.bench import LatencySecond
 
 MOST_BYTES: Final = 2**22
 """Read per call, some 100,000 lines: 25 to 45 ms of CPU. The rest waits in the files for the next call."""
@@ -31,6 +31,11 @@ _SHORTEST_WAIT_S: Final = 3.0
 _LONGEST_WAIT_S: Final = 120.0
 """Twice what a thread with one transaction per second needs to fill its buffer."""
 _SILENCE_DECAY: Final = 0.7
+
+_SAMPLED: Final = 1 / 8
+"""Of the chunks after a second's first `READ_LINES`, the share that is decoded and stands for the rest."""
+_GOLDEN: Final = (5.0**0.5 - 1.0) / 2.0
+"""Steps of this size spread evenly and keep no time with the files, which are read by turns."""
 
 
 class LogStatistics(Struct, frozen=True):
@@ -67,72 +72,6 @@ class _File(Struct):
         self.grew_at_s = now_s
 
 
-class _Latencies(Struct):
-    """A histogram that grows."""
-
-    logged: int = 0
-    sum_us: int = 0
-    max_us: int = 0
-    counts: Counter[int] = field(default_factory=Counter)
-    words: Counter[str] = field(default_factory=Counter)
-    failed: int = 0
-    skipped: int = 0
-
-    def add(self, part: Part, counts: Counter[int]) -> None:
-        if part.latencies:
-            self.logged += len(part.latencies)
-            self.sum_us += sum(part.latencies)
-            # Looked for in a bucket that can hold it only: of many parts few have one.
-            if bucket_edges(max(counts))[1] > self.max_us:
-                self.max_us = max(self.max_us, max(part.latencies))
-            self.counts.update(counts)
-        if part.words:
-            self.words.update(part.words)
-            self.failed += part.failed
-            self.skipped += part.skipped
-
-
-class _Second(Struct):
-    """A second that is not complete yet."""
-
-    arrived_s: float
-    all: _Latencies = field(default_factory=_Latencies)
-    scripts: dict[int, _Latencies] = field(default_factory=dict)
-    lag_sum_us: int = 0
-    lag_max_us: int = 0
-
-    def add(self, part: Part, layout: Layout) -> None:
-        counts = bucket_counts(part.latencies)
-        self.all.add(part, counts)
-        if layout.by_script:
-            self.scripts.setdefault(part.script, _Latencies()).add(part, counts)
-        if part.lags:
-            self.lag_sum_us += sum(part.lags)
-            self.lag_max_us = max(self.lag_max_us, max(part.lags))
-
-    def done(self, second: int, layout: Layout) -> LatencySecond:
-        whole = self.all
-        return LatencySecond(
-            second=second,
-            logged=whole.logged,
-            sum_us=whole.sum_us,
-            max_us=whole.max_us,
-            buckets=ascending(whole.counts),
-            failed=whole.failed,
-            serialization_failures=whole.words["serialization"],
-            deadlock_failures=whole.words["deadlock"],
-            skipped=whole.skipped,
-            lag_sum_us=self.lag_sum_us if layout.lag else None,
-            lag_max_us=self.lag_max_us if layout.lag else None,
-            scripts=tuple(
-                ScriptLatencies(
-                    script, each.logged, each.sum_us, each.max_us, ascending(each.counts), each.failed, each.skipped
-                )
-                for script, each in sorted(self.scripts.items())
-            ),
-        )
-
-
 class TransactionLog:
     """The log of one run.
 
@@ -165,7 +104,8 @@ class TransactionLog:
         self._most_bytes = most_bytes
         self._started_s = clock()
         self._files: dict[str, _File] = {}
-        self._open: dict[int, _Second] = {}
+        self._open: dict[int, GrowingSecond] = {}
+        self._turn = 0.0
         self._lines = self._failed = self._skipped = self._unreadable = 0
         self.behind = False
 
@@ -224,6 +164,30 @@ class TransactionLog:
         return bool(unread)
 
     def _take(self, each: _File, chunk: bytes, now_s: float) -> None:
+        second = second_of(chunk)
+        growing = None if second is None else self._open.get(second)
+        if second is None or growing is None or growing.tail is None:
+            self._decode(each, chunk, now_s)
+            return
+        self._turn = (self._turn + _GOLDEN) % 1.0
+        if self._turn < _SAMPLED:
+            self._decode(each, chunk, now_s, GrowingSecond.add_sample)
+            return
+        counted = growing.tail.count(chunk)
+        if counted is None:
+            self._decode(each, chunk, now_s)
+            return
+        self._lines += counted.lines
+        growing.add_counted(counted)
+        each.grew(now_s, second)
+
+    def _decode(
+        self,
+        each: _File,
+        chunk: bytes,
+        now_s: float,
+        add: Callable[[GrowingSecond, Part], None] = GrowingSecond.add,
+    ) -> None:
         parsed = parse_lines(chunk, self._layout)
         self._unreadable += parsed.unreadable
         for part in parsed.parts:
@@ -231,8 +195,8 @@ class TransactionLog:
             self._failed += part.failed
             self._skipped += part.skipped
             if part.second not in self._open:
-                self._open[part.second] = _Second(now_s)
-            self._open[part.second].add(part, self._layout)
+                self._open[part.second] = GrowingSecond(arrived_s=now_s, layout=self._layout)
+            add(self._open[part.second], part)
         if parsed.newest is not None:
             each.grew(now_s, parsed.newest)
 
@@ -240,9 +204,9 @@ class TransactionLog:
         complete = [
             second for second in sorted(self._open) if final or self._is_complete(second, self._open[second], now_s)
         ]
-        return tuple(self._open.pop(second).done(second, self._layout) for second in complete)
+        return tuple(self._open.pop(second).done(second) for second in complete)
 
-    def _is_complete(self, second: int, data: _Second, now_s: float) -> bool:
+    def _is_complete(self, second: int, data: GrowingSecond, now_s: float) -> bool:
         waited_s = now_s - data.arrived_s
         if len(self._files) < self._threads and waited_s <= _SHORTEST_WAIT_S:
             return False

@@ -152,6 +152,8 @@ class LatencySecond(Struct, frozen=True):
         lag_sum_us: Sum of their lags behind the schedule; None without --rate.
         lag_max_us: The largest; None without --rate.
         scripts: By script, where there are several.
+        counted: How many of `logged` were only counted: all of them quick, spread over buckets and scripts as the quick
+            ones that were read.
     """
 
     second: int
@@ -166,6 +168,7 @@ class LatencySecond(Struct, frozen=True):
     lag_sum_us: int | None = None
     lag_max_us: int | None = None
     scripts: tuple[ScriptLatencies, ...] = ()
+    counted: int = 0
 
 
 class BenchSample(Struct, frozen=True):

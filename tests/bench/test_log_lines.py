@@ -58,7 +58,7 @@ def test_every_line_of_every_pgbench_is_understood(path: Path) -> None:
     """Against a reading of our own, token by token."""
     lag = "-R" in RUNS[path.stem].options
     chunk = path.read_bytes()
-    parsed = parse_lines(chunk, Layout(lag=lag, by_script=True))
+    parsed = parse_lines(chunk, Layout(lag=lag, scripts=4))
     assert parsed.unreadable == 0
     latencies: Counter[tuple[int, int]] = Counter()
     words: Counter[tuple[int, str]] = Counter()
@@ -100,7 +100,7 @@ def test_columns_and_single_lines_give_the_same(rows: list[tuple[str, int, int, 
     """A chunk with a foreign line in it is read line by line."""
     rows = sorted(rows, key=lambda row: row[1]) if ordered else rows
     chunk = "".join(f"0 1 {result} {script} {second} 9 {lag}\n" for result, second, script, lag in rows).encode()
-    layout = Layout(lag=True, by_script=True)
+    layout = Layout(lag=True, scripts=4)
     counted: list[Counter[tuple[int, int, str, int]]] = []
     for parsed in (parse_lines(chunk, layout), parse_lines(chunk + b"foreign\n", layout)):
         found: Counter[tuple[int, int, str, int]] = Counter()
@@ -125,5 +125,5 @@ def test_a_foreign_line_among_them_costs_only_itself(rows: list[tuple[str, int]]
 
 @given(st.binary(max_size=300))
 def test_no_bytes_upset_the_parser(chunk: bytes) -> None:
-    for layout in (Layout(), Layout(lag=True), Layout(by_script=True), Layout(lag=True, by_script=True)):
+    for layout in (Layout(), Layout(lag=True), Layout(scripts=4), Layout(lag=True, scripts=4)):
         parse_lines(chunk + b"\n", layout)

@@ -20,15 +20,15 @@ SECOND = 1_795_000_000
 LAYOUTS = {
     "one script": PLAIN,
     "with a lag": Layout(lag=True),
-    "four scripts": Layout(by_script=True),
-    "four scripts, with a lag": Layout(lag=True, by_script=True),
+    "four scripts": Layout(scripts=4),
+    "four scripts, with a lag": Layout(lag=True, scripts=4),
 }
 
 
 def lines(second: int, count: int, median_us: float, layout: Layout = PLAIN) -> bytes:
     """A second of the log: log-normal latencies; of four scripts and with a lag where the layout has them."""
     chance = random.Random(second)
-    draw, scripts, lag = chance.lognormvariate, 4 if layout.by_script else 1, b" 250" if layout.lag else b""
+    draw, scripts, lag = chance.lognormvariate, layout.scripts, b" 250" if layout.lag else b""
     return b"".join(
         b"%d %d %d %d %d %d%b\n"
         % (

@@ -1,0 +1,141 @@
+"""The slow lines of a chunk of pgbench's transaction log, without decoding the others.
+
+Above some ten thousand lines a second most of them are only counted: one search, a third of the cost of decoding,
+brings those with a latency beyond a threshold. So the slowest transactions and the maximum are complete; how the others
+spread is known from the chunks that are decoded (`bench.log_seconds`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+from msgspec import Struct
+
+from pgtop_tune.bench.log_lines import EPOCH_S
+from pgtop_tune.metrics.percentiles import bucket_edges, bucket_of
+
+_MOST_BEYOND: Final = 0.1
+_FEWEST_BEYOND: Final = 0.02
+"""Share of the transactions that are slow: p99 and above are told exactly."""
+FREQUENT: Final = 1000
+"""Transactions without which a script is too rare to have a threshold."""
+_FEWEST_COLUMNS: Final = 6
+
+
+class Counted(Struct, frozen=True):
+    """What a chunk had of one second.
+
+    Attributes:
+        lines: All of them.
+        slow: By script (0 where they are not told), µs of those at or beyond the threshold; of rare scripts all.
+    """
+
+    lines: int
+    slow: dict[int, list[int]]
+
+
+class Tail(Struct, frozen=True):
+    """What counts as slow in one second.
+
+    Attributes:
+        from_us: At least that.
+        bucket: The first whose latencies are all so slow.
+        rare: Scripts of which every line is wanted.
+        by_script: Whether scripts are told apart.
+    """
+
+    from_us: int
+    bucket: int
+    rare: tuple[int, ...]
+    by_script: bool
+
+    def count(self, chunk: bytes) -> Counted | None:
+        """None when something may be no transaction that ended well (all words have an e): it is to be decoded."""
+        if b"e" in chunk or b"-" in chunk:
+            return None
+        found = _search(self.from_us, self.rare, self.by_script).findall(b"\n" + chunk)
+        slow_us = bucket_edges(self.bucket)[0]
+        slow: dict[int, list[int]] = {}
+        if not self.by_script:
+            slow[0] = [us for us in map(int, found) if us >= slow_us]
+        else:
+            for us, script in ((int(us), int(script)) for us, script in (each.split() for each in found)):
+                if us >= slow_us or script in self.rare:
+                    slow.setdefault(script, []).append(us)
+        return Counted(chunk.count(b"\n"), slow)
+
+
+def tail_of(counts: Mapping[int, Mapping[int, int]], scripts: int) -> Tail | None:
+    """The threshold that lets a tenth of each frequent script pass at most, but its slowest.
+
+    Args:
+        counts: By script, transactions by bucket.
+        scripts: How many there are; all are script 0 where there is one.
+
+    Returns:
+        None when no script is frequent.
+    """
+    frequent = {script: buckets for script, buckets in counts.items() if sum(buckets.values()) >= FREQUENT}
+    if not frequent:
+        return None
+    from_us = min(map(_slow_from, frequent.values()))
+    rare = tuple(script for script in range(scripts) if script not in frequent)
+    return Tail(from_us=from_us, bucket=_above(from_us), rare=rare, by_script=scripts > 1)
+
+
+def _slow_from(counts: Mapping[int, int]) -> int:
+    """A number that is quickly searched for: of one digit that counts if there is one in the range, else of two."""
+    whole, beyond, ascending = sum(counts.values()), 0, sorted(counts)
+    lowest = highest = bucket_edges(ascending[-1])[0]
+    for bucket in reversed(ascending):
+        beyond += counts[bucket]
+        if beyond > _MOST_BEYOND * whole:
+            break
+        lowest = bucket_edges(bucket)[0]
+        if beyond <= _FEWEST_BEYOND * whole:
+            highest = lowest
+    for digits in (1, 2):
+        unit = 10 ** max(len(str(highest)) - digits, 0)
+        rounded = highest - highest % unit
+        if rounded >= lowest:
+            return rounded
+    return rounded
+
+
+def _above(us: int) -> int:
+    """The first bucket that has nothing below."""
+    bucket = bucket_of(us)
+    return bucket if bucket_edges(bucket)[0] == us else bucket + 1
+
+
+def second_of(chunk: bytes) -> int | None:
+    """The second that first and last of whole lines have in common, None when there is none."""
+    first, last = chunk[: chunk.index(b"\n")].split(), chunk[chunk.rfind(b"\n", 0, -1) + 1 :].split()
+    if len(first) < _FEWEST_COLUMNS or len(last) < _FEWEST_COLUMNS or first[4] != last[4] or not first[4].isdigit():
+        return None
+    second = int(first[4])
+    return second if second in EPOCH_S else None
+
+
+@lru_cache(maxsize=256)
+def _search(from_us: int, rare: tuple[int, ...], by_script: bool) -> re.Pattern[bytes]:
+    """Finds the latency of each line that has at least so much; with its script if those are told."""
+    slow = at_least(from_us)
+    if not by_script:
+        return re.compile(rb"\n[^ ]++ [^ ]++ (%b) " % slow)
+    wanted = rb"|\d+ (?:%b)" % b"|".join(b"%d" % script for script in rare) if rare else b""
+    return re.compile(rb"\n[^ ]++ [^ ]++ ((?:%b) \d+%b) " % (slow, wanted))
+
+
+def at_least(low: int) -> bytes:
+    """A regular expression of the whole numbers from `low` on, which has two digits that count at most."""
+    digits = str(low)
+    first, second, rest = int(digits[0]), int(digits[1:2] or 0), len(digits) - 1
+    if not second:
+        # Shorter by a branch: what begins lower has a digit more.
+        return rb"(?:[%d-9]\d{%d}|\d{%d})\d*" % (first, rest, rest + 2)
+    higher = rb"[%d-9]\d{%d}|" % (first + 1, rest) if first < 9 else b""
+    return rb"(?:%d[%d-9]\d{%d}|%b\d{%d})\d*" % (first, second, rest - 1, higher, rest + 2)

@@ -34,7 +34,7 @@ _WORDS: Final = {
 _NAMES: Final = {number: word.decode() for word, number in _WORDS.items()}
 EPOCH_S: Final = range(10**9, 10**10)
 """A line that was torn where the disk was full has something else in place of its second."""
-_decode: Final = Decoder(list[int]).decode
+decode: Final = Decoder(list[int]).decode
 
 
 class Layout(Struct, frozen=True):
@@ -126,7 +126,7 @@ def _numbers(chunk: bytes, lines: int, layout: Layout) -> tuple[list[int], int]:
     if not layout.lag:
         # Nothing is wanted of a line's end and of the next one's client: they become one number.
         try:
-            numbers = _decode(b"[%b]" % chunk.translate(_COMMAS, b"\n"))
+            numbers = decode(b"[%b]" % chunk.translate(_COMMAS, b"\n"))
         except ValueError:
             pass
         else:
@@ -134,7 +134,7 @@ def _numbers(chunk: bytes, lines: int, layout: Layout) -> tuple[list[int], int]:
     if any(word in chunk for word in _WORDS):
         for word, number in _WORDS.items():
             chunk = chunk.replace(word, b"%d" % number)
-    numbers = _decode(b"[%b]" % chunk.translate(_COMMAS)[:-1])
+    numbers = decode(b"[%b]" % chunk.translate(_COMMAS)[:-1])
     return numbers, _columns(len(numbers), lines, _COLUMNS + layout.lag)
 
 
@@ -176,13 +176,18 @@ def _parts(
     second: int, latencies: list[int], scripts: bytes, lags: list[int], make: Callable[..., Part]
 ) -> Iterator[Part]:
     """Lines of one second, by script."""
-    chosen = set(scripts)
-    if len(chosen) < 2:
+    if len(set(scripts)) < 2:
         yield make(second, scripts[0] if scripts else 0, latencies, lags)
         return
-    for script in chosen:
-        mask = scripts.translate(_only(script))
-        yield make(second, script, [*compress(latencies, mask)], [*compress(lags, mask)])
+    lags_of = dict(of_scripts(lags, scripts)) if lags else {}
+    for script, of_it in of_scripts(latencies, scripts):
+        yield make(second, script, of_it, lags_of.get(script, []))
+
+
+def of_scripts(values: list[int], scripts: bytes) -> Iterator[tuple[int, list[int]]]:
+    """Values by script, a byte each."""
+    for script in set(scripts):
+        yield script, [*compress(values, scripts.translate(_only(script)))]
 
 
 @cache

@@ -28,6 +28,8 @@ class _Latencies(Struct):
     logged: int = 0
     sum_us: int = 0
     max_us: int = 0
+    counted: int = 0
+    counted_below_us: int = 0
     counts: Counter[int] = field(default_factory=Counter)
     words: Counter[str] = field(default_factory=Counter)
     failed: int = 0
@@ -51,6 +53,8 @@ class _Latencies(Struct):
         self.logged += other.logged
         self.sum_us += other.sum_us
         self.max_us = max(self.max_us, other.max_us)
+        self.counted += other.counted
+        self.counted_below_us = max(self.counted_below_us, other.counted_below_us)
         self.counts.update(other.counts)
         self.words.update(other.words)
         self.failed += other.failed
@@ -129,7 +133,8 @@ class GrowingSecond(Struct):
             scripts=tuple(_script(number, each) for number, each in sorted(scripts.items()))
             if self.layout.scripts > 1
             else (),
-            counted=self._unread,
+            counted=whole.counted,
+            counted_below_us=whole.counted_below_us,
         )
 
     def _of(self, script: int) -> _Latencies:
@@ -139,7 +144,9 @@ class GrowingSecond(Struct):
         """By script, with what was only counted where it belongs."""
         if self._unread:
             assert self.tail is not None
+            slow_us = bucket_edges(self.tail.bucket)[0]
             for number, part in _spread(self._unread, self._quick(self.tail)).items():
+                part.counted_below_us = slow_us
                 self._of(number).join(part)
         for number, each in self._sample.items():
             self._of(number).join(each)
@@ -148,13 +155,14 @@ class GrowingSecond(Struct):
     def _quick(self, tail: Tail) -> dict[int, tuple[Mapping[int, int], float]]:
         """By script, how the quick ones of the sample spread, and their mean in µs.
 
-        Where all of the sample was slow, or everything came before it was drawn, those read first stand for them.
+        Where all of the sample was slow, or there is none yet, those read first stand for them.
         """
-        sample = {n: _below(each.counts, tail.bucket) for n, each in self._sample.items() if n not in tail.rare}
+        sample = {n: _below(each.counts, tail.bucket) for n, each in self._sample.items() if n not in tail.whole}
         if any(sample.values()):
             return {n: (counts, self._quick_sums[n] / sum(counts.values())) for n, counts in sample.items() if counts}
-        read = {n: _below(each.counts, tail.bucket) or each.counts for n, each in self._read.items() if each.logged}
-        return {n: (counts, _mean_us(counts)) for n, counts in read.items()}
+        read = {n: _below(each.counts, tail.bucket) for n, each in self._read.items() if n not in tail.whole}
+        found = {n: counts for n, counts in read.items() if counts} or {0: {max(tail.bucket - 1, 0): 1}}
+        return {n: (counts, _mean_us(counts)) for n, counts in found.items()}
 
 
 def _spread(lines: int, quick: Mapping[int, tuple[Mapping[int, int], float]]) -> dict[int, _Latencies]:
@@ -170,7 +178,7 @@ def _spread(lines: int, quick: Mapping[int, tuple[Mapping[int, int], float]]) ->
             if until > before:
                 part.counts[bucket] = until - before
                 before = until
-        part.logged = sum(part.counts.values())
+        part.logged = part.counted = sum(part.counts.values())
         part.sum_us = round(part.logged * mean_us)
     return found
 
@@ -194,4 +202,6 @@ def _script(number: int, each: _Latencies) -> ScriptLatencies:
         buckets=ascending(each.counts),
         failed=each.failed,
         skipped=each.skipped,
+        counted=each.counted,
+        counted_below_us=each.counted_below_us,
     )

@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.bench.log_lines import EPOCH_S
+from pgtop_tune.bench.log_lines import EPOCH_S, decode, of_scripts
 from pgtop_tune.metrics.percentiles import bucket_edges, bucket_of
 
 _MOST_BEYOND: Final = 0.1
@@ -30,7 +30,7 @@ class Counted(Struct, frozen=True):
 
     Attributes:
         lines: All of them.
-        slow: By script (0 where they are not told), µs of those at or beyond the threshold; of rare scripts all.
+        slow: By script (0 where they are not told), µs of those at or beyond the threshold; of some scripts all.
     """
 
     lines: int
@@ -43,47 +43,54 @@ class Tail(Struct, frozen=True):
     Attributes:
         from_us: At least that.
         bucket: The first whose latencies are all so slow.
-        rare: Scripts of which every line is wanted.
+        whole: Scripts of which every line is wanted: rare ones, and those with nothing so slow.
         by_script: Whether scripts are told apart.
     """
 
     from_us: int
     bucket: int
-    rare: tuple[int, ...]
+    whole: tuple[int, ...]
     by_script: bool
 
     def count(self, chunk: bytes) -> Counted | None:
         """None when something may be no transaction that ended well (all words have an e): it is to be decoded."""
         if b"e" in chunk or b"-" in chunk:
             return None
-        found = _search(self.from_us, self.rare, self.by_script).findall(b"\n" + chunk)
+        found = _search(self.from_us, self.whole, self.by_script).findall(b"\n" + chunk)
+        numbers = decode(b"[%b]" % b",".join(found).replace(b" ", b","))
         slow_us = bucket_edges(self.bucket)[0]
-        slow: dict[int, list[int]] = {}
+        lines = chunk.count(b"\n")
         if not self.by_script:
-            slow[0] = [us for us in map(int, found) if us >= slow_us]
-        else:
-            for us, script in ((int(us), int(script)) for us, script in (each.split() for each in found)):
-                if us >= slow_us or script in self.rare:
-                    slow.setdefault(script, []).append(us)
-        return Counted(chunk.count(b"\n"), slow)
+            return Counted(lines, {0: [us for us in numbers if us >= slow_us]})
+        told = of_scripts(numbers[::2], bytes(numbers[1::2]))
+        slow = {n: us if n in self.whole else [each for each in us if each >= slow_us] for n, us in told}
+        return Counted(lines, slow)
 
 
 def tail_of(counts: Mapping[int, Mapping[int, int]], scripts: int) -> Tail | None:
-    """The threshold that lets a tenth of each frequent script pass at most, but its slowest.
+    """The threshold that lets a tenth of a script pass at most, but its slowest; None when none has enough for one.
+
+    There is one for all scripts, that with the fewest lines beyond; of scripts that are quicker every line is wanted.
 
     Args:
         counts: By script, transactions by bucket.
         scripts: How many there are; all are script 0 where there is one.
-
-    Returns:
-        None when no script is frequent.
     """
-    frequent = {script: buckets for script, buckets in counts.items() if sum(buckets.values()) >= FREQUENT}
-    if not frequent:
+    lowest_us = {n: _slow_from(buckets) for n, buckets in counts.items() if sum(buckets.values()) >= FREQUENT}
+    if not lowest_us:
         return None
-    from_us = min(map(_slow_from, frequent.values()))
-    rare = tuple(script for script in range(scripts) if script not in frequent)
-    return Tail(from_us=from_us, bucket=_above(from_us), rare=rare, by_script=scripts > 1)
+
+    def wanted(from_us: int) -> int:
+        return sum(
+            count
+            for n, buckets in counts.items()
+            for bucket, count in buckets.items()
+            if lowest_us.get(n, 0) < from_us or bucket_edges(bucket)[1] > from_us
+        )
+
+    from_us = min(sorted(set(lowest_us.values())), key=wanted)
+    whole = tuple(n for n in range(scripts) if lowest_us.get(n, -1) < from_us)
+    return Tail(from_us=from_us, bucket=_above(from_us), whole=whole, by_script=scripts > 1)
 
 
 def _slow_from(counts: Mapping[int, int]) -> int:
@@ -98,7 +105,7 @@ def _slow_from(counts: Mapping[int, int]) -> int:
         if beyond <= _FEWEST_BEYOND * whole:
             highest = lowest
     for digits in (1, 2):
-        unit = 10 ** max(len(str(highest)) - digits, 0)
+        unit: int = 10 ** max(len(str(highest)) - digits, 0)
         rounded = highest - highest % unit
         if rounded >= lowest:
             return rounded
@@ -121,12 +128,12 @@ def second_of(chunk: bytes) -> int | None:
 
 
 @lru_cache(maxsize=256)
-def _search(from_us: int, rare: tuple[int, ...], by_script: bool) -> re.Pattern[bytes]:
+def _search(from_us: int, whole: tuple[int, ...], by_script: bool) -> re.Pattern[bytes]:
     """Finds the latency of each line that has at least so much; with its script if those are told."""
     slow = at_least(from_us)
     if not by_script:
         return re.compile(rb"\n[^ ]++ [^ ]++ (%b) " % slow)
-    wanted = rb"|\d+ (?:%b)" % b"|".join(b"%d" % script for script in rare) if rare else b""
+    wanted = rb"|\d+ (?:%b)" % b"|".join(b"%d" % script for script in whole) if whole else b""
     return re.compile(rb"\n[^ ]++ [^ ]++ ((?:%b) \d+%b) " % (slow, wanted))
 
 

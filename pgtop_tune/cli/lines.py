@@ -13,6 +13,7 @@ from pgtop_tune.metrics import load, percentiles, sections, server, waits
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, WAITS_WINDOW_S, is_active, sessions
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.bench import estimate_mark
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.session.newest_latency import newest_latency
 from pgtop_tune.session.ports import Step
@@ -44,7 +45,8 @@ def _quantile(index: int) -> Callable[[Session, Interval], str]:
         newest = newest_latency(session)
         if newest.second is None or newest.stalled_s is not None:
             return units.UNKNOWN
-        return units.ms(newest.second.quantiles_ms[index])
+        value_ms = newest.second.quantiles_ms[index]
+        return units.marked_ms(estimate_mark(value_ms, newest.second.span_counted_below_ms), value_ms)
 
     return text
 
@@ -143,8 +145,11 @@ def _latency_words(latency: percentiles.Merged) -> list[str]:
     values = percentiles.percentiles(latency.buckets, quantiles, latency.max_us)
     if not values:
         return []
-    in_ms = [None if value is None else value / 1000 for value in values]
-    figures = " ".join(f"p{q:g} {units.ms(value)}" for q, value in zip(quantiles, in_ms, strict=True))
+    in_ms = [
+        units.marked_ms(estimate_mark(value, latency.counted_below_us), None if value is None else value / 1000)
+        for value in values
+    ]
+    figures = " ".join(f"p{q:g} {value}" for q, value in zip(quantiles, in_ms, strict=True))
     return [f"latency ms {figures} max {units.ms(latency.max_us / 1000)} ({latency.logged} logged)"]
 
 

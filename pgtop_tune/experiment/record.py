@@ -133,6 +133,8 @@ def _latencies(histograms: Sequence[Histogram]) -> Latencies | None:
             for quantile, value in zip(STANDARD, values, strict=True)
         ),
         histogram=tuple((bucket_edges(index)[0], count) for index, count in merged.buckets),
+        counted=merged.counted,
+        counted_below_ms=merged.counted_below_us / 1000.0,
     )
 
 

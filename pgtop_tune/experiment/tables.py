@@ -79,7 +79,8 @@ def _of_success(text: Callable[[RunResult], str]) -> Callable[[RunResult], str]:
 
 def _percentile(result: RunResult, quantile: float) -> str:
     value = result.percentile(quantile)
-    return MISSING if value is None else result.log_mark + _number(value, 3)
+    latencies = result.latencies
+    return MISSING if value is None or latencies is None else result.mark(latencies, quantile) + _number(value, 3)
 
 
 FIGURES: Final = (
@@ -165,6 +166,9 @@ def percentile_words(result: RunResult) -> str:
     if latencies is None:
         return ""
     mark = result.log_mark
-    words = [f"p{quantile:g} {units.marked_ms(mark, value)}" for quantile, value in latencies.quantiles]
+    words = [
+        f"p{quantile:g} {units.marked_ms(result.mark(latencies, quantile), value)}"
+        for quantile, value in latencies.quantiles
+    ]
     logged = f"{latencies.logged} of {result.processed}" if mark and result.processed else str(latencies.logged)
     return f"latency, ms: {'  '.join(words)}  max {units.marked_ms(mark, latencies.max_ms)}  ({logged} logged)"

@@ -57,6 +57,10 @@ class Histogram(Protocol):
     def max_us(self) -> int: ...
     @property
     def buckets(self) -> tuple[tuple[int, int], ...]: ...
+    @property
+    def counted(self) -> int: ...
+    @property
+    def counted_below_us(self) -> int: ...
 
 
 class Merged(Struct, frozen=True):
@@ -66,6 +70,8 @@ class Merged(Struct, frozen=True):
     sum_us: int
     max_us: int
     buckets: tuple[tuple[int, int], ...]
+    counted: int = 0
+    counted_below_us: int = 0
 
 
 def bucket_of(us: int) -> int:
@@ -127,15 +133,24 @@ def ascending(counts: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
 
 def merge(histograms: Iterable[Histogram]) -> Merged:
     """Several histograms as one; nothing merged is empty, with a max_us of 0."""
-    logged = sum_us = max_us = 0
+    logged = sum_us = max_us = counted = below_us = 0
     counts: Counter[int] = Counter()
     for histogram in histograms:
         logged += histogram.logged
         sum_us += histogram.sum_us
         max_us = max(max_us, histogram.max_us)
+        counted += histogram.counted
+        below_us = max(below_us, histogram.counted_below_us)
         for index, count in histogram.buckets:
             counts[index] += count
-    return Merged(logged, sum_us, max_us, ascending(counts))
+    return Merged(
+        logged=logged,
+        sum_us=sum_us,
+        max_us=max_us,
+        buckets=ascending(counts),
+        counted=counted,
+        counted_below_us=below_us,
+    )
 
 
 def enough(seconds: Mapping[int, Histogram], newest: int) -> tuple[int, Merged]:

@@ -17,6 +17,7 @@ from pgtop_tune import units
 from pgtop_tune.metrics import run_surroundings as around
 from pgtop_tune.metrics.client_bound import full_machine
 from pgtop_tune.metrics.log_evidence import logged_part
+from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.metrics.run_evidence import Evidence
 from pgtop_tune.metrics.run_failures import COUNTS_UP_TO_PERCENT, NOTED_UP_TO_PERCENT, transactions_failed
 from pgtop_tune.model.bench import BenchProgress, RunState
@@ -226,6 +227,18 @@ def _log_incomplete(evidence: Evidence) -> Doubt | None:
     )  # fmt: skip
 
 
+def _log_counted(evidence: Evidence) -> Doubt | None:
+    merged = merge(evidence.latencies)
+    if not merged.counted:
+        return None
+    read, below_ms = merged.logged - merged.counted, merged.counted_below_us / 1000.0
+    return Doubt(
+        "LOG-COUNTED", NOTE,
+        f"percentiles below {units.ms(below_ms)} ms rest on {read} of {merged.logged} transactions; the others were only counted",
+        "", (("read", read), ("transactions", merged.logged), ("below_ms", below_ms)),
+    )  # fmt: skip
+
+
 def _connects(evidence: Evidence) -> Doubt | None:
     if not evidence.run.connect_per_transaction:
         return None
@@ -261,6 +274,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("SKIPPED", "Scheduled transactions were not run at all.", "report: number of transactions skipped; > 0", _skipped),
     Rule("RATE-MISSED", "The rate asked for was not reached.", "transactions / seconds < 99 % of --rate less two standard deviations; a note where no lag shows a backlog", _rate_missed),
     Rule("LOG-INCOMPLETE", "Percentiles are of a part of the transactions.", f"report: transactions processed > lines of the transaction log; above {LOST_UP_TO_PERCENT:.0f} % lost invalid; a log that was sampled is a note", _log_incomplete),
+    Rule("LOG-COUNTED", "Percentiles of quick transactions are estimates; number, slow ones and maximum are exact.", "lines of the transaction log that were only counted, as most are above some ten thousand in a second", _log_counted),
     Rule("SERVER-AWAY", "The server restarted or did not answer.", "start of the postmaster; frames without a server", around.server_away),
     Rule("OTHER-SERVER", "The server that is watched is not the one that is under load.", "Δ(xact_commit + xact_rollback) < half of the client's transactions", around.other_server),
     Rule("CLIENT-BOUND", "pgbench is the limit, not the server.", "/proc/PID/task: CPU + waiting for a CPU of one thread ≥ 90 %, at least half of it CPU; without threads Client waits of the load's sessions ≥ 80 %", _client_bound),

@@ -118,6 +118,11 @@ class Silence(Struct, frozen=True):
     usual_ms: float | None
 
 
+def estimate_mark(percentile: float | None, counted_below: float) -> str:
+    """Stands before a percentile that lies where some transactions were only counted; else "". Of the same unit."""
+    return "~" if percentile is not None and percentile < counted_below else ""
+
+
 class ScriptLatencies(Struct, frozen=True):
     """The part of a `LatencySecond` that one of several scripts has; fields as there.
 
@@ -132,6 +137,8 @@ class ScriptLatencies(Struct, frozen=True):
     buckets: tuple[tuple[int, int], ...]
     failed: int = 0
     skipped: int = 0
+    counted: int = 0
+    counted_below_us: int = 0
 
 
 class LatencySecond(Struct, frozen=True):
@@ -152,8 +159,8 @@ class LatencySecond(Struct, frozen=True):
         lag_sum_us: Sum of their lags behind the schedule; None without --rate.
         lag_max_us: The largest; None without --rate.
         scripts: By script, where there are several.
-        counted: How many of `logged` were only counted: all of them quick, spread over buckets and scripts as the quick
-            ones that were read.
+        counted: How many of `logged` were only counted: spread over buckets and scripts like those that were read.
+        counted_below_us: All of these were quicker; 0 when there are none.
     """
 
     second: int
@@ -169,6 +176,7 @@ class LatencySecond(Struct, frozen=True):
     lag_max_us: int | None = None
     scripts: tuple[ScriptLatencies, ...] = ()
     counted: int = 0
+    counted_below_us: int = 0
 
 
 class BenchSample(Struct, frozen=True):

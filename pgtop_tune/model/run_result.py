@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from pgtop_tune.model.bench import BenchProgress, RunState
+from pgtop_tune.model.bench import BenchProgress, RunState, estimate_mark
 from pgtop_tune.model.bench_report import BenchReport
 from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.secret import MASK, without_secrets
@@ -54,6 +54,7 @@ class Latencies(Struct, frozen=True):
         logged: How many were logged; fewer than were run where the log is sampled.
         quantiles: (per cent, ms): 50, 95, 99, 99.9, 99.99; None where too few were logged for it.
         histogram: (lowest µs of a bucket, count), ascending; `metrics.percentiles` defines the buckets.
+        counted, counted_below_ms: As in `model.bench.LatencySecond`.
     """
 
     logged: int
@@ -61,6 +62,8 @@ class Latencies(Struct, frozen=True):
     max_ms: float
     quantiles: tuple[tuple[float, float | None], ...]
     histogram: tuple[tuple[int, int], ...] = ()
+    counted: int = 0
+    counted_below_ms: float = 0.0
 
     def at(self, quantile: float) -> float | None:
         """One of the percentiles that were computed; None for others, and where too few were logged for it."""
@@ -331,6 +334,10 @@ class RunResult(Struct, frozen=True):
         """Stands before percentiles that are of a part of the transactions, and before their maximum; else ""."""
         return "~" if any(doubt.id == "LOG-INCOMPLETE" for doubt in self.doubts) else ""
 
+    def mark(self, latencies: Latencies, quantile: float) -> str:
+        """Stands before one percentile of the run or of a part of it."""
+        return self.log_mark or estimate_mark(latencies.at(quantile), latencies.counted_below_ms)
+
     def percentile(self, quantile: float) -> float | None:
         """A percentile of the run in ms; None when nothing was logged."""
         return None if self.latencies is None else self.latencies.at(quantile)
@@ -372,6 +379,8 @@ def _percentiles(latencies: Latencies) -> dict[str, Any]:
         "max_ms": latencies.max_ms,
         "mean_ms": round(latencies.mean_ms, 3),
         "logged": latencies.logged,
+        "counted": latencies.counted,
+        "counted_below_ms": latencies.counted_below_ms,
         "histogram": " ".join(f"{low_us}:{count}" for low_us, count in latencies.histogram),
     }
 

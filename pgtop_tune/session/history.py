@@ -108,6 +108,7 @@ class LatencyPoint(Struct, frozen=True):
             transactions, see `metrics.percentiles`.
         span_s: So many seconds a p99 needs, ten at most.
         span_mean_ms, span_max_ms: Mean and slowest of the same seconds.
+        span_counted_below_ms: Below it some of them were only counted, see `model.bench.estimate_mark`.
         known_s: When the frame was made that brought it.
     """
 
@@ -120,6 +121,7 @@ class LatencyPoint(Struct, frozen=True):
     span_s: int
     span_mean_ms: float
     span_max_ms: float
+    span_counted_below_ms: float = 0.0
     known_s: float = 0.0
 
 
@@ -163,6 +165,7 @@ class LatencyHistory:
                 span_s=span_s,
                 span_mean_ms=span.sum_us / span.logged / 1000.0,
                 span_max_ms=span.max_us / 1000.0,
+                span_counted_below_ms=span.counted_below_us / 1000.0,
                 known_s=known_s,
             )
             insort(self._points, point, key=lambda point: (point.at_s, point.known_s))

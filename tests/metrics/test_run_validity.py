@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pgtop_tune.metrics.run_evidence import evidence_of
 from pgtop_tune.metrics.run_validity import RULES, doubts
 from pgtop_tune.model.absence import NOT_RECORDED, Reason, Unavailable
-from pgtop_tune.model.bench import RunState
+from pgtop_tune.model.bench import BenchSample, RunState
 from pgtop_tune.model.host import CpuSample, CpuTimes, MemorySample
 from pgtop_tune.model.postgres import (
     Activity,
@@ -140,6 +140,23 @@ def test_a_sampled_log_is_a_note_with_the_error() -> None:
     doubt = found(facts, run={"sampling_rate": 0.1})["LOG-INCOMPLETE"]
     assert doubt.verdict is Verdict.NOTE
     assert "of 800000 transactions: their p99 is between " in doubt.reason
+
+
+def test_transactions_that_were_only_counted_are_a_note_with_the_latency_they_are_below() -> None:
+    frames = [
+        replace(frame, bench=replace(frame.bench, latencies=tuple(
+            replace(second, counted=second.logged // 4, counted_below_us=5_000) for second in frame.bench.latencies
+        )))
+        if isinstance(frame.bench, BenchSample)
+        else frame
+        for frame in run_frames()
+    ]  # fmt: skip
+    evidence = evidence_of(frames, 1, FACTS)
+    assert evidence is not None
+    (doubt,) = (doubt for doubt in doubts(evidence) if doubt.id == "LOG-COUNTED")
+    assert doubt.verdict is Verdict.NOTE
+    assert "percentiles below 5.00 ms rest on " in doubt.reason
+    assert "LOG-COUNTED" not in found(FACTS)
 
 
 def test_a_recording_without_the_report_is_held_against_its_progress() -> None:

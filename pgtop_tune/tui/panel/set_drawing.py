@@ -7,6 +7,7 @@ from typing import Final
 
 from pgtop_tune.metrics.load import CLIENT_TPS
 from pgtop_tune.metrics.server import TPS, WAL_BYTES
+from pgtop_tune.model.bench import estimate_mark
 from pgtop_tune.session.newest_latency import newest_latency
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.glyphs import Glyphs
@@ -83,6 +84,8 @@ def figures_line(session: Session) -> Line:
     if newest.stalled_s is not None:
         figures.append((f"no transaction has ended for {lasting(newest.stalled_s)}   ", "critical"))
     elif newest.second is not None:
-        figures += [("p50 ", "label"), (with_ms(newest.second.quantiles_ms[0]).ljust(10), "strong")]
-        figures += [("p99 ", "label"), (with_ms(newest.second.quantiles_ms[2]).ljust(10), "strong")]
+        for name, index in (("p50 ", 0), ("p99 ", 2)):
+            value_ms = newest.second.quantiles_ms[index]
+            mark = estimate_mark(value_ms, newest.second.span_counted_below_ms)
+            figures += [(name, "label"), ((mark + with_ms(value_ms)).ljust(10), "strong")]
     return (*figures, ("WAL ", "label"), (f"{size(WAL_BYTES(interval))}B/s", "strong"))

@@ -9,6 +9,7 @@ from typing import Final
 from pgtop_tune.compare.ghost import GhostWatch
 from pgtop_tune.metrics.load import CLIENT_LATENCY, running
 from pgtop_tune.metrics.stall import OLDEST, SHORTEST_S
+from pgtop_tune.model.bench import estimate_mark
 from pgtop_tune.session.history import LatencyPoint, Point
 from pgtop_tune.session.newest_latency import NewestLatency, newest_latency
 from pgtop_tune.session.session import Session
@@ -18,7 +19,7 @@ from pgtop_tune.tui.panes.ghost_words import latency_phrase
 from pgtop_tune.tui.panes.phrase import Phrase, head, labelled, lasting, padded
 from pgtop_tune.tui.panes.time_axis import SPARK_ROWS, chart_marks, spark_line, time_axis
 from pgtop_tune.tui.widgets.chart import GUTTER, ChartMark, ChartSeries, chart_lines, nice_ceiling
-from pgtop_tune.units import ms
+from pgtop_tune.units import marked_ms, ms
 
 _CELLS: Final = 5
 _AGED_S: Final = 10.0
@@ -182,6 +183,7 @@ def _figures(session: Session, newest: NewestLatency) -> list[Phrase]:
     for name, index, rank in _QUANTILES:
         value = None if second is None else second.quantiles_ms[index]
         style = "critical" if stalled else _STYLES.get(name, PLAIN)
-        found.append(Phrase(labelled(name, ms(value).rjust(_CELLS), style), rank + (2 if stalled else 0)))
+        mark = "" if second is None else estimate_mark(value, second.span_counted_below_ms)
+        found.append(Phrase(labelled(name, marked_ms(mark, value).rjust(_CELLS), style), rank + (2 if stalled else 0)))
     found.append(Phrase(labelled("max", ms(None if second is None else second.span_max_ms).rjust(_CELLS)), 3))
     return found

@@ -122,13 +122,13 @@ def _percentiles(result: RunResult, cells: int, glyphs: Glyphs) -> list[Line]:
         Column("max", 7, "right"),
         Column("logged", 9, "right"),
     )
-    rows = [_row(name, latencies, result.log_mark) for name, latencies in named]
+    rows = [_row(name, latencies, result) for name, latencies in named]
     return [(), *table_lines(columns, rows, width=cells, height=len(rows) + 1, cursor=None, top=0, glyphs=glyphs)]
 
 
-def _row(name: str, latencies: Latencies, mark: str) -> list[tuple[str, str]]:
-    found = [marked_ms(mark, latencies.at(quantile)) for quantile in _QUANTILES]
-    texts = [one_line(name, _NAME), *found, marked_ms(mark, latencies.max_ms), str(latencies.logged)]
+def _row(name: str, latencies: Latencies, result: RunResult) -> list[tuple[str, str]]:
+    found = [marked_ms(result.mark(latencies, quantile), latencies.at(quantile)) for quantile in _QUANTILES]
+    texts = [one_line(name, _NAME), *found, marked_ms(result.log_mark, latencies.max_ms), str(latencies.logged)]
     return [(text, PLAIN) for text in texts]
 
 

@@ -35,7 +35,7 @@ PUBLISHED_S: Final = 0.9
 """Backends publish their counters once a second (pgstat.c, PGSTAT_MIN_INTERVAL): over less, a rate is all or nothing."""
 _LOOK_BACK: Final = 120
 """Frames searched for an older reading of a slow section; two minutes at 1 Hz."""
-_MISSED_TICKS: Final = 3
+MISSED_TICKS: Final = 3
 """So many frames without an answer are a busy server; more in a row are an outage."""
 
 
@@ -153,7 +153,7 @@ def _is_after_gap(frame: Frame) -> bool:
 def _is_outage(absent: Unavailable, frame: Frame, frames: int) -> bool:
     """Whether more is amiss than a server that did not answer within a tick, a few times in a row."""
     missed = absent is frame.postgres and absent.reason == Reason.NO_ANSWER
-    return not missed or frames > _MISSED_TICKS
+    return not missed or frames > MISSED_TICKS
 
 
 def _started_ms(frame: Frame) -> int | None:

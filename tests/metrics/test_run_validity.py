@@ -11,6 +11,7 @@ from pgtop_tune.metrics.run_evidence import evidence_of
 from pgtop_tune.metrics.run_validity import RULES, doubts
 from pgtop_tune.model.absence import NOT_RECORDED, Reason, Unavailable
 from pgtop_tune.model.bench import RunState
+from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.host import CpuSample, CpuTimes, MemorySample
 from pgtop_tune.model.postgres import (
     Activity,
@@ -392,6 +393,40 @@ def test_a_restart_or_silence_inside_is_told() -> None:
     made = evidence_of(silent, 1, FACTS)
     assert made is not None
     assert "did not answer in 29 of 70" in {doubt.id: doubt for doubt in doubts(made)}["SERVER-AWAY"].reason
+
+
+@pytest.mark.parametrize(("seconds", "silent", "gap_at"), [(5, (3,), None), (12, (5, 6, 7), 5)])
+def test_looks_that_our_own_process_missed_are_no_silence_of_the_server(
+    seconds: int, silent: tuple[int, ...], gap_at: int | None
+) -> None:
+    gap = Event(EPOCH_MS, EventKind.GAP, "did not look for 4.0 s")
+    made = evidence_of(
+        [
+            replace(
+                each,
+                postgres=Unavailable(Reason.NO_ANSWER) if each.sequence in silent else each.postgres,
+                events=(gap,) if each.sequence == gap_at else (),
+            )
+            for each in run_frames(seconds=seconds)
+        ],
+        1,
+        FACTS,
+    )
+    assert made is not None
+    assert "SERVER-AWAY" not in {doubt.id for doubt in doubts(made)}
+
+
+def test_a_server_that_stays_silent_after_a_gap_of_our_own_is_away() -> None:
+    gap = Event(EPOCH_MS, EventKind.GAP, "did not look for 4.0 s")
+    found = [
+        replace(each, postgres=Unavailable(Reason.NO_ANSWER), events=(gap,) if each.sequence == 5 else ())
+        if 5 <= each.sequence < 12
+        else each
+        for each in run_frames(seconds=20)
+    ]
+    made = evidence_of(found, 1, FACTS)
+    assert made is not None
+    assert "did not answer in 4 of" in {doubt.id: doubt for doubt in doubts(made)}["SERVER-AWAY"].reason
 
 
 def test_without_a_server_or_a_machine_every_rule_is_silent_or_says_so() -> None:

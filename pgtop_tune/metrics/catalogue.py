@@ -37,9 +37,7 @@ _LOOK_BACK: Final = 120
 """Frames searched for an older reading of a slow section; two minutes at 1 Hz."""
 MISSED_TICKS: Final = 3
 """So many frames without an answer are a busy server; more in a row are an outage."""
-
-
-_NOTHING_BEFORE: Final = frozenset({EventKind.GAP, EventKind.RECORDING})
+NOTHING_BEFORE: Final = frozenset({EventKind.GAP, EventKind.RECORDING})
 """Events of the first frame after a time of which there are none: nobody looked, or a full disk did not take them."""
 
 
@@ -147,7 +145,7 @@ class Interval:
 
 
 def _is_after_gap(frame: Frame) -> bool:
-    return bool(frame.events) and any(event.kind in _NOTHING_BEFORE for event in frame.events)
+    return bool(frame.events) and any(event.kind in NOTHING_BEFORE for event in frame.events)
 
 
 def _is_outage(absent: Unavailable, frame: Frame, frames: int) -> bool:

@@ -32,6 +32,7 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.load import CLIENT_LATENCY, running
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import ProcessCounters, ProcessSample
+from pgtop_tune.model.postgres import Activity
 from pgtop_tune.model.waits import BETWEEN, CLIENT, CPU, LOAD_APPLICATION, QUEUE, TURN, WaitCount
 
 CLIENT_BACKEND: Final = "client backend"
@@ -191,18 +192,20 @@ def _with_cpu(found: list[Sessions], used: float, queued: float) -> list[Session
 def cpu_of_load(interval: Interval, window_s: float = WAITS_WINDOW_S) -> CpuUse | None:
     """CPU time and time in the run queue of pgbench's backends over the last seconds.
 
+    Of a load that has ended within the window, the backends that it had last.
     None where processes are not known: another machine, or sessions too short-lived (pgbench -C).
     Source: /proc/PID/stat utime and stime, /proc/PID/schedstat field 2 of backends with application_name pgbench.
     """
-    host, activity = interval.newest.host, interval.now(sections.activity)
-    if isinstance(host, Unavailable) or isinstance(host.facts, Unavailable) or activity is None:
+    host = interval.newest.host
+    if isinstance(host, Unavailable) or isinstance(host.facts, Unavailable):
         return None
-    pids = {b.pid for b in activity.backends if b.application_name == LOAD_APPLICATION and b.leader_pid is None}
+    pids = next(filter(None, map(_of_load, interval.recent(sections.activity, window_s))), set())
     recent = interval.recent(sections.processes, window_s, least=2)
-    if not pids or len(recent) < 2:
+    last = next((at for at, sample in enumerate(recent) if len(_rows(sample, pids)) >= _COVERED * len(pids)), None)
+    if not pids or last is None:
         return None
-    newest = _rows(recent[0], pids)
-    for oldest in reversed(recent[1:]):
+    newest = _rows(recent[last], pids)
+    for oldest in reversed(recent[last + 1 :]):
         before = _rows(oldest, pids)
         pairs = [
             (before[pid], row)
@@ -210,10 +213,14 @@ def cpu_of_load(interval: Interval, window_s: float = WAITS_WINDOW_S) -> CpuUse 
             if pid in before and before[pid].start_ticks == row.start_ticks
         ]
         if len(pairs) >= _COVERED * len(pids):
-            seconds = recent[0].at_s - oldest.at_s
+            seconds = recent[last].at_s - oldest.at_s
             use = _use(pairs, seconds, host.facts.ticks_per_s, len(pids) / len(pairs))
             return use and replace(use, share=seconds / (recent[0].at_s - recent[-1].at_s))
     return None
+
+
+def _of_load(activity: Activity) -> set[int]:
+    return {b.pid for b in activity.backends if b.application_name == LOAD_APPLICATION and b.leader_pid is None}
 
 
 def _rows(sample: ProcessSample, pids: set[int]) -> dict[int, ProcessCounters]:

@@ -187,7 +187,9 @@ def _phase(
 
     notes = phase_notes(a, b, period_s, no_verdict)
     if primary is not None and no_verdict and not one_run:
-        notes.append(between_runs(primary, _spread(primary, a, b, earlier)))
+        effect = next(row.effect for row in rows if row.figure is primary)
+        with_interval = effect is not None and effect.low is not None
+        notes.append(between_runs(primary, _spread(primary, a, b, earlier), with_interval=with_interval))
     if primary is not None and len(others) > 1:
         notes.append(
             f"{primary.title} is judged by itself, the {len(others)} others together:"

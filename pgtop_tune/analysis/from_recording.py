@@ -13,7 +13,7 @@ from pgtop_tune.analysis.facts import TOOL, FactsSeen
 from pgtop_tune.analysis.figures import FAILED, LATENCY, PERCENTILES, TPS, frame_sums, line_sums
 from pgtop_tune.analysis.gathered import Gathered, milliseconds, quotient
 from pgtop_tune.analysis.material import BUDGET_S, Budget, Fact, Kind, LoadKey, Material, Run, Summary
-from pgtop_tune.experiment.frame_keeper import thin
+from pgtop_tune.experiment.frame_keeper import append_thin, thin
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
@@ -177,7 +177,7 @@ class _RunReading:
         if isinstance(frame.bench, BenchSample) and self._last is not None:
             self._take_load(frame.bench)
             if not self._folded and len(self._judged) <= _JUDGED:
-                self._judged.append(thin(frame))
+                append_thin(self._judged, frame)
         if self._due(frame.elapsed_s - self._began_s):
             self._take_budget(interval, seconds, folded)
             self._take_caps(interval)

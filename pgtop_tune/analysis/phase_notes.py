@@ -75,12 +75,19 @@ def _partial(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
     ]
 
 
-def between_runs(figure: Figure, spread: Spread) -> str:
-    """How runs that were made alike differ among each other in a figure."""
+def between_runs(figure: Figure, spread: Spread, *, with_interval: bool) -> str:
+    """How runs that were made alike differ among each other in a figure.
+
+    Args:
+        figure: The figure.
+        spread: Of it, between runs.
+        with_interval: Whether the figure's effect has an interval.
+    """
     if not spread.degrees:
-        return "how runs differ among each other is not known, and not in the intervals"
+        return "how runs differ among each other is not known" + (", and not in the intervals" if with_interval else "")
     size = 100.0 * (spread.squares / spread.degrees) ** 0.5
-    return f"runs that were made alike differ by {size:.1f} % in {figure.title}: that is in the intervals"
+    known = f"runs that were made alike differ by {size:.1f} % in {figure.title}"
+    return f"{known}: that is in the intervals" if with_interval else f"{known}; {figure.title} has no interval"
 
 
 def _blocked(a: Sequence[Run], b: Sequence[Run]) -> list[str]:

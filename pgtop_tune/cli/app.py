@@ -15,7 +15,7 @@ import typer
 from pgtop_tune import __version__
 from pgtop_tune.cli.exit_codes import ExitCode, exit_code
 from pgtop_tune.cli.help_text import help_of
-from pgtop_tune.cli.output import PROGRAM, complain, say, suit_the_locale
+from pgtop_tune.cli.output import PROGRAM, complain, flush_or_say_why, say, suit_the_locale
 from pgtop_tune.cli.signals import Terminated
 from pgtop_tune.errors import PgtopError, UsageProblem
 
@@ -147,7 +147,7 @@ def main() -> None:
     completing = any(name.startswith("_PGTOP_TUNE_COMPLETE") for name in os.environ)
     try:
         words = sys.argv[1:] if completing else with_default_command(sys.argv[1:])
-        program("" if completing else words[0])(args=words, prog_name=PROGRAM)
+        _run(words, "" if completing else words[0])
     except PgtopError as problem:
         complain(problem)
         sys.exit(exit_code(problem))
@@ -167,6 +167,18 @@ def main() -> None:
     except Exception:
         sys.excepthook(*sys.exc_info())
         sys.exit(ExitCode.CRASHED)
+
+
+def _run(words: list[str], command: str) -> None:
+    try:
+        program(command)(args=words, prog_name=PROGRAM)
+    except SystemExit:
+        flush_or_say_why(sys.stdout, "stdout")
+        raise
+    except OSError:
+        flush_or_say_why(sys.stderr, "stderr")
+        flush_or_say_why(sys.stdout, "stdout", "\n")
+        raise
 
 
 def _leave_unread() -> NoReturn:

@@ -8,7 +8,7 @@ import os
 import sys
 import unicodedata
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.safe_text import printable_lines
@@ -64,10 +64,33 @@ def say_as_it_is(text: str) -> None:
         print(text, flush=True)
     except BrokenPipeError:
         raise
+    except OSError:
+        flush_or_say_why(sys.stdout, "stdout", "\n")
+        raise
+
+
+def flush_or_say_why(stream: TextIO | None, name: str, more: str = "") -> None:
+    """Writes the rest that a stream holds, also of lines that the library of the command line printed.
+
+    Args:
+        stream: stdout or stderr; None where the caller of the program closed it.
+        name: Its name.
+        more: A line to try it with after a failure: a long text that failed is no longer held.
+
+    Raises:
+        UsageProblem: The stream takes no more: its disk is full.
+    """
+    if stream is None:
+        return
+    try:
+        print(end=more, file=stream, flush=True)
+    except BrokenPipeError:
+        raise
     except OSError as problem:
         # What is left in the buffer must not be tried again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise UsageProblem(f"stdout cannot be written: {problem.strerror}", "send it to where there is room") from None
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        message = f"{name} cannot be written: {problem.strerror}"
+        raise UsageProblem(message, "send it to where there is room") from None
 
 
 def not_stdout(file: Path | None) -> None:

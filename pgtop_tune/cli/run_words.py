@@ -88,9 +88,10 @@ def _generator(result: RunResult) -> str:
         return ""
     queued = load.most_queued or 0.0
     turn = "" if load.client_turn is None else f", its turn in {load.client_turn:.0f} % of the looks"
+    threads = f"{load.threads} thread{'s' if load.threads != 1 else ''}"
     return (
-        f"pgbench: {load.cpu_cores or 0.0:.2f} CPUs in {load.threads} threads, the busiest {load.busiest_cpu:.0f} %"
-        f" of a core; the longest wait for one {queued:.0f} % of the time{turn}"
+        f"pgbench: {load.cpu_cores or 0.0:.2f} CPUs in {threads}, the busiest {load.busiest_cpu:.0f} % of a core;"
+        f" the longest wait for one {queued:.0f} % of the time{turn}"
     )
 
 

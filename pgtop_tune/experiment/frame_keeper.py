@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Final
 
 from msgspec.structs import replace
 
+from pgtop_tune.metrics.active_sessions import COVERED, load_pids
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
 from pgtop_tune.model.bench import BenchProgress, BenchRun
@@ -64,7 +65,7 @@ class FrameKeeper:
     def accept(self, step: Step) -> None:
         """See `FrameSink.accept`."""
         for frame in step.frames:
-            self._frames.append(thin(frame))
+            append_thin(self._frames, frame)
             if not isinstance(frame.bench, Unavailable):
                 for line in frame.bench.progress:
                     self._on_progress(frame.bench.run, line)
@@ -101,33 +102,54 @@ class FrameKeeper:
         self._changed = asyncio.Event()
 
 
-def thin(frame: Frame) -> Frame:
+def append_thin(frames: list[Frame], frame: Frame) -> None:
+    """Appends a frame, thin, to those of a run.
+
+    Of the load's own sessions the first look and the newest keep the processes: what ran and what queued over the run
+    is the difference of the two.
+    """
+    pids = load_pids(frame)
+    frames.append(thin(frame, pids))
+    if pids and len(frames) > 1 and not (_has(frames[-2], pids) and not any(_has(each, pids) for each in frames[:-2])):
+        frames[-2] = thin(frames[-2])
+
+
+def _has(frame: Frame, pids: Set[int]) -> bool:
+    return len(load_pids(frame) & pids) >= COVERED * len(pids)
+
+
+def thin(frame: Frame, pids: Set[int] = frozenset()) -> Frame:
     """The frame with what the validity of a run is read from: an hour under a thousand clients fits in memory.
 
     Left out: the load's own sessions and their processes, and sections that no rule looks at.
+
+    Args:
+        frame: As it was seen.
+        pids: Sessions of the load that stay, with their processes.
     """
-    return replace(frame, host=_thin_host(frame.host), postgres=_thin_postgres(frame.postgres))
+    return replace(frame, host=_thin_host(frame.host, pids), postgres=_thin_postgres(frame.postgres, pids))
 
 
-def _thin_host(host: HostSample | Unavailable) -> HostSample | Unavailable:
+def _thin_host(host: HostSample | Unavailable, pids: Set[int]) -> HostSample | Unavailable:
     if isinstance(host, Unavailable):
         return host
     processes = host.processes
     if isinstance(processes, ProcessSample):
-        processes = replace(processes, processes=())
+        kept = tuple(row for row in processes.processes if row.pid in pids) if pids else ()
+        processes = replace(processes, processes=kept)
     return HostSample(
         facts=host.facts, cpu=host.cpu, memory=host.memory, pressure=host.pressure, disks=host.disks,
         processes=processes, setup=host.setup, cgroup=host.cgroup,
     )  # fmt: skip
 
 
-def _thin_postgres(postgres: PostgresSample | Unavailable) -> PostgresSample | Unavailable:
+def _thin_postgres(postgres: PostgresSample | Unavailable, pids: Set[int]) -> PostgresSample | Unavailable:
     if isinstance(postgres, Unavailable):
         return postgres
     activity = postgres.activity
     if isinstance(activity, Activity):
-        others = tuple(backend for backend in activity.backends if backend.application_name != LOAD_APPLICATION)
-        activity = replace(activity, backends=others)
+        kept = tuple(row for row in activity.backends if row.application_name != LOAD_APPLICATION or row.pid in pids)
+        activity = replace(activity, backends=kept)
     return replace(
         PostgresSample(),
         server=postgres.server, activity=activity, waits=postgres.waits, database=postgres.database, wal=postgres.wal,

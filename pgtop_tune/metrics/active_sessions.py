@@ -21,6 +21,7 @@ So a session is counted once, and the parts add up to the whole.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from enum import StrEnum
 from typing import Final
 
@@ -31,13 +32,15 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.load import CLIENT_LATENCY, running
 from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import ProcessCounters, ProcessSample
+from pgtop_tune.model.postgres import Activity
 from pgtop_tune.model.waits import BETWEEN, CLIENT, CPU, LOAD_APPLICATION, QUEUE, TURN, WaitCount
 
 CLIENT_BACKEND: Final = "client backend"
 IO_WORKER: Final = "io worker"
 WAITS_WINDOW_S: Final = 10.0
-_COVERED: Final = 0.8
+COVERED: Final = 0.8
 """Share of the load's backends whose processes must be known for their CPU time to count."""
 _ARCHIVER: Final = "archiver"
 _SLEEPS: Final = frozenset(
@@ -191,32 +194,45 @@ def _with_cpu(found: list[Sessions], used: float, queued: float) -> list[Session
 def cpu_of_load(interval: Interval, window_s: float = WAITS_WINDOW_S) -> CpuUse | None:
     """CPU time and time in the run queue of pgbench's backends over the last seconds.
 
+    Of a load that has ended within the window, the backends that it had last.
     None where processes are not known: another machine, or sessions too short-lived (pgbench -C).
     Source: /proc/PID/stat utime and stime, /proc/PID/schedstat field 2 of backends with application_name pgbench.
     """
-    host, activity = interval.newest.host, interval.now(sections.activity)
-    if isinstance(host, Unavailable) or isinstance(host.facts, Unavailable) or activity is None:
+    host = interval.newest.host
+    if isinstance(host, Unavailable) or isinstance(host.facts, Unavailable):
         return None
-    pids = {b.pid for b in activity.backends if b.application_name == LOAD_APPLICATION and b.leader_pid is None}
+    pids = next(filter(None, map(_of_load, interval.recent(sections.activity, window_s))), frozenset())
     recent = interval.recent(sections.processes, window_s, least=2)
-    if not pids or len(recent) < 2:
+    last = next((at for at, sample in enumerate(recent) if len(_rows(sample, pids)) >= COVERED * len(pids)), None)
+    if not pids or last is None:
         return None
-    newest = _rows(recent[0], pids)
-    for oldest in reversed(recent[1:]):
+    newest = _rows(recent[last], pids)
+    for oldest in reversed(recent[last + 1 :]):
         before = _rows(oldest, pids)
         pairs = [
             (before[pid], row)
             for pid, row in newest.items()
             if pid in before and before[pid].start_ticks == row.start_ticks
         ]
-        if len(pairs) >= _COVERED * len(pids):
-            seconds = recent[0].at_s - oldest.at_s
+        if len(pairs) >= COVERED * len(pids):
+            seconds = recent[last].at_s - oldest.at_s
             use = _use(pairs, seconds, host.facts.ticks_per_s, len(pids) / len(pairs))
             return use and replace(use, share=seconds / (recent[0].at_s - recent[-1].at_s))
     return None
 
 
-def _rows(sample: ProcessSample, pids: set[int]) -> dict[int, ProcessCounters]:
+def load_pids(frame: Frame) -> frozenset[int]:
+    """Sessions of pgbench that a frame shows, without those that only help in parallel."""
+    activity = sections.activity(frame)
+    return frozenset() if isinstance(activity, Unavailable) else _of_load(activity)
+
+
+def _of_load(activity: Activity) -> frozenset[int]:
+    rows = activity.backends
+    return frozenset(row.pid for row in rows if row.application_name == LOAD_APPLICATION and row.leader_pid is None)
+
+
+def _rows(sample: ProcessSample, pids: Set[int]) -> dict[int, ProcessCounters]:
     return {row.pid: row for row in sample.processes if row.pid in pids}
 
 
@@ -231,6 +247,6 @@ def _use(
         for old, new in pairs
         if new.run_delay_ms is not None and old.run_delay_ms is not None
     ]
-    known = len(delays) >= _COVERED * len(pairs)
+    known = len(delays) >= COVERED * len(pairs)
     queued = sum(delays) / 1000.0 / seconds * all_to_known * len(pairs) / len(delays) if known else None
     return CpuUse(ticks / ticks_per_s / seconds * all_to_known, queued)

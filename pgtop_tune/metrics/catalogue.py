@@ -35,11 +35,9 @@ PUBLISHED_S: Final = 0.9
 """Backends publish their counters once a second (pgstat.c, PGSTAT_MIN_INTERVAL): over less, a rate is all or nothing."""
 _LOOK_BACK: Final = 120
 """Frames searched for an older reading of a slow section; two minutes at 1 Hz."""
-_MISSED_TICKS: Final = 3
+MISSED_TICKS: Final = 3
 """So many frames without an answer are a busy server; more in a row are an outage."""
-
-
-_NOTHING_BEFORE: Final = frozenset({EventKind.GAP, EventKind.RECORDING})
+NOTHING_BEFORE: Final = frozenset({EventKind.GAP, EventKind.RECORDING})
 """Events of the first frame after a time of which there are none: nobody looked, or a full disk did not take them."""
 
 
@@ -147,13 +145,13 @@ class Interval:
 
 
 def _is_after_gap(frame: Frame) -> bool:
-    return bool(frame.events) and any(event.kind in _NOTHING_BEFORE for event in frame.events)
+    return bool(frame.events) and any(event.kind in NOTHING_BEFORE for event in frame.events)
 
 
 def _is_outage(absent: Unavailable, frame: Frame, frames: int) -> bool:
     """Whether more is amiss than a server that did not answer within a tick, a few times in a row."""
     missed = absent is frame.postgres and absent.reason == Reason.NO_ANSWER
-    return not missed or frames > _MISSED_TICKS
+    return not missed or frames > MISSED_TICKS
 
 
 def _started_ms(frame: Frame) -> int | None:

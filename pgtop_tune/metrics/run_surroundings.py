@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import share
+from pgtop_tune.metrics.catalogue import MISSED_TICKS, Interval, share
 from pgtop_tune.metrics.durability import AtRisk, risks
 from pgtop_tune.metrics.host_values import all_ticks
 from pgtop_tune.metrics.quiet import ACTIVE, AUTOVACUUM, vacuumed_table
@@ -14,6 +15,7 @@ from pgtop_tune.metrics.run_evidence import Evidence
 from pgtop_tune.metrics.server import checkpoints_between
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import RunState
+from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import Backend
 from pgtop_tune.model.run_result import Doubt, Verdict
 from pgtop_tune.model.waits import LOAD_APPLICATION
@@ -21,6 +23,8 @@ from pgtop_tune.model.waits import LOAD_APPLICATION
 FOREIGN_SESSIONS: Final = 0.1
 FOREIGN_TRANSACTIONS: Final = 0.05
 _FEWEST_FOREIGN_PER_S: Final = 10.0
+_FEWEST_SILENT: Final = 2
+"""Looks: a single one is a busy machine, ours as well as the server's."""
 _HALF: Final = 0.5
 WRITES: Final = 0.1
 """Rows written per transaction from which on a load writes."""
@@ -33,15 +37,30 @@ _OWN_RULE: Final = frozenset({("fsync", "off"), ("full_page_writes", "off"), ("s
 def server_away(evidence: Evidence) -> Doubt | None:
     """The server restarted or fell silent while pgbench ran."""
     inside = evidence.inside
-    silent = sum(1 for frame in inside if isinstance(frame.postgres, Unavailable))
+    silent = _silent_looks(inside)
     started = {sections.server(frame) for frame in evidence.frames}
     moments = {facts.started_ms for facts in started if not isinstance(facts, Unavailable)}
-    if len(moments) < 2 and silent * 10 <= len(inside):
+    if len(moments) < 2 and (silent < _FEWEST_SILENT or silent * 10 <= len(inside)):
         return None
     words = (
         "the server restarted" if len(moments) > 1 else f"the server did not answer in {silent} of {len(inside)} looks"
     )
     return Doubt("SERVER-AWAY", Verdict.SUSPECT, words, "look at its log", (("silent_looks", silent),))
+
+
+def _silent_looks(inside: Sequence[Frame]) -> int:
+    """Looks that the server did not answer, without those after a gap of our own: until our connection stands again."""
+    silent, ours = 0, 0
+    for frame in inside:
+        if Interval((frame,)).after_gap:
+            ours = MISSED_TICKS
+        if not isinstance(frame.postgres, Unavailable):
+            ours = 0
+        elif ours:
+            ours -= 1
+        else:
+            silent += 1
+    return silent
 
 
 def other_server(evidence: Evidence) -> Doubt | None:

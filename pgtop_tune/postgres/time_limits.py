@@ -62,6 +62,11 @@ def options(names: Sequence[str]) -> str:
     return " ".join(f"-c {name}=0" for name in names)
 
 
+def is_lifted(row: Parameter) -> bool:
+    """Whether a row of pg_settings shows a limit that our own session has lifted, while it ran or from its start."""
+    return row.name in LIMITS and row.setting == "0" and row.source in ("session", "client")
+
+
 def as_set(row: Parameter, line: tuple[str, str] | None, *, from_start: bool) -> Parameter:
     """A limit as other sessions have it, not ours.
 

@@ -8,6 +8,7 @@ a line, behind the host and the server.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
@@ -16,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.metrics.catalogue import NOTHING_BEFORE
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchProgress, LatencySecond, RunState
 from pgtop_tune.model.events import Event
@@ -33,6 +35,8 @@ _WITH_ROWS: Final = 60
 _OURS: Final = (b'{"delta":{"sequence":', b'{"key":{"sequence":')
 _LAST_FIELDS: Final = (b',"bench":', b',"footprint":', b',"events":', b',"pooler":')
 _ADDED: Final = frozenset({"at_s", "progress", "latencies", "silences"})
+_AFTER_HOLE: Final = re.compile(f'"kind":"(?:{"|".join(NOTHING_BEFORE)})"'.encode())
+"""An event that says that frames are missing; in another text the worst of it is a minute that is read whole."""
 _OVER: Final = frozenset({RunState.STOPPED, RunState.FINISHED, RunState.FAILED})
 
 
@@ -77,7 +81,8 @@ def looks(
 ) -> Iterator[Look]:
     """All frames of a short recording; of what lasts longer its key frames, but whole minutes at begins and ends.
 
-    A minute that cannot be read this way (damage, a run that begins or ends in it) is read frame by frame.
+    A minute that cannot be read this way (damage, a run that begins or ends in it, frames that are missing) is read
+    frame by frame.
 
     Args:
         wanted: What key frames are read with.
@@ -85,11 +90,17 @@ def looks(
         blocks: Key frames to begin and to end at; None for all.
     """
     places = range(reader.block_count) if blocks is None else blocks
-    in_minutes = _in_minutes([_load_at(reader.key_line(place)) for place in places], longest)
+    keys = [reader.key_line(place) for place in places]
+    in_minutes = _in_minutes(list(map(_load_at, keys)), longest)
+    for index, key in enumerate(keys[1:]):
+        # What is missing right before a key frame concerns the minute before it.
+        in_minutes[index] = in_minutes[index] and not _AFTER_HOLE.search(key)
     every = max(sum(in_minutes) // _WITH_ROWS, 1)
     told, folded = Told(), 0
     for place, short in zip(places, in_minutes, strict=True):
-        minute = _minute(reader, place, wanted, rows=place % every < 2) if short else None
+        minute = None
+        if short and not reader.after_hole(place):
+            minute = _minute(reader, place, wanted, rows=place % every < 2)
         if minute is not None:
             yield Look(_with(minute[0], told), folded)
             told, folded = minute[1], reader.frames_in(place) - 1
@@ -131,7 +142,7 @@ def _load_at(line: bytes) -> object:
 
 def _minute(reader: RecordingReader, place: int, wanted: Wanted, *, rows: bool) -> tuple[Frame, Told] | None:
     lines = reader.lines_of(place)
-    if len(lines) != reader.frames_in(place):
+    if len(lines) != reader.frames_in(place) or any(map(_AFTER_HOLE.search, lines[1:])):
         return None
     try:
         frame = parse_line(lines[0])[KEY]

@@ -10,7 +10,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.blocks import Block, moment, open_blocks
 from pgtop_tune.recording.codec import codec_for
@@ -34,6 +37,8 @@ _MOST_PROBLEMS: Final = 100
 _MORE: Final = "and more of the like"
 _STILL_WRITTEN_S: Final = 10.0
 """A file that was written to within this time, or within three of its intervals, may grow."""
+_DAMAGED: Final = -1
+"""In place of a checksum, of a block with frames that cannot be read."""
 _MOST_MOMENTS: Final = 10_000
 """Of one key frame and its changes: a file that has more of them was not written by us."""
 
@@ -72,6 +77,8 @@ class RecordingReader:
         self._moments: dict[int, list[float]] = {}
         self._read_to: tuple[int, int | None, float] = (-1, checksum(self._store.header), -math.inf)
         """The block that was read last, and checksum and moment of its last line."""
+        self._ends: dict[int, int | None] = {}
+        """Checksum of the last line of blocks that were read to their end; `_DAMAGED` where some could not be read."""
         self._look()
 
     def _look(self) -> None:
@@ -121,6 +128,7 @@ class RecordingReader:
         # A line that was half written when the file was opened is whole by now.
         self.problems[:] = [problem for problem in self.problems if problem != self._store.problem]
         self._moments.pop(last, None)
+        self._ends.clear()
         self._look()
         return self._count > count
 
@@ -156,7 +164,7 @@ class RecordingReader:
         """Frames from an index on, each with its index.
 
         Reading starts at the key frame before. A line that cannot be read costs the frames up to the next key frame;
-        `problems` says so.
+        `problems` says so, and an event of that key frame.
         """
         begin = self._block_of(first)
         for place in range(begin, len(self._blocks)):
@@ -205,6 +213,7 @@ class RecordingReader:
         before: Frame | None = None
         crc: int | None = None
         broken, index = False, block.first - 1
+        after_hole = place > 0 and self.after_hole(place)
         for index, line in enumerate(self._store.lines(block), block.first):
             try:
                 seal = seal_of(line, crc)
@@ -219,14 +228,36 @@ class RecordingReader:
                 if not broken:
                     broken = True
                     self._skipped(index, problem.message)
-            if before is not None:
+            if before is not None and index == block.first and after_hole:
+                yield index, replace(before, events=(_hole(before), *before.events))
+            elif before is not None:
                 yield index, before
             elif index - block.first > _MOST_MOMENTS:
                 return
+        self._ends[place] = crc if before is not None and index == following - 1 else _DAMAGED
         if before is not None:
             self._read_to = (place, crc, before.elapsed_s)
         if index < following - 1 and not broken:
             self._skipped(index + 1, "the compressed data are damaged")
+
+    def after_hole(self, place: int) -> bool:
+        """Whether frames right before a block cannot be read, or are missing."""
+        if place == 0:
+            return False
+        if place - 1 not in self._ends:
+            self._ends[place - 1] = self._end_of(place - 1)
+        end = self._ends[place - 1]
+        after = seal_of(self._store.first_line(self._blocks[place]), None).after
+        return end == _DAMAGED or (None not in (end, after) and end != after)
+
+    def _end_of(self, place: int) -> int | None:
+        crc, count = None, 0
+        for line in islice(self._store.lines(self._blocks[place]), _MOST_MOMENTS):
+            seal = seal_of(line, crc)
+            if not seal.whole or (count and (crc is None) != (seal.crc is None)):
+                return _DAMAGED
+            crc, count = seal.crc, count + 1
+        return crc if count == self.frames_in(place) else _DAMAGED
 
     def _check_order(self, place: int, index: int, frame: Frame, before: Frame | None, seal: Seal) -> None:
         """Whether a frame comes after the one before: by checksum, or by its clock, as earlier versions had none.
@@ -306,6 +337,11 @@ def frame_of(line: bytes, before: Frame | None) -> Frame:
     else:
         frame = _FRAME.apply(before, parsed[DELTA])
     return checked(frame)
+
+
+def _hole(frame: Frame) -> Event:
+    detail = "the recording is damaged before this moment: numbers of that time are missing"
+    return Event(frame.taken_at_ms, EventKind.RECORDING, "frames are missing", detail)
 
 
 def without_frames(name: str) -> RecordingProblem:

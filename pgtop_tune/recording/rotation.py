@@ -20,9 +20,9 @@ _SCALE: Final = {"k": 1, "m": 2, "g": 3, "t": 4}
 _TIME: Final = re.compile(r"(?:\d+(?:\.\d+)?\s*[dhms]\s*)+", re.ASCII)
 _COUNT: Final = re.compile(r"\d{1,9}", re.ASCII)
 _Way = Callable[[str], float | int | None]
-_LEAST_S: Final = 1.0
+_LEAST_S: Final = 60.0
 _LEAST_BYTES: Final = 1e6
-"""Of a file and of all files: a key frame of a busy server has 100 kB, and a file begins with one."""
+"""Both of a file and of all files: a key frame of a busy server has 100 kB, and a file begins with one."""
 
 
 class Rotation(Struct, frozen=True):
@@ -62,6 +62,9 @@ def parse_rotation(rotate: Sequence[str], keep: Sequence[str]) -> Rotation | Non
     for words, size in (("--rotate", found.every_bytes), ("--keep", found.keep_bytes)):
         if size is not None and size < _LEAST_BYTES:
             raise UsageProblem(f"{words} takes at least 1 MB: one frame of a busy server has 100 kB", "as in 100MB")
+    for words, length_s in (("--rotate", found.every_s), ("--keep", found.keep_s)):
+        if length_s is not None and length_s < _LEAST_S:
+            raise UsageProblem(f"{words} takes at least 1m: each file begins with a whole frame, 100 kB", "as in 1h")
     if found.every_bytes and found.keep_bytes and found.keep_bytes < 2 * found.every_bytes:
         raise UsageProblem("--keep has no room for two files of --rotate", "keep several times the size of a file")
     return found
@@ -81,7 +84,7 @@ def _put(said: dict[str, float | int], option: str, words: str, ways: dict[str, 
 
 def _time(words: str) -> float | None:
     length_s = seconds(words) if _TIME.fullmatch(words) else 0.0
-    return length_s if length_s >= _LEAST_S else None
+    return length_s or None
 
 
 def _size(words: str) -> float | None:

@@ -59,6 +59,28 @@ def test_a_reader_that_has_gone_is_sigpipe(
     assert errors.read_bytes() == b""
 
 
+@pytest.mark.parametrize("words", [("--help",), ("bench", "--help"), ("bench", "list"), ("--show-completion", "bash")])
+def test_a_stdout_without_room_is_one_sentence(words: tuple[str, ...], tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*PROGRAM, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, cwd=ROOT,
+            env=environment(tmp_path, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1"),
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "pgtop-tune: stdout cannot be written: No space left on device",
+        "hint: send it to where there is room",
+    ]
+
+
+def test_a_stderr_without_room_is_no_crash(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*PROGRAM, "diff"], stdout=subprocess.PIPE, stderr=full, timeout=60, cwd=ROOT, env=environment(tmp_path)
+        )
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
 def test_a_question_that_nobody_answers_is_no_finding(tmp_path: Path) -> None:
     asking = (
         "import sys, typer, pgtop_tune.cli.app as app\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,16 +14,27 @@ from pgtop_tune.recording.reader import RecordingReader
 from tests.cli.runs import PROGRAM, ROOT, environment, run
 from tests.support.servers import conninfo
 
+HASTY = """
+import pgtop_tune.recording.rotation as rotation
+from pgtop_tune.cli.app import main
+rotation._LEAST_S = 1.0
+main()
+"""
+"""The program, with files of seconds: the least that it takes is a minute."""
+
 
 def test_a_rotated_recording_is_a_row_of_recordings(server: Throwaway, tmp_path: Path) -> None:
     words = ("--interval", "0.2", "--seconds", "4", "--rotate", "1s", "--keep", "2")
-    ran = run("record", "-q", "-o", str(tmp_path / "a.jsonl.gz"), *words, conninfo(server), home=tmp_path)
-    assert ran.status == 0, ran.err
+    ran = subprocess.run(
+        [sys.executable, "-c", HASTY, "record", "-q", "-o", str(tmp_path / "a.jsonl.gz"), *words, conninfo(server)],
+        capture_output=True, text=True, timeout=90, env=environment(tmp_path), cwd=ROOT,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
     files = sorted(tmp_path.glob("a-*Z*.jsonl.gz"))
     assert len(files) == 2
-    begun = ran.err.count("recording into ") + 1
-    assert ran.err.count("older files removed by --keep: 1") == begun - 2
-    assert f" in {begun} files (--keep removed {begun - 2}), the last one {files[-1]}" in ran.err
+    begun = ran.stderr.count("recording into ") + 1
+    assert ran.stderr.count("older files removed by --keep: 1") == begun - 2
+    assert f" in {begun} files (--keep removed {begun - 2}), the last one {files[-1]}" in ran.stderr
     for path in files:
         reader = RecordingReader(path)
         assert reader.frame_count > 0

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 import pytest
 
-from pgtop_tune.experiment.frame_keeper import FrameKeeper, thin
+from pgtop_tune.experiment.frame_keeper import FrameKeeper, append_thin, thin
+from pgtop_tune.metrics.active_sessions import cpu_of_load, load_pids
+from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.run_evidence import evidence_of
 from pgtop_tune.metrics.run_validity import doubts
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchProgress
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.postgres import Activity
 from pgtop_tune.session.ports import Step
-from tests.support.frames import frame
+from tests.metrics.test_budget import interval, waiting
+from tests.support.frames import frame, postgres_sample
 from tests.support.run_frames import FACTS, run_frames
 
 
@@ -32,6 +38,17 @@ def test_the_load_s_own_sessions_are_not_kept_and_others_are() -> None:
     names = {backend.application_name for backend in kept.activity.backends}
     assert "shop worker" in names
     assert "pgbench" not in names
+
+
+def test_what_ran_and_what_queued_over_a_run_is_the_same_of_thin_frames() -> None:
+    load = interval(waiting("Client", "between", 40), cpu_ticks=25, delay_ms=900)._frames
+    ended = frame(12, load=False, postgres=postgres_sample(12, activity=Activity(12.0, 0, ())))
+    whole = [frame(-1, load=False), *load, ended]
+    kept: list[Frame] = []
+    for each in whole:
+        append_thin(kept, each)
+    assert cpu_of_load(Interval(kept), math.inf) == cpu_of_load(Interval(whole), math.inf) is not None
+    assert [each.sequence for each in kept if load_pids(each)] == [0, 11]
 
 
 async def test_whoever_waits_gets_the_frame_he_waits_for() -> None:

@@ -11,7 +11,8 @@ from pgtop_tune.metrics.active_sessions import Standing, is_active, sessions, st
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.waits import ACTIVE_SESSIONS, CLASSES, CLIENTS_TURN, IO_WORKERS, NEWEST, PACING, mean_over
-from pgtop_tune.model.host import ProcessSample
+from pgtop_tune.model.host import HostSample, ProcessSample
+from pgtop_tune.model.postgres import Activity, PostgresSample
 from pgtop_tune.model.waits import QUEUE, WaitCount, WaitSample
 from tests.metrics.test_budget import interval, waiting
 
@@ -126,3 +127,21 @@ def test_of_a_young_load_no_more_is_counted_than_there_was() -> None:
     assert (ms["IO:WalSync"], ms["CPU"], ms[QUEUE]) == pytest.approx((1.0, 0.5, 2.0), rel=0.01), (
         "of the two seconds it has run"
     )
+
+
+def test_a_load_that_has_just_ended_keeps_its_queue_over_the_window() -> None:
+    found = interval(waiting("CPU", "", 10), waiting("Client", "turn", 40), cpu_ticks=25, delay_ms=1000)
+    *frames, last = found._frames
+    postgres, host = last.postgres, last.host
+    assert isinstance(postgres, PostgresSample)
+    assert isinstance(host, HostSample)
+    ended = replace(
+        last,
+        postgres=replace(postgres, activity=Activity(11.0, 0, ()), waits=WaitSample(11.0, 10, ())),
+        host=replace(host, processes=ProcessSample(11.0, ())),
+    )
+    (queue,) = [metric for metric in CLASSES if metric.title == QUEUE]
+    running, over = Interval(frames), Interval((*frames, ended))
+    assert mean_over(queue, running, 10.0) == pytest.approx(2.0)
+    assert mean_over(queue, over, 10.0) == pytest.approx(2.0 * 9 / 10, rel=0.02)
+    assert mean_over(CLIENTS_TURN, over, 10.0) == pytest.approx(2.5 * 9 / 10, rel=0.02)

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from pgtop_tune.metrics.run_evidence import evidence_of
 from pgtop_tune.metrics.run_validity import RULES, doubts
-from pgtop_tune.model.absence import NOT_RECORDED, Reason, Unavailable
-from pgtop_tune.model.bench import BenchSample, RunState
+from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
+from pgtop_tune.model.bench import RunState
 from pgtop_tune.model.host import CpuSample, CpuTimes, MemorySample
 from pgtop_tune.model.postgres import (
     Activity,
@@ -18,18 +18,13 @@ from pgtop_tune.model.postgres import (
     DatabaseCounters,
     ParameterSample,
     PostgresSample,
-    ServerFacts,
 )
-from pgtop_tune.model.run_result import Doubt, HousekeepingStep, RunFacts, Verdict
-from tests.support.frames import EPOCH_MS, PARAMETERS, backend, facts, host_sample, parameter
-from tests.support.run_frames import FACTS, SECONDS, TPS, evidence, run_frames, server
+from pgtop_tune.model.run_result import HousekeepingStep, RunFacts, Verdict
+from tests.support.frames import EPOCH_MS, PARAMETERS, backend, host_sample, parameter
+from tests.support.run_frames import FACTS, SECONDS, TPS, evidence, found, run_frames, server
 
 USUAL = {"CLOSED-LOOP"}
 """Of a run without a rate."""
-
-
-def found(facts_given: RunFacts = FACTS, **how: object) -> dict[str, Doubt]:
-    return {doubt.id: doubt for doubt in doubts(evidence(facts_given, **how))}
 
 
 def activity(second: int, *backends: object) -> dict[str, object]:
@@ -125,46 +120,6 @@ def test_failures_that_no_new_try_would_mend_make_a_run_invalid() -> None:
     doubt = found(other)["FAILED-TRANSACTIONS"]
     assert doubt.verdict is Verdict.INVALID
     assert "1 other" in doubt.reason
-
-
-@pytest.mark.parametrize(("lost", "verdict"), [(1, Verdict.SUSPECT), (700, Verdict.SUSPECT), (701, Verdict.INVALID)])
-def test_what_the_log_lacks_is_told_with_the_error(lost: int, verdict: Verdict) -> None:
-    doubt = found(replace(FACTS, logged=70_000 - lost))["LOG-INCOMPLETE"]
-    assert doubt.verdict is verdict
-    assert f"lacks {lost} of 70000 transactions: their p99 is " in doubt.reason
-    assert "LOG-INCOMPLETE" not in found(replace(FACTS, logged=70_000))
-
-
-def test_a_sampled_log_is_a_note_with_the_error() -> None:
-    facts = replace(FACTS, processed=800_000, logged=80_100)
-    doubt = found(facts, run={"sampling_rate": 0.1})["LOG-INCOMPLETE"]
-    assert doubt.verdict is Verdict.NOTE
-    assert "of 800000 transactions: their p99 is between " in doubt.reason
-
-
-def test_transactions_that_were_only_counted_are_a_note_with_the_latency_they_are_below() -> None:
-    frames = [
-        replace(frame, bench=replace(frame.bench, latencies=tuple(
-            replace(second, counted=second.logged // 4, counted_below_us=5_000) for second in frame.bench.latencies
-        )))
-        if isinstance(frame.bench, BenchSample)
-        else frame
-        for frame in run_frames()
-    ]  # fmt: skip
-    evidence = evidence_of(frames, 1, FACTS)
-    assert evidence is not None
-    (doubt,) = (doubt for doubt in doubts(evidence) if doubt.id == "LOG-COUNTED")
-    assert doubt.verdict is Verdict.NOTE
-    assert "percentiles below 5.00 ms rest on " in doubt.reason
-    assert "LOG-COUNTED" not in found(FACTS)
-
-
-def test_a_recording_without_the_report_is_held_against_its_progress() -> None:
-    assert "LOG-INCOMPLETE" not in found(RunFacts())
-    assert found(RunFacts(), tps=lambda second: 5000.0)["LOG-INCOMPLETE"].verdict is Verdict.INVALID
-    begun_later = evidence_of(run_frames(tps=lambda second: 5000.0)[10:], 1, RunFacts())
-    assert begun_later is not None
-    assert "LOG-INCOMPLETE" not in {doubt.id for doubt in doubts(begun_later)}
 
 
 def test_a_run_until_stopped_is_not_partial() -> None:
@@ -394,21 +349,6 @@ def test_what_the_run_itself_knows() -> None:
     assert (
         "checkpoint: must be superuser" in found(replace(FACTS, housekeeping=(missed,)))["HOUSEKEEPING-MISSED"].reason
     )
-
-
-def test_a_restart_or_silence_inside_is_told() -> None:
-    def restarted(second: int) -> dict[str, object]:
-        other: ServerFacts = facts(started_ms=EPOCH_MS + 1 if second > 30 else EPOCH_MS - 1)
-        return {"server": other}
-
-    assert "restarted" in found(postgres=restarted)["SERVER-AWAY"].reason
-    silent = [
-        replace(each, postgres=Unavailable(Reason.NO_ANSWER)) if 20 < each.sequence < 50 else each
-        for each in run_frames()
-    ]
-    made = evidence_of(silent, 1, FACTS)
-    assert made is not None
-    assert "did not answer in 29 of 70" in {doubt.id: doubt for doubt in doubts(made)}["SERVER-AWAY"].reason
 
 
 def test_without_a_server_or_a_machine_every_rule_is_silent_or_says_so() -> None:

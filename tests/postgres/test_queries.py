@@ -112,6 +112,7 @@ COLUMNS: dict[str, list[str]] = {
     "relation_sizes": [*names(RelationSizes, "indexes"), "index_names", "index_bytes"],
     "database_limits": [*names(DatabaseLimits, "at_s", "databases", "role_limits"), *names(DatabaseFacts)],
     "role_limits": names(RoleLimit),
+    "limits_of_session": ["name", "setting", "source"],
     "temp_files": names(TempFiles),
     "server_log": ["file", "size", "start", "content"],
     **{question.name: names(question.row) for question in QUESTIONS},
@@ -119,6 +120,7 @@ COLUMNS: dict[str, list[str]] = {
 BY_POSITION = {"activity", "wait_profile", "relation_activity", "statement_changes", "waits"}
 OF_A_LIST = {
     "server_files",
+    "limits_of_session",
     "blocking",
     "locks",
     "statement_counters",

@@ -149,3 +149,34 @@ def test_a_packed_recording_torn_in_the_middle_is_read_as_far_as_it_goes(tmp_pat
     old = tmp_path / "old.jsonl.gz"
     old.write_bytes(gzip.compress(gzip.decompress(data)))
     assert by_minutes(old) == by_minutes(path)
+
+
+@pytest.mark.parametrize(
+    "hole", [(250, 270), (5 * KEY_EVERY - 20, 5 * KEY_EVERY), (4 * KEY_EVERY - 10, 4 * KEY_EVERY + 10)]
+)
+@pytest.mark.parametrize("kind", [EventKind.GAP, EventKind.RECORDING])
+def test_a_gap_costs_its_own_seconds_and_no_minute(hole: tuple[int, int], kind: EventKind, tmp_path: Path) -> None:
+    every = [each for each in watched() if not hole[0] <= each.sequence < hole[1]]
+    after = next(at for at, each in enumerate(every) if each.sequence == hole[1])
+    every[after] = replace(every[after], events=(Event(hole[1] * 1000, kind, "did not look"), *every[after].events))
+    minutes = material_of_looks(by_minutes(recorded(every, tmp_path / "a.jsonl")), "a")
+    whole = material_of(every, "a")
+    assert whole is not None
+    assert minutes is not None
+    for figure in ("wal", "cpu", "disk_busy"):
+        sides = [total(each, figure) for each in (minutes, whole)]
+        assert sides[0] == pytest.approx(sides[1], rel=0.01), figure
+
+
+def test_a_damaged_minute_is_no_mean_of_the_one_behind_it(plain: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    lines = plain.read_text(encoding="ascii").splitlines()
+    lines[1 + 6 * KEY_EVERY + 20] = "{"
+    path.write_text("\n".join(lines) + "\n", encoding="ascii")
+    minutes = material_of_looks(by_minutes(path), "a")
+    whole = material_of([each for _, each in RecordingReader(path).frames()], "a")
+    assert whole is not None
+    assert minutes is not None
+    for figure in ("wal", "cpu", "disk_busy"):
+        sides = [total(each, figure) for each in (minutes, whole)]
+        assert sides[0] == pytest.approx(sides[1], rel=0.01), figure

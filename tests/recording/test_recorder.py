@@ -261,6 +261,8 @@ def test_rotation_is_said_as_people_say_it(rotate: list[str], keep: list[str], m
         (["1h"], ["all"], "'all' is not understood"),
         (["15kB"], [], "--rotate takes at least 1 MB"),
         (["1h"], ["20kB"], "--keep takes at least 1 MB"),
+        (["1s"], [], "--rotate takes at least 1m"),
+        (["500MB"], ["59s"], "--keep takes at least 1m"),
         (["10MB"], ["15MB"], "--keep has no room for two files"),
     ],
 )

@@ -7,14 +7,19 @@ import json
 import re
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.server import TPS
 from pgtop_tune.model.bench import LatencySecond
+from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.codec import codec_for
 from pgtop_tune.recording.format import KEY_EVERY
@@ -128,9 +133,48 @@ def test_a_damaged_line_costs_the_frames_up_to_the_next_key(tmp_path: Path) -> N
     lines[11] = lines[11][: len(lines[11]) // 2] + b"\n"
     path.write_bytes(b"".join(lines))
     found, problems = read(path)
-    assert found == frames[:10] + frames[KEY_EVERY:]
+    event = Event(frames[KEY_EVERY].taken_at_ms, EventKind.RECORDING, "frames are missing", found[10].events[0].detail)
+    after = replace(frames[KEY_EVERY], events=(event, *frames[KEY_EVERY].events))
+    assert found == [*frames[:10], after, *frames[KEY_EVERY + 1 :]]
     assert len(problems) == 1
     assert problems[0].startswith("line 12: ")
+    assert next(RecordingReader(path).frames(KEY_EVERY))[1] == after, "also where nobody read what is damaged"
+
+
+def _without_a_line(content: bytes) -> bytes:
+    lines = content.splitlines(keepends=True)
+    del lines[KEY_EVERY + 10]
+    return b"".join(lines)
+
+
+def _unsealed_and_torn(content: bytes) -> bytes:
+    lines = re.sub(rb'(,"after":\d+)?,"crc":\d+', b"", content).splitlines(keepends=True)
+    lines[KEY_EVERY + 10] = b"{\n"
+    return b"".join(lines)
+
+
+def _flipped(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 0xFF]) + content[middle + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "damage"), [("", _without_a_line), ("", _unsealed_and_torn), (".gz", _flipped), (".zst", _flipped)]
+)
+def test_no_rate_spans_frames_that_cannot_be_read(
+    tmp_path: Path, suffix: str, damage: Callable[[bytes], bytes]
+) -> None:
+    frames = realistic(3 * KEY_EVERY)
+    path = write(tmp_path / f"a.jsonl{suffix}", frames)
+    path.write_bytes(damage(path.read_bytes()))
+    found, problems = read(path)
+    assert problems
+    key = next(at for at, one in enumerate(found) if one.sequence == 2 * KEY_EVERY)
+    assert found[key - 1].sequence < 2 * KEY_EVERY - 1
+    assert TPS(Interval(found[: key + 1])) is None
+    assert TPS(Interval(found[: key + 2])) == TPS(Interval(frames[: 2 * KEY_EVERY + 2])) is not None
+    told = [one.sequence for one in found for event in one.events if event.text == "frames are missing"]
+    assert told == [2 * KEY_EVERY]
 
 
 @pytest.mark.parametrize(
@@ -361,7 +405,9 @@ def test_damage_in_a_packed_file_costs_the_frames_up_to_the_next_key(tmp_path: P
     path.write_bytes(packed)
     found, problems = read(path)
     assert found[:KEY_EVERY] == frames[:KEY_EVERY]
-    assert found[-KEY_EVERY:] == frames[-KEY_EVERY:]
+    assert found[-KEY_EVERY].events[0].text == "frames are missing"
+    assert replace(found[-KEY_EVERY], events=frames[-KEY_EVERY].events) == frames[-KEY_EVERY]
+    assert found[1 - KEY_EVERY :] == frames[1 - KEY_EVERY :]
     assert len(found) < len(frames)
     assert len(problems) == 1
     assert "skipped up to the next key frame" in problems[0]

@@ -20,6 +20,7 @@ from pgtop_tune.session.engine import Engine
 from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import Controls, ScreenOptions
 from pgtop_tune.tui.pages.registry import page_of
+from pgtop_tune.tui.screens.details import DetailsDialog
 from pgtop_tune.tui.screens.page import PageScreen
 from pgtop_tune.tuning.knobs.knob import Knob
 from tests.support.screens import screen_text
@@ -67,6 +68,21 @@ class LiveScreen:
     async def press(self, *keys: str) -> None:
         """Presses keys one after the other."""
         await self._pilot.press(*keys)
+
+    async def open_details(self, edge: str) -> None:
+        """Opens the details of the first row ("home") or the last one ("end").
+
+        A tick without an answer of the server has no rows: then keys that select one, or open it, do nothing.
+        """
+
+        async def opened() -> bool:
+            await self._pilot.press(edge, "enter")
+            return isinstance(self._app.screen, DetailsDialog)
+
+        deadline = time.monotonic() + DEADLINE_S
+        while not await opened():
+            assert time.monotonic() < deadline, "no row can be opened; the screen says:\n" + "\n".join(self.lines())
+            await self._pilot.pause(0.05)
 
     async def resize(self, size: tuple[int, int]) -> None:
         """Makes the terminal so wide and so high."""

@@ -9,11 +9,12 @@ from typing import Final
 from msgspec.structs import replace
 
 from pgtop_tune.metrics.run_evidence import Evidence, evidence_of
+from pgtop_tune.metrics.run_validity import doubts
 from pgtop_tune.model.bench import BenchProgress, BenchSample, RunState
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostSample, ThreadCounters
 from pgtop_tune.model.postgres import DatabaseCounters, PostgresSample
-from pgtop_tune.model.run_result import RunFacts
+from pgtop_tune.model.run_result import Doubt, RunFacts
 from pgtop_tune.model.waits import WaitCount, WaitSample
 from tests.support.frames import EPOCH_MS, bench_sample, frame, host_sample, postgres_sample
 from tests.support.machine_frames import processes
@@ -113,3 +114,8 @@ def evidence(facts: RunFacts = FACTS, **how: object) -> Evidence:
     made = evidence_of(run_frames(**how), 1, facts)  # type: ignore[arg-type]
     assert made is not None
     return made
+
+
+def found(facts_given: RunFacts = FACTS, **how: object) -> dict[str, Doubt]:
+    """Doubts of the run with what surrounds it replaced, by their id."""
+    return {doubt.id: doubt for doubt in doubts(evidence(facts_given, **how))}

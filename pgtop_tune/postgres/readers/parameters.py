@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from pgtop_tune.model.postgres import Parameter, ParameterSample
+from pgtop_tune.postgres import time_limits
 from pgtop_tune.postgres.connection import ReadConnection
 from pgtop_tune.postgres.queries import sql
 from pgtop_tune.postgres.search_path import AT_START
@@ -28,7 +31,24 @@ async def read_parameters(
     in_auto_conf: frozenset[str] | None = None
     if in_files:
         in_auto_conf = frozenset(row[0] for row in await connection.fetch(sql("auto_conf", major)))
-    return ParameterSample(at_s, tuple(_parameter(row, in_auto_conf) for row in rows if row["name"] not in AT_START))
+    found = {row["name"]: _parameter(row, in_auto_conf) for row in rows if row["name"] not in AT_START}
+    lifted = [row for row in found.values() if time_limits.is_lifted(row)]
+    if lifted:
+        names = [row.name for row in lifted]
+        nearer = {row["name"]: row for row in await connection.fetch(sql("limits_of_session", major), names)}
+        lines = await connection.fetch(time_limits.IN_FILES.replace("%s", "$1"), names) if in_files else ()
+        files = {row["name"]: (row["setting"], row["place"]) for row in lines}
+        found |= {row.name: _as_set(row, nearer.get(row.name), files.get(row.name)) for row in lifted}
+    return ParameterSample(at_s, tuple(found.values()))
+
+
+def _as_set(row: Parameter, nearer: Any, line: tuple[str, str] | None) -> Parameter:
+    """A limit that our session has lifted, as others of our role in our database have it."""
+    from_start = row.source == "client"
+    if nearer is None:
+        return time_limits.as_set(row, line, from_start=from_start)
+    found = time_limits.as_set(row, (nearer["setting"], ""), from_start=from_start)
+    return replace(found, source=nearer["source"])
 
 
 def _parameter(row: Any, in_auto_conf: frozenset[str] | None) -> Parameter:

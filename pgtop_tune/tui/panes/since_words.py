@@ -69,9 +69,10 @@ def _forms(found: SinceChange, glyphs: Glyphs) -> list[tuple[Line, int]]:
     figure, widest = _figure(effect.relative, glyphs), _between(0.0, 0.0, glyphs)
     between = "" if effect.low is None or effect.high is None else _between(effect.low, effect.high, glyphs)
     fewer = min(effect.blocks_a, effect.blocks_b)
-    blocks = f", {fewer:>2} block{'s' if fewer != 1 else ''}: "
+    counted = f", {fewer:>2} block{'s' if fewer != 1 else ''}: "
+    blocks = ": " if found.unlike else counted
     rows = (
-        (labels[0], between, widest, blocks, words, _WORDS),
+        (labels[0], between, widest, blocks, words, _WORDS + len(counted) - len(blocks)),
         (labels[0], between, widest, " ", short, _SHORT),
         (labels[1], between, widest, " ", short, _SHORT),
         (labels[1], "", "", " ", short, _SHORT),

@@ -10,6 +10,7 @@ from textual import events
 
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.backend_action import BackendKey
+from pgtop_tune.safe_text import one_line
 from pgtop_tune.session.session import Session
 from pgtop_tune.tui.actions import ROWS, Action, footer_keys
 from pgtop_tune.tui.clipboard import copy
@@ -30,6 +31,7 @@ from pgtop_tune.tui.screens.details import DetailsDialog
 from pgtop_tune.tui.screens.scene import ABOVE, BELOW, MarksUnwanted, Scene, SceneScreen
 
 _NEXT_TABLE: Final = "next-table"
+_REASON: Final = 300
 _LEAST_TABLE: Final = 6
 """Rows the table keeps when the summary wants all of them."""
 
@@ -298,7 +300,10 @@ class PageScreen(SceneScreen):
 
     def action_details(self) -> None:
         """Opens everything known of the selected row; selects the first one when there is none."""
-        table, key = self.table, self._view.selected
+        table, key, rows = self.table, self._view.selected, self.rows
+        if isinstance(rows, Unavailable):
+            self.app.notify(one_line(str(rows), _REASON), markup=False, severity="warning")
+            return
         if key is None:
             self.action_move(1)
             return

@@ -298,3 +298,15 @@ async def test_the_page_of_poolers_is_named_where_there_are_some_or_it_is_in_vie
         assert "0 pools" not in rig.text()
         await turned_to(rig, "0")
         await rig.sees("0 pools")
+
+
+async def test_a_row_is_not_called_gone_while_the_server_does_not_answer() -> None:
+    async with running_screen() as rig:
+        screen = await turned_to(rig, "2")
+        await rig.press("home")
+        silent = Unavailable(Reason.NO_ANSWER, "no answer for 1 s")
+        rig.source.feed(replace(frame(9), postgres=silent))
+        await rig.until(lambda: screen.rows == silent)
+        await rig.press("enter")
+        assert [each.message for each in rig.app._notifications] == ["no answer for 1 s"]
+        assert rig.app.screen is screen

@@ -96,7 +96,7 @@ async def test_a_waiter_opened_says_what_it_waits_for_and_who_has_it(queue: Queu
     async with watch(queue.where) as screen:
         await screen.turn_to("locks")
         await screen.shows(rf"^ > {queue.reader}")
-        await screen.press("end", "enter")
+        await screen.open_details("end")
         await screen.shows(
             r"waits for +AccessShareLock on other \(relation\)", rf"held by +{queue.other_root} AccessExclusiveLock"
         )

@@ -136,7 +136,7 @@ async def test_commands_under_way_tell_how_far_they_are(commands: Commands, watc
             # 0.06: rounding to a tenth, and of what is done as well as of the whole to three digits.
             shown, done, total = map(float, row.groups())
             assert shown == pytest.approx(100 * done / total, rel=0.05, abs=0.06), row.string
-        await screen.press("home", "enter")
+        await screen.open_details("home")
         await screen.shows(r"VACUUM", r"phase +scanning heap", r"more +[\d.]+k? dead")
 
 

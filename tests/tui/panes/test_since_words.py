@@ -125,3 +125,8 @@ def test_a_set_names_its_first_and_plain_terminals_get_plain_characters() -> Non
     assert " and 2 more: " in text
     assert text.replace("\N{SYMBOL FOR ESCAPE}", "").isascii()
     assert text.isprintable()
+
+
+def test_windows_that_are_not_alike_are_told_without_a_number_of_blocks() -> None:
+    unlike = replace(FOUND, effect=replace(EFFECT, low=None, high=None, blocks_b=0), unlike="foreign CPU differs")
+    assert text_of(since_title(unlike, 120, UNICODE)).endswith("+4.1 %: foreign CPU differs")

@@ -28,6 +28,7 @@ from docs.markdown import plain, table
 from docs.profile_page import profiles
 from docs.recording_format import recording_format
 from docs.system_page import system
+from docs.tokens_page import tokens
 from docs.validity_page import validity
 from pgtop_tune.cli.app import DEFAULT_COMMAND, program
 from pgtop_tune.cli.exit_codes import ExitCode
@@ -184,6 +185,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "profiles.md": profiles,
     "recording-format.md": recording_format,
     "system.md": system,
+    "tokens.md": tokens,
     "validity.md": validity,
     "checks.md": checks,
     "exported.md": exported_page,

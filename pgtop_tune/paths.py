@@ -90,13 +90,18 @@ def new_file(path: Path) -> IO[bytes]:
     return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
 
 
-def opened(path: Path) -> IO[bytes]:
-    """A file that somebody names, for reading; a link to one is followed, and nobody waits for the end of a pipe.
+def opened(path: Path, *, links: bool = True) -> IO[bytes]:
+    """A file that somebody names, for reading; nobody waits for the end of a pipe.
+
+    Args:
+        path: The file.
+        links: Whether a link to a file is followed. Not in a directory of another user, whose link leads a process of
+            root to any file.
 
     Raises:
         OSError: It cannot be opened, or is no file.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW))
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
+
+from pgtop_tune.secret_tokens import token_spans
 
 MASK: Final = "********"
 
@@ -40,7 +42,7 @@ _HINT: Final = re.compile(r"pass|key|token|secret|://|-u|crypt|hmac|pwd|authoriz
 _SUFFIX: Final = r"(?:s|[-_]?(?:access[-_]?)?(?:key|hash|string|text|value|plain|old|new|\d{1,4}))?(?!\w)"
 _FOUND: Final = re.compile(
     rf"(?<=ssh)(?P<option>pass\s+-p\s*)|(?P<name>(?:pass(?:word|wd|phrase|code)?|pwd|secret|token){_SUFFIX}|(?<=[?&-])sig(?:nature)?(?==))"
-    rf"|(?P<pem>key-----)|(?P<key>key{_SUFFIX})"
+    rf"|(?P<pem>key(?: block)?-----)|(?P<key>key{_SUFFIX})"
     r"|(?P<uri>://[^\s/:@'\"]{0,256}:|(?:(?<=http)|(?<=https))://(?=[^\s/:@'\"]{1,256}@))"
     r"|-u(?P<user>(?:ser(?:name)?)?(?:\s*=\s*|\s*)(?:\\?[\"']{1,2})?[^\s:\"'=\\]{1,128}:(?!//)|\s+[^\s:\"'=\\,]{1,128},(?=\S))"
     r"|(?:crypt(?:_bytea|_iv)?|hmac)\s*(?P<call>\()"
@@ -127,17 +129,20 @@ def without_secrets(text: str) -> str:
 
     Passwords of roles, user mappings and connection strings, user:password@ of URIs, -u user:password, keys and tokens
     of programs and of pgcrypto, Authorization headers; with every way of quoting, and where the text ends within one.
-    What no word announces is not known: the values of an INSERT. Better one word too many than a password.
+    What no word announces is known by its form (`secret_tokens`), or not at all: the values of an INSERT. Better one
+    word too many than a password.
 
     Source: chapters "Connection Strings" of libpq and "Lexical Structure" of SQL.
     """
+    if tokens := token_spans(text):
+        text = _masked(text, tokens)
     small = text.lower()
     if not _may_hold_one(small):
         return text
     if len(small) != len(text):
         small = _CAPITALS.sub(lambda letters: letters[0].lower(), text)
-    parts: list[str] = []
-    kept = place = counted = 0
+    spans: list[_Span] = []
+    place = counted = 0
     in_literal = False
     while (hint := _HINT.search(small, place)) is not None:
         place = hint.end()
@@ -147,27 +152,26 @@ def without_secrets(text: str) -> str:
         counted = found.start()
         begin, end = _SPANS[found.lastgroup or ""](text, found, in_literal)
         if begin < end:
-            parts += (text[kept:begin], MASK)
-            kept = end
+            spans.append((begin, end))
         place = max(end, place)
-    return "".join((*parts, text[kept:])) if parts else text
+    return _masked(text, spans) if spans else text
+
+
+def _masked(text: str, spans: Sequence[_Span]) -> str:
+    parts: list[str] = []
+    kept = 0
+    for begin, end in spans:
+        parts += (text[kept:begin], MASK)
+        kept = end
+    return "".join((*parts, text[kept:]))
 
 
 def _may_hold_one(text: str) -> bool:
     """Whether a part of what announces a secret is there; said in this way it takes half a microsecond, not twenty."""
     return (
-        "pass" in text
-        or "key" in text
-        or "token" in text
-        or "secret" in text
-        or "://" in text
-        or "-u" in text
-        or "crypt" in text
-        or "hmac" in text
-        or "sig=" in text
-        or "pwd" in text
-        or "authorization" in text
-    )
+        "pass" in text or "key" in text or "token" in text or "secret" in text or "://" in text or "-u" in text
+        or "crypt" in text or "hmac" in text or "sig=" in text or "pwd" in text or "authorization" in text
+    )  # fmt: skip
 
 
 _Span = tuple[int, int]
@@ -186,19 +190,19 @@ def _named(text: str, found: re.Match[str], in_literal: bool) -> _Span:
     quote = "" if closing is None else closing[0]
     if (begin := _far(text, found, after + len(quote), in_literal)) is not None:
         return begin
-    at = _past_blanks(text, after + len(quote))
+    at = _past(_BLANKS, text, after + len(quote))
     before = _WORD_BEFORE.search(text, max(found.start() - 64, 0), found.start())
     option, word = ("", "") if before is None else (before[1], before[2])
     if (operator := _OPERATOR.match(text, at)) is not None:
-        at = _past_spaces(text, operator.end())
-        after_comments = _past_blanks(text, operator.end())
+        at = _past(_SPACES, text, operator.end())
+        after_comments = _past(_BLANKS, text, operator.end())
         if operator[0] != ":" and _LITERAL.match(text, after_comments):
             at = after_comments
         if operator[0][0].isalpha() and not text.startswith("(", at):
             return at, _end_of_literal(text, at, in_literal)
         return at, _end_of_value(text, at, in_literal, word + found[0])
     if quote == "'":
-        at = _past_blanks(text, at + 1) if text.startswith(",", at) else after
+        at = _past(_BLANKS, text, at + 1) if text.startswith(",", at) else after
     elif at > after and (option or _ROLE_BEFORE.search(text, max(found.start() - 300, 0), found.start())):
         return at, _end_of_value(text, at, in_literal, "")
     if text.startswith('"', at) or (quote == "'" == text[at : at + 1] and at == after):
@@ -219,10 +223,10 @@ def _far(text: str, found: re.Match[str], at: int, in_literal: bool) -> _Span | 
     if (listed := _LISTED.match(text, at)) is not None:
         return _of_list(text, found.start(), listed)
     if (far := _FAR.match(text, at)) is not None:
-        begin = _past_blanks(text, far.end())
+        begin = _past(_BLANKS, text, far.end())
         if (end := _end_of_literal(text, begin, in_literal)) > begin:
             return begin, end
-    if in_literal and (place := _FORMAT.match(text, _past_blanks(text, at))) is not None:
+    if in_literal and (place := _FORMAT.match(text, _past(_BLANKS, text, at))) is not None:
         end = _end_of_group(text, place.end())
         if "'" in text[place.end() : end] or text.startswith(MASK, place.end()):
             return place.end(), end - 1 if text[end - 1] == ")" else end
@@ -258,7 +262,7 @@ def _of_list(text: str, name: int, listed: re.Match[str]) -> _Span | None:
     else:
         if column <= number <= columns and "'" in text[start:]:
             first, last = (start if first < 0 else first), len(text)
-    return None if first < 0 else (_past_blanks(text, first), last)
+    return None if first < 0 else (_past(_BLANKS, text, first), last)
 
 
 def _key(text: str, found: re.Match[str], in_literal: bool) -> _Span:
@@ -275,13 +279,8 @@ def _is_of_a_word(letter: str) -> bool:
     return letter.isalnum() or letter == "_"
 
 
-def _past_blanks(text: str, at: int) -> int:
-    found = _BLANKS.match(text, at)
-    return at if found is None else found.end()
-
-
-def _past_spaces(text: str, at: int) -> int:
-    found = _SPACES.match(text, at)
+def _past(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
     return at if found is None else found.end()
 
 
@@ -300,8 +299,7 @@ def _end_of_value(text: str, begin: int, in_literal: bool, name: str) -> int:
         return begin
     if (group := _GROUP.match(text, begin)) is not None:
         begin = _end_of_group(text, group.end())
-    word = (_WORD_IN_LITERAL if in_literal else _WORD).match(text, begin)
-    return begin if word is None else word.end()
+    return _past(_WORD_IN_LITERAL if in_literal else _WORD, text, begin)
 
 
 def _end_of_literal(text: str, begin: int, in_literal: bool) -> int:
@@ -356,8 +354,7 @@ def _arguments(text: str, found: re.Match[str], in_literal: bool) -> _Span:
 
 
 def _login(text: str, found: re.Match[str], in_literal: bool) -> _Span:
-    login = _LOGIN.match(text, found.end())
-    return found.end(), found.end() if login is None else login.end()
+    return found.end(), _past(_LOGIN, text, found.end())
 
 
 def _user(text: str, found: re.Match[str], in_literal: bool) -> _Span:
@@ -372,14 +369,12 @@ def _user(text: str, found: re.Match[str], in_literal: bool) -> _Span:
     end = text.find(quote, begin) if quote else -1
     if quote:
         return begin, len(text) if end < 0 else end
-    word = _TOKEN.match(text, begin)
-    return begin, begin if word is None else word.end()
+    return begin, _past(_TOKEN, text, begin)
 
 
 def _up_to(pattern: re.Pattern[str]) -> Callable[[str, re.Match[str], bool], _Span]:
     def span(text: str, found: re.Match[str], in_literal: bool) -> _Span:
-        rest = pattern.match(text, found.end())
-        return found.end(), found.end() if rest is None else rest.end()
+        return found.end(), _past(pattern, text, found.end())
 
     return span
 

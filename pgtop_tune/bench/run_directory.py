@@ -89,7 +89,7 @@ def sweep(base: Path) -> None:
             old = time.time() - path.stat().st_mtime > _STALE_AFTER_S
             if not old or path.is_symlink() or path.stat().st_uid != os.geteuid():
                 continue
-            descriptor = os.open(path / MARKER, os.O_RDONLY | os.O_NOFOLLOW)
+            descriptor = os.open(path / MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
             continue
         try:

@@ -24,8 +24,9 @@ from pgtop_tune.model.change import SYSTEM, ParameterChange, Scope, ScopeKind, T
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.model.restart import RestartPlan
 from pgtop_tune.model.system_setting import WantedSetting
+from pgtop_tune.postgres.change_rules import Rules
 from pgtop_tune.postgres.conninfo import ConnInfo
-from pgtop_tune.postgres.control import PostgresControl, Rules
+from pgtop_tune.postgres.control import PostgresControl
 from pgtop_tune.postgres.list_values import check_lists
 from pgtop_tune.postgres.sql_hand import open_hand
 from pgtop_tune.session.whole_change import Made, Whole, WholeChange

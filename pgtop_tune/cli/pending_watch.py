@@ -185,7 +185,11 @@ class PendingWatch:
         for each in sets:
             if each.changes[0].id not in self._seen and each.until_ms > now_ms() and each.owner.program != own_key():
                 until, by = wall_clock(each.until_ms), each.owner.by or "another program"
-                self._tell(f"{_listed(each.changes)} is on trial by {by}: it reverts at {until}")
+                if each.holder in (Holder.PROGRAM, Holder.ELSEWHERE):
+                    self._tell(f"{_listed(each.changes)} is on trial by {by}: it reverts at {until}")
+                else:
+                    revert = f"its {Holder.WATCHDOG} reverts it at {until}"
+                    self._tell(f"{_listed(each.changes)} was left by {by}, which is gone: {revert}")
             self._seen.add(each.changes[0].id)
 
     def _text(self, path: Path) -> JournalText:

@@ -15,8 +15,9 @@ from pgtop_tune.errors import ClusterProblem, ServerProblem, UsageProblem
 from pgtop_tune.host.control import HostControl
 from pgtop_tune.model.change import ParameterChange, Terms
 from pgtop_tune.model.restart import RestartPlan, RestartState, Verdict
+from pgtop_tune.postgres.change_rules import Rules
 from pgtop_tune.postgres.conninfo import ConnInfo
-from pgtop_tune.postgres.control import PostgresControl, Rules
+from pgtop_tune.postgres.control import PostgresControl
 from pgtop_tune.tuning.restart.as_set import check_up
 from pgtop_tune.tuning.restart.desk import RestartDesk
 from pgtop_tune.tuning.restart.place import note_place

@@ -34,8 +34,19 @@ def of_elsewhere(outcome: RevertOutcome) -> Iterator[str]:
     for change in outcome.elsewhere:
         value = change.value or "default"
         yield f"{change.name} = {value} was set on another server of this cluster, as far as can be told: left in force"
-    if outcome.elsewhere:
-        yield "connect to that one; or --adopt, where this server has taken its place and has the values"
+    for origin in dict.fromkeys(outcome.origins.get(change.id, "") for change in outcome.elsewhere):
+        named = f" ({origin})" if origin else ""
+        yield f"connect to that one{named}; or --adopt, where this server has taken its place"
+
+
+def of_inherited(outcome: RevertOutcome) -> Iterator[str]:
+    """A line for each change that this server had from another one, whose journal does not hold it any more."""
+    for change in outcome.settled:
+        if origin := outcome.origins.get(change.id):
+            yield (
+                f"{change.name} was set on {origin}. If that server still runs, it keeps {change.value or 'default'},"
+                " and no journal reverts it: `pgtop-tune reset` does there"
+            )
 
 
 def sum_of(outcome: RevertOutcome, on_machine: Sequence[HostChange] = ()) -> str:

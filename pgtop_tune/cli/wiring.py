@@ -21,8 +21,9 @@ from pgtop_tune.experiment.load_desk import LoadDesk
 from pgtop_tune.health.desk import CheckDesk
 from pgtop_tune.host.control import HostControl
 from pgtop_tune.postgres.backend_control import PostgresBackends
+from pgtop_tune.postgres.change_rules import Rules
 from pgtop_tune.postgres.conninfo import ConnInfo
-from pgtop_tune.postgres.control import PostgresControl, Rules
+from pgtop_tune.postgres.control import PostgresControl
 from pgtop_tune.postgres.opening import sql_hand
 from pgtop_tune.postgres.revert_guard import guard_set
 from pgtop_tune.recording.recorder import Recorder

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from pgtop_tune.errors import ClusterProblem
-from pgtop_tune.paths import replacing
+from pgtop_tune.paths import opened, replacing
 
 FILE_NAME: Final = "postgresql.auto.conf"
 _MOST_BYTES: Final = 16 * 2**20
@@ -64,8 +64,7 @@ def read(data_directory: Path) -> bytes:
     """
     path = data_directory / FILE_NAME
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
+        with opened(path, links=False) as file:
             return file.read(_MOST_BYTES)
     except OSError as error:
         raise ClusterProblem(f"{path} cannot be read: {error.strerror}") from None

@@ -22,6 +22,7 @@ from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.cluster.service import run
 from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.model.server_place import ServerPlace
+from pgtop_tune.paths import opened
 
 _COMPUTED_SINCE: Final = 15
 _COPIED: Final = ("PG_VERSION", "global/pg_control")
@@ -116,8 +117,7 @@ def _own_file(path: Path, uid: int | None) -> bytes:
     Raises:
         OSError: It cannot be read, or is somebody else's.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
+    with opened(path, links=False) as file:
         if uid is not None and os.fstat(file.fileno()).st_uid != uid:
             raise PermissionError(errno.EPERM, "it belongs to another user than the server", str(path))
         return file.read(_MOST_BYTES)

@@ -12,7 +12,10 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.paths import opened
+
 ROOT: Final = Path("/")
+_MOST_BYTES: Final = 65_536
 PID_FILE: Final = "postmaster.pid"
 BELONGS: Final = re.compile(r"LD_LIBRARY_PATH|PATH|TZ|LANG|LC_[A-Z]+|PG_OOM_[A-Z_]+")
 """Of a server's environment: what it would be another server without. The rest may be secrets."""
@@ -73,7 +76,7 @@ def listening(data_directory: Path) -> Listening | None:
     if pid_of(data_directory) is None:
         return None
     try:
-        lines = (data_directory / PID_FILE).read_text(encoding="utf-8", errors="surrogateescape").split("\n")
+        lines = _pid_file(data_directory)
         port, sockets, address, _, status = (line.strip() for line in lines[3:8])
         return Listening(int(port), sockets, address, status == "ready", status == "standby")
     except PermissionError:
@@ -113,8 +116,7 @@ def pid_of(data_directory: Path) -> int | None:
         PermissionError: We may not look.
     """
     try:
-        first = (data_directory / PID_FILE).read_text(encoding="ascii", errors="replace").split("\n", 1)[0]
-        pid = abs(int(first))
+        pid = abs(int(_pid_file(data_directory)[0]))
         os.kill(pid, 0)
     except PermissionError as error:
         if error.filename is not None:
@@ -123,6 +125,11 @@ def pid_of(data_directory: Path) -> int | None:
     except (OSError, ValueError):
         return None
     return pid
+
+
+def _pid_file(data_directory: Path) -> list[str]:
+    with opened(data_directory / PID_FILE, links=False) as file:
+        return file.read(_MOST_BYTES).decode("utf-8", "surrogateescape").split("\n")
 
 
 def _words(path: Path) -> tuple[str, ...]:

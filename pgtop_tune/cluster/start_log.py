@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.model.server_place import ServerPlace
+from pgtop_tune.paths import opened
 
 _MOST_BYTES: Final = 65_536
 _NEWEST: Final = 3
@@ -68,8 +70,9 @@ def _size(path: Path) -> int:
 
 def _tail(path: Path, offset: int) -> bytes:
     try:
-        with path.open("rb") as file:
-            size = path.stat().st_size
+        # The server's user made them, and we may be root.
+        with opened(path, links=False) as file:
+            size = os.fstat(file.fileno()).st_size
             # Truncated by a rotation: all of it is new.
             begin = max(offset if offset <= size else 0, size - _MOST_BYTES)
             file.seek(begin)

@@ -17,6 +17,7 @@ from pgtop_tune.cluster.account import Account, copy_for_everybody, server_accou
 from pgtop_tune.cluster.binaries import Binaries
 from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.guarded import Guarded, start_guarded
+from pgtop_tune.paths import opened
 from pgtop_tune.safe_text import printable_lines
 
 SUPERUSER: Final = "postgres"
@@ -166,7 +167,8 @@ class Throwaway:
         self._start()
 
     def _check_major(self) -> None:
-        major = (self.data_dir / "PG_VERSION").read_text(encoding="ascii", errors="replace").strip()
+        with opened(self.data_dir / "PG_VERSION", links=False) as file:
+            major = file.read().decode("ascii", "replace").strip()
         if major != str(self.binaries.major):
             raise ClusterProblem(
                 f"{self._keep} holds a cluster of PostgreSQL {major}, and the programs are {self.binaries.version}",
@@ -233,7 +235,8 @@ class Throwaway:
 
     def _is_ready(self, pid: int) -> bool:
         try:
-            content = (self.data_dir / "postmaster.pid").read_text(encoding="utf-8", errors="replace").splitlines()
+            with opened(self.data_dir / "postmaster.pid", links=False) as file:
+                content = file.read().decode("utf-8", "replace").splitlines()
         except OSError:
             return False
         return len(content) > _STATUS_LINE and content[0] == str(pid) and content[_STATUS_LINE].strip() == "ready"
@@ -332,8 +335,8 @@ def _listed(path: Path) -> str:
 def _tail(path: Path, offset: int = 0) -> str:
     """The last lines of a file that lie behind an offset in bytes, made safe to show."""
     try:
-        with path.open("rb") as file:
-            file.seek(max(offset, path.stat().st_size - 16_384))
+        with opened(path, links=False) as file:
+            file.seek(max(offset, os.fstat(file.fileno()).st_size - 16_384))
             text = file.read().decode("utf-8", "replace")
     except OSError:
         return "(it left no words)"

@@ -9,6 +9,7 @@ from typing import Final
 
 from pgtop_tune.errors import HostProblem
 from pgtop_tune.host.sysctl_files import dotted
+from pgtop_tune.paths import opened
 
 PATH: Final = "etc/sysctl.d/99-pgtop-tune.conf"
 
@@ -23,13 +24,12 @@ def content(path: Path) -> str | None:
         HostProblem: It is there and cannot be read, or is a link to another file.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        with opened(path, links=False) as file:
+            return file.read().decode("utf-8", "surrogateescape")
     except FileNotFoundError:
         return None
     except OSError as problem:
         raise HostProblem(f"{path} cannot be read: {problem.strerror}", "it must be a file of its own") from None
-    with open(descriptor, "rb") as file:
-        return file.read().decode("utf-8", "surrogateescape")
 
 
 def with_value(before: str | None, name: str, value: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from collections.abc import Mapping
+
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pgtop_tune.errors import PgtopError
@@ -28,12 +30,15 @@ class RevertOutcome(Struct, frozen=True):
         written: Ids of those whose old value was written.
         elsewhere: Made on another server of the same cluster, as far as can be told; still in force.
         refused: Still in force.
+        origins: The other server that a change was made on, by id of the change: of those in `elsewhere`, and of those
+            that this server has inherited. Foreign text.
     """
 
     settled: tuple[ParameterChange, ...] = ()
     written: frozenset[str] = frozenset()
     elsewhere: tuple[ParameterChange, ...] = ()
     refused: tuple[Refusal, ...] = ()
+    origins: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def reverted(self) -> tuple[ParameterChange, ...]:
@@ -67,6 +72,7 @@ class RevertOutcome(Struct, frozen=True):
             written=self.written | other.written,
             elsewhere=(*self.elsewhere, *other.elsewhere),
             refused=(*self.refused, *other.refused),
+            origins={**self.origins, **other.origins},
         )
 
     def check_none_refused(self) -> None:

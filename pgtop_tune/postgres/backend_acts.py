@@ -142,7 +142,7 @@ class BackendActs(Struct, frozen=True):
                 # Asked for another role, asyncpg would send the password of PGPASSWORD.
                 asks = conninfo.user == self.conninfo.user and refused_in_other_words(error)
                 state = await refusal(conninfo) if asks else ""
-                raise libpq_problem(error, conninfo, state) from None
+                raise (await asyncio.to_thread(libpq_problem, error, conninfo, state)) from None
             raise ConnectionProblem(f"{conninfo.describe()}: {server_words(error)}") from None
 
 

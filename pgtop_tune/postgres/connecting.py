@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from pgtop_tune.postgres.failures import connection_problem, sqlstate_of
 from pgtop_tune.postgres.keywords import beyond_asyncpg
 from pgtop_tune.postgres.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.pooled_connection import PooledConnection
+from pgtop_tune.postgres.reaching import takes_connections
 from pgtop_tune.postgres.search_path import pinned_first
 
 CONNECT_TIMEOUT_S: Final = 5.0
@@ -54,7 +56,10 @@ async def open_connection(conninfo: ConnInfo, own: OwnSessions, patience_s: floa
                 error = problem
             if not _ended_by_limit(error, conninfo):
                 break
-    raise (error if isinstance(error, ConnectionProblem) else connection_problem(error, conninfo)) from None
+    if isinstance(error, ConnectionProblem):
+        raise error from None
+    reached = isinstance(error, TimeoutError) and await asyncio.to_thread(takes_connections, endpoint)
+    raise connection_problem(error, conninfo, reached=reached) from None
 
 
 def _ended_by_limit(error: BaseException, conninfo: ConnInfo) -> bool:

@@ -218,7 +218,7 @@ class ReadConnection:
 
     def _lost(self, error: BaseException) -> ConnectionProblem:
         self.terminate()
-        return connection_problem(error, self._conninfo)
+        return connection_problem(error, self._conninfo, reached=True)
 
 
 def _lenient(value: bytes) -> str:

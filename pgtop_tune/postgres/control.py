@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.errors import ConnectionProblem, JournalProblem, PgtopError, ServerProblem, UnsafeChange
+from pgtop_tune.errors import JournalProblem, ServerProblem
 from pgtop_tune.journal import Journal, JournalText, ServerName, path_for, read
 from pgtop_tune.model.change import SYSTEM, ChangeState, ParameterChange, Scope, ScopeKind, Terms, Wanted
 from pgtop_tune.model.instance import Kin
@@ -22,11 +20,10 @@ from pgtop_tune.model.revert_outcome import RevertOutcome
 from pgtop_tune.on_trial import Trials
 from pgtop_tune.postgres import adoption, change_set
 from pgtop_tune.postgres.adoption import OUTLIVED
+from pgtop_tune.postgres.change_rules import Rules, losses
 from pgtop_tune.postgres.changes import Seen, now_ms, who
 from pgtop_tune.postgres.conninfo import ConnInfo
-from pgtop_tune.postgres.failures import PlainWords
 from pgtop_tune.postgres.instances import ServerJournals, find_journals
-from pgtop_tune.postgres.opening import operator_session
 from pgtop_tune.postgres.own_sessions import OwnSessions
 from pgtop_tune.postgres.proof import prove
 from pgtop_tune.postgres.revert_guard import guard_set
@@ -41,37 +38,17 @@ from pgtop_tune.postgres.reverting import (
     take_back_from,
 )
 from pgtop_tune.postgres.scopes import statement
+from pgtop_tune.postgres.session_runner import SessionRunner
 
 if TYPE_CHECKING:
     from pgtop_tune.postgres.operator_session import OperatorSession
 
-_ANSWER_DEADLINE_S: Final = 15.0
 _AT_RESTART: Final = "postmaster"
 _RELOAD: Final = "SELECT pg_reload_conf()"
 
-_T = TypeVar("_T")
-
-
-class Rules(Struct, frozen=True):
-    """What tuning knows about parameters and this door holds to.
-
-    Attributes:
-        loss: What a value can lose, "" for nothing: of name, value, and the server's own default.
-        in_order: The changes of a set in the order they are made, given the parameters as they are.
-        allow_unsafe: Whether values that can lose data may be unlocked at all.
-        note_place: Writes down where the server is and how it is started; called before anything is written that
-            takes a restart, so that the way back is known when the server does not come up.
-    """
-
-    loss: Callable[[str, str | None, str | None], str] = lambda name, value, default: ""
-    in_order: Callable[[Sequence[Wanted], Mapping[str, Parameter]], tuple[Wanted, ...]] = lambda wanted, now: tuple(
-        wanted
-    )
-    allow_unsafe: bool = False
-    note_place: Callable[[OperatorSession, Journal], None] = lambda session, journal: None
-
-
 _NO_RULES: Final = Rules()
+
+_T = TypeVar("_T")
 
 
 class PostgresControl:
@@ -91,25 +68,32 @@ class PostgresControl:
         directory: Of the journals; paths.journal_dir() by default.
         rules: The fence and the order of changes.
         """
-        self.conninfo = conninfo
         self._own = own if own is not None else OwnSessions()
+        self._runner: Final = SessionRunner(conninfo, self._own, opened=self._settle, closed=self._forget_journal)
         self.directory: Final = directory
         self._rules = rules
-        self._session: OperatorSession | None = None
         self._journal: ServerName | None = None
         self._journal_key = ""
         self._paths: tuple[Path, ...] = ()
         self._seen: dict[str, Seen] = {}
         self._undone: list[tuple[Wanted, ...]] = []
         self._trials = Trials(self.revert_set)
-        self._one_at_a_time = asyncio.Lock()
+
+    @property
+    def conninfo(self) -> ConnInfo:
+        """The server; another one counts from the next connection on."""
+        return self._runner.conninfo
+
+    @conninfo.setter
+    def conninfo(self, conninfo: ConnInfo) -> None:
+        self._runner.conninfo = conninfo
 
     async def list(self, names: tuple[str, ...]) -> tuple[Parameter, ...]:
         """The named rows of pg_settings that this server has, in the order asked for.
 
         A later change holds against these values: it is refused when one is different by then.
         """
-        found = await self._call(lambda session: session.parameters(names))
+        found = await self._runner.run(lambda session: session.parameters(names))
         at_ms = now_ms()
         self._seen.update({parameter.name: Seen(parameter.shown, at_ms) for parameter in found})
         return found
@@ -151,7 +135,7 @@ class PostgresControl:
                     journal.write(change)
                 return staying
 
-        staying = await self._call(kept)
+        staying = await self._runner.run(kept)
         if not any(change.loss for change in staying):
             self._trials.end(set_id)
             return staying
@@ -212,7 +196,7 @@ class PostgresControl:
                     break
             return tuple(adopted)
 
-        adopted = await self._call(of_all)
+        adopted = await self._runner.run(of_all)
         for each in adopted if hold else ():
             # What takes a restart is reverted by the screen's restart, or by its watchdog.
             if not each.owner.with_restart:
@@ -261,7 +245,7 @@ class PostgresControl:
             conninfo: Role and database of the sessions it is about; ours by default.
         """
         where = self.conninfo if conninfo is None else conninfo
-        return await self._call(lambda session: prove(session, where, changes, self._own))
+        return await self._runner.run(lambda session: prove(session, where, changes, self._own))
 
     async def look_again(self, set_id: str) -> tuple[ParameterChange, ...]:
         """Reads a set in force once more, after a restart; the journal has what it is now."""
@@ -270,7 +254,7 @@ class PostgresControl:
             with Journal(self._journal_with(session, set_id), self.directory) as journal:
                 return change_set.look_again(session, journal, of_set(set_id)(journal.text().in_force))
 
-        settled = await self._call(again)
+        settled = await self._runner.run(again)
         self._look_again(settled)
         return settled
 
@@ -283,25 +267,23 @@ class PostgresControl:
                 for change in of_set(set_id)(journal.text().in_force):
                     journal.write(replace(change, until_ms=until_ms))
 
-        await self._call(noted)
+        await self._runner.run(noted)
 
     async def ask(self, act: Callable[[OperatorSession], _T]) -> _T:
         """What an act on the operator's session gives; in a thread, one at a time, within a deadline."""
-        return await self._call(act)
+        return await self._runner.run(act)
 
     async def lead_to(self, conninfo: ConnInfo) -> None:
         """Goes on at another place, where a restart has led the same server."""
-        async with self._one_at_a_time:
-            self._let_go()
-            self.conninfo = conninfo
+        await self._runner.close(conninfo)
 
     async def in_force(self) -> tuple[ParameterChange, ...]:
         """Changes that the journal holds as made and not reverted, oldest first."""
-        return await self._call(lambda session: in_force_on(session, self._journals(session)))
+        return await self._runner.run(lambda session: in_force_on(session, self._journals(session)))
 
     async def journal_texts(self) -> tuple[JournalText, ...]:
         """What the journals say that are, or may be, of this server."""
-        found = await self._call(self._journals)
+        found = await self._runner.run(self._journals)
         return tuple(each.text for each in found.known if each.kin is not Kin.OTHER)
 
     def journal_of(self, session: OperatorSession) -> ServerName:
@@ -315,11 +297,10 @@ class PostgresControl:
     async def aclose(self) -> None:
         """Takes back what is on trial or can lose data, and closes the connection; other changes stay in force."""
         await self._trials.aclose()
-        async with self._one_at_a_time:
-            self._let_go()
+        await self._runner.close()
 
     async def _make(self, wanted: Sequence[Wanted], terms: Terms) -> tuple[ParameterChange, ...]:
-        made = await self._call(lambda session: self._made(session, wanted, terms))
+        made = await self._runner.run(lambda session: self._made(session, wanted, terms))
         self._look_again(made)
         set_id = made[0].set_id or made[0].id
         if set_id in self._trials.ids and terms.keep_within_s is not None:
@@ -328,14 +309,14 @@ class PostgresControl:
 
     def _made(self, session: OperatorSession, wanted: Sequence[Wanted], terms: Terms) -> tuple[ParameterChange, ...]:
         current = {parameter.name.lower(): parameter for parameter in session.parameters([w.name for w in wanted])}
-        losses = self._fenced(wanted, terms, current)
+        at_stake = losses(self._rules, wanted, terms, current)
         ordered = self._rules.in_order(wanted, current)
         with Journal(self.journal_of(session), self.directory) as journal:
             known = set(self._trials.ids)
 
             def watched(changes: Sequence[ParameterChange]) -> None:
                 set_id, until_ms = changes[0].set_id or changes[0].id, changes[0].until_ms
-                if until_ms is not None or losses:
+                if until_ms is not None or at_stake:
                     self._trials.guard(
                         set_id,
                         until_ms,
@@ -352,7 +333,7 @@ class PostgresControl:
                 self._rules.note_place(session, journal)
             try:
                 return change_set.make(
-                    session, journal, ordered, terms, losses=losses, seen=self._seen, watched=watched
+                    session, journal, ordered, terms, losses=at_stake, seen=self._seen, watched=watched
                 )
             except (ServerProblem, JournalProblem):
                 # Nothing is changed. After a lost connection that is not known, and it stays.
@@ -360,32 +341,8 @@ class PostgresControl:
                     self._trials.end(set_id)
                 raise
 
-    def _fenced(self, wanted: Sequence[Wanted], terms: Terms, current: Mapping[str, Parameter]) -> dict[str, str]:
-        """What each value can lose, by name.
-
-        Raises:
-            UnsafeChange: Not unlocked.
-        """
-        losses: dict[str, str] = {}
-        for each in wanted:
-            known = current.get(each.name.lower())
-            loss = self._rules.loss(each.name, each.value, known.boot_val if known is not None else None)
-            if not loss:
-                continue
-            if not self._rules.allow_unsafe:
-                raise UnsafeChange(
-                    f"{each.name} = {each.value} can lose {loss}",
-                    "--allow-unsafe lets it be unlocked; nothing was changed",
-                )
-            if each.name not in terms.confirmed:
-                raise UnsafeChange(
-                    f"{each.name} = {each.value} can lose {loss}", f"type {each.name} to unlock it; nothing was changed"
-                )
-            losses[known.name if known is not None else each.name] = loss
-        return losses
-
     async def _take_back(self, choice: Choice, why: str = "") -> RevertOutcome:
-        outcome = await self._call(lambda session: take_back_from(session, self._journals(session), choice, why))
+        outcome = await self._runner.run(lambda session: take_back_from(session, self._journals(session), choice, why))
         undone = outcome.settled
         self._look_again(undone)
         still = {change.set_id or change.id for change in (each.change for each in outcome.refused)}
@@ -422,45 +379,8 @@ class PostgresControl:
         own = self.journal_of(session)
         return next((each.name for each in known if of_set(set_id)(each.text.in_force)), own)
 
-    async def _call(self, act: Callable[[OperatorSession], _T]) -> _T:
-        """Runs a blocking act in a thread, one at a time, within a deadline."""
-        async with self._one_at_a_time:
-            given_up = threading.Event()
-            work = asyncio.create_task(asyncio.to_thread(self._run, act, given_up))
-            done, _ = await asyncio.wait({work}, timeout=_ANSWER_DEADLINE_S)
-            if not done:
-                given_up.set()
-                if self._session is not None:
-                    self._session.abort()
-                await asyncio.wait({work}, timeout=1.0)
-            if not work.done():
-                raise ConnectionProblem(f"{self.conninfo.describe()}: no answer within {_ANSWER_DEADLINE_S:.0f} s")
-            return work.result()
-
-    def _run(self, act: Callable[[OperatorSession], _T], given_up: threading.Event) -> _T:
-        if self._session is not None and not self._session.answers():
-            self._let_go()
-        with PlainWords(self.conninfo):
-            if self._session is None:
-                self._session = operator_session(self.conninfo, self._own)
-                self._try_to_settle(self._session)
-            if given_up.is_set():
-                # Whoever asked was told that it did not happen.
-                raise ConnectionProblem(f"{self.conninfo.describe()}: no answer within {_ANSWER_DEADLINE_S:.0f} s")
-            return act(self._session)
-
-    def _try_to_settle(self, session: OperatorSession) -> None:
-        """Where that ends the session, what was begun stays unknown, and can be taken back."""
-        try:
-            with PlainWords(self.conninfo):
-                self._settle(session)
-        except PgtopError:
-            if not session.answers():
-                self._let_go()
-                self._session = operator_session(self.conninfo, self._own)
-
     def _settle(self, session: OperatorSession) -> None:
-        """What we had begun when the connection was lost is found out."""
+        """Finds out whether a set that was begun when the connection was lost is made; a failure leaves it open."""
         if not self._begun(self._read(session)):
             return
         with Journal(self.journal_of(session), self.directory) as journal:
@@ -471,7 +391,5 @@ class PostgresControl:
         ours = who()
         return tuple(each for each in text.in_force if each.state is ChangeState.INTENDED and each.by == ours)
 
-    def _let_go(self) -> None:
-        if self._session is not None:
-            self._session.close()
-            self._session = self._journal = None
+    def _forget_journal(self) -> None:
+        self._journal = None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pgtop_tune.errors import ConnectionProblem, NotLetIn, NotReady, PasswordNeeded, ServerProblem, WrongPassword
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.postgres.conninfo import ConnInfo
+from pgtop_tune.postgres.reaching import takes_connections
 
 if TYPE_CHECKING:
     import psycopg
@@ -73,8 +74,14 @@ def server_words(error: BaseException) -> str:
     return "; ".join(part for part in parts if isinstance(part, str) and part)
 
 
-def connection_problem(error: BaseException, conninfo: ConnInfo) -> ConnectionProblem:
-    """Why there is no connection, in one sentence that names where we tried, and what to do about it."""
+def connection_problem(error: BaseException, conninfo: ConnInfo, *, reached: bool = False) -> ConnectionProblem:
+    """Why there is no connection, in one sentence that names where we tried, and what to do about it.
+
+    Args:
+        error: As the driver or the network raised it.
+        conninfo: Where to.
+        reached: Something listens there: an answer that does not come is not the network's fault.
+    """
     where = conninfo.describe()
     state = sqlstate_of(error)
     if state:
@@ -86,6 +93,7 @@ def connection_problem(error: BaseException, conninfo: ConnInfo) -> ConnectionPr
     for class_, words, hint in _NETWORK:
         if isinstance(error, class_):
             cut = issubclass(class_, ConnectionResetError | BrokenPipeError)
+            hint = _SILENT if reached and class_ is TimeoutError else hint
             return (NotReady if cut else ConnectionProblem)(f"{where}: {words}", hint)
     return ConnectionProblem(f"{where}: {server_words(error) or type(error).__name__}")
 
@@ -99,6 +107,8 @@ def refused_in_other_words(error: psycopg.OperationalError) -> bool:
 def libpq_problem(error: psycopg.OperationalError, conninfo: ConnInfo, state: str = "") -> ConnectionProblem:
     """Why libpq has no connection: as `connection_problem`, also of the last place it tried; a server in libpq's words.
 
+    Blocks for up to half a second for each place that did not answer.
+
     Args:
         error: What it raised.
         conninfo: Where to.
@@ -106,6 +116,12 @@ def libpq_problem(error: psycopg.OperationalError, conninfo: ConnInfo, state: st
             where they are English.
     """
     said = str(error).partition(_ALL_OF_THEM)[0].removeprefix("connection failed: ").removeprefix("connection is bad: ")
+    # The sampler has words of this module, too, and does without psycopg.
+    from psycopg.errors import ConnectionTimeout
+
+    if isinstance(error, ConnectionTimeout):
+        reached = any(map(takes_connections, conninfo.endpoints))
+        return connection_problem(TimeoutError(), conninfo, reached=reached)
     nobody = next((number for number in _NOBODY_THERE if f"failed: {os.strerror(number)}" in said), None)
     if nobody is not None:
         return connection_problem(OSError(nobody, ""), conninfo)
@@ -157,6 +173,9 @@ _NOBODY_THERE: Final = (errno.ENOENT, errno.ECONNREFUSED, errno.EACCES, errno.EC
 _ANSWERED: Final = re.compile(r": \S+:  ")
 """How libpq writes what a server has said, severity first, in the server's language."""
 
+_SILENT: Final = (
+    "a server that hangs or waits for a lock listens there (pg_locks in an open session), or another program"
+)
 _NETWORK: Final[tuple[tuple[type[BaseException], str, str], ...]] = (
     (socket.gaierror, "the host name is not known", "check -h / PGHOST and the name service"),
     (UnicodeError, "this cannot be a host name", "check -h / PGHOST"),

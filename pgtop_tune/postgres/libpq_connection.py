@@ -219,6 +219,7 @@ async def connect(
 
     Raises:
         ConnectionProblem: Not there, or it does not let us in, or a keyword forbids to be let in.
+        TimeoutError: There was no answer.
         PasswordNeeded: It wants a password.
     """
     own = {name: value for name, value in settings.items() if name in _OWN_KEYWORDS}
@@ -235,7 +236,7 @@ async def connect(
                 **words,
             )
     except psycopg.errors.ConnectionTimeout:
-        raise connection_problem(TimeoutError(), conninfo) from None
+        raise TimeoutError from None
     except psycopg.OperationalError as error:
         raise libpq_problem(error, conninfo) from None
     except (OSError, UnicodeError) as error:

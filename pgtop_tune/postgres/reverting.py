@@ -15,7 +15,7 @@ from pgtop_tune.postgres.change_set import take_back
 from pgtop_tune.postgres.changes import is_ours
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.failures import PlainWords
-from pgtop_tune.postgres.instances import ServerJournals, find_journals
+from pgtop_tune.postgres.instances import KnownJournal, ServerJournals, find_journals
 from pgtop_tune.postgres.opening import operator_session
 from pgtop_tune.postgres.own_sessions import OwnSessions
 from pgtop_tune.postgres.scopes import same
@@ -166,7 +166,17 @@ def take_back_from(
         )
     }
     away = choice(in_order(foreign)) if choice is not last or not chosen else ()
-    outcome = RevertOutcome(elsewhere=tuple(change for change in away if change.id not in wanted))
+    elsewhere = tuple(change for change in away if change.id not in wanted)
+    left = {change.id for change in elsewhere}
+    outcome = RevertOutcome(
+        elsewhere=elsewhere,
+        origins={
+            change.id: _origin(each)
+            for each in found.known
+            for change in each.text.in_force
+            if change.id in left or (each.kin is Kin.OTHER and change.id in wanted)
+        },
+    )
     if wanted:
         first([change for change in chosen if change.id in wanted])
     for each in found.known:
@@ -178,6 +188,13 @@ def take_back_from(
                     back = take_back(session, journal, mine, why, certain=each.kin is Kin.SAME)
                     outcome = outcome.and_then(back)
     return outcome
+
+
+def _origin(journal: KnownJournal) -> str:
+    """user@host:port/database, and the data directory where it is known."""
+    instance = journal.text.instance
+    directory = instance.data_directory if instance is not None else ""
+    return f"{journal.name.description}, {directory}" if directory else journal.name.description
 
 
 def missed_set(set_id: str, directory: Path | None, choice: Choice = everything) -> ServerProblem | None:

@@ -6,6 +6,7 @@ process is killed, the server notices within a second (client_connection_check_i
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from typing import Any, Final
@@ -13,11 +14,11 @@ from typing import Any, Final
 import psycopg
 from psycopg.rows import tuple_row
 
-from pgtop_tune.errors import ConnectionProblem, PasswordNeeded, PgtopError, ServerProblem
+from pgtop_tune.errors import ConnectionProblem, PgtopError, ServerProblem
 from pgtop_tune.owner_trust import ME, trusted
 from pgtop_tune.postgres import time_limits
 from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo
-from pgtop_tune.postgres.failures import connection_problem, not_text, server_words, sqlstate_of
+from pgtop_tune.postgres.failures import connection_problem, libpq_problem, not_text, server_words, sqlstate_of
 from pgtop_tune.postgres.libpq import connect_async
 from pgtop_tune.postgres.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.search_path import NAME, catalog_first, in_order, pin, schemas
@@ -257,10 +258,7 @@ async def open_hand(conninfo: ConnInfo, own: OwnSessions | None = None) -> Psyco
     try:
         connection = await connect_async(conninfo, HAND_NAME, row_factory=tuple_row)
     except psycopg.OperationalError as error:
-        needs_password = error.pgconn is not None and error.pgconn.needs_password
-        words = " ".join(str(error).removeprefix("connection failed: ").split())
-        kind = PasswordNeeded if needs_password else ConnectionProblem
-        raise kind(f"{conninfo.describe()}: {words}") from None
+        raise (await asyncio.to_thread(libpq_problem, error, conninfo)) from None
     except (OSError, UnicodeError) as error:
         # psycopg looks host names up by itself, before libpq has a say.
         raise connection_problem(error, conninfo) from None

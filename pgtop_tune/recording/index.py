@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from pgtop_tune.errors import RecordingProblem
-from pgtop_tune.paths import replacing
+from pgtop_tune.paths import opened, replacing
 from pgtop_tune.recording.format import parse_line
 from pgtop_tune.recording.packing import MOST_MARKS
 
@@ -43,7 +43,7 @@ def known_places(recording: Path, file: IO[bytes]) -> list[Place]:
         file: The same, open.
     """
     try:
-        with index_path(recording).open("rb") as found:
+        with opened(index_path(recording)) as found:
             parsed = parse_line(found.read(_MOST_BYTES))
         places = _places(parsed)
         return places if places and parsed.get("edges") == _edges(file, places[-1][0]) else []

@@ -28,7 +28,7 @@ def lock(file: int) -> bool:
 def is_locked(path: Path) -> bool:
     """Whether a process writes this recording now."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False
     try:

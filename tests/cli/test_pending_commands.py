@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from pathlib import Path
 
@@ -19,6 +21,19 @@ from tests.support.servers import conninfo
 def journal_of(directory: Path) -> JournalText:
     (path,) = (path for path in journals(directory) if not path.name.startswith("host-"))
     return read(path)
+
+
+def test_a_set_whose_program_is_gone_is_not_on_trial_by_that_program(fresh_server: Throwaway, tmp_path: Path) -> None:
+    directory = tmp_path / ".local/state/pgtop-tune/journal"
+    leave_pending(fresh_server, directory, "Terms(keep_within_s=600.0)")
+    words = ("revert", "--overdue", "-d", conninfo(fresh_server))
+    assert "which is gone: it reverts at " in run(*words, home=tmp_path).err
+    again = run(*words, home=tmp_path)
+    (owner,) = journal_of(directory).owners.values()
+    assert owner.watchdog is not None
+    os.kill(owner.watchdog.pid, signal.SIGKILL)
+    assert "which is gone: its revert watchdog reverts it at " in again.err
+    assert "on trial by" not in again.err
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,10 @@ def in_force(home: Path) -> list[str]:
     return sorted(f"{change.name}={change.value}" for change in found)
 
 
+def origin_of(server: Throwaway) -> str:
+    return f"postgres@{server.socket_dir}:{server.port}/postgres"
+
+
 def directory_of(server: Throwaway) -> str:
     return shown(server, "data_directory")
 
@@ -109,6 +113,7 @@ def test_after_a_failover_the_old_primarys_changes_wait_for_it(
         "work_mem: 9MB → default  (takes effect in sessions in database postgres that begin from now on)\n"
         "1 change reverted\n"
     )
+    assert f"work_mem was set on {origin_of(primary)}, " in ran.err
     place.start(primary)
     ran = run("revert", "-d", conninfo(primary), home=tmp_path)
     assert ran.out == "max_wal_size: 4GB → 1GB\n1 change reverted\n", ran.err
@@ -138,3 +143,24 @@ def test_servers_of_one_image_take_back_their_own_also_after_a_restart(
         assert (shown(one, "max_wal_size"), in_force(tmp_path)) == ("4GB", ["max_wal_size=4GB", "work_mem=5MB"])
         ran = run("revert", "-d", conninfo(one), home=tmp_path)
         assert ran.out == "work_mem: 5MB → 4MB\nmax_wal_size: 4GB → 1GB\n2 changes reverted\n", ran.err
+
+
+def test_a_copy_of_a_data_directory_names_the_original(make_server: Callable[..., Throwaway], tmp_path: Path) -> None:
+    original, copy = make_server(18), make_server(18)
+    copy._end("fast")
+    assert run("set", "work_mem=5MB", "-d", conninfo(original), home=tmp_path).status == 0
+    original._end("fast")
+    owner = original.data_dir.stat()
+    shutil.rmtree(copy.data_dir)
+    shutil.copytree(original.data_dir, copy.data_dir)
+    for path in (copy.data_dir, *copy.data_dir.rglob("*")):
+        shutil.chown(path, owner.st_uid, owner.st_gid)
+    original._start()
+    copy._start()
+    place = f"{origin_of(original)}, {original.data_dir}"
+    ran = run("revert", "-d", conninfo(copy), home=tmp_path)
+    assert f"connect to that one ({place}); or --adopt" in ran.err
+    ran = run("revert", "--adopt", "-d", conninfo(copy), home=tmp_path)
+    assert ran.out == "work_mem: 5MB → 4MB\n1 change reverted\n", ran.err
+    assert f"work_mem was set on {place}. If that server still runs, it keeps 5MB, and" in ran.err
+    assert shown(original, "work_mem") == "5MB"

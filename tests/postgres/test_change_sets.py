@@ -15,8 +15,9 @@ from pgtop_tune.errors import ConnectionProblem, JournalProblem, ServerProblem, 
 from pgtop_tune.journal import Journal, journals, read
 from pgtop_tune.model.change import ChangeState, ParameterChange, Scope, ScopeKind, Terms, Wanted
 from pgtop_tune.model.system_setting import HostChange
+from pgtop_tune.postgres.change_rules import Rules
 from pgtop_tune.postgres.changes import now_ms
-from pgtop_tune.postgres.control import PostgresControl, Rules
+from pgtop_tune.postgres.control import PostgresControl
 from pgtop_tune.postgres.operator_session import OperatorSession
 from pgtop_tune.postgres.time_limits import LIMITS
 from pgtop_tune.tuning.fence import loss_of

@@ -305,7 +305,7 @@ async def test_our_sessions_are_known_and_named(server: Throwaway, tmp_path: Pat
 async def test_a_server_that_hangs_does_not_hang_us(
     fresh_server: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgtop_tune.postgres.control._ANSWER_DEADLINE_S", 0.5)
+    monkeypatch.setattr("pgtop_tune.postgres.session_runner.ANSWER_DEADLINE_S", 0.5)
     own = OwnSessions()
     control = PostgresControl(place(fresh_server), own=own, directory=tmp_path)
     await control.list(("work_mem",))

@@ -20,6 +20,7 @@ from pgtop_tune.postgres.control import PostgresControl
 from pgtop_tune.postgres.failures import refused_in_other_words
 from pgtop_tune.postgres.reader import PostgresReader
 from pgtop_tune.postgres.refusal import refusal
+from pgtop_tune.postgres.sql_hand import open_hand
 from pgtop_tune.secret import Secret
 from tests.postgres.conftest import place
 from tests.support.locked_server import ask_for_password
@@ -207,8 +208,39 @@ async def test_somebody_who_never_answers(monkeypatch: pytest.MonkeyPatch) -> No
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         port = str(silent.getsockname()[1])
-        with pytest.raises(ConnectionProblem, match="no answer in time"):
+        with pytest.raises(ConnectionProblem, match="no answer in time") as caught:
             await PostgresReader(resolve("d", host="127.0.0.1", port=port, user="u"), time.monotonic).connect()
+    assert "firewall" not in caught.value.hint
+
+
+async def test_an_address_that_takes_no_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pgtop_tune.postgres.connecting.CONNECT_TIMEOUT_S", 0.2)
+    with socket.socket() as full, socket.socket() as first, socket.socket() as second:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        for each in (first, second):
+            # The kernel drops the packets of further clients.
+            each.setblocking(False)
+            each.connect_ex(full.getsockname())
+        port = str(full.getsockname()[1])
+        with pytest.raises(ConnectionProblem, match="no answer in time") as caught:
+            await PostgresReader(resolve("d", host="127.0.0.1", port=port, user="u"), time.monotonic).connect()
+    assert "firewall" in caught.value.hint
+
+
+async def test_a_server_that_waits_for_a_lock_is_not_taken_for_a_firewall(
+    guarded_server: Throwaway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgtop_tune.postgres.connecting.CONNECT_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("pgtop_tune.postgres.libpq.CONNECT_TIMEOUT_S", 2)
+    with psycopg.connect(conninfo(guarded_server)) as holder:
+        holder.execute("LOCK TABLE pg_authid IN ACCESS EXCLUSIVE MODE")
+        problems = await refused(place(guarded_server))
+        with pytest.raises(ConnectionProblem) as caught:
+            await open_hand(place(guarded_server))
+    for problem in (*problems, caught.value):
+        assert "no answer in time" in problem.message
+        assert "waits for a lock" in problem.hint
 
 
 async def test_the_second_host_is_taken_when_the_first_is_not_there(guarded_server: Throwaway, tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ _MAKER = """
     from pgtop_tune.model.change import Terms, Wanted
     from pgtop_tune.model.system_setting import WantedSetting
     from pgtop_tune.postgres.conninfo import resolve
-    from pgtop_tune.postgres.control import PostgresControl, Rules
+    from pgtop_tune.postgres.change_rules import Rules
+    from pgtop_tune.postgres.control import PostgresControl
 
     host, port, directory, root, what = sys.argv[1:]
     parameters, settings, terms, kept = eval(what)

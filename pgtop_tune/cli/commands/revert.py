@@ -286,7 +286,7 @@ def _revert(
         say(line)
     for refusal in outcome.refused:
         complain(PgtopError(f"{refusal.change.name}: {refusal.problem.message}", refusal.problem.hint))
-    for line in revert_words.of_elsewhere(outcome):
+    for line in (*revert_words.of_elsewhere(outcome), *revert_words.of_inherited(outcome)):
         tell(line)
     # What waits for the end of a trial tries again: a name may lead to another server for a while.
     missed = None if outcome.refused else missed_set(on_server, directory, choice)

@@ -13,7 +13,7 @@ from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import composed, identifier, with_lock_timeout, words
 from pgtop_tune.health.judge import statistics_age_s
 from pgtop_tune.health.questions import FOREIGN_KEYS, INDEXES, BareForeignKey, IndexState
-from pgtop_tune.health.rules import in_database, too_young
+from pgtop_tune.health.rules import NOTHING_TO_UNDO, in_database, too_young
 from pgtop_tune.sql_quoting import quoted, unmistakable
 from pgtop_tune.tuning.advice.facts import MB, about
 from pgtop_tune.units import count, duration
@@ -40,13 +40,18 @@ def _invalid(facts: Facts, limits: Limits) -> Iterator[Finding]:
 
 def _mended(database: str, index: IndexState) -> Action:
     if _LEFT_OVER.search(index.name):
-        return _drop(database, index, "what REINDEX CONCURRENTLY has left behind; the index itself has another name")
+        # No query uses it, and making it again fails as REINDEX did.
+        return in_database(
+            database,
+            _dropping(index),
+            NOTHING_TO_UNDO,
+            "what REINDEX CONCURRENTLY has left behind; the index itself has another name",
+        )
     mend = composed("REINDEX INDEX CONCURRENTLY {index};", index=_identifier(index))
     if index.is_unique:
-        drop = composed("DROP INDEX CONCURRENTLY {index};", index=_identifier(index))
         return words(
             f"In database {quoted(database)}: remove the duplicates from {index.table_name}, then {mend} With "
-            f"duplicates that fails and leaves one more invalid index. Without need for the index: {drop}",
+            f"duplicates that fails and leaves one more invalid index. Without need for the index: {_dropping(index)}",
             unmistakable(_concurrently(index.definition)) if index.definition else "",
         )
     return in_database(database, mend, remark="drop it when nobody misses it")
@@ -128,10 +133,14 @@ def _index_for(database: str, key: BareForeignKey) -> Action:
 def _drop(database: str, index: IndexState, remark: str = "") -> Action:
     return in_database(
         database,
-        composed("DROP INDEX CONCURRENTLY {index};", index=_identifier(index)),
+        _dropping(index),
         f"{unmistakable(_concurrently(index.definition))};" if index.definition else "",
         remark,
     )
+
+
+def _dropping(index: IndexState) -> str:
+    return composed("DROP INDEX CONCURRENTLY {index};", index=_identifier(index))
 
 
 def _concurrently(definition: str) -> str:

@@ -19,6 +19,7 @@ from pgtop_tune.cluster.start_log import StartLog
 from pgtop_tune.errors import ClusterProblem, JournalProblem
 from pgtop_tune.journal import Journal, JournalText, ServerName, journals, read
 from pgtop_tune.model.server_place import ServerPlace
+from pgtop_tune.paths import opened
 from pgtop_tune.postgres.conninfo import ConnInfo
 from pgtop_tune.postgres.reverting import Choice
 from pgtop_tune.tuning.restart.following import now_at
@@ -169,7 +170,8 @@ def _changed_ms(text: JournalText) -> int:
 
 def _version(place: ServerPlace) -> str:
     try:
-        return Path(place.data_directory, "PG_VERSION").read_text(encoding="ascii", errors="replace").strip()[:8]
+        with opened(Path(place.data_directory, "PG_VERSION"), links=False) as file:
+            return file.read(8).decode("ascii", "replace").strip()
     except OSError:
         return ""
 
@@ -178,7 +180,7 @@ def _is_the_same(known: Known) -> bool:
     """Whether the data directory still holds the cluster of the journal, by the system identifier in its name."""
     identifier = known.name.key.partition("-")[0]
     try:
-        with Path(known.place.data_directory, "global/pg_control").open("rb") as file:
+        with opened(Path(known.place.data_directory, "global/pg_control"), links=False) as file:
             (found,) = _IDENTIFIER.unpack(file.read(_IDENTIFIER.size))
     except PermissionError:
         raise _not_permitted(Path(known.place.data_directory)) from None

@@ -14,8 +14,9 @@ import pytest
 
 from pgtop_tune.model.change import Terms, Wanted
 from pgtop_tune.model.restart import RestartState
+from pgtop_tune.postgres.change_rules import Rules
 from pgtop_tune.postgres.conninfo import ConnInfo, resolve
-from pgtop_tune.postgres.control import PostgresControl, Rules
+from pgtop_tune.postgres.control import PostgresControl
 from pgtop_tune.tuning.restart.desk import RestartDesk
 from pgtop_tune.tuning.restart.place import note_place
 from tests.support.poolers import number_of, reserved_port

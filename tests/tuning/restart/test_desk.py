@@ -22,8 +22,9 @@ from pgtop_tune.errors import ConnectionProblem, ServerProblem
 from pgtop_tune.journal import journals, read
 from pgtop_tune.model.change import ChangeState, Terms, Wanted
 from pgtop_tune.model.restart import RestartState, Verdict
+from pgtop_tune.postgres.change_rules import Rules
 from pgtop_tune.postgres.changes import now_ms
-from pgtop_tune.postgres.control import PostgresControl, Rules
+from pgtop_tune.postgres.control import PostgresControl
 from pgtop_tune.postgres.reverting import everything, overdue, revert
 from pgtop_tune.tuning.restart.desk import RestartDesk
 from pgtop_tune.tuning.restart.place import note_place
@@ -201,7 +202,8 @@ DYING: Final = """
     from pathlib import Path
     from pgtop_tune.model.change import Terms, Wanted
     from pgtop_tune.postgres.conninfo import resolve
-    from pgtop_tune.postgres.control import PostgresControl, Rules
+    from pgtop_tune.postgres.change_rules import Rules
+    from pgtop_tune.postgres.control import PostgresControl
     from pgtop_tune.tuning.restart import desk as module
     from pgtop_tune.tuning.restart.place import note_place
 

@@ -19,8 +19,9 @@ from pgtop_tune.errors import ServerProblem
 from pgtop_tune.journal import journals, read
 from pgtop_tune.model.change import ChangeState, Terms, Wanted
 from pgtop_tune.model.restart import RestartState, Verdict
+from pgtop_tune.postgres.change_rules import Rules
 from pgtop_tune.postgres.conninfo import ConnInfo, resolve
-from pgtop_tune.postgres.control import PostgresControl, Rules
+from pgtop_tune.postgres.control import PostgresControl
 from pgtop_tune.tuning.restart.desk import RestartDesk
 from pgtop_tune.tuning.restart.following import leads_to
 from pgtop_tune.tuning.restart.place import note_place

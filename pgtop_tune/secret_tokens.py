@@ -1,0 +1,125 @@
+"""Tokens that their own form gives away: keys of services, verifiers of passwords. No word has to announce them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from msgspec import Struct
+
+_ALNUM: Final = "A-Za-z0-9"
+_URL_SAFE: Final = "A-Za-z0-9_-"
+_DOTTED: Final = "A-Za-z0-9_.-"
+_BASE64: Final = "A-Za-z0-9+/="
+_HEX: Final = "0-9a-f"
+
+
+class TokenKind(Struct, frozen=True):
+    """A kind of token.
+
+    Attributes:
+        name: Of what, for the guide.
+        begins: How such tokens begin; one of these, as typed.
+        characters: Of the rest: the inside of a regular expression's brackets.
+        least: How many of them follow at least. Where a limit has cut the text off, half of them make a token.
+        companion: How many characters the secret has that stands beside the token; 0 where none does.
+    """
+
+    name: str
+    begins: tuple[str, ...]
+    characters: str
+    least: int
+    companion: int = 0
+
+    @property
+    def example(self) -> str:
+        """A token that no service has issued, as short as one can be."""
+        letters = "0A1B2C3D4E5F" if re.fullmatch(f"[{self.characters}]", "A") else "0a1b2c3d4e5f"
+        return self.begins[0] + (letters * self.least)[: self.least]
+
+
+TOKEN_KINDS: Final = (
+    TokenKind("1Password service account", ("ops_eyJ",), _BASE64, 80),
+    TokenKind("age identity", ("AGE-SECRET-KEY-1",), "0-9A-Z", 58),
+    TokenKind("Anthropic", ("sk-ant-",), _URL_SAFE, 32),
+    TokenKind("Atlassian", ("ATATT3",), "A-Za-z0-9_=-", 60),
+    TokenKind("AWS access key, and the secret key behind it", ("AKIA", "ASIA"), "A-Z0-9", 16, 40),
+    TokenKind("Brevo", ("xkeysib-",), _HEX, 64),
+    TokenKind("Databricks", ("dapi",), _HEX, 32),
+    TokenKind("DigitalOcean", ("dop_v1_", "doo_v1_", "dor_v1_"), _HEX, 64),
+    TokenKind("Docker Hub", ("dckr_pat_",), _URL_SAFE, 27),
+    TokenKind("Figma", ("figd_",), _URL_SAFE, 40),
+    TokenKind("GitHub", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), _ALNUM, 36),
+    TokenKind("GitHub, fine-grained", ("github_pat_",), "A-Za-z0-9_", 50),
+    TokenKind(
+        "GitLab",
+        ("glpat-", "glrt-", "gldt-", "glcbt-", "glptt-", "glft-", "glsoat-", "glagent-", "glimt-"),
+        _DOTTED,
+        20,
+    ),
+    TokenKind("Google API key", ("AIza",), _URL_SAFE, 35),
+    TokenKind("Google OAuth", ("GOCSPX-", "ya29."), _URL_SAFE, 28),
+    TokenKind("Grafana", ("glsa_", "glc_"), "A-Za-z0-9_+/=", 40),
+    TokenKind("HashiCorp Vault", ("hvs.", "hvb.", "hvr."), _URL_SAFE, 24),
+    TokenKind("Hugging Face", ("hf_",), _ALNUM, 30),
+    TokenKind("JSON Web Token", ("eyJ",), _DOTTED, 30),
+    TokenKind("Linear", ("lin_api_",), _ALNUM, 40),
+    TokenKind("New Relic", ("NRAK-",), "A-Z0-9", 27),
+    TokenKind("npm", ("npm_",), _ALNUM, 36),
+    TokenKind("NVIDIA", ("nvapi-",), _URL_SAFE, 60),
+    TokenKind("OpenAI", ("sk-proj-", "sk-svcacct-", "sk-admin-"), _URL_SAFE, 32),
+    TokenKind("OpenAI and its like, older", ("sk-",), _ALNUM, 40),
+    TokenKind("OpenRouter", ("sk-or-v1-",), _HEX, 64),
+    TokenKind("PostgreSQL password verifier, MD5", ("md5",), _HEX, 32),
+    TokenKind("PostgreSQL password verifier, SCRAM", ("SCRAM-SHA-256$",), "A-Za-z0-9+/=$:", 60),
+    TokenKind("Postman", ("PMAK-",), "0-9a-f-", 59),
+    TokenKind("PyPI", ("pypi-",), _URL_SAFE, 60),
+    TokenKind("RubyGems", ("rubygems_",), _HEX, 48),
+    TokenKind("SendGrid", ("SG.",), _DOTTED, 60),
+    TokenKind("Sentry", ("sntrys_", "sntryu_"), "A-Za-z0-9_+/=", 60),
+    TokenKind("Shopify", ("shpat_", "shpca_", "shppa_", "shpss_"), "0-9a-fA-F", 32),
+    TokenKind("Slack", ("xoxb-", "xoxp-", "xoxa-", "xoxr-", "xoxs-", "xoxe-", "xoxe.", "xapp-"), _DOTTED, 20),
+    TokenKind("Slack webhook", ("hooks.slack.com/services/",), "A-Za-z0-9/", 30),
+    TokenKind("Stripe", ("sk_live_", "sk_test_", "rk_live_", "rk_test_"), _ALNUM, 16),
+    TokenKind("Stripe webhook", ("whsec_",), _BASE64, 32),
+    TokenKind("Tailscale", ("tskey-",), _URL_SAFE, 24),
+)
+
+
+def _pattern(kind: TokenKind) -> str:
+    """With an empty group where the secret part begins."""
+    some = f"[{kind.characters}]"
+    return f"(?:{'|'.join(map(re.escape, kind.begins))})(){some}{{{kind.least // 2},}}"
+
+
+_SHORTEST: Final = 16
+_RUN: Final = "A-Za-z0-9_+/=.$:-"
+"""Every character of every token."""
+_LONG_RUN: Final = re.compile(
+    rf"(?:(?:[a-z_+/=.$:-]++(?![A-Z0-9])|[{_RUN}]{{0,{_SHORTEST - 1}}}+)[^{_RUN}]++)*+([{_RUN}]{{{_SHORTEST},}}+)"
+)
+"""Possessive, so that a text without a token costs a single pass: less than its conversion to lower case."""
+_TELLING: Final = re.compile(r"[A-Z0-9]")
+"""An identifier in lower case is no token."""
+_TOKEN: Final = re.compile(rf"(?<![A-Za-z0-9_])(?:{'|'.join(map(_pattern, TOKEN_KINDS))})")
+_COMPANION: Final = re.compile(rf"[^{_BASE64}]{{1,8}}([{_BASE64}]+)")
+
+
+def token_spans(text: str) -> list[tuple[int, int]]:
+    """Where tokens lie, without what they begin with; in the order of the text, apart from each other."""
+    found: list[tuple[int, int]] = []
+    run = _LONG_RUN.match(text)
+    while run is not None:
+        place, end = run.span(1)
+        while (token := _TOKEN.search(text, place, end)) is not None:
+            begin, place = token.start(token.lastindex or 0), token.end()
+            kind = TOKEN_KINDS[(token.lastindex or 1) - 1]
+            is_long = place - begin >= kind.least or place == len(text)
+            if is_long and _TELLING.search(text, begin, place):
+                found.append((begin, place))
+                beside = _COMPANION.match(text, place) if kind.companion else None
+                if beside is not None and len(beside[1]) == kind.companion:
+                    found.append(beside.span(1))
+                    place = beside.end()
+        run = _LONG_RUN.match(text, max(place, end))
+    return found

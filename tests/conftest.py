@@ -13,7 +13,8 @@ import pytest
 from hypothesis import settings
 
 from pgtop_tune.cluster.throwaway import Throwaway
-from tests.support.servers import MAJORS, QUICK, NotAvailable, Servers, conninfo
+from tests.support.quick_server import quick_server
+from tests.support.servers import MAJORS, NotAvailable, Servers, conninfo
 
 _SERVERS = pytest.StashKey[Servers]()
 _SUMMARIES = pytest.StashKey[set[str]]()
@@ -121,7 +122,7 @@ def make_server(servers: Servers) -> Iterator[Callable[..., Throwaway]]:
             binaries = servers.binaries(major)
         except NotAvailable as problem:
             pytest.skip(f"no PostgreSQL {major}: {problem}")
-        made.append(Throwaway.create(binaries, settings={**QUICK, **settings}))
+        made.append(quick_server(binaries, **settings))
         return made[-1]
 
     yield make

@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -37,12 +37,12 @@ _numbers = count()
 
 
 def quick_server(binaries: Binaries, **settings: str) -> Throwaway:
-    """A server of the caller's own, with an identifier of its own; whatever looks at its disk makes a `Throwaway`.
+    """A server of the caller's own, with an identifier of its own; with fsync=on it is on a disk, else in memory.
 
     Raises:
         ClusterProblem: It cannot be made or started.
     """
-    with _in_memory():
+    with nullcontext() if settings.get("fsync") == "on" else _in_memory():
         return _Copied.create(binaries, settings={**QUICK, **settings})
 
 

@@ -6,6 +6,7 @@ import itertools
 import os
 import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -13,7 +14,8 @@ import pytest
 from hypothesis import settings
 
 from pgtop_tune.cluster.throwaway import Throwaway
-from tests.support.servers import MAJORS, QUICK, NotAvailable, Servers, conninfo
+from tests.support.quick_server import quick_server
+from tests.support.servers import MAJORS, NotAvailable, Servers, conninfo
 
 _SERVERS = pytest.StashKey[Servers]()
 _SUMMARIES = pytest.StashKey[set[str]]()
@@ -21,6 +23,9 @@ _numbers = itertools.count(1)
 
 
 LONG_S = 3600
+
+WAITING = frozenset({"cli", "terminal"})
+"""Folders of tests that wait for programs, with and without a server."""
 
 OF_THE_USER = ("PG", "XDG_", "SSH_", "TEXTUAL", "NO_COLOR", "COLUMNS", "LINES")
 """What the variables begin with that libpq, Textual and we ourselves follow."""
@@ -39,10 +44,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A long test has time, too, but not for ever."""
+    """A long test has time, too, but not for ever; files that wait for servers and programs come first.
+
+    What is left for the end of a run takes milliseconds, so that no worker waits for another's last file.
+    """
+    slow: set[Path] = set()
     for item in items:
         if item.get_closest_marker("long") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(LONG_S))
+        if WAITING.intersection(item.path.parts) or "servers" in getattr(item, "fixturenames", ()):
+            slow.add(item.path)
+    items.sort(key=lambda item: item.path not in slow)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -121,7 +133,7 @@ def make_server(servers: Servers) -> Iterator[Callable[..., Throwaway]]:
             binaries = servers.binaries(major)
         except NotAvailable as problem:
             pytest.skip(f"no PostgreSQL {major}: {problem}")
-        made.append(Throwaway.create(binaries, settings={**QUICK, **settings}))
+        made.append(quick_server(binaries, **settings))
         return made[-1]
 
     yield make

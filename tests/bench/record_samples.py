@@ -19,7 +19,8 @@ import psycopg
 
 from pgtop_tune.bench.locate import Pgbench, probe
 from pgtop_tune.cluster.throwaway import Throwaway
-from tests.support.servers import QUICK, Servers, conninfo
+from tests.support.quick_server import QUICK
+from tests.support.servers import Servers, conninfo
 
 SAMPLES = Path(__file__).parent / "samples"
 LOG_LINES = 300

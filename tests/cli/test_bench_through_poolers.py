@@ -20,7 +20,7 @@ from pgtop_tune.metrics.pooler import pool_rows
 from pgtop_tune.recording.reader import RecordingReader
 from tests.cli.runs import Ran, run
 from tests.support.poolers import HaProxy, PgBouncer
-from tests.support.servers import QUICK as QUICK_SETTINGS
+from tests.support.quick_server import quick_server
 from tests.support.servers import NotAvailable, Servers, conninfo
 
 QUICK = ("-i", "0.2", "--housekeeping", "none", "-q", "--profile", "select-only", "-M", "simple", "-U", "app")
@@ -34,7 +34,7 @@ def small(servers: Servers) -> Iterator[Throwaway]:
         binaries = servers.binaries(18)
     except NotAvailable as problem:
         pytest.skip(str(problem))
-    server = Throwaway.create(binaries, settings={**QUICK_SETTINGS, "max_connections": str(MAX_CONNECTIONS)})
+    server = quick_server(binaries, max_connections=str(MAX_CONNECTIONS))
     try:
         target = conninfo(server)
         subprocess.run([str(find_pgbench().path), "-i", "-q", "-s", "1", target], capture_output=True, check=True)

@@ -35,10 +35,11 @@ def until(condition: Callable[[], bool], seconds: float = 60) -> None:
 
 @pytest.fixture(scope="module")
 def own(servers: object) -> Iterator[Throwaway]:
-    from tests.support.servers import QUICK, Servers
+    from tests.support.quick_server import quick_server
+    from tests.support.servers import Servers
 
     assert isinstance(servers, Servers)
-    server = Throwaway.create(servers.binaries(18), settings=QUICK)
+    server = quick_server(servers.binaries(18))
     yield server
     server.stop("immediate")
 

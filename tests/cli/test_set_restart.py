@@ -16,7 +16,8 @@ import pytest
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.cli.runs import PROGRAM, ROOT, environment, run
 from tests.support.by_pg_ctl import auto_conf_of, by_pg_ctl, run_pg_ctl
-from tests.support.servers import QUICK, Servers, conninfo
+from tests.support.quick_server import quick_server
+from tests.support.servers import Servers, conninfo
 
 TOO_MUCH: Final = "shared_buffers=900GB"
 
@@ -24,7 +25,7 @@ TOO_MUCH: Final = "shared_buffers=900GB"
 @pytest.fixture(scope="module")
 def managed(servers: Servers) -> Iterator[Throwaway]:
     """Started by pg_ctl; every test gives it back as it was."""
-    made = Throwaway.create(servers.binaries(18), settings=QUICK)
+    made = quick_server(servers.binaries(18))
     try:
         with by_pg_ctl(made) as server:
             yield server

@@ -20,7 +20,8 @@ from pgtop_tune.cluster.binaries import Binaries, inspect
 from pgtop_tune.cluster.throwaway import KEPT, Throwaway
 from pgtop_tune.errors import ClusterProblem
 from tests.support.processes import alive, eventually
-from tests.support.servers import QUICK, Servers, conninfo
+from tests.support.quick_server import QUICK
+from tests.support.servers import Servers, conninfo
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -14,7 +14,8 @@ from pgtop_tune.health.registry import chosen
 from pgtop_tune.health.report import Outcome, Result
 from tests.postgres.conftest import place
 from tests.support.assertion_build import WHAT, assertion_build
-from tests.support.servers import QUICK, NotAvailable, Servers
+from tests.support.quick_server import quick_server
+from tests.support.servers import NotAvailable, Servers
 
 FOUND = {"OBS-03"}
 
@@ -32,7 +33,7 @@ def test_a_server_that_was_compiled_with_assertions(servers: Servers, server: Th
         binaries = servers.sought(WHAT, assertion_build)
     except NotAvailable as problem:
         pytest.skip(f"no server {WHAT}: {problem}")
-    with Throwaway.create(binaries, settings=QUICK) as built:
+    with quick_server(binaries) as built:
         result = looked(built)
     assert result.severity is Severity.HIGH
     assert [finding.says for finding in result.findings] == [

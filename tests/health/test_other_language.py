@@ -25,7 +25,8 @@ from pgtop_tune.model.backend_action import BackendAct
 from pgtop_tune.postgres.backend_control import PostgresBackends
 from pgtop_tune.postgres.own_sessions import OwnSessions
 from tests.postgres.conftest import place
-from tests.support.servers import QUICK, conninfo
+from tests.support.quick_server import quick_server
+from tests.support.servers import conninfo
 
 pytestmark = pytest.mark.long
 
@@ -67,7 +68,7 @@ def german() -> Iterator[Throwaway]:
         if made.returncode != 0:
             pytest.skip("localedef has no sources of locales")
         patched.setattr(Binaries, "environment", lambda self: {**usual(self), "LOCPATH": place_})
-        with Throwaway.create(binaries, settings={**QUICK, "lc_messages": LOCALE}) as server:
+        with quick_server(binaries, lc_messages=LOCALE) as server:
             with psycopg.connect(conninfo(server), autocommit=True) as admin:
                 with pytest.raises(psycopg.errors.DivisionByZero) as said:
                     admin.execute("SELECT 1/0")

@@ -14,6 +14,7 @@ from pgtop_tune.health.facts import Answer
 from pgtop_tune.health.questions import ConfiguredLine, StartOptions
 from pgtop_tune.model.postgres import ParameterSample
 from tests.support.health_facts import parameter
+from tests.support.quick_server import quick_server
 from tests.support.real_check import checked, sayings
 from tests.support.servers import MAJORS, NotAvailable, Servers, conninfo
 
@@ -48,7 +49,7 @@ def levels(request: pytest.FixtureRequest, servers: Servers) -> Iterator[Throwaw
         binaries = servers.binaries(request.param)
     except NotAvailable as problem:
         pytest.skip(f"no PostgreSQL {request.param}: {problem}")
-    server = Throwaway.create(binaries, settings={"fsync": "off", "shared_buffers": "32MB", "work_mem": "5MB"})
+    server = quick_server(binaries, work_mem="5MB")
     try:
         with psycopg.connect(conninfo(server), autocommit=True) as root:
             for statement in LEVELS:

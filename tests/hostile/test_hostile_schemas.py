@@ -22,7 +22,8 @@ from pgtop_tune.postgres.queries import inventory, sql
 from tests.cli.runs import run
 from tests.hostile.bouncer import Bouncer, program
 from tests.support.live_screen import live_screen
-from tests.support.servers import MAJORS, QUICK, NotAvailable, Servers, conninfo
+from tests.support.quick_server import quick_server
+from tests.support.servers import MAJORS, NotAvailable, Servers, conninfo
 from tests.support.traps import log_bytes, plant, sprung
 
 DATABASE = "shop"
@@ -106,8 +107,7 @@ def hostile_servers(servers: Servers) -> Iterator[Callable[[int], Throwaway]]:
 
     def server_of(number: int) -> Throwaway:
         if number not in made:
-            settings = {**QUICK, "shared_preload_libraries": "pg_stat_statements"}
-            made[number] = Throwaway.create(servers.binaries(number), settings=settings)
+            made[number] = quick_server(servers.binaries(number), shared_preload_libraries="pg_stat_statements")
             with psycopg.connect(conninfo(made[number]), autocommit=True) as root:
                 root.execute(f"CREATE ROLE {MONITOR} LOGIN IN ROLE pg_monitor".encode())
             plant(made[number], DATABASE, MONITOR)

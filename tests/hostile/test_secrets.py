@@ -19,7 +19,8 @@ from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.secret import MASK
 from tests.cli.runs import PROGRAM, ROOT, environment, run
 from tests.support.processes import eventually
-from tests.support.servers import QUICK, NotAvailable, Servers, conninfo
+from tests.support.quick_server import quick_server
+from tests.support.servers import NotAvailable, Servers, conninfo
 
 SECRET: Final = "hunter2sesame"
 SETTINGS: Final = {
@@ -64,8 +65,8 @@ def recorded(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iter
         binaries = servers.binaries(18)
     except NotAvailable as problem:
         pytest.skip(f"no PostgreSQL 18: {problem}")
-    settings = {**QUICK, "logging_collector": "on", "shared_preload_libraries": "pg_stat_statements"}
-    server = Throwaway.create(binaries, settings=settings)
+    settings = {"logging_collector": "on", "shared_preload_libraries": "pg_stat_statements"}
+    server = quick_server(binaries, **settings)
     try:
         with ExitStack() as stack:
             yield _record(server, home, stack)

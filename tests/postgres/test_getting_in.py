@@ -24,7 +24,8 @@ from pgtop_tune.postgres.sql_hand import open_hand
 from pgtop_tune.secret import Secret
 from tests.postgres.conftest import place
 from tests.support.locked_server import ask_for_password
-from tests.support.servers import QUICK, Servers, conninfo
+from tests.support.quick_server import quick_server
+from tests.support.servers import Servers, conninfo
 
 PASSWORD = "hunter2 \\'\" ☃"
 
@@ -32,7 +33,7 @@ PASSWORD = "hunter2 \\'\" ☃"
 @pytest.fixture(scope="module")
 def guarded_server(servers: Servers) -> Iterator[Throwaway]:
     """A server that asks the role `bench` for a password (scram) and does not let `stranger` in."""
-    server = Throwaway.create(servers.binaries(18), settings=QUICK)
+    server = quick_server(servers.binaries(18))
     try:
         ask_for_password(server, "bench", PASSWORD, "local all stranger reject")
         with psycopg.connect(conninfo(server), autocommit=True) as connection:

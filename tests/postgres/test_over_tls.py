@@ -19,7 +19,8 @@ from pgtop_tune.postgres.control import PostgresControl
 from pgtop_tune.postgres.reader import PostgresReader
 from tests.support.by_pg_ctl import by_pg_ctl
 from tests.support.certificates import Authority
-from tests.support.servers import QUICK, NotAvailable, Servers, conninfo
+from tests.support.quick_server import quick_server
+from tests.support.servers import NotAvailable, Servers, conninfo
 
 PASSWORD = "hunter2"
 MAJORS_WITH_TLS = (16, 14)
@@ -65,7 +66,7 @@ def nobodys_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def _made(servers: Servers) -> Throwaway:
     for major in MAJORS_WITH_TLS:
         try:
-            return Throwaway.create(servers.binaries(major), settings=QUICK)
+            return quick_server(servers.binaries(major))
         except NotAvailable:
             continue
     pytest.skip("no server with TLS")

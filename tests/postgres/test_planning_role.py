@@ -18,7 +18,8 @@ from pgtop_tune.secret import Secret
 from tests.postgres.conftest import place
 from tests.postgres.test_backend_control import key_of
 from tests.support.processes import eventually
-from tests.support.servers import QUICK, Servers, conninfo
+from tests.support.quick_server import quick_server
+from tests.support.servers import Servers, conninfo
 
 TRAP = """
 CREATE FUNCTION act() RETURNS void LANGUAGE plpgsql AS $act$
@@ -111,7 +112,7 @@ def village(server: Throwaway) -> Iterator[Village]:
 @pytest.fixture(scope="module")
 def shared(servers: Servers) -> Iterator[Throwaway]:
     """A server whose pg_hba.conf is these tests'."""
-    server = Throwaway.create(servers.binaries(18), settings=QUICK)
+    server = quick_server(servers.binaries(18))
     yield server
     server.stop("immediate")
 

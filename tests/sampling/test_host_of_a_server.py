@@ -64,7 +64,8 @@ def from_sql(frame: Frame) -> bool:
     return isinstance(host, HostSample) and isinstance(host.facts, HostFacts) and "SQL" in host.facts.source
 
 
-async def test_a_server_elsewhere_shows_its_own_proc(server: Throwaway, elsewhere: None) -> None:
+async def test_a_server_elsewhere_shows_its_own_proc(make_server: Callable[..., Throwaway], elsewhere: None) -> None:
+    server = make_server(fsync="on")  # on a disk
     async with frames_of(conninfo(server)) as until:
         first = (await until(from_sql))[-1].sequence  # type: ignore[misc]
         frames = await until(lambda frame: frame.sequence >= first + 4 and from_sql(frame))  # type: ignore[misc]

@@ -78,7 +78,8 @@ def silent(frame: Frame) -> bool:
     return isinstance(frame.postgres, Unavailable) and frame.postgres.reason is Reason.NO_ANSWER
 
 
-async def test_every_section_is_there_on_a_server_of_ours(server: Throwaway) -> None:
+async def test_every_section_is_there_on_a_server_of_ours(make_server: Callable[..., Throwaway]) -> None:
+    server = make_server(fsync="on")  # on a disk
     async with watching(conninfo(server)) as watcher:
         await watcher.until(answered)
         frame = await watcher.until(answered)

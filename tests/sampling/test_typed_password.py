@@ -11,7 +11,6 @@ import pytest
 
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.watching import Watching
-from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import WrongPassword
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
@@ -19,7 +18,8 @@ from pgtop_tune.model.postgres import PostgresSample
 from pgtop_tune.postgres.conninfo import ConnInfo, resolve
 from pgtop_tune.secret import Secret
 from tests.support.locked_server import ask_for_password
-from tests.support.servers import QUICK, Servers
+from tests.support.quick_server import quick_server
+from tests.support.servers import Servers
 
 DEADLINE_S = 60.0
 
@@ -27,7 +27,7 @@ DEADLINE_S = 60.0
 @pytest.fixture(scope="module")
 def locked(servers: Servers) -> Iterator[str]:
     """A connection string of a server that wants a password of this role."""
-    server = Throwaway.create(servers.binaries(18), settings=QUICK)
+    server = quick_server(servers.binaries(18))
     try:
         ask_for_password(server, "bench", "right")
         yield f"host={server.socket_dir} port={server.port} user=bench dbname=postgres"

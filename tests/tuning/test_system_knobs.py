@@ -30,7 +30,8 @@ from pgtop_tune.tuning.knobs.knob import Knob
 from pgtop_tune.tuning.knobs.system import BY_NAME, GROUPS, KNOBS, knob_of
 from tests.support.kernel import kernel_left_alone
 from tests.support.machine_tree import USUAL, write
-from tests.support.servers import QUICK, Servers, conninfo
+from tests.support.quick_server import QUICK
+from tests.support.servers import Servers, conninfo
 
 PAGE = 2 * MB
 SERVER = Facts(

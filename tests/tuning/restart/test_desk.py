@@ -32,7 +32,8 @@ from pgtop_tune.tuning.restart.recovery import recover
 from tests.postgres.conftest import place
 from tests.postgres.test_control import ROOT
 from tests.support.by_pg_ctl import auto_conf_of, by_pg_ctl
-from tests.support.servers import MAJORS, QUICK, Servers, conninfo
+from tests.support.quick_server import quick_server
+from tests.support.servers import MAJORS, Servers, conninfo
 
 TOO_MUCH: Final = (Wanted("shared_buffers", "900GB"), Wanted("max_wal_size", "2GB"))
 
@@ -51,7 +52,7 @@ def shown(server: Throwaway, name: str) -> str:
 @pytest.fixture(scope="module")
 def own(servers: Servers) -> Iterator[Throwaway]:
     """A server that these tests restart and give back as it was."""
-    server = Throwaway.create(servers.binaries(18), settings=QUICK)
+    server = quick_server(servers.binaries(18))
     yield server
     server.stop("immediate")
 

@@ -122,7 +122,12 @@ def descendants(pid: int) -> dict[int, str]:
 
 @pytest.mark.parametrize(
     ("number", "status"),
-    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGKILL, -signal.SIGKILL)],
+    [
+        (signal.SIGINT, 130),
+        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.long),
+        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.long),
+        (signal.SIGKILL, -signal.SIGKILL),
+    ],
 )
 def test_however_it_ends_nothing_keeps_running_and_nothing_is_left(number: int, status: int, tmp_path: Path) -> None:
     demo = Demo(tmp_path)
@@ -143,6 +148,7 @@ def open_directory() -> Iterator[Path]:
         yield Path(directory)
 
 
+@pytest.mark.long
 def test_a_kept_cluster_is_used_again(open_directory: Path, tmp_path: Path) -> None:
     keep = open_directory / "keep"
     words = ("demo", "--headless", "--seconds", "3", "-s", "1", "-c", "1", "--keep", str(keep))

@@ -39,7 +39,7 @@ def test_a_set_whose_program_is_gone_is_not_on_trial_by_that_program(fresh_serve
 @pytest.mark.parametrize(
     "words",
     [
-        ("set", "commit_siblings=6", "-d"),
+        pytest.param(("set", "commit_siblings=6", "-d"), marks=pytest.mark.long),
         pytest.param(("revert", "--set", "another", "-d"), marks=pytest.mark.long),
         pytest.param(("check", "-d"), marks=pytest.mark.long),
         pytest.param(("record", "--seconds", "6", "-q", "-o", "run.jsonl", "-d"), marks=pytest.mark.long),

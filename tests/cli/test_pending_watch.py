@@ -161,7 +161,7 @@ async def test_of_two_programs_that_start_at_once_one_adopts(server: Throwaway, 
     assert times_reverted(tmp_path, "work_mem") == 1
 
 
-@pytest.mark.parametrize("with_watchdog", [False, True])
+@pytest.mark.parametrize("with_watchdog", [False, pytest.param(True, marks=pytest.mark.long)])
 async def test_a_killed_adopter_leaves_the_set_to_its_watchdog_or_to_the_next(
     server: Throwaway, tmp_path: Path, with_watchdog: bool
 ) -> None:
@@ -219,6 +219,7 @@ async def test_a_watchdog_that_was_left_alone_reverts_at_the_deadline(server: Th
     assert shown(server, "work_mem") == "4MB"
 
 
+@pytest.mark.long
 async def test_both_halves_of_a_set_are_adopted_together(server: Throwaway, tmp_path: Path) -> None:
     root, journal = tmp_path / "root", tmp_path / "journal"
     write(root, USUAL)

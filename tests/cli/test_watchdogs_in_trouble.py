@@ -33,7 +33,7 @@ def overdue_set(server: Throwaway, directory: Path) -> str:
     return change.set_id
 
 
-@pytest.mark.parametrize("overdue", [(), ("--overdue",)])
+@pytest.mark.parametrize("overdue", [(), pytest.param(("--overdue",), marks=pytest.mark.long)])
 def test_another_cluster_at_the_endpoint_is_no_end_of_a_trial(
     make_server: Callable[..., Throwaway], tmp_path: Path, overdue: tuple[str, ...]
 ) -> None:

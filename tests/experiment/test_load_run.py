@@ -120,6 +120,7 @@ async def test_older_servers_are_measured_and_judged(server_for_major: Callable[
     assert result.server["settings"]["fsync"] == "off"
 
 
+@pytest.mark.long
 async def test_others_unlogged_tables_and_logging_are_named(make_server: Callable[..., Throwaway]) -> None:
     server = make_server(log_statement="all", autovacuum="off")
     text = conninfo(server)

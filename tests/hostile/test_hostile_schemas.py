@@ -83,6 +83,11 @@ THROUGH_A_POOLER = (
     "bench run --profile tpcb",
     "bench run --profile ticket-i",
 )
+LONG_ONES = (
+    "check --measure",
+    *(f"bench run --profile {each}" for each in ("select", "read90", "write", "hot", "ticket-r")),
+)
+"""Those whose SQL others have, too."""
 QUICK_WORDS = frozenset(each for each in COMMANDS if each.startswith(QUICK_ONES))
 
 
@@ -92,7 +97,9 @@ def each_major(number: int) -> Any:
 
 def each_command(words: tuple[str, ...]) -> list[Any]:
     """Major and command; those that take minutes together are for long runs."""
-    quick = {(WHOLE, each) for each in words} | {(QUICKLY, each) for each in words if each in QUICK_WORDS}
+    quick = {(WHOLE, each) for each in words if not each.startswith(LONG_ONES)} | {
+        (QUICKLY, each) for each in words if each in QUICK_WORDS
+    }
     return [
         pytest.param(number, each, marks=() if (number, each) in quick else pytest.mark.long)
         for number in MAJORS

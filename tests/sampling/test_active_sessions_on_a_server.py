@@ -58,7 +58,7 @@ def over(watcher: Watcher, since: int) -> dict[str, float]:
     return {metric.title: mean_over(metric, interval, window_s) or 0.0 for metric in METRICS}
 
 
-@pytest.mark.parametrize("major", [14, 18])
+@pytest.mark.parametrize("major", [pytest.param(14, marks=pytest.mark.long), 18])
 async def test_an_idle_server_has_no_active_session_and_sleeps_stand_beside(
     make_server: Callable[..., Throwaway], major: int
 ) -> None:

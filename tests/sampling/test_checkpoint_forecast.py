@@ -62,7 +62,8 @@ def _rate_is_known(interval: Interval) -> bool:
     return recent[0].at_s - recent[-1].at_s > 3.0
 
 
-@pytest.mark.parametrize("major", [pytest.param(14, marks=pytest.mark.long), 18])
+@pytest.mark.long
+@pytest.mark.parametrize("major", [14, 18])
 async def test_forced_checkpoints_come_when_forecast(make_server: Callable[..., Throwaway], major: int) -> None:
     server = make_server(major, max_wal_size="64MB", min_wal_size="32MB", checkpoint_timeout="1h")
     target = conninfo(server)

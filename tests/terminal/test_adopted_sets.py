@@ -6,6 +6,8 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.journal import JournalText, journals, read
 from pgtop_tune.model.change import ChangeState
@@ -19,6 +21,7 @@ def journal(home: Path) -> JournalText:
     return read(path)
 
 
+@pytest.mark.long
 def test_screen_and_watchdog_killed_and_started_again_the_change_goes_back_at_its_time(
     fresh_server: Throwaway, tmp_path: Path
 ) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.terminal.test_main_job import watch
 
 
+@pytest.mark.long
 def test_tables_are_made_and_two_steps_run_from_the_screen(fresh_server: Throwaway, tmp_path: Path) -> None:
     with watch(fresh_server, tmp_path, columns=80, lines=24) as terminal:
         terminal.until("sessions")

@@ -154,6 +154,7 @@ def test_a_terminal_that_does_not_read_stops_neither_the_engine_nor_the_way_out(
     assert terminal.report()["closed"] is True
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("terminal", [0.005], indirect=True)
 def test_a_stalled_terminal_that_is_hung_up_ends_the_screen(terminal: Terminal) -> None:
     def behind() -> int:

@@ -90,11 +90,11 @@ def looks(
         blocks: Key frames to begin and to end at; None for all.
     """
     places = range(reader.block_count) if blocks is None else blocks
-    keys = [reader.key_line(place) for place in places]
-    in_minutes = _in_minutes(list(map(_load_at, keys)), longest)
-    for index, key in enumerate(keys[1:]):
+    keys = [(_load_at(line), bool(_AFTER_HOLE.search(line))) for line in map(reader.key_line, places)]
+    in_minutes = _in_minutes([load for load, _ in keys], longest)
+    for index, (_, after_hole) in enumerate(keys[1:]):
         # What is missing right before a key frame concerns the minute before it.
-        in_minutes[index] = in_minutes[index] and not _AFTER_HOLE.search(key)
+        in_minutes[index] = in_minutes[index] and not after_hole
     every = max(sum(in_minutes) // _WITH_ROWS, 1)
     told, folded = Told(), 0
     for place, short in zip(places, in_minutes, strict=True):

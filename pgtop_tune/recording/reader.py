@@ -196,9 +196,12 @@ class RecordingReader:
         for line in self._store.lines(block):
             seal = seal_of(line, before)
             if not seal.whole:
+                self._ends[place] = _DAMAGED
                 return []
             before = seal.crc
             found.append(seal.line)
+        if len(found) == self.frames_in(place):
+            self._ends[place] = before
         return found
 
     def frames_in(self, place: int) -> int:
@@ -234,7 +237,9 @@ class RecordingReader:
                 yield index, before
             elif index - block.first > _MOST_MOMENTS:
                 return
-        self._ends[place] = crc if before is not None and index == following - 1 else _DAMAGED
+        if following == block.first + self.frames_in(place):
+            # Else it has grown meanwhile, and what was its end is none.
+            self._ends[place] = crc if before is not None and index == following - 1 else _DAMAGED
         if before is not None:
             self._read_to = (place, crc, before.elapsed_s)
         if index < following - 1 and not broken:

@@ -44,6 +44,23 @@ def test_frames_written_after_it_was_opened_are_found(tmp_path: Path, name: str,
     reader.close()
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_block_that_grows_while_it_is_read_leaves_no_hole(tmp_path: Path, name: str) -> None:
+    writer = RecordingWriter(tmp_path / name, HEADER)
+    for one in FRAMES[:50]:
+        writer.write(one)
+    reader = RecordingReader(tmp_path / name)
+    ahead = reader.frames()
+    assert next(ahead)[1] == FRAMES[0]
+    while writer.frames < len(FRAMES):
+        writer.write(FRAMES[writer.frames])
+    writer.close()
+    assert reader.extend()
+    assert [one for _, one in ahead][:49] == FRAMES[1:50]
+    assert [one for _, one in reader.frames(60)] == FRAMES[60:]
+    reader.close()
+
+
 def test_a_line_that_was_half_written_is_read_when_it_is_whole(tmp_path: Path) -> None:
     whole = write(tmp_path / "whole.jsonl", FRAMES[:10]).read_bytes()
     path = tmp_path / "growing.jsonl"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from msgspec.structs import replace
 
@@ -185,3 +187,19 @@ def test_figures_of_several_seconds_keep_their_places_and_their_unit(size: tuple
         assert one.rstrip().endswith("ms")
     else:
         assert one[one.index("mean") :] == several[several.index("mean") :]
+
+
+@pytest.mark.parametrize("size", [(120, 1), (120, 6), (200, 10)])
+def test_percentiles_that_rest_on_counted_transactions_are_marked_in_their_places(size: tuple[int, int]) -> None:
+    def head_at(below_us: int) -> str:
+        (second,) = logged(1, *[0.2] * 980, *[4.0] * 20)
+        samples = [
+            bench_sample(at, latencies=(replace(second, second=second.second + at, counted_below_us=below_us),))
+            for at in range(12)
+        ]
+        return text_of(latency_lines(session_of(samples), *size, UNICODE)[0])
+
+    exact, counted = head_at(0), head_at(1_000)
+    assert "~" not in exact
+    assert re.findall(r"p[\d.]+ +~[\d.]+", counted) == ["p50 ~0.20", "p95 ~0.20"]
+    assert counted.replace("~", " ") == exact

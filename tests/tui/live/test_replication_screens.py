@@ -35,7 +35,8 @@ def cascade(
     request: pytest.FixtureRequest, make_server: Callable[..., Throwaway], server: Throwaway
 ) -> Iterator[Cascade]:
     """Replay on the standby stands still while the primary writes on; nobody reads the slot "forgotten"."""
-    primary = make_server(request.param, wal_level="logical")
+    # On a disk, where its path leaves room in 80 columns for the rest of the standby's line.
+    primary = make_server(request.param, wal_level="logical", fsync="on")
     standby = standby_of(primary, make_server, "kept", server.binaries)
     subscriber = make_server(request.param)
     found = Cascade(conninfo(primary), conninfo(standby), conninfo(subscriber))

@@ -200,6 +200,18 @@ def test_two_gzipped_recordings_put_together_are_no_longer_one_cut_short(tmp_pat
     assert taken_out(both, problems, 6) == (frames, [])
 
 
+@pytest.mark.parametrize("pack", [gzip.compress, zstd.compress], ids=["gz", "zst"])
+def test_a_recording_torn_in_its_first_minute_with_another_behind_it_is_called_damaged(
+    tmp_path: Path, pack: Callable[[bytes], bytes]
+) -> None:
+    packed = pack(gzip.decompress((ROOT / GOLDEN).read_bytes()))
+    both = tmp_path / "both"
+    both.write_bytes(packed[: len(packed) * 2 // 3] + packed)
+    # Numbers behind the damage may be wrong, and recordings of earlier versions have no checksums.
+    with pytest.raises(RecordingProblem, match="damaged near its beginning"):
+        RecordingReader(both)
+
+
 def test_a_recording_behind_a_torn_line_is_another_one(tmp_path: Path) -> None:
     frames = [small(second) for second in range(4)]
     plain = write(tmp_path / "a.jsonl", frames).read_bytes()

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -238,14 +239,17 @@ ENDLESS = (("export",), ("replay", "--lines"), ("compare", GOLDEN), ("diff", GOL
 
 @pytest.mark.parametrize("words", ENDLESS, ids=" ".join)
 def test_what_has_no_end_is_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
-    pipe, holes = tmp_path / "pipe", tmp_path / "holes"
+    pipe, holes, listening = tmp_path / "pipe", tmp_path / "holes", tmp_path / "socket"
     os.mkfifo(pipe)
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(listening))
     holes.touch()
     os.truncate(holes, 1 << 40)
-    for path in (Path("/dev/zero"), pipe, holes):
+    for path in (Path("/dev/zero"), pipe, holes, listening):
         ran = run(*words, str(path), home=tmp_path, timeout_s=60)
-        assert ran.status not in (0, 1), words
+        assert ran.status == 5, ran.err
         assert str(path) in ran.err
+        assert path == holes or "it is no file" in ran.err
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "pipe"])

@@ -101,14 +101,22 @@ def opened(path: Path, *, links: bool = True) -> IO[bytes]:
     Raises:
         OSError: It cannot be opened, or is no file.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW))
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW))
+    except OSError as error:
+        # A socket, or a device that is not there.
+        raise _no_file(path) if error.errno == errno.ENXIO else error from None
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        raise OSError(errno.EINVAL, "it is no file; `replay -` reads a pipe", str(path))
+        raise _no_file(path)
     return open(descriptor, "rb")
+
+
+def _no_file(path: Path) -> OSError:
+    return OSError(errno.EINVAL, "it is no file; `replay -` reads a pipe", str(path))
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from pgtop_tune.host.flush_meter import METHODS, measure_flushes
 from pgtop_tune.host.fsync_program import LEAST_S, PROGRAM, program_flushes
 from pgtop_tune.host.locality import working_directory
 from pgtop_tune.host.timer_meter import copied_bytes_per_s, program_beside, timer_overhead_ns
+from pgtop_tune.metrics.host import CPU_FOREIGN
 from pgtop_tune.metrics.quiet import unrest
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.ceilings import Ceiling, Measured
@@ -38,6 +39,7 @@ TOGETHER: Final = 8
 KEPT: Final = "kept"
 """Among what is missing: why a measurement is not kept."""
 _MOST_APART: Final = 3.0
+_MOST_FOREIGN_PERCENT: Final = 50.0
 _SHORTEST_PASS_S: Final = 0.1
 """A shorter one is a few flushes."""
 _AGAIN: Final = "measure again on a quiet machine"
@@ -77,8 +79,14 @@ _Part = Callable[[_Asked], Awaitable[tuple[Ceiling, ...] | Unavailable]]
 
 
 def busy(facts: Facts) -> tuple[str, ...]:
-    """What a measurement would disturb, and be disturbed by; empty on a quiet server. Foreign text."""
-    return unrest(facts.interval)
+    """What a measurement would disturb, and be disturbed by; empty on a quiet server. Foreign text.
+
+    A program that waits for a CPU flushes and commits later, and steadily so: passes that agree do not show it.
+    """
+    foreign = CPU_FOREIGN(facts.interval)
+    if foreign is None or foreign < _MOST_FOREIGN_PERCENT:
+        return unrest(facts.interval)
+    return (*unrest(facts.interval), f"other programs use {foreign:.0f} % of the CPU")
 
 
 def passes(rates: Sequence[float]) -> str:

@@ -118,6 +118,10 @@ def open_blocks(path: Path) -> Blocks:
 
 def _check_begin(begin: bytes, packing: Packing | None) -> None:
     text = begin if packing is None else packing.unpacked(begin, MAX_LINE_BYTES)[0]
+    if packing is not None and not text:
+        raise RecordingProblem(
+            "the compressed file ends or is damaged near its beginning", "was it cut off, or put together of two files?"
+        )
     read_header(text.partition(b"\n")[0])
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -198,6 +201,17 @@ async def test_a_standby_commits_nothing(server: Throwaway) -> None:
 def test_a_server_with_load_is_busy() -> None:
     facts = spoilt()
     assert any("active session" in said for said in busy(facts))
+
+
+async def test_a_machine_whose_cpus_others_use_is_busy(server: Throwaway) -> None:
+    burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        facts = await gather(resolve(conninfo(server)), chosen([], []))
+    finally:
+        for burner in burners:
+            burner.kill()
+            burner.wait()
+    assert any("other programs use" in said for said in busy(facts))
 
 
 @pytest.mark.parametrize(("p99_ms", "severity"), [(5.0, None), (5.1, Severity.WARNING), (20.1, Severity.HIGH)])

@@ -88,7 +88,8 @@ def _side(side: str, no_password: bool) -> _Side:
     from pgtop_tune.cli.machine_rows import settings_of
     from pgtop_tune.metrics import sections
 
-    if Path(side).is_file():
+    # A pipe or a device is no name of a database either.
+    if Path(side).exists() and not Path(side).is_dir():
         return _recorded(Path(side))
     interval = look(ConnectionWords(side, no_password=no_password))
     sample = interval.now(sections.parameters)

@@ -34,7 +34,10 @@ def test_every_line_after_the_first_three_has_throughput(finished: tuple[Path, s
     rows = [found.groups() for found in map(LINE.match, finished[1].splitlines()) if found]
     assert len(rows) >= 7
     assert all(float(tps) > 0 for tps, *_ in rows[3:])
-    assert all(float(p99) >= float(p50) > 0 for _, p50, p99, *_ in rows[4:])
+    # On a machine that is busy otherwise a second may have too few transactions for a p99.
+    told = [(float(p50), float(p99)) for _, p50, p99, *_ in rows[4:] if "-" not in (p50, p99)]
+    assert told
+    assert all(p99 >= p50 > 0 for p50, p99 in told)
     assert "s of load · tps " in finished[1]
 
 

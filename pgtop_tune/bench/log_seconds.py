@@ -61,6 +61,20 @@ class _Latencies(Struct):
         self.skipped += other.skipped
 
 
+class _Lags(Struct):
+    """Lags behind the schedule."""
+
+    lines: int = 0
+    sum_us: int = 0
+    max_us: int = 0
+
+    def add(self, lags: Sequence[int]) -> None:
+        if lags:
+            self.lines += len(lags)
+            self.sum_us += sum(lags)
+            self.max_us = max(self.max_us, max(lags))
+
+
 class GrowingSecond(Struct):
     """A second that is not complete yet.
 
@@ -75,20 +89,18 @@ class GrowingSecond(Struct):
     _read: dict[int, _Latencies] = field(default_factory=dict)
     _sample: dict[int, _Latencies] = field(default_factory=dict)
     _quick_sums: Counter[int] = field(default_factory=Counter)
+    _counted: int = 0
     _unread: int = 0
-    _lag_sum_us: int = 0
-    _lag_max_us: int = 0
+    _lag: _Lags = field(default_factory=_Lags)
+    _sample_lag: _Lags = field(default_factory=_Lags)
 
     def add(self, part: Part) -> None:
         """Lines of one script that were decoded."""
         script = self._of(part.script)
         script.add(part.latencies)
         script.add_words(part)
-        if self.layout.lag:
-            # The largest lag is in no order with the latencies: lines with one are all decoded.
-            self._lag_sum_us += sum(part.lags)
-            self._lag_max_us = max(self._lag_max_us, max(part.lags, default=0))
-        elif self.tail is None and sum(each.logged for each in self._read.values()) >= READ_LINES:
+        self._lag.add(part.lags)
+        if self.tail is None and sum(each.logged for each in self._read.values()) >= READ_LINES:
             counts = {number: each.counts for number, each in self._read.items()}
             self.tail = tail_of(counts, self.layout.scripts)
 
@@ -101,11 +113,13 @@ class GrowingSecond(Struct):
         if part.words:
             self._of(part.script).add_words(part)
         self._sample.setdefault(part.script, _Latencies()).add(part.latencies)
+        self._sample_lag.add(part.lags)
         slow_us = bucket_edges(self.tail.bucket)[0]
         self._quick_sums[part.script] += sum(us for us in part.latencies if us < slow_us)
 
     def add_counted(self, counted: Counted) -> None:
         """Lines that were counted, the slow ones among them taken."""
+        self._counted += counted.lines
         self._unread += counted.lines
         for script, latencies in counted.slow.items():
             self._unread -= len(latencies)
@@ -117,7 +131,7 @@ class GrowingSecond(Struct):
         whole = _Latencies()
         for each in scripts.values():
             whole.join(each)
-        lag = self.layout.lag
+        lag = self._lags() if self.layout.lag else None
         return LatencySecond(
             second=second,
             logged=whole.logged,
@@ -128,8 +142,8 @@ class GrowingSecond(Struct):
             serialization_failures=whole.words["serialization"],
             deadlock_failures=whole.words["deadlock"],
             skipped=whole.skipped,
-            lag_sum_us=self._lag_sum_us if lag else None,
-            lag_max_us=self._lag_max_us if lag else None,
+            lag_sum_us=lag.sum_us if lag else None,
+            lag_max_us=lag.max_us if lag else None,
             scripts=tuple(_script(number, each) for number, each in sorted(scripts.items()))
             if self.layout.scripts > 1
             else (),
@@ -139,6 +153,16 @@ class GrowingSecond(Struct):
 
     def _of(self, script: int) -> _Latencies:
         return self._read.setdefault(script, _Latencies())
+
+    def _lags(self) -> _Lags:
+        """Those that were read; chunks that were counted have the mean of the others among them."""
+        like = self._sample_lag if self._sample_lag.lines else self._lag
+        mean_us = like.sum_us / like.lines if like.lines else 0.0
+        return _Lags(
+            lines=self._lag.lines + self._sample_lag.lines + self._counted,
+            sum_us=self._lag.sum_us + self._sample_lag.sum_us + round(mean_us * self._counted),
+            max_us=max(self._lag.max_us, self._sample_lag.max_us),
+        )
 
     def _weighed(self) -> dict[int, _Latencies]:
         """By script, with what was only counted where it belongs."""

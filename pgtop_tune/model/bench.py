@@ -156,8 +156,8 @@ class LatencySecond(Struct, frozen=True):
         buckets: (index, count) pairs, ascending; `metrics.percentiles` defines the edges of a bucket.
         failed: Transactions that failed, of all kinds, the next two among them (pgbench 15 and later).
         skipped: Not begun, because they could not have met --latency-limit.
-        lag_sum_us: Sum of their lags behind the schedule; None without --rate.
-        lag_max_us: The largest; None without --rate.
+        lag_sum_us: Sum of their lags behind the schedule, estimated where lines were only counted; None without --rate.
+        lag_max_us: The largest of those that were read; None without --rate.
         scripts: By script, where there are several.
         counted: How many of `logged` were only counted: spread over buckets and scripts like those that were read.
         counted_below_us: All of these were quicker; 0 when there are none.

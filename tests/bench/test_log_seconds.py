@@ -111,15 +111,22 @@ def test_of_several_scripts_the_slowest_of_each_and_all_of_a_rare_one_are_exact(
     assert (rare.logged, rare.sum_us, rare.counted) == (len(truth[3]), sum(truth[3]), 0)
 
 
-def test_below_the_limit_and_with_a_lag_everything_is_read(tmp_path: Path) -> None:
-    for name, count, end in (("few", READ_LINES, ""), ("lag", 3 * READ_LINES, " 250")):
-        directory = tmp_path / name
-        directory.mkdir()
-        text = "".join(f"0 {n} {500 + n % 700} 0 {T0} {n}{end}\n" for n in range(count))
-        (directory / "tx.1").write_text(text)
-        (second,) = TransactionLog(directory, "tx", 1, layout=Layout(lag=bool(end))).read(final=True)
-        assert (second.logged, second.counted) == (count, 0)
-        assert second.lag_max_us == (250 if end else None)
+def test_below_the_limit_everything_is_read(tmp_path: Path) -> None:
+    (tmp_path / "tx.1").write_text("".join(f"0 {n} {500 + n % 700} 0 {T0} {n}\n" for n in range(READ_LINES)))
+    (second,) = TransactionLog(tmp_path, "tx", 1).read(final=True)
+    assert (second.logged, second.counted, second.lag_max_us) == (READ_LINES, 0, None)
+
+
+def test_lags_of_counted_lines_are_as_those_that_were_read(tmp_path: Path) -> None:
+    chance = random.Random(3)
+    lags = [chance.randint(0, 500) for _ in range(4 * READ_LINES)]
+    lines = (f"0 {n} {500 + n % 700 + lag} 0 {T0} {n} {lag}\n" for n, lag in enumerate(lags))
+    (tmp_path / "tx.1").write_text("".join(lines))
+    (second,) = TransactionLog(tmp_path, "tx", 1, layout=Layout(lag=True)).read(final=True)
+    assert (second.logged, second.max_us) == (len(lags), max(500 + n % 700 + lag for n, lag in enumerate(lags)))
+    assert second.counted > 2 * READ_LINES
+    assert second.lag_sum_us == pytest.approx(sum(lags), rel=0.02)
+    assert second.lag_max_us == 500
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**10))

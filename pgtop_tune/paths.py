@@ -105,18 +105,18 @@ def opened(path: Path, *, links: bool = True) -> IO[bytes]:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW))
     except OSError as error:
         # A socket, or a device that is not there.
-        raise _no_file(path) if error.errno == errno.ENXIO else error from None
+        raise _no_file(path, links) if error.errno == errno.ENXIO else error from None
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        raise _no_file(path)
+        raise _no_file(path, links)
     return open(descriptor, "rb")
 
 
-def _no_file(path: Path) -> OSError:
-    return OSError(errno.EINVAL, "it is no file; `replay -` reads a pipe", str(path))
+def _no_file(path: Path, named: bool) -> OSError:
+    return OSError(errno.EINVAL, "it is no file; `replay -` reads a pipe" if named else "it is no file", str(path))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import Any, Final
 import psycopg
 from psycopg.rows import tuple_row
 
-from pgtop_tune.errors import ConnectionProblem, PgtopError, ServerProblem
+from pgtop_tune.errors import ConnectionProblem, PasswordNeeded, PgtopError, ServerProblem
 from pgtop_tune.owner_trust import ME, trusted
 from pgtop_tune.postgres import time_limits
 from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo
@@ -257,8 +257,13 @@ async def open_hand(conninfo: ConnInfo, own: OwnSessions | None = None) -> Psyco
     """
     try:
         connection = await connect_async(conninfo, HAND_NAME, row_factory=tuple_row)
-    except psycopg.OperationalError as error:
+    except psycopg.errors.ConnectionTimeout as error:
         raise (await asyncio.to_thread(libpq_problem, error, conninfo)) from None
+    except psycopg.OperationalError as error:
+        needs_password = error.pgconn is not None and error.pgconn.needs_password
+        words = " ".join(str(error).removeprefix("connection failed: ").split())
+        kind = PasswordNeeded if needs_password else ConnectionProblem
+        raise kind(f"{conninfo.describe()}: {words}") from None
     except (OSError, UnicodeError) as error:
         # psycopg looks host names up by itself, before libpq has a say.
         raise connection_problem(error, conninfo) from None

@@ -8,8 +8,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11 python3.14,\
             $(if $(shell $(name) -c 'import sys; print(sys.version_info >= (3, 11) or "")' 2>/dev/null | grep True),$(name))))
-# Many tests wait for a server: three at a time keep two cores at work. Files come in the order of tests/conftest.py.
-WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
+# Many tests wait for a server: four at a time keep two cores at work. Files come in the order of tests/conftest.py.
+WORKERS := -n 4 --dist loadfile --no-loadscope-reorder
 INSTALL = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .PHONY: demo test test-long check format bench docs screenshot clean

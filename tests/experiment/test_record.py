@@ -18,9 +18,19 @@ def test_the_record_is_json_with_what_counts_first() -> None:
     assert list(record)[:5] == ["format", "tps", "percentiles", "validity", "command"]
     assert record["format"] == FORMAT
     assert record["tps"] == 1000.0
-    assert {"p50_ms", "p95_ms", "p99_ms", "p99.9_ms", "p99.99_ms", "max_ms", "mean_ms", "logged", "histogram"} == set(
-        record["percentiles"]
-    )
+    assert {
+        "p50_ms",
+        "p95_ms",
+        "p99_ms",
+        "p99.9_ms",
+        "p99.99_ms",
+        "max_ms",
+        "mean_ms",
+        "logged",
+        "histogram",
+        "counted",
+        "counted_below_ms",
+    } == set(record["percentiles"])
     assert record["validity"]["valid"] is True
     assert record["validity"]["doubts"][0]["id"] == "CLOSED-LOOP"
     assert len(record["progress"]) == SECONDS

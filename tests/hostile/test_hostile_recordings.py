@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.health.against import is_recording
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.format import header_line, parse_line
 from pgtop_tune.recording.reader import RecordingReader
@@ -35,6 +36,11 @@ GOLDEN = "tests/recording/goldens/columns.jsonl.gz"
 NAMES = ("a.jsonl", "a.jsonl.gz", "a.jsonl.zst")
 PACKED = NAMES[1:]
 AWAY = Unavailable(Reason.FAILED, "away")
+
+
+def recorded_part(frame: Frame) -> Frame:
+    """Without the event that the reader puts behind damage."""
+    return replace(frame, events=tuple(each for each in frame.events if each.kind is not EventKind.RECORDING))
 
 
 def small(second: int) -> Frame:
@@ -96,7 +102,7 @@ def test_a_flipped_bit_in_a_packed_recording_never_gives_a_wrong_frame(tmp_path:
             found, problems = read(flipped)
         except RecordingProblem:
             continue
-        assert all(recorded[one.sequence] == one for one in found)
+        assert all(recorded[one.sequence] == recorded_part(one) for one in found)
         assert len(found) == len(frames) or problems
 
 
@@ -146,7 +152,7 @@ def test_a_line_that_is_missing_or_stands_twice_is_told(tmp_path: Path, place: i
         found, problems = read(path)
         # After the last line nothing can tell that there was more.
         assert [problem.partition(":")[0] for problem in problems[:1]] or (name == "less" and place == 10)
-        assert all(one == small(one.sequence) for one in found)
+        assert all(recorded_part(one) == small(one.sequence) for one in found)
 
 
 def test_a_changed_digit_in_a_plain_line_is_told(tmp_path: Path) -> None:

@@ -79,5 +79,5 @@ async def test_a_server_that_goes_away_is_said_so(make_server: Callable[..., Thr
     with pytest.raises(ConnectionProblem):
         await hand.rows("SELECT 1")
     await hand.aclose()
-    with pytest.raises(ConnectionProblem, match=r"no server has a socket there|nothing listens there"):
+    with pytest.raises(ConnectionProblem, match=r"No such file|refused"):
         await open_hand(resolve(conninfo(server)))

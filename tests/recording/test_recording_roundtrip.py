@@ -48,7 +48,7 @@ def realistic(count: int) -> list[Frame]:
     return [frame(second) for second in range(count)]
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=15, suppress_health_check=list(HealthCheck))
 @given(frames=st.lists(FRAMES, min_size=1, max_size=4))
 def test_any_frames_survive_write_and_read_exactly(
     frames: list[Frame], tmp_path_factory: pytest.TempPathFactory

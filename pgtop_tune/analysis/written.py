@@ -13,7 +13,7 @@ from pgtop_tune.analysis.sheets import Sheet
 from pgtop_tune.analysis.waits import WaitRow
 from pgtop_tune.compare.effect import Effect
 from pgtop_tune.experiment.tables import as_markdown, as_text
-from pgtop_tune.model.run_result import plain
+from pgtop_tune.model.run_json import plain
 from pgtop_tune.safe_text import printable
 
 FORMAT: Final = "pgtop-tune-comparison/1"

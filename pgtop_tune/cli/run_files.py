@@ -10,7 +10,8 @@ from typing import Final
 
 from pgtop_tune import units
 from pgtop_tune.errors import RecordingProblem, UsageProblem
-from pgtop_tune.model.run_result import RunResult, as_json
+from pgtop_tune.model.run_json import as_json
+from pgtop_tune.model.run_result import RunResult
 from pgtop_tune.paths import private, replacing
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")

@@ -10,7 +10,8 @@ from msgspec import Struct
 from pgtop_tune.experiment.load_run import Before, Cancelled, Cell, LoadRun
 from pgtop_tune.experiment.steps import Steps
 from pgtop_tune.metrics.knee import Knee, LoadPoint, knee_of_clients, knee_of_rates
-from pgtop_tune.model.run_result import RunResult, as_json, plain
+from pgtop_tune.model.run_json import as_json, plain
+from pgtop_tune.model.run_result import RunResult
 
 FORMAT: Final = "pgtop-tune-series/1"
 

@@ -18,7 +18,7 @@ from pgtop_tune.analysis.opening import open_material
 from pgtop_tune.analysis.trend import changes
 from pgtop_tune.errors import PgtopError, RecordingProblem, UsageProblem
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.run_result import as_json
+from pgtop_tune.model.run_json import as_json
 from tests.support.results import result
 from tests.support.sides import frames, on_machine, recorded, side, with_parameter
 

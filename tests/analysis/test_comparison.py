@@ -22,7 +22,7 @@ from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.host import DiskSample, HostSample
-from pgtop_tune.model.run_result import as_json
+from pgtop_tune.model.run_json import as_json
 from pgtop_tune.safe_text import one_line
 from tests.support.relation_frames import relations, table
 from tests.support.results import result

@@ -13,7 +13,7 @@ from pgtop_tune.analysis.ghosts import Shelf
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.run_result import as_json
+from pgtop_tune.model.run_json import as_json
 from pgtop_tune.session.ghost import Ghost
 from tests.support.results import result
 from tests.support.sides import frames, recorded

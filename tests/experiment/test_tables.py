@@ -10,7 +10,7 @@ from pgtop_tune.experiment.step_chart import BAR, chart_lines
 from pgtop_tune.experiment.steps import Steps
 from pgtop_tune.experiment.tables import as_markdown, as_text, connected_clients, table_of
 from pgtop_tune.model.bench import RunState
-from pgtop_tune.model.run_result import as_json
+from pgtop_tune.model.run_json import as_json
 from tests.support.results import asked, failed, never_began, result
 
 FULL = (

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 import stat
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,20 +26,7 @@ from pgtop_tune.recording.values import List
 from pgtop_tune.recording.writer import RecordingWriter
 from tests.recording.strategies import FRAMES
 from tests.support.frames import frame
-from tests.support.recordings import HEADER, read, write
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
-
-PACKED = (".gz", ".zst")
-
-
-def unpacked(path: Path) -> bytes:
-    """As other programs do it."""
-    packed = path.read_bytes()
-    return gzip.decompress(packed) if path.suffix == ".gz" else zstd.decompress(packed)
+from tests.support.recordings import HEADER, PACKED, read, unpacked, write
 
 
 def realistic(count: int) -> list[Frame]:
@@ -346,68 +331,3 @@ def test_hostile_columns_are_skipped_and_named(tmp_path: Path, packed: object) -
     assert found == frames
     assert len(problems) == 1
     assert problems[0].startswith("line 3: ")
-
-
-@pytest.mark.parametrize("suffix", PACKED)
-def test_a_packed_file_without_marks_reads(tmp_path: Path, suffix: str) -> None:
-    # As it was written before, and as gzip and zstd pack a plain recording again.
-    frames = realistic(KEY_EVERY + 3)
-    plain = write(tmp_path / "a.jsonl", frames).read_bytes()
-    packed = tmp_path / f"b.jsonl{suffix}"
-    whole = gzip.compress(plain) if suffix == ".gz" else zstd.compress(plain)
-    packed.write_bytes(whole)
-    assert read(packed) == (frames, [])
-    packed.write_bytes(whole[:-10])
-    found, problems = read(packed)
-    assert found == frames[: len(found)]
-    assert "ends early" in problems[0]
-
-
-@pytest.mark.parametrize("suffix", PACKED)
-def test_a_packed_recording_unpacks_to_the_plain_one(tmp_path: Path, suffix: str) -> None:
-    frames = realistic(KEY_EVERY * 2 + 5)
-    plain = write(tmp_path / "a.jsonl", frames).read_bytes()
-    assert unpacked(write(tmp_path / f"b.jsonl{suffix}", frames)) == plain
-
-
-def test_without_its_library_zstandard_is_refused_with_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write(tmp_path / "a.jsonl.zst", realistic(1))
-    monkeypatch.setitem(sys.modules, zstd.__name__, None)
-    monkeypatch.delattr(sys.modules[zstd.__name__.partition(".")[0]], "zstd")
-    for attempt in (lambda: RecordingReader(path), lambda: RecordingWriter(tmp_path / "b.jsonl.zst", HEADER)):
-        with pytest.raises(RecordingProblem, match=r"\.zst need a library") as refused:
-            attempt()
-        assert "pip install backports.zstd" in refused.value.hint
-    assert not (tmp_path / "b.jsonl.zst").exists()
-
-
-@pytest.mark.parametrize("wanted", [0, 1, KEY_EVERY - 1, KEY_EVERY, KEY_EVERY * 2 + 4])
-def test_moments_and_frames_are_found_in_a_packed_file_as_in_a_plain_one(tmp_path: Path, wanted: int) -> None:
-    frames = realistic(KEY_EVERY * 2 + 5)
-    for name in ("a.jsonl", "a.jsonl.gz", "a.jsonl.zst"):
-        reader = RecordingReader(write(tmp_path / name, frames))
-        assert reader.frame_count == len(frames)
-        assert reader.elapsed_s(wanted) == frames[wanted].elapsed_s
-        assert reader.index_at(frames[wanted].elapsed_s + 0.5) == wanted
-        assert reader.index_at(-1.0) == 0
-        reader.close()
-
-
-@pytest.mark.parametrize("suffix", PACKED)
-def test_damage_in_a_packed_file_costs_the_frames_up_to_the_next_key(tmp_path: Path, suffix: str) -> None:
-    frames = realistic(KEY_EVERY * 3)
-    path = write(tmp_path / f"a.jsonl{suffix}", frames)
-    packed = bytearray(path.read_bytes())
-    middle = len(packed) // 2
-    packed[middle : middle + 40] = bytes(40)
-    path.write_bytes(packed)
-    found, problems = read(path)
-    assert found[:KEY_EVERY] == frames[:KEY_EVERY]
-    assert found[-KEY_EVERY].events[0].text == "frames are missing"
-    assert replace(found[-KEY_EVERY], events=frames[-KEY_EVERY].events) == frames[-KEY_EVERY]
-    assert found[1 - KEY_EVERY :] == frames[1 - KEY_EVERY :]
-    assert len(found) < len(frames)
-    assert len(problems) == 1
-    assert "skipped up to the next key frame" in problems[0]

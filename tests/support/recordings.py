@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -11,6 +13,12 @@ from pgtop_tune.recording.format import FORMAT, Header
 from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.recording.writer import RecordingWriter
 
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+PACKED: Final = (".gz", ".zst")
 HEADER: Final = Header(FORMAT, "0.1.0", 1_790_000_000_000, "+00:00", 1.0, "bench@/run/postgresql:5432/bench")
 
 
@@ -30,3 +38,9 @@ def read(path: Path) -> tuple[list[Frame], list[str]]:
         return [one for _, one in reader.frames()], reader.problems
     finally:
         reader.close()
+
+
+def unpacked(path: Path) -> bytes:
+    """What a packed recording holds, as other programs unpack it."""
+    packed = path.read_bytes()
+    return gzip.decompress(packed) if path.suffix == ".gz" else zstd.decompress(packed)

@@ -85,7 +85,7 @@ def _record(server: Throwaway, home: Path, stack: ExitStack) -> Recorded:
             [*PROGRAM, "record", "-o", str(path), *more, *words],
             stderr=subprocess.PIPE, text=True, env=environment(home), cwd=ROOT,
         )
-        for path, more in ((whole, ("--openmetrics", "0", "--statements", "20")), (without, ("--no-query-text",)))
+        for path, more in ((whole, ("--openmetrics", "0", "--statements", "100")), (without, ("--no-query-text",)))
     ]  # fmt: skip
     try:
         assert started[0].stderr is not None
@@ -99,7 +99,12 @@ def _record(server: Throwaway, home: Path, stack: ExitStack) -> Recorded:
                 sessions[0].execute(statement)
         for session, statement in zip(sessions, STATEMENTS, strict=True):
             session.execute(statement)
-        seen = ("CREATE ROLE dave", "type integer: ", "restore_command ", "ALTER ROLE carol")
+        seen = (
+            "CREATE ROLE dave ENCRYPTED /* of */ PASSWORD ****",
+            "type integer: ",
+            "restore_command ",
+            "ALTER ROLE carol",
+        )
         assert eventually(lambda: all(word in whole.read_text() for word in seen))
         with urllib.request.urlopen(url, timeout=60) as answer:
             scraped = answer.read().decode()
@@ -130,7 +135,7 @@ def _texts(path: Path) -> dict[str, str]:
     samples = [frame.postgres for frame in frames if not isinstance(frame.postgres, Unavailable)]
     return {
         "queries": "".join(str(getattr(each.activity, "backends", "")) for each in samples),
-        "texts": str(samples[-1].statement_texts),
+        "texts": "".join(str(each.statement_texts) for each in samples),
         "log": str(samples[-1].server_log),
         "parameters": str(samples[-1].parameters),
         "events": str([frame.events for frame in frames]),

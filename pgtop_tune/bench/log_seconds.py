@@ -190,7 +190,7 @@ class GrowingSecond(Struct):
 
 
 def _spread(lines: int, quick: Mapping[int, tuple[Mapping[int, int], float]]) -> dict[int, _Latencies]:
-    """So many transactions as others spread: each bucket rounded, together exactly as many."""
+    """Spreads a number of transactions like others: buckets are rounded, their sum is exact."""
     whole = sum(sum(counts.values()) for counts, _ in quick.values())
     found: dict[int, _Latencies] = {}
     running = before = 0

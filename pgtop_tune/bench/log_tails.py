@@ -57,12 +57,17 @@ class Tail(Struct, frozen=True):
         if b"e" in chunk or b"-" in chunk:
             return None
         found = _search(self.from_us, self.whole, self.by_script).findall(b"\n" + chunk)
-        numbers = decode(b"[%b]" % b",".join(found).replace(b" ", b","))
+        try:
+            numbers = decode(b"[%b]" % b",".join(found).replace(b" ", b","))
+            scripts = bytes(numbers[1::2]) if self.by_script else b""
+        except ValueError:
+            # A line that was torn where the disk was full.
+            return None
         slow_us = bucket_edges(self.bucket)[0]
         lines = chunk.count(b"\n")
         if not self.by_script:
             return Counted(lines, {0: [us for us in numbers if us >= slow_us]})
-        told = of_scripts(numbers[::2], bytes(numbers[1::2]))
+        told = of_scripts(numbers[::2], scripts)
         slow = {n: us if n in self.whole else [each for each in us if each >= slow_us] for n, us in told}
         return Counted(lines, slow)
 

@@ -129,6 +129,13 @@ def test_lags_of_counted_lines_are_as_those_that_were_read(tmp_path: Path) -> No
     assert second.lag_max_us == 500
 
 
+def test_a_chunk_with_a_torn_line_is_decoded_and_not_counted() -> None:
+    tail = tail_of({0: bucket_counts([100] * 2000), 1: bucket_counts([200] * 2000)}, 2)
+    assert tail is not None
+    assert tail.count(b"0 1 900 1 1795000000 5\n" * 3) is not None
+    assert tail.count(b"0 1 900 1 1795000000 5\n0 2 900 4711 1795000000 5\n") is None
+
+
 @given(st.integers(0, 10**9), st.integers(0, 10**10))
 def test_the_search_takes_exactly_the_numbers_from_the_rounded_one_on(low: int, us: int) -> None:
     unit = 10 ** max(len(str(low)) - 2, 0)

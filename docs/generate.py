@@ -30,13 +30,13 @@ from docs.recording_format import recording_format
 from docs.system_page import system
 from docs.tokens_page import tokens
 from docs.validity_page import validity
+from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.cli.app import DEFAULT_COMMAND, program
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.metrics.catalogue import Keyed, Metric
 from pgtop_tune.metrics.load import ProgressMetric
 from pgtop_tune.tui.actions import ACTIONS, Action, key_name
-from pgtop_tune.tui.panes.explain import PANE_METRICS, Entry
-from pgtop_tune.tuning.knobs.catalogue import KNOBS
+from pgtop_tune.tui.scene.explain import PANE_METRICS, Entry
 from pgtop_tune.units import count
 
 REFERENCE: Final = Path(__file__).resolve().parent / "reference"

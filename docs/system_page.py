@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from docs.markdown import plain
-from pgtop_tune.tuning.knobs.system import GROUPS, KNOBS, POOL
+from pgtop_tune.advice.knobs.system import GROUPS, KNOBS, POOL
 
 
 def system() -> str:

@@ -10,7 +10,8 @@ depend on standard_conforming_strings (U&'' does); libpq, PQescapeIdentifier.
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, NewType
 
 from pgtop_tune.safe_text import is_plain
 
@@ -18,7 +19,31 @@ _QUOTED: Final = re.compile(r"""(?P<name>"(?:[^"]|"")*")|'(?:[^']|'')*'""")
 _NAMED: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\", "'": "''"}
 
 
-def quoted(name: str) -> str:
+Sql = NewType("Sql", str)
+"""A part of a statement: quoted by this module, or written by us."""
+
+
+def composed(template: str, **parts: Sql) -> Sql:
+    """A statement of a template with {names}.
+
+    Args:
+        template: Written by us, never foreign text.
+        parts: What stands for the names.
+    """
+    return Sql(template.format(**parts))
+
+
+def joined(separator: str, parts: Iterable[Sql]) -> Sql:
+    """Parts with a separator of ours between them."""
+    return Sql(separator.join(parts))
+
+
+def identifier(*names: str) -> Sql:
+    """A name, or names joined by dots. Raises as `quoted`."""
+    return joined(".", (quoted(name) for name in names))
+
+
+def quoted(name: str) -> Sql:
     """A name as SQL has it between double quotes, whatever is in it.
 
     Raises:
@@ -27,21 +52,23 @@ def quoted(name: str) -> str:
     if "\0" in name:
         raise ValueError("a name with a NUL")
     if is_plain(name):
-        return '"' + name.replace('"', '""') + '"'
-    return 'U&"' + "".join(_of_a_name(character) for character in name) + '"'
+        return Sql('"' + name.replace('"', '""') + '"')
+    return Sql('U&"' + "".join(_of_a_name(character) for character in name) + '"')
 
 
-def literal(value: str) -> str:
-    """A text as SQL has it between single quotes, whatever is in it.
+def literal(value: str | int | float) -> Sql:
+    """A text as SQL has it between single quotes, whatever is in it; a number as it is.
 
     Raises:
         ValueError: It has a NUL, which no text can have.
     """
+    if not isinstance(value, str):
+        return Sql(repr(value))
     if "\0" in value:
         raise ValueError("a text with a NUL")
     if is_plain(value) and "\\" not in value:
-        return "'" + value.replace("'", "''") + "'"
-    return "E'" + "".join(_of_a_text(character) for character in value) + "'"
+        return Sql("'" + value.replace("'", "''") + "'")
+    return Sql("E'" + "".join(_of_a_text(character) for character in value) + "'")
 
 
 def unmistakable(statement: str) -> str:

@@ -10,6 +10,11 @@ from typing import Final
 
 UNKNOWN: Final = "-"
 
+KB: Final = 2**10
+MB: Final = 2**20
+GB: Final = 2**30
+_SIZES: Final = ((2**40, "TB"), (GB, "GB"), (MB, "MB"), (KB, "kB"))
+
 _BINARY: Final = ("", "K", "M", "G", "T", "P", "E")
 _DECIMAL: Final = ("", "k", "M", "G", "T", "P", "E")
 
@@ -148,3 +153,22 @@ def _local(epoch_ms: int, form: str) -> str:
         return datetime.fromtimestamp(epoch_ms / 1000, tz=UTC).astimezone().strftime(form)
     except (OverflowError, ValueError, OSError):
         return UNKNOWN
+
+
+def memory(size_bytes: float) -> str:
+    """A size as one types it, rounded down by an eighth at most, mostly far less; whole GB where it is one."""
+    kilobytes = int(size_bytes // KB)
+    if kilobytes < 1:
+        return "0"
+    step = max(1, 1 << max(kilobytes.bit_length() - 5, 0))
+    rounded = kilobytes // step * step
+    for unit, size in (("GB", GB // KB), ("MB", MB // KB)):
+        if rounded >= size and rounded % size == 0:
+            return f"{rounded // size}{unit}"
+    return f"{rounded // 1024}MB" if rounded >= 10_240 else f"{rounded}kB"
+
+
+def about(size_bytes: float) -> str:
+    """A size for a sentence: "15.6 GB"."""
+    size, unit = next((each for each in _SIZES if size_bytes >= each[0]), _SIZES[-1])
+    return f"{number(size_bytes / size, 3)} {unit}"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune import units
-from pgtop_tune.tuning.advice.facts import GB, KB, MB, about
+from pgtop_tune.units import GB, KB, MB, about
 
 POSITIVE = st.floats(min_value=1e-9, max_value=1e18)
 

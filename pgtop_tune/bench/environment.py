@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from pgtop_tune import start_options
 from pgtop_tune.bench.endpoint import Endpoint
 from pgtop_tune.bench.locate import Pgbench
-from pgtop_tune.bench.ports import SqlHand
+from pgtop_tune.bench.ports import SqlSession
 
 _PATIENCE: Final = {"PGCONNECT_TIMEOUT": "60"}
 """Without it pgbench waits for ever behind a proxy that keeps a connection and says nothing."""
@@ -48,7 +48,7 @@ def far_environment(endpoint: Endpoint, passfile: Path | None) -> dict[str, str]
     return variables | ({"PGPASSFILE": str(passfile)} if passfile is not None else {})
 
 
-async def safe_path(hand: SqlHand) -> tuple[tuple[str, str], ...]:
+async def safe_path(hand: SqlSession) -> tuple[tuple[str, str], ...]:
     """Settings for sessions in which names mean what PostgreSQL ships; none where they do anyway.
 
     The owner of a database may put a schema before pg_catalog (ALTER DATABASE … SET search_path), or tables with

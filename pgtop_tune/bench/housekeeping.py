@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.bench.datasets.recognise import PGBENCH_COLUMNS
-from pgtop_tune.bench.ports import SqlHand
+from pgtop_tune.bench.ports import SqlSession
 from pgtop_tune.errors import ServerProblem, UsageProblem
 from pgtop_tune.model.run_result import HousekeepingStep
 from pgtop_tune.owner_trust import ME, trusted
@@ -82,7 +82,7 @@ def parse_housekeeping(text: str) -> tuple[str, ...]:
     return tuple(step for step in STEPS if step in words)
 
 
-async def find_tables(hand: SqlHand, dataset: str) -> tuple[DatasetTable, ...]:
+async def find_tables(hand: SqlSession, dataset: str) -> tuple[DatasetTable, ...]:
     """Tables of a data set that are there; none for a load that has no data set of ours.
 
     Source: pg_class, pg_attribute.
@@ -111,7 +111,7 @@ async def find_tables(hand: SqlHand, dataset: str) -> tuple[DatasetTable, ...]:
 
 
 async def tidy(
-    hand: SqlHand, steps: Sequence[str], tables: Sequence[DatasetTable], told: Callable[[str], None]
+    hand: SqlSession, steps: Sequence[str], tables: Sequence[DatasetTable], told: Callable[[str], None]
 ) -> tuple[HousekeepingStep, ...]:
     """Does the steps but the last, in order; one that is refused is in the result with the server's words.
 

@@ -20,10 +20,10 @@ from pgtop_tune.bench.endpoint import Endpoint
 from pgtop_tune.bench.environment import environment, safe_path, with_settings
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.messages import hint_for, last_words
-from pgtop_tune.bench.ports import SqlHand
+from pgtop_tune.bench.ports import SqlSession
 from pgtop_tune.bench.run_directory import RunDirectory, base_directory, sweep, unused_name
 from pgtop_tune.errors import LoadProblem
-from pgtop_tune.guarded import GuardedAsync, start_guarded_async
+from pgtop_tune.process.guarded_program import GuardedAsync, start_guarded_async
 
 _ACCOUNTS_PER_SCALE: Final = 100_000
 
@@ -84,7 +84,7 @@ async def initialise(
     pgbench: Pgbench,
     on_progress: Callable[[InitialiseProgress], None] = lambda progress: None,
     shape: PgbenchShape = _AS_USUAL,
-    hand: SqlHand | None = None,
+    hand: SqlSession | None = None,
 ) -> Initialised:
     """Makes pgbench's tables: 100,000 accounts, some 15 MB per unit of scale.
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 
-class SqlHand(Protocol):
+class SqlSession(Protocol):
     """One session in autocommit, for one task at a time. A call that is cancelled is cancelled on the server too."""
 
     async def execute(self, sql: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from pgtop_tune.bench.datasets.recognise import found_variables
-from pgtop_tune.bench.ports import SqlHand
+from pgtop_tune.bench.ports import SqlSession
 from pgtop_tune.bench.profiles import Profile, with_variables
 from pgtop_tune.bench.scripts import check_script, read_script
 from pgtop_tune.model.load import LoadSpec
@@ -25,11 +25,11 @@ class LoadPreparation:
     """For loads an operator starts from a form. `complete` fits Prepare.
 
     Args:
-        open_hand: Opens a session on the server of the load.
+        open_sql_session: Opens a session on the server of the load.
     """
 
-    def __init__(self, open_hand: Callable[[], Awaitable[SqlHand]]) -> None:
-        self._open_hand = open_hand
+    def __init__(self, open_sql_session: Callable[[], Awaitable[SqlSession]]) -> None:
+        self._open_hand = open_sql_session
         self._found: dict[str, tuple[float, dict[str, str]]] = {}
 
     async def complete(self, spec: LoadSpec, profile: Profile) -> LoadSpec:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from pgtop_tune.errors import LoadProblem
-from pgtop_tune.guard import MARKER
+from pgtop_tune.process.guard import MARKER
 from pgtop_tune.secret import Secret
 
 PREFIX: Final = "pgtop-tune-load-"

@@ -11,11 +11,11 @@ from pgtop_tune.cli.machine_rows import MachineRow
 from pgtop_tune.cli.machine_rows import as_json as machine_json
 from pgtop_tune.cli.parameter_rows import Row, as_json
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.tuning.advice.facts import about
+from pgtop_tune.units import about
 
 if TYPE_CHECKING:
+    from pgtop_tune.advice.facts import Advice
     from pgtop_tune.cli.looking import Looked
-    from pgtop_tune.tuning.advice.facts import Advice
 
 _RESTART: Final = "postmaster"
 _EMPTY: Final = "''"
@@ -59,13 +59,13 @@ def as_array(rows: Sequence[Row]) -> list[str]:
 
 def script(rows: Sequence[Row]) -> list[str]:
     """ALTER SYSTEM for psql, reasons as comments, what needs a restart last."""
-    from pgtop_tune.postgres.scopes import statement
+    from pgtop_tune.changes.server.statements import statement
 
     lines = [f"-- {line}" for line in _HEAD]
     for row, advice, value in _with_values(rows):
         note = " Takes effect with a restart." if row.parameter.context == _RESTART else ""
         lines.append(f"-- {row.parameter.name} is {row.parameter.shown}. {advice.because}{note}")
-        lines.append(f"{statement(row.parameter.name, value).as_string(None)};")
+        lines.append(f"{statement(row.parameter.name, value)};")
     return [*lines, "SELECT pg_reload_conf();"]
 
 
@@ -101,7 +101,7 @@ def sysctl_lines(rows: Sequence[MachineRow]) -> list[str]:
 
 def machine_text(rows: Sequence[MachineRow]) -> list[str]:
     """A paragraph for each, with the commands that make it so."""
-    from pgtop_tune.host.paste import commands
+    from pgtop_tune.changes.machine.paste import commands
 
     lines: list[str] = []
     for row in sorted(rows, key=lambda each: each.setting.name == _LAST):

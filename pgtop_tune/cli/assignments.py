@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind, Wanted
 from pgtop_tune.cli.machine_words import nearest_settings
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.model.change import SYSTEM, Scope, ScopeKind, Wanted
+from pgtop_tune.model.parameter_values import parse, parse_bool
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.tuning.stepping import parse, parse_bool
 
 LOAD: Final = "load"
 """The scope of sessions that are yet to be started by us: nothing is changed on the server."""

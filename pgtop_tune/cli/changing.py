@@ -9,35 +9,34 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.advice.fence import loss_of
+from pgtop_tune.changes.confirm.orphans import leave_watchdogs
+from pgtop_tune.changes.machine.control import HostControl
+from pgtop_tune.changes.model.change import SYSTEM, ParameterChange, Scope, ScopeKind, Terms, Wanted
+from pgtop_tune.changes.model.machine_change import WantedSetting
+from pgtop_tune.changes.model.restart import RestartPlan
+from pgtop_tune.changes.ordering import gives_memory_up, in_order, settings_in_order
+from pgtop_tune.changes.reach import Reach, of_reach
+from pgtop_tune.changes.restart.as_set import WithRestart
+from pgtop_tune.changes.restart.checks import AS_ON_PRIMARY
+from pgtop_tune.changes.restart.control import RestartService
+from pgtop_tune.changes.restart.place import note_place
+from pgtop_tune.changes.server.control import PostgresControl
+from pgtop_tune.changes.server.list_values import check_lists
+from pgtop_tune.changes.server.rules import Rules
+from pgtop_tune.changes.whole_change import Made, Whole, WholeChange
 from pgtop_tune.cli.assignments import SESSION_CONTEXTS, check_known, check_value
 from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.machine_half import check_permitted, live_values, machine_of, say_setting, show_commands
 from pgtop_tune.cli.machine_words import nearest_settings
 from pgtop_tune.cli.output import complain, say, tell
-from pgtop_tune.cli.pending_watch import leave_watchdogs
 from pgtop_tune.cli.restarting import confirm, show_plan
 from pgtop_tune.cli.revert_words import of_settled
 from pgtop_tune.cli.signals import to_the_end
 from pgtop_tune.errors import PgtopError, ServerProblem, UnsafeChange, UsageProblem
-from pgtop_tune.host.control import HostControl
-from pgtop_tune.model.change import SYSTEM, ParameterChange, Scope, ScopeKind, Terms, Wanted
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.model.restart import RestartPlan
-from pgtop_tune.model.system_setting import WantedSetting
-from pgtop_tune.postgres.change_rules import Rules
-from pgtop_tune.postgres.conninfo import ConnInfo
-from pgtop_tune.postgres.control import PostgresControl
-from pgtop_tune.postgres.list_values import check_lists
-from pgtop_tune.postgres.sql_hand import open_hand
-from pgtop_tune.session.whole_change import Made, Whole, WholeChange
-from pgtop_tune.tuning.fence import loss_of
-from pgtop_tune.tuning.machine_ordering import gives_memory_up, settings_in_order
-from pgtop_tune.tuning.ordering import in_order
-from pgtop_tune.tuning.restart.as_set import WithRestart
-from pgtop_tune.tuning.restart.checks import AS_ON_PRIMARY
-from pgtop_tune.tuning.restart.desk import RestartDesk
-from pgtop_tune.tuning.restart.place import note_place
-from pgtop_tune.tuning.scoping import Reach, of_reach
+from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.postgres.server.sql_session import open_sql_session
 from pgtop_tune.units import duration
 
 _RELOAD: Final = " SELECT pg_reload_conf();"
@@ -101,7 +100,7 @@ async def change(conninfo: ConnInfo, asked: Asked) -> int:
         HostProblem: We may not change the machine, or the kernel refused; nothing is changed.
     """
     control = PostgresControl(conninfo, rules=Rules(loss_of, in_order, asked.allow_unsafe, note_place))
-    desk = RestartDesk(control)
+    desk = RestartService(control)
     machine = await machine_of(
         conninfo,
         [each.name for each in asked.settings],
@@ -166,7 +165,7 @@ async def _say_standby(control: PostgresControl, asked: Asked) -> None:
             tell(f"{each.name} must be at least what its primary has: else this standby does not start")
 
 
-async def _plan(desk: RestartDesk, asked: Asked) -> RestartPlan | None:
+async def _plan(desk: RestartService, asked: Asked) -> RestartPlan | None:
     """What the restart would do, shown; None without one."""
     if not asked.restart:
         return None
@@ -204,7 +203,7 @@ def _show(control: PostgresControl, machine: HostControl, halves: Whole) -> None
 async def _check(conninfo: ConnInfo, asked: Asked, current: dict[str, Parameter]) -> None:
     names = [each.name for each in asked.wanted]
     if any(name.lower() not in current for name in names):
-        hand = await open_hand(conninfo)
+        hand = await open_sql_session(conninfo)
         try:
             known = [str(row[0]) for row in await hand.rows(_NAMES)]
         finally:

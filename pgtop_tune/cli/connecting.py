@@ -12,8 +12,8 @@ from pgtop_tune.errors import UsageProblem
 from pgtop_tune.secret import Secret
 
 if TYPE_CHECKING:
-    from pgtop_tune.postgres.conninfo import ConnInfo
-    from pgtop_tune.postgres.resolving import Resolving
+    from pgtop_tune.postgres.server.conninfo import ConnInfo
+    from pgtop_tune.postgres.server.resolving import Resolving
 
 
 class ConnectionWords(Struct, frozen=True):
@@ -42,7 +42,7 @@ def resolve_words(words: ConnectionWords) -> ConnInfo:
     Raises:
         UsageProblem: Words that libpq refuses, or that contradict each other.
     """
-    from pgtop_tune.postgres.conninfo import resolve
+    from pgtop_tune.postgres.server.conninfo import resolve
 
     return resolve(**_meant(words))
 
@@ -53,7 +53,7 @@ def begin_resolving(words: ConnectionWords) -> Resolving:
     Raises:
         UsageProblem: Words that contradict each other; what libpq refuses is raised by the answer.
     """
-    from pgtop_tune.postgres.resolving import Resolving
+    from pgtop_tune.postgres.server.resolving import Resolving
 
     return Resolving(**_meant(words))
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pgtop_tune.bench.ports import SqlHand
+    from pgtop_tune.bench.ports import SqlSession
 
 
-async def free_bytes_for(hand: SqlHand) -> Callable[[str], int | str]:
+async def free_bytes_for(hand: SqlSession) -> Callable[[str], int | str]:
     """What says the bytes available at a directory of the server's machine, or why they cannot be known."""
     from pgtop_tune.host.locality import local_postmaster
     from pgtop_tune.model.absence import Unavailable

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from pgtop_tune.errors import PgtopError
-from pgtop_tune.session.engine import Engine
+from pgtop_tune.runtime.engine import Engine
 
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -15,9 +15,9 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import estimate_mark
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.session.newest_latency import newest_latency
-from pgtop_tune.session.ports import Step
-from pgtop_tune.session.session import Session
+from pgtop_tune.runtime.newest_latency import newest_latency
+from pgtop_tune.runtime.ports import Step
+from pgtop_tune.runtime.session import Session
 
 
 class Field(Struct, frozen=True):

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from pgtop_tune.model.frame import Frame
     from pgtop_tune.model.load import LoadSpec
     from pgtop_tune.pooler.address import PoolerAddress
-    from pgtop_tune.postgres.conninfo import ConnInfo
-    from pgtop_tune.recording.hour import KeptHour
-    from pgtop_tune.recording.put_away import Drawer
+    from pgtop_tune.postgres.server.conninfo import ConnInfo
+    from pgtop_tune.recording.history_buffer import HistoryBuffer
     from pgtop_tune.recording.recorder import Recorder
-    from pgtop_tune.session.engine import Engine
+    from pgtop_tune.recording.spill import SpillFiles
+    from pgtop_tune.runtime.engine import Engine
     from pgtop_tune.tui.controls import Controls, TerminalTally
-    from pgtop_tune.tui.looking_back import KeptPast
+    from pgtop_tune.tui.time_travel.past_view import PastView
 
 _SWITCH_S: Final = 0.001
 _PLAIN_INTERVAL_S: Final = 2.0
@@ -89,13 +89,6 @@ def import_meanwhile(known: Callable[[], bool]) -> None:
     """
     # Imports leave no garbage; `open_screen` has it looked for again.
     gc.disable()
-    import pgtop_tune.cli.allocator
-    import pgtop_tune.cli.starting
-    import pgtop_tune.recording.hour
-    import pgtop_tune.recording.recorder
-    import pgtop_tune.session.engine
-    import pgtop_tune.tui.controls
-    import pgtop_tune.tuning.knobs.catalogue  # noqa: F401
     from pgtop_tune.tui.meanwhile import import_until
 
     pace_paints()
@@ -111,8 +104,8 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
     from pgtop_tune.cli.allocator import one_heap
     from pgtop_tune.cli.live_options import LiveOptions
     from pgtop_tune.cli.starting import StartingSession
-    from pgtop_tune.experiment.frame_keeper import FrameKeeper
-    from pgtop_tune.session.engine import Engine
+    from pgtop_tune.runtime.engine import Engine
+    from pgtop_tune.runtime.run_frames import FrameKeeper
     from pgtop_tune.tui.controls import TerminalTally
 
     one_heap()
@@ -181,11 +174,11 @@ def _controls(
     tally: TerminalTally,
 ) -> Controls:
     """What the operator can reach; what is kept of the frames is attached to the engine."""
-    from pgtop_tune.recording.hour import KeptHour
+    from pgtop_tune.advice.knobs.catalogue import KNOBS
+    from pgtop_tune.recording.history_buffer import HistoryBuffer
     from pgtop_tune.tui.controls import Controls
-    from pgtop_tune.tuning.knobs.catalogue import KNOBS
 
-    hour = KeptHour(drawer=_drawer(words))
+    hour = HistoryBuffer(drawer=_drawer(words))
     engine.attach(recorder)
     engine.attach(hour)
     return Controls(
@@ -209,15 +202,15 @@ def _controls(
     )
 
 
-def _drawer(words: LiveWords) -> Drawer | None:
+def _drawer(words: LiveWords) -> SpillFiles | None:
     """Where the past is put away: nowhere on a disk when texts of statements may not be recorded."""
     from pgtop_tune import paths
-    from pgtop_tune.recording.put_away import Drawer
+    from pgtop_tune.recording.spill import SpillFiles
 
-    return Drawer(paths.state_dir) if words.query_text else None
+    return SpillFiles(paths.state_dir) if words.query_text else None
 
 
-def _kept_frames(hour: KeptHour, recording: str | None, since_s: float) -> Iterator[Frame]:
+def _kept_frames(hour: HistoryBuffer, recording: str | None, since_s: float) -> Iterator[Frame]:
     """What is kept in memory, and what was before that out of the recording under way."""
     kept_s = hour.elapsed_s(hour.first) if hour.frame_count else 0.0
     if recording is not None and since_s < kept_s:
@@ -228,15 +221,15 @@ def _kept_frames(hour: KeptHour, recording: str | None, since_s: float) -> Itera
     yield from (frame for _, frame in hour.frames(hour.index_at(since_s)))
 
 
-def _kept_past(hour: KeptHour, shown: Sequence[Frame]) -> KeptPast | None:
+def _kept_past(hour: HistoryBuffer, shown: Sequence[Frame]) -> PastView | None:
     if not hour.frame_count:
         return None
     from pgtop_tune.recording.replay import ReplaySource
-    from pgtop_tune.session.engine import Engine
-    from pgtop_tune.tui.looking_back import KeptPast
+    from pgtop_tune.runtime.engine import Engine
+    from pgtop_tune.tui.time_travel.past_view import PastView
 
     source = ReplaySource(hour, shown=shown)
-    return KeptPast(Engine(source), source)
+    return PastView(Engine(source), source)
 
 
 def _ceilings(path: Path) -> Measured:

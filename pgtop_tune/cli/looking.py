@@ -12,14 +12,14 @@ from msgspec import Struct
 from pgtop_tune.cli.connecting import ConnectionWords, ask_password, can_ask, resolve_words
 
 if TYPE_CHECKING:
+    from pgtop_tune.advice.facts import DiskKind, Facts, Workload
     from pgtop_tune.host.block_queue import Disk
     from pgtop_tune.metrics.catalogue import Interval
     from pgtop_tune.model.absence import Unavailable
     from pgtop_tune.model.frame import Frame
-    from pgtop_tune.postgres.conninfo import ConnInfo
+    from pgtop_tune.postgres.server.conninfo import ConnInfo
+    from pgtop_tune.runtime.ports import Step
     from pgtop_tune.sampling.postgres_sampler import PostgresSampler
-    from pgtop_tune.session.ports import Step
-    from pgtop_tune.tuning.advice.facts import DiskKind, Facts, Workload
 
 _T = TypeVar("_T")
 _INTERVAL_S: Final = 0.5
@@ -121,14 +121,14 @@ def look_closely(words: ConnectionWords, seconds: float, workload: Workload | No
 
 
 def _looked(interval: Interval, size: int | Unavailable, said: Workload | None, disk: DiskKind | None) -> Looked:
+    from pgtop_tune.advice.facts import Workload
+    from pgtop_tune.advice.gather import Beside, disks_of_data, facts_of
+    from pgtop_tune.advice.workload import workload_seen
     from pgtop_tune.errors import ConnectionProblem
     from pgtop_tune.host.block_devices import ROOT
     from pgtop_tune.host.block_queue import disks
     from pgtop_tune.metrics import sections
     from pgtop_tune.model.absence import Unavailable
-    from pgtop_tune.tuning.advice.facts import Workload
-    from pgtop_tune.tuning.advice.gather import Beside, disks_of_data, facts_of
-    from pgtop_tune.tuning.advice.workload import workload_seen
 
     server = sections.server(interval.newest)
     here = not isinstance(server, Unavailable) and server.local

@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from pgtop_tune.changes.machine.control import HostControl
+from pgtop_tune.changes.machine.revert_guard import guard_machine_set
+from pgtop_tune.changes.model.machine_change import HostChange, WantedSetting
+from pgtop_tune.changes.server.revert_guard import guard_set
 from pgtop_tune.cli.output import say
 from pgtop_tune.errors import HostProblem
 from pgtop_tune.host.block_devices import server_directories
 from pgtop_tune.host.block_queue import QUEUE_SETTINGS
-from pgtop_tune.host.control import HostControl
 from pgtop_tune.host.locality import local_postmaster, working_directory
-from pgtop_tune.host.revert_guard import guard_machine_set
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.system_setting import HostChange, WantedSetting
-from pgtop_tune.postgres.conninfo import ConnInfo
-from pgtop_tune.postgres.revert_guard import guard_set
-from pgtop_tune.postgres.whereabouts import whereabouts
-from pgtop_tune.watchman import Watchman
+from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.postgres.server.whereabouts import whereabouts
+from pgtop_tune.process.revert_watchdog import RevertWatchdog
 
 _PASTE: Final = "paste the commands with sudo above into a shell, or run this as root"
 
@@ -42,7 +42,7 @@ async def machine_of(
     asked = bool(names) and (beside_server or of_disks or not surely_here)
     directories = await _directories(conninfo) if asked else ()
 
-    def guard(set_id: str, until_ms: int | None, directory: Path | None) -> Watchman:
+    def guard(set_id: str, until_ms: int | None, directory: Path | None) -> RevertWatchdog:
         if beside_server:
             return guard_set(conninfo, set_id, until_ms, directory, with_restart=with_restart)
         return guard_machine_set(set_id, until_ms, directory)

@@ -6,17 +6,18 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from pgtop_tune.changes.confirm.orphans import leave_watchdogs
+from pgtop_tune.changes.machine.control import HostControl, named, revert
+from pgtop_tune.changes.model.change import Terms
+from pgtop_tune.changes.model.machine_change import WantedSetting
 from pgtop_tune.cli.machine_half import check_permitted, live_values, machine_of, say_setting, show_commands
 from pgtop_tune.cli.output import say, tell
-from pgtop_tune.cli.pending_watch import leave_watchdogs
 from pgtop_tune.errors import HostProblem, UsageProblem
-from pgtop_tune.host.control import HostControl, named, revert
 from pgtop_tune.host.kernel_defaults import starts_with
 from pgtop_tune.host.system_settings import ALONG
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.change import Terms
-from pgtop_tune.model.system_setting import SystemSetting, WantedSetting
-from pgtop_tune.postgres.conninfo import ConnInfo
+from pgtop_tune.model.system_setting import SystemSetting
+from pgtop_tune.postgres.server.conninfo import ConnInfo
 
 _OTHER_HALF: Final = "0"
 

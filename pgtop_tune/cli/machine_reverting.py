@@ -8,22 +8,22 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pgtop_tune.changes.model.change import ChangeState
+from pgtop_tune.changes.model.revert_outcome import RevertOutcome
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.revert_words import sum_of
 from pgtop_tune.errors import JournalProblem, PgtopError
-from pgtop_tune.model.change import ChangeState
-from pgtop_tune.model.revert_outcome import RevertOutcome
 
 if TYPE_CHECKING:
-    from pgtop_tune.host.control import Choice
-    from pgtop_tune.model.change import ParameterChange
-    from pgtop_tune.model.system_setting import HostChange
+    from pgtop_tune.changes.machine.control import Choice
+    from pgtop_tune.changes.model.change import ParameterChange
+    from pgtop_tune.changes.model.machine_change import HostChange
 
 
 def choice(last: bool, set_id: str, since_ms: int | None) -> Choice:
     """Which changes the words of the command mean; all of them without any."""
-    from pgtop_tune.host.control import everything, of_set, since
-    from pgtop_tune.host.control import last as last_set
+    from pgtop_tune.changes.machine.control import everything, of_set, since
+    from pgtop_tune.changes.machine.control import last as last_set
 
     if since_ms is not None:
         return since(since_ms)
@@ -34,14 +34,14 @@ def choice(last: bool, set_id: str, since_ms: int | None) -> Choice:
 
 def revert_machine(chosen: Choice, directory: Path | None) -> None:
     """Takes the changes back and tells of each."""
-    from pgtop_tune.host.control import revert
+    from pgtop_tune.changes.machine.control import revert
 
     say(sum_of(RevertOutcome(), revert(chosen, directory=directory, each=_said)))
 
 
 def is_of_machine_only(set_id: str, directory: Path | None) -> bool:
     """Whether a set is in force on this machine, and no journal has a server's half of it."""
-    from pgtop_tune.journal import journals, read
+    from pgtop_tune.changes.journal import journals, read
 
     texts = []
     for path in journals(directory):
@@ -53,8 +53,8 @@ def is_of_machine_only(set_id: str, directory: Path | None) -> bool:
 
 def tell_of_the_rest(directory: Path | None) -> None:
     """That settings of this machine are still in force, where some are."""
-    from pgtop_tune.host.control import machine
-    from pgtop_tune.journal import path_for, read
+    from pgtop_tune.changes.journal import path_for, read
+    from pgtop_tune.changes.machine.control import machine
 
     left = len(read(path_for(machine().key, directory)).host_in_force)
     if left:
@@ -96,7 +96,7 @@ class MachineHalves:
         return self._settled
 
     def _revert(self, wanted: Callable[[HostChange], bool]) -> None:
-        from pgtop_tune.host.control import revert
+        from pgtop_tune.changes.machine.control import revert
 
         def chosen(in_force: Sequence[HostChange]) -> Sequence[HostChange]:
             return [change for change in in_force if {change.set_id, change.id} & self._ids and wanted(change)]

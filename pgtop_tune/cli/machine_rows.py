@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
+from pgtop_tune.advice.facts import Advice
+from pgtop_tune.advice.knobs.knob import Knob
+from pgtop_tune.advice.knobs.system import knob_of
+from pgtop_tune.advice.rules.system import advise_system, system_facts
 from pgtop_tune.cli.parameter_rows import NONE, Difference, advice_json, in_columns
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.block_devices import ROOT
@@ -17,10 +21,6 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.setup import MachineSetup
 from pgtop_tune.model.system_setting import SystemSetting
-from pgtop_tune.tuning.advice.facts import Advice
-from pgtop_tune.tuning.advice.system_rules import advise_system, system_facts
-from pgtop_tune.tuning.knobs.knob import Knob
-from pgtop_tune.tuning.knobs.system import knob_of
 
 if TYPE_CHECKING:
     from pgtop_tune.cli.looking import Looked

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
+from pgtop_tune.advice.knobs.system import BY_NAME, knob_of
+from pgtop_tune.changes.model.machine_change import WantedSetting
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.model.system_setting import WantedSetting
-from pgtop_tune.tuning.knobs.system import BY_NAME, knob_of
 
 
 def is_machine_name(name: str) -> bool:

@@ -11,20 +11,19 @@ from msgspec import Struct
 
 from pgtop_tune.bench.housekeeping import parse_housekeeping
 from pgtop_tune.bench.profiles import Profiles, load_profiles, profile_directories
+from pgtop_tune.changes.confirm.orphans import pending_looked_after
 from pgtop_tune.cli.commands.bench.hand import opened
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.headless import run_beside
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.output import not_stdout, say, say_as_it_is, tell
-from pgtop_tune.cli.pending_watch import pending_looked_after
 from pgtop_tune.cli.run_files import check_directory, write_run
 from pgtop_tune.cli.run_words import heading, markdown, progress_words, text
 from pgtop_tune.cli.targets import targets
 from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.errors import ConnectionProblem, RecordingProblem
 from pgtop_tune.experiment.endpoints import Target
-from pgtop_tune.experiment.frame_keeper import FrameKeeper
 from pgtop_tune.experiment.load_run import Before, Cell, LoadRun
 from pgtop_tune.experiment.plan import cells
 from pgtop_tune.experiment.series import Series, series_json
@@ -35,6 +34,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchProgress, BenchRun
 from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.model.run_result import RunResult
+from pgtop_tune.runtime.run_frames import FrameKeeper
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,7 +104,7 @@ async def measure(wanted: Wanted) -> int:
 
     keeper = FrameKeeper(progress)
     session.engine.attach(keeper)
-    run = LoadRun(session.load, keeper, session.open_hand, tell)
+    run = LoadRun(session.load, keeper, session.open_sql_session, tell)
     measured: list[RunResult] = []
     unwritten: list[RecordingProblem] = []
 

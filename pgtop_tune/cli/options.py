@@ -93,7 +93,7 @@ ScrapedStatements = Annotated[
         help="With --openmetrics: also the N statements with most time, by queryid, without their texts.",
     ),
 ]
-Ghost = Annotated[
+OverlayCurves = Annotated[
     Path | None,
     typer.Option(
         "--ghost",

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from pgtop_tune.advice.facts import Advice, Facts
+from pgtop_tune.advice.knobs.catalogue import GROUPS, KNOBS
+from pgtop_tune.advice.knobs.knob import Knob
+from pgtop_tune.advice.on_server import advice_for, same
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.tuning.advice.facts import Advice, Facts
-from pgtop_tune.tuning.advice.on_server import advice_for, same
-from pgtop_tune.tuning.knobs.catalogue import GROUPS, KNOBS
-from pgtop_tune.tuning.knobs.knob import Knob
 
 NONE: Final = "-"
 _DERIVED: Final = "override"

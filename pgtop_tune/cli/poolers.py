@@ -35,7 +35,7 @@ def pooler_addresses(typed: Sequence[str] | None) -> tuple[PoolerAddress, ...]:
 
 def _address(words: str) -> PoolerAddress:
     from pgtop_tune.pooler.address import CONSOLE_DATABASE, PoolerAddress
-    from pgtop_tune.postgres.conninfo import resolve
+    from pgtop_tune.postgres.server.conninfo import resolve
 
     name, equals, uri = words.partition("=")
     if not equals or not _NAME.fullmatch(name) or not uri:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from pgtop_tune.recording.recorder import Recorder
+from pgtop_tune.runtime.ports import Step
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.session.ports import Step
 
 _FEW: Final = 10
 """So many lost frames are said again, and from then on twice as many each time."""

@@ -7,21 +7,21 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from pgtop_tune.changes.confirm.orphans import leave_watchdogs
+from pgtop_tune.changes.machine.control import HostControl
+from pgtop_tune.changes.model.change import ParameterChange, Terms
+from pgtop_tune.changes.model.restart import RestartPlan, RestartState, Verdict
+from pgtop_tune.changes.restart.as_set import check_up
+from pgtop_tune.changes.restart.control import RestartService
+from pgtop_tune.changes.restart.place import note_place
+from pgtop_tune.changes.restart.recovery import Known
+from pgtop_tune.changes.server.control import PostgresControl
+from pgtop_tune.changes.server.rules import Rules
 from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.output import say, tell
-from pgtop_tune.cli.pending_watch import leave_watchdogs
 from pgtop_tune.cli.signals import to_the_end
 from pgtop_tune.errors import ClusterProblem, ServerProblem, UsageProblem
-from pgtop_tune.host.control import HostControl
-from pgtop_tune.model.change import ParameterChange, Terms
-from pgtop_tune.model.restart import RestartPlan, RestartState, Verdict
-from pgtop_tune.postgres.change_rules import Rules
-from pgtop_tune.postgres.conninfo import ConnInfo
-from pgtop_tune.postgres.control import PostgresControl
-from pgtop_tune.tuning.restart.as_set import check_up
-from pgtop_tune.tuning.restart.desk import RestartDesk
-from pgtop_tune.tuning.restart.place import note_place
-from pgtop_tune.tuning.restart.recovery import Known
+from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.units import duration
 
 
@@ -99,7 +99,7 @@ async def take_over(conninfo: ConnInfo, *, yes: bool, anyway: bool, dry_run: boo
         The exit status.
     """
     control = PostgresControl(conninfo, rules=Rules(note_place=note_place))
-    desk = RestartDesk(control)
+    desk = RestartService(control)
     try:
         if not dry_run:
             await leave_watchdogs(control, HostControl(), None, tell)
@@ -132,7 +132,7 @@ async def restart_after_reverting(
     """
     control = PostgresControl(conninfo, directory=directory, rules=Rules(note_place=note_place))
     try:
-        desk = RestartDesk(control)
+        desk = RestartService(control)
         outcome, interrupted = await to_the_end(desk.restart_for(reverted, tell), desk.give_up)
         if outcome.state in (RestartState.WAITING, RestartState.LEFT):
             tell(": ".join(filter(None, (outcome.words, outcome.hint))))

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from pgtop_tune.changes.journal import JournalText, journals, read
+from pgtop_tune.changes.journal import retire as renamed
 from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.output import complain, say, tell
 from pgtop_tune.errors import JournalProblem, UsageProblem
-from pgtop_tune.journal import JournalText, journals, read
-from pgtop_tune.journal import retire as renamed
 from pgtop_tune.paths import journal_dir
 
 _NOTHING: Final = "nothing of it is in force"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pgtop_tune.model.change import ChangeState
+from pgtop_tune.changes.model.change import ChangeState
 
 if TYPE_CHECKING:
-    from pgtop_tune.model.change import ParameterChange
-    from pgtop_tune.model.revert_outcome import RevertOutcome
-    from pgtop_tune.model.system_setting import HostChange
+    from pgtop_tune.changes.model.change import ParameterChange
+    from pgtop_tune.changes.model.machine_change import HostChange
+    from pgtop_tune.changes.model.revert_outcome import RevertOutcome
 
 
 def of_settled(change: ParameterChange) -> str:

@@ -10,11 +10,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from pgtop_tune import units
+from pgtop_tune.compare.reports.tables import MISSING, as_markdown, as_text, load_name, percentile_words, table_of
 from pgtop_tune.experiment.load_run import Cell
 from pgtop_tune.experiment.series import curves
 from pgtop_tune.experiment.step_chart import chart_lines
 from pgtop_tune.experiment.steps import Steps
-from pgtop_tune.experiment.tables import MISSING, as_markdown, as_text, load_name, percentile_words, table_of
 from pgtop_tune.model.bench import BenchProgress, BenchRun
 from pgtop_tune.model.run_result import Doubt, RunResult, Verdict
 from pgtop_tune.safe_text import one_line

@@ -17,9 +17,9 @@ from pgtop_tune.cli.output import PROGRAM, say
 from pgtop_tune.config import Config, load_config
 
 if TYPE_CHECKING:
+    from pgtop_tune.compare.overlay.curves import OverlayShelf
     from pgtop_tune.model.frame import Frame
     from pgtop_tune.recording.reader import RecordingReader
-    from pgtop_tune.session.ghost import GhostShelf
     from pgtop_tune.tui.controls import Controls, ScreenOptions, ScreenOutcome
 
 _PAINTS_PER_S: Final = "30"
@@ -44,7 +44,7 @@ def show_replay(reader: RecordingReader, speed: float, start_s: float, screen: S
         The exit status.
     """
     from pgtop_tune.recording.replay import ReplaySource
-    from pgtop_tune.session.engine import Engine
+    from pgtop_tune.runtime.engine import Engine
     from pgtop_tune.tui.controls import Controls
 
     source = ReplaySource(reader, speed)
@@ -62,14 +62,14 @@ def show_replay(reader: RecordingReader, speed: float, start_s: float, screen: S
     return outcome.exit_status
 
 
-def ghost_shelf(wanted: Path | None, shown: Callable[[], Path | None]) -> GhostShelf:
+def ghost_shelf(wanted: Path | None, shown: Callable[[], Path | None]) -> OverlayShelf:
     """Earlier runs; one that was asked for is looked at before the screen opens.
 
     Raises:
         RecordingProblem: It cannot be read.
     """
     from pgtop_tune import paths
-    from pgtop_tune.analysis.ghosts import Shelf
+    from pgtop_tune.compare.overlay.shelf import Shelf
 
     shelf = Shelf(paths.recordings_dir(), shown)
     if wanted is not None:
@@ -98,7 +98,7 @@ def open_screen(controls: Controls, options: ScreenOptions) -> ScreenOutcome:
     pace_paints()
     # Imports leave no garbage, and what they make stays: nobody has to look through it, now or later.
     gc.disable()
-    from pgtop_tune.tui.run import run_screen
+    from pgtop_tune.tui.terminal.run import run_screen
 
     gc.freeze()
     gc.enable()

@@ -12,17 +12,20 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from pgtop_tune.changes.model.change import SYSTEM, ParameterChange, Scope, Terms, Wanted
+from pgtop_tune.changes.ports import silent
 from pgtop_tune.cli.watching import Watching
-from pgtop_tune.model.change import SYSTEM, ParameterChange, Scope, Terms, Wanted
-from pgtop_tune.session.load_control import DatasetFound, LoadControl, LoadState, MakingPlan, MakingPreview
-from pgtop_tune.session.restart_control import silent
+from pgtop_tune.runtime.load_control import DatasetFound, LoadControl, LoadState, MakingPlan, MakingPreview
 
 if TYPE_CHECKING:
+    from pgtop_tune.changes.confirm.orphans import PendingWatch
+    from pgtop_tune.changes.model.machine_change import HostChange, WantedSetting
+    from pgtop_tune.changes.model.proof import Proof
+    from pgtop_tune.changes.model.restart import PendingParameter, RestartOutcome, RestartPlan
+    from pgtop_tune.changes.ports import AdoptedSet
     from pgtop_tune.cli.live_options import LiveOptions
-    from pgtop_tune.cli.pending_watch import PendingWatch
     from pgtop_tune.cli.wiring import LiveParts
-    from pgtop_tune.experiment.frame_keeper import FrameKeeper
-    from pgtop_tune.experiment.load_desk import LoadDesk
+    from pgtop_tune.experiment.load_service import LoadService
     from pgtop_tune.health.report import Report
     from pgtop_tune.host.block_queue import Disk
     from pgtop_tune.host.machine_facts import MachineFacts
@@ -31,13 +34,11 @@ if TYPE_CHECKING:
     from pgtop_tune.model.events import Event
     from pgtop_tune.model.load import LoadSpec, ProfileSummary
     from pgtop_tune.model.postgres import Parameter
-    from pgtop_tune.model.proof import Proof
-    from pgtop_tune.model.restart import PendingParameter, RestartOutcome, RestartPlan
-    from pgtop_tune.model.system_setting import HostChange, SystemSetting, WantedSetting
-    from pgtop_tune.postgres.conninfo import ConnInfo
+    from pgtop_tune.model.system_setting import SystemSetting
+    from pgtop_tune.postgres.server.conninfo import ConnInfo
+    from pgtop_tune.runtime.ports import Step
+    from pgtop_tune.runtime.run_frames import FrameKeeper
     from pgtop_tune.secret import Secret
-    from pgtop_tune.session.adoption import AdoptedSet
-    from pgtop_tune.session.ports import Step
 
 _WATCHING: Final = (5_000, 5, 5)
 """How often garbage is looked for from then on. What is drawn leaves cycles: at the pace that suits the start, three
@@ -70,7 +71,7 @@ class StartingSession:
         self._watching = Watching(conninfo, options)
         self._making: asyncio.Task[None] | None = None
         self._parts: LiveParts | None = None
-        self._desk: LoadDesk | None = None
+        self._desk: LoadService | None = None
         self._pending: PendingWatch | None = None
         self.load = StartingLoad(self)
         self.parameters = StartingParameters(self)
@@ -95,7 +96,7 @@ class StartingSession:
         """Load, once the parts are there."""
         return self._desk
 
-    async def load_desk(self) -> LoadControl:
+    async def load_service(self) -> LoadControl:
         """Waits for the parts, and gives load. In the engine's loop."""
         await self._made.wait()
         assert self._desk is not None
@@ -116,12 +117,12 @@ class StartingSession:
         parts = await asyncio.to_thread(self._make)
         parts.connect_as(self._conninfo)
         self._parts = parts
-        self._desk = parts.load_desk(self._keeper)
+        self._desk = parts.load_service(self._keeper)
         self._made.set()
         await self._look_after_pending(parts)
 
     async def _look_after_pending(self, parts: LiveParts) -> None:
-        from pgtop_tune.cli.pending_watch import PendingWatch
+        from pgtop_tune.changes.confirm.orphans import PendingWatch
         from pgtop_tune.model.events import Event, EventKind
 
         def tell(words: str) -> None:
@@ -197,28 +198,28 @@ class StartingLoad:
         return LoadState() if desk is None else desk.state()
 
     async def profiles(self) -> tuple[ProfileSummary, ...]:
-        return await (await self._session.load_desk()).profiles()
+        return await (await self._session.load_service()).profiles()
 
     async def datasets(self) -> tuple[DatasetFound, ...]:
-        return await (await self._session.load_desk()).datasets()
+        return await (await self._session.load_service()).datasets()
 
     async def preview(self, spec: LoadSpec) -> str:
-        return await (await self._session.load_desk()).preview(spec)
+        return await (await self._session.load_service()).preview(spec)
 
     async def start(self, spec: LoadSpec) -> None:
-        await (await self._session.load_desk()).start(spec)
+        await (await self._session.load_service()).start(spec)
 
     async def start_steps(self, spec: LoadSpec, steps: str, *, tidy: bool) -> None:
-        await (await self._session.load_desk()).start_steps(spec, steps, tidy=tidy)
+        await (await self._session.load_service()).start_steps(spec, steps, tidy=tidy)
 
     async def stop(self) -> None:
-        await (await self._session.load_desk()).stop()
+        await (await self._session.load_service()).stop()
 
     async def look(self, plan: MakingPlan) -> MakingPreview:
-        return await (await self._session.load_desk()).look(plan)
+        return await (await self._session.load_service()).look(plan)
 
     async def make(self, plan: MakingPlan, *, replace: bool) -> None:
-        await (await self._session.load_desk()).make(plan, replace=replace)
+        await (await self._session.load_service()).make(plan, replace=replace)
 
 
 class StartingParameters:

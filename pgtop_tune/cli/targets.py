@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from pgtop_tune.cli.wiring import endpoint_of
 from pgtop_tune.experiment.endpoints import EndpointWords, Target, parse_endpoint
-from pgtop_tune.postgres.conninfo import ConnInfo, resolve
-from pgtop_tune.postgres.straight_way import leads_straight
+from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
+from pgtop_tune.postgres.server.straight_way import leads_straight
 
 if TYPE_CHECKING:
-    from pgtop_tune.postgres.sql_hand import PsycopgHand
+    from pgtop_tune.postgres.server.sql_session import PsycopgSession
 
 
 async def targets(
-    endpoints: Sequence[str], hand: PsycopgHand, conninfo: ConnInfo, *, from_here: bool
+    endpoints: Sequence[str], hand: PsycopgSession, conninfo: ConnInfo, *, from_here: bool
 ) -> tuple[Target, ...]:
     """The endpoints; without any, the server that is watched.
 

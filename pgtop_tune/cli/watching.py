@@ -8,13 +8,13 @@ from pgtop_tune.host.local import LocalHost
 from pgtop_tune.host.own_cost import OwnCostMeter
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Footprint
-from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo
-from pgtop_tune.postgres.own_sessions import OwnSessions
 from pgtop_tune.postgres.reader import PostgresReader
-from pgtop_tune.sampling.ceiling_shelf import CeilingShelf
+from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo
+from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.sampling.clock import SessionClock
 from pgtop_tune.sampling.host_sampler import HostSampler
 from pgtop_tune.sampling.live import LiveSource, Load
+from pgtop_tune.sampling.measured_limits import MeasuredLimits
 from pgtop_tune.sampling.pooler_sampler import PoolerSampler
 from pgtop_tune.sampling.postgres_sampler import PostgresSampler
 
@@ -83,7 +83,7 @@ class Watching:
         poolers = PoolerSampler(_consoles(options, clock), clock)
         self.host = host
         self.load = LoadToCome()
-        ceilings = CeilingShelf(clock, options.ceilings)
+        ceilings = MeasuredLimits(clock, options.ceilings)
         self.source = LiveSource(clock, host, server, self.load, footprint, options.interval_s, poolers, ceilings)
 
     def _our_backend(self) -> tuple[int, int | None]:

@@ -8,34 +8,34 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pgtop_tune.advice.fence import check_load, loss_of
 from pgtop_tune.bench.endpoint import Endpoint
 from pgtop_tune.bench.places.ssh import SshPlace
 from pgtop_tune.bench.preparation import LoadPreparation
 from pgtop_tune.bench.runner import PgbenchRunner
+from pgtop_tune.changes.machine.control import HostControl
+from pgtop_tune.changes.ordering import in_order
+from pgtop_tune.changes.restart.control import RestartService
+from pgtop_tune.changes.restart.place import note_place
+from pgtop_tune.changes.server.control import PostgresControl
+from pgtop_tune.changes.server.opening import sql_hand
+from pgtop_tune.changes.server.revert_guard import guard_set
+from pgtop_tune.changes.server.rules import Rules
 from pgtop_tune.cli.free_bytes import free_bytes_for
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.watching import Watching
-from pgtop_tune.experiment.dataset_desk import DatasetDesk
-from pgtop_tune.experiment.frame_keeper import FrameKeeper
-from pgtop_tune.experiment.load_desk import LoadDesk
-from pgtop_tune.health.desk import CheckDesk
-from pgtop_tune.host.control import HostControl
-from pgtop_tune.postgres.backend_control import PostgresBackends
-from pgtop_tune.postgres.change_rules import Rules
-from pgtop_tune.postgres.conninfo import ConnInfo
-from pgtop_tune.postgres.control import PostgresControl
-from pgtop_tune.postgres.opening import sql_hand
-from pgtop_tune.postgres.revert_guard import guard_set
+from pgtop_tune.experiment.dataset_desk import DataSetService
+from pgtop_tune.experiment.load_service import LoadService
+from pgtop_tune.health.desk import CheckService
+from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.postgres.statements.backend_control import PostgresBackends
+from pgtop_tune.process.revert_watchdog import RevertWatchdog
 from pgtop_tune.recording.recorder import Recorder
-from pgtop_tune.session.engine import Engine
-from pgtop_tune.tuning.fence import check_load, loss_of
-from pgtop_tune.tuning.ordering import in_order
-from pgtop_tune.tuning.restart.desk import RestartDesk
-from pgtop_tune.tuning.restart.place import note_place
-from pgtop_tune.watchman import Watchman
+from pgtop_tune.runtime.engine import Engine
+from pgtop_tune.runtime.run_frames import FrameKeeper
 
 if TYPE_CHECKING:
-    from pgtop_tune.postgres.sql_hand import PsycopgHand
+    from pgtop_tune.postgres.server.sql_session import PsycopgSession
 
 
 class LiveParts:
@@ -68,7 +68,7 @@ class LiveParts:
             place=SshPlace(options.load_from) if options.load_from else None,
         )
         self.load.fence = lambda spec: check_load(spec.settings, allow_unsafe=options.allow_unsafe)
-        self.load.prepare = LoadPreparation(self.open_hand).complete
+        self.load.prepare = LoadPreparation(self.open_sql_session).complete
         self._watching.load.load = self.load
         self.parameters = PostgresControl(
             conninfo,
@@ -76,27 +76,27 @@ class LiveParts:
             directory=options.journal_directory,
             rules=Rules(loss_of, in_order, options.allow_unsafe, note_place),
         )
-        self.restart = RestartDesk(self.parameters, options.own_restart, self._moved)
+        self.restart = RestartService(self.parameters, options.own_restart, self._moved)
         self.backends = PostgresBackends(conninfo, own)
         self.machine = HostControl(
             self._watching.host.directories, directory=options.journal_directory, guard=self._guard_machine_set
         )
-        self.checks = CheckDesk(conninfo, options.poolers)
+        self.checks = CheckService(conninfo, options.poolers)
 
-    def _guard_machine_set(self, set_id: str, until_ms: int | None, directory: Path | None) -> Watchman:
+    def _guard_machine_set(self, set_id: str, until_ms: int | None, directory: Path | None) -> RevertWatchdog:
         """The same command as for parameters: of a set that has both, the server's part is taken back first."""
         return guard_set(self._conninfo, set_id, until_ms, directory)
 
-    def load_desk(self, keeper: FrameKeeper) -> LoadDesk:
+    def load_service(self, keeper: FrameKeeper) -> LoadService:
         """Load with its records, steps and data sets, for a screen.
 
         Args:
             keeper: A sink of the engine that runs the source.
         """
-        datasets = DatasetDesk(lambda: self.load.endpoint, self.open_hand, free_bytes_for, self._pgbench)
-        return LoadDesk(self.load, keeper, self.open_hand, datasets, str(self._conninfo.endpoints[0]))
+        datasets = DataSetService(lambda: self.load.endpoint, self.open_sql_session, free_bytes_for, self._pgbench)
+        return LoadService(self.load, keeper, self.open_sql_session, datasets, str(self._conninfo.endpoints[0]))
 
-    async def open_hand(self) -> PsycopgHand:
+    async def open_sql_session(self) -> PsycopgSession:
         """A session for housekeeping on the server that is watched; not counted among the others'.
 
         Raises:

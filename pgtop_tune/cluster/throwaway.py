@@ -11,13 +11,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self
 
-from pgtop_tune import guard
 from pgtop_tune.cluster import configuration
 from pgtop_tune.cluster.account import Account, copy_for_everybody, server_account
 from pgtop_tune.cluster.binaries import Binaries
 from pgtop_tune.errors import ClusterProblem
-from pgtop_tune.guarded import Guarded, start_guarded
 from pgtop_tune.paths import opened
+from pgtop_tune.process import guard
+from pgtop_tune.process.guarded_program import Guarded, start_guarded
 from pgtop_tune.safe_text import printable_lines
 
 SUPERUSER: Final = "postgres"

@@ -16,15 +16,15 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from pgtop_tune.compare.effect import LEAST, Effect, Verdict, effect_of, verdict
+from pgtop_tune.compare.statistics.effect import LEAST, Effect, Verdict, effect_of, verdict
 from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES
 from pgtop_tune.metrics.host import CPU_FOREIGN
 from pgtop_tune.metrics.load import CLIENT_TPS, under_way
 from pgtop_tune.metrics.server import TPS
 from pgtop_tune.metrics.steady_state import warm_up
 from pgtop_tune.model.events import Event, EventKind
-from pgtop_tune.session.history import Charted, Point
-from pgtop_tune.session.session import Session
+from pgtop_tune.runtime.history import Charted, Point
+from pgtop_tune.runtime.session import Session
 
 SETTLING_S: Final = 5.0
 """Left out after a change; changes that follow each other faster are one."""

@@ -21,12 +21,12 @@ from pgtop_tune.bench.datasets.room import look_for_room
 from pgtop_tune.bench.endpoint import Endpoint
 from pgtop_tune.bench.initialise import Initialised, initialise
 from pgtop_tune.bench.locate import find_pgbench
-from pgtop_tune.bench.ports import SqlHand
+from pgtop_tune.bench.ports import SqlSession
 from pgtop_tune.errors import LoadProblem, ServerProblem
-from pgtop_tune.session.load_control import DatasetFound, Made, MakingPlan, MakingPreview, MakingProgress
+from pgtop_tune.runtime.load_control import DatasetFound, Made, MakingPlan, MakingPreview, MakingProgress
 from pgtop_tune.units import count, size
 
-FreeBytes = Callable[[SqlHand], Awaitable[Callable[[str], int | str]]]
+FreeBytes = Callable[[SqlSession], Awaitable[Callable[[str], int | str]]]
 """What says the bytes available at a directory of the server's machine, or why they cannot be known."""
 
 _MOST_JOBS: Final = 4
@@ -52,9 +52,9 @@ class Seen(Struct, frozen=True):
 
 
 class _Dataset(Protocol):
-    async def found(self, hand: SqlHand) -> DatasetFound: ...
+    async def found(self, hand: SqlSession) -> DatasetFound: ...
 
-    async def look(self, hand: SqlHand, size: str) -> Seen: ...
+    async def look(self, hand: SqlSession, size: str) -> Seen: ...
 
     async def make(self, size: str, seen: Seen, tell: Tell) -> Initialised: ...
 
@@ -64,10 +64,10 @@ class _Pgbench:
 
     _SHAPE: Final = PgbenchShape()
 
-    def __init__(self, desk: DatasetDesk) -> None:
+    def __init__(self, desk: DataSetService) -> None:
         self._desk = desk
 
-    async def found(self, hand: SqlHand) -> DatasetFound:
+    async def found(self, hand: SqlSession) -> DatasetFound:
         facts = await recognise_pgbench(hand)
         return (
             DatasetFound("pgbench")
@@ -75,7 +75,7 @@ class _Pgbench:
             else DatasetFound("pgbench", f"scale {facts.scale}", facts.incomplete)
         )
 
-    async def look(self, hand: SqlHand, size: str) -> Seen:
+    async def look(self, hand: SqlSession, size: str) -> Seen:
         scale, facts = _scale(size), await recognise_pgbench(hand)
         freed = 0 if facts is None else facts.size_bytes
         dropped = "" if facts is None or facts.empty else facts.describe()
@@ -84,7 +84,7 @@ class _Pgbench:
     async def make(self, size: str, seen: Seen, tell: Tell) -> Initialised:
         desk = self._desk
         pgbench = await asyncio.to_thread(find_pgbench, desk.pgbench)
-        hand = await desk.open_hand()
+        hand = await desk.open_sql_session()
         try:
             return await initialise(desk.endpoint(), _scale(size), pgbench, tell, self._SHAPE, hand)
         finally:
@@ -94,10 +94,10 @@ class _Pgbench:
 class _Bus:
     """The bus company's tables; what an earlier making left is gone on with."""
 
-    def __init__(self, desk: DatasetDesk) -> None:
+    def __init__(self, desk: DataSetService) -> None:
         self._desk = desk
 
-    async def found(self, hand: SqlHand) -> DatasetFound:
+    async def found(self, hand: SqlSession) -> DatasetFound:
         facts = await recognise_bus(hand)
         return (
             DatasetFound("bus")
@@ -105,7 +105,7 @@ class _Bus:
             else DatasetFound("bus", f"{count(facts.tickets)} tickets", facts.incomplete)
         )
 
-    async def look(self, hand: SqlHand, size: str) -> Seen:
+    async def look(self, hand: SqlSession, size: str) -> Seen:
         plan, facts = BusPlan(tickets=parse_size(size)), await recognise_bus(hand)
         title = f"{count(plan.tickets)} tickets"
         if facts is None:
@@ -120,15 +120,15 @@ class _Bus:
     async def make(self, size: str, seen: Seen, tell: Tell) -> Initialised:
         jobs = min(_MOST_JOBS, os.cpu_count() or 1)
         plan = BusPlan(tickets=parse_size(size))
-        return await make_bus(self._desk.open_hand, plan, anew=bool(seen.dropped), jobs=jobs, tell=tell)
+        return await make_bus(self._desk.open_sql_session, plan, anew=bool(seen.dropped), jobs=jobs, tell=tell)
 
 
-class DatasetDesk:
+class DataSetService:
     """Data sets on the server that is watched.
 
     Args:
         endpoint: The server in pgbench's words, as it is when asked.
-        open_hand: Opens a session on it.
+        open_sql_session: Opens a session on it.
         free_bytes: Of the disk of its data.
         pgbench: The one to use; None finds the newest.
     """
@@ -136,12 +136,12 @@ class DatasetDesk:
     def __init__(
         self,
         endpoint: Callable[[], Endpoint],
-        open_hand: Callable[[], Awaitable[SqlHand]],
+        open_sql_session: Callable[[], Awaitable[SqlSession]],
         free_bytes: FreeBytes,
         pgbench: Path | None,
     ) -> None:
         self.endpoint = endpoint
-        self.open_hand = open_hand
+        self.open_sql_session = open_sql_session
         self.pgbench = pgbench
         self._free_bytes = free_bytes
         self._known: dict[str, _Dataset] = {"pgbench": _Pgbench(self), "bus": _Bus(self)}
@@ -153,7 +153,7 @@ class DatasetDesk:
             ConnectionProblem: The server is not there.
         """
         found = []
-        hand = await self.open_hand()
+        hand = await self.open_sql_session()
         try:
             for name, dataset in self._known.items():
                 try:
@@ -196,7 +196,7 @@ class DatasetDesk:
 
     async def _look(self, plan: MakingPlan) -> tuple[MakingPreview, Seen]:
         """Raises a LoadProblem when the disk is too small."""
-        hand = await self.open_hand()
+        hand = await self.open_sql_session()
         try:
             seen = await self._known[plan.dataset].look(hand, plan.size)
             free = await self._free_bytes(hand)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pgtop_tune.bench.datasets.recognise import PgbenchFacts, recognise_pgbench
-from pgtop_tune.bench.ports import SqlHand
+from pgtop_tune.bench.ports import SqlSession
 from pgtop_tune.errors import LoadProblem, ServerProblem
 
 
-async def pgbench_ready(hand: SqlHand) -> str:
+async def pgbench_ready(hand: SqlSession) -> str:
     """What is missing of pgbench's tables that a load can do without, at a price; "" when nothing is.
 
     Raises:

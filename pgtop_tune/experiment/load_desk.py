@@ -13,16 +13,15 @@ from pgtop_tune.bench.housekeeping import STEPS
 from pgtop_tune.bench.profiles import load_profiles
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.errors import LoadProblem, PgtopError
-from pgtop_tune.experiment.dataset_desk import DatasetDesk
+from pgtop_tune.experiment.dataset_desk import DataSetService
 from pgtop_tune.experiment.endpoints import Target
-from pgtop_tune.experiment.frame_keeper import FrameKeeper
-from pgtop_tune.experiment.load_run import Before, Cell, LoadRun, OpenHand, UnderWay
+from pgtop_tune.experiment.load_run import Before, Cell, LoadRun, OpenSqlSession, UnderWay
 from pgtop_tune.experiment.plan import cells
 from pgtop_tune.experiment.series import Series, curves
 from pgtop_tune.experiment.steps import Steps, parse_steps
 from pgtop_tune.model.load import LoadSpec, ProfileSummary
 from pgtop_tune.model.run_result import RunResult
-from pgtop_tune.session.load_control import (
+from pgtop_tune.runtime.load_control import (
     DatasetFound,
     LoadSeries,
     LoadState,
@@ -30,6 +29,7 @@ from pgtop_tune.session.load_control import (
     MakingPreview,
     MakingProgress,
 )
+from pgtop_tune.runtime.run_frames import FrameKeeper
 
 _RECORD_S: Final = 3.0
 """The record of a stopped run takes a frame; nobody waits longer for it."""
@@ -40,25 +40,30 @@ _BUSY: Final = {
 }
 
 
-class LoadDesk:
+class LoadService:
     """Implements `LoadControl`.
 
     Args:
         runner: pgbench, used by nobody else.
         keeper: A sink of the engine.
-        open_hand: SQL on the server that is watched.
+        open_sql_session: SQL on the server that is watched.
         datasets: What loads run on.
         name: Of the server, in records.
     """
 
     def __init__(
-        self, runner: PgbenchRunner, keeper: FrameKeeper, open_hand: OpenHand, datasets: DatasetDesk, name: str
+        self,
+        runner: PgbenchRunner,
+        keeper: FrameKeeper,
+        open_sql_session: OpenSqlSession,
+        datasets: DataSetService,
+        name: str,
     ) -> None:
         self._runner = runner
         self._keeper = keeper
         self._datasets = datasets
         self._name = name
-        self._run = LoadRun(runner, keeper, open_hand, self._told)
+        self._run = LoadRun(runner, keeper, open_sql_session, self._told)
         self._state = LoadState()
         self._task: asyncio.Task[None] | None = None
         keeper.rest()

@@ -15,13 +15,12 @@ from msgspec.structs import replace
 from pgtop_tune.bench.datasets.recognise import found_variables
 from pgtop_tune.bench.environment import safe_path
 from pgtop_tune.bench.housekeeping import QUIET, TRUNCATE, DatasetTable, find_tables, tidy
-from pgtop_tune.bench.ports import SqlHand
+from pgtop_tune.bench.ports import SqlSession
 from pgtop_tune.bench.profiles import Profile, with_variables
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.errors import ConnectionProblem, LoadProblem, NotLetIn, PgtopError
 from pgtop_tune.experiment.dataset_ready import pgbench_ready
 from pgtop_tune.experiment.endpoints import Target
-from pgtop_tune.experiment.frame_keeper import FrameKeeper
 from pgtop_tune.experiment.limits import limits
 from pgtop_tune.experiment.path import path_facts, poolers_looked_at, unreachable
 from pgtop_tune.experiment.preflight import connection_room, file_room, shows_connections
@@ -36,6 +35,7 @@ from pgtop_tune.model.bench_report import BenchReport
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.model.run_result import HousekeepingStep, RunFacts, RunResult, ScriptFile, ServerTimes
+from pgtop_tune.runtime.run_frames import FrameKeeper
 
 QUIET_DEADLINE_S: Final = 60.0
 _FRAME_DEADLINE_S: Final = 20.0
@@ -44,7 +44,7 @@ _SILENCE_S: Final = 10.0
 """A server that says nothing for so long does not become quiet."""
 _OVER: Final = (RunState.STOPPED, RunState.FINISHED, RunState.FAILED)
 
-OpenHand = Callable[[], Awaitable[SqlHand]]
+OpenSqlSession = Callable[[], Awaitable[SqlSession]]
 
 
 class Cell(Struct, frozen=True):
@@ -107,17 +107,17 @@ class LoadRun:
     Args:
         runner: pgbench, not used before; a part of the source whose frames the keeper gets.
         keeper: The frames.
-        open_hand: SQL on the server that is watched.
+        open_sql_session: SQL on the server that is watched.
         told: Takes what is going on, one line.
     """
 
     def __init__(
-        self, runner: PgbenchRunner, keeper: FrameKeeper, open_hand: OpenHand, told: Callable[[str], None]
+        self, runner: PgbenchRunner, keeper: FrameKeeper, open_sql_session: OpenSqlSession, told: Callable[[str], None]
     ) -> None:
         self._runner = runner
         self._keeper = keeper
-        self._open_hand = open_hand
-        self._clock = ServerClock(open_hand)
+        self._open_hand = open_sql_session
+        self._clock = ServerClock(open_sql_session)
         self._told = told
         self._runs = 0
 

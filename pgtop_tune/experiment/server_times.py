@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.bench.ports import SqlHand
+from pgtop_tune.bench.ports import SqlSession
 from pgtop_tune.errors import LoadProblem, PgtopError
 from pgtop_tune.model.bench_report import BenchReport, ScriptReport, StatementReport
 from pgtop_tune.model.run_result import ServerTimes, StatementTimes
@@ -42,7 +42,7 @@ SELECT DISTINCT s.queryid, left(s.query, 10000)
 _PLACEHOLDER: Final = re.compile(r"'(?:[^']|'')*'|(?<!:):\w+|\$\d+|(?<![\w.])-?\d+(?:\.\d+)?(?!\w)")
 _BLANKS: Final = re.compile(r"\s+")
 
-OpenHand = Callable[[], Awaitable[SqlHand]]
+OpenSqlSession = Callable[[], Awaitable[SqlSession]]
 
 
 class Counted(Struct, frozen=True):
@@ -73,11 +73,11 @@ class ServerClock:
     """Reads pg_stat_statements before and after a run.
 
     Args:
-        open_hand: SQL on the server that is watched.
+        open_sql_session: SQL on the server that is watched.
     """
 
-    def __init__(self, open_hand: OpenHand) -> None:
-        self._open_hand = open_hand
+    def __init__(self, open_sql_session: OpenSqlSession) -> None:
+        self._open_hand = open_sql_session
 
     async def before(self, user: str, database: str) -> Look:
         """The counters now; why not, where they cannot be had."""
@@ -181,7 +181,7 @@ def _grown(before: Counted | None, now: Counted) -> Counted | None:
     return Counted(now.calls - before.calls, now.total_ms - before.total_ms, now.squares - before.squares)
 
 
-async def _look(hand: SqlHand, user: str, database: str) -> Look:
+async def _look(hand: SqlSession, user: str, database: str) -> Look:
     rows: Iterable[tuple[object, ...]] = await hand.rows(await _with_schema(hand, _COUNTERS), (user, database))
     return Look({int(str(queryid)): _counted(calls, total, deviation) for queryid, calls, total, deviation in rows})
 
@@ -192,7 +192,7 @@ def _counted(calls: object, total: object, deviation: object) -> Counted:
     return Counted(number, total_ms, number * (deviation_ms**2 + mean_ms**2))
 
 
-async def _with_schema(hand: SqlHand, statement: str) -> str:
+async def _with_schema(hand: SqlSession, statement: str) -> str:
     """The statement with the extension's schema, quoted by the server.
 
     Raises:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from pgtop_tune.export.exported import Watched
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.session.frame_window import FrameWindow
+from pgtop_tune.runtime.frame_window import FrameWindow
 
 PAST_S: Final = 150.0
 """What a number may look back: frames from so long before the first moment must come, too."""

@@ -12,11 +12,11 @@ from pgtop_tune.export.counters import of_statements
 from pgtop_tune.export.exported import Exported, Point, Watched
 from pgtop_tune.export.openmetrics import END, Syntax, head, line, page
 from pgtop_tune.export.states import UP
-from pgtop_tune.session.frame_window import FrameWindow
+from pgtop_tune.runtime.frame_window import FrameWindow
 
 if TYPE_CHECKING:
     from pgtop_tune.model.frame import Frame
-    from pgtop_tune.session.ports import Step
+    from pgtop_tune.runtime.ports import Step
 
 _STALE_INTERVALS: Final = 3.0
 _STALE_S: Final = 10.0

@@ -22,7 +22,7 @@ from pgtop_tune.health.facts import NOT_IN_RECORDING, Facts
 from pgtop_tune.health.formats.as_json import FORMAT
 from pgtop_tune.health.report import Report, Result
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.ceilings import Ceiling, Measured
+from pgtop_tune.model.ceilings import Measured, MeasuredLimit
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.paths import opened
 from pgtop_tune.recording.format import FORMAT as RECORDING
@@ -101,7 +101,7 @@ def measured_in(path: Path) -> Measured:
             parsed = json.loads(file.read(_LONGEST))
         if parsed["format"] != FORMAT:
             raise ValueError(f"format {parsed['format']!r}, not {FORMAT!r}")
-        rows = [Ceiling(*(each[name] for name in _OF_CEILING)) for each in parsed["ceilings"]]
+        rows = [MeasuredLimit(*(each[name] for name in _OF_CEILING)) for each in parsed["ceilings"]]
         numbers = all(type(row.value) in (int, float) for row in rows) and type(parsed["at_ms"]) is int
     except OSError as problem:
         raise UsageProblem(f"{path} cannot be read: {problem.strerror}", "check name and permission") from None

@@ -17,8 +17,8 @@ from pgtop_tune.errors import UsageProblem
 from pgtop_tune.health.facts import Answer
 from pgtop_tune.health.questions import ConfiguredLine, StartOptions
 from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.parameter_values import parse, parse_bool, show
 from pgtop_tune.model.postgres import Parameter, ParameterSample
-from pgtop_tune.tuning.stepping import parse, parse_bool, show
 
 _FILE: Final = "configuration file"
 _COMMAND_LINE: Final = "command line"

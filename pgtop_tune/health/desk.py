@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from pgtop_tune.health.looking import Looking
     from pgtop_tune.health.report import Report
     from pgtop_tune.pooler.address import PoolerAddress
-    from pgtop_tune.postgres.conninfo import ConnInfo
+    from pgtop_tune.postgres.server.conninfo import ConnInfo
 
 
-class CheckDesk:
+class CheckService:
     """Imports what checks when it is first asked for: the registry with all its checks weighs 2 MB.
 
     Args:

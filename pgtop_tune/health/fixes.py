@@ -5,28 +5,14 @@ from __future__ import annotations
 import shlex
 from typing import Final
 
-from psycopg import sql
-
+from pgtop_tune.changes.server.statements import statement
 from pgtop_tune.health.check import Action, Language
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.postgres.quoting import identifier as identifier
-from pgtop_tune.postgres.quoting import literal as literal
-from pgtop_tune.postgres.scopes import statement
 
 _RESTART: Final = "takes effect with a restart"
 _PATIENCE: Final = "SET lock_timeout = '5s';"
 _RELOAD: Final = "SELECT pg_reload_conf();"
 _WHEN: Final = {"postmaster": _RESTART, "backend": "for new sessions", "superuser-backend": "for new sessions"}
-
-
-def composed(template: str, **parts: sql.Composable) -> str:
-    """A statement of a template with {names}, filled by `postgres/quoting`.
-
-    Args:
-        template: Written by us, never foreign text.
-        parts: What stands for the names.
-    """
-    return sql.SQL(template).format(**parts).as_string(None)
 
 
 def set_parameter(parameter: Parameter, value: str) -> Action:
@@ -57,7 +43,7 @@ def with_lock_timeout(statement: str) -> str:
 
 
 def _statement(name: str, value: str | None) -> str:
-    return statement(name, value).as_string(None)
+    return statement(name, value)
 
 
 def _in_auto_conf(parameter: Parameter) -> bool:

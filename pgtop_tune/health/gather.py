@@ -31,9 +31,9 @@ from pgtop_tune.model.pooler import PoolerSample
 from pgtop_tune.model.postgres import PostgresSample, ServerFacts
 from pgtop_tune.pooler.address import PoolerAddress
 from pgtop_tune.pooler.console import PoolerConsole
-from pgtop_tune.postgres.conninfo import APPLICATION_NAME, ConnInfo
-from pgtop_tune.postgres.own_sessions import OwnSessions
 from pgtop_tune.postgres.reader import PostgresReader
+from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo
+from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.postgres.survey import Asked, survey
 from pgtop_tune.sampling.host_sampler import HostSampler
 from pgtop_tune.sampling.pooler_sampler import PoolerSampler

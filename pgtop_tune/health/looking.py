@@ -17,7 +17,7 @@ from pgtop_tune.health.project_file import project_wishes
 from pgtop_tune.health.registry import chosen, thresholds
 from pgtop_tune.health.report import Report
 from pgtop_tune.pooler.address import PoolerAddress
-from pgtop_tune.postgres.conninfo import ConnInfo
+from pgtop_tune.postgres.server.conninfo import ConnInfo
 
 
 class Looking(Struct, frozen=True):

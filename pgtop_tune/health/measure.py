@@ -23,14 +23,13 @@ from pgtop_tune.host.timer_meter import copied_bytes_per_s, program_beside, time
 from pgtop_tune.metrics.host import CPU_FOREIGN
 from pgtop_tune.metrics.quiet import unrest
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.ceilings import Ceiling, Measured
+from pgtop_tune.model.ceilings import Measured, MeasuredLimit
 from pgtop_tune.model.postgres import ServerFacts
 from pgtop_tune.postgres.commit_meter import measure_commits, measure_round_trips
-from pgtop_tune.postgres.conninfo import ConnInfo
-from pgtop_tune.postgres.own_sessions import OwnSessions
-from pgtop_tune.sampling.ceiling_shelf import remember
-from pgtop_tune.tuning.advice.facts import about
-from pgtop_tune.units import number
+from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.postgres.server.own_sessions import OwnSessions
+from pgtop_tune.sampling.measured_limits import remember
+from pgtop_tune.units import about, number
 
 LIMIT_S: Final = 20.0
 """All of it together; what is not done by then is told as missing."""
@@ -75,7 +74,7 @@ class _Asked(Struct, frozen=True):
     own: OwnSessions
 
 
-_Part = Callable[[_Asked], Awaitable[tuple[Ceiling, ...] | Unavailable]]
+_Part = Callable[[_Asked], Awaitable[tuple[MeasuredLimit, ...] | Unavailable]]
 
 
 def busy(facts: Facts) -> tuple[str, ...]:
@@ -128,7 +127,7 @@ async def measure(conninfo: ConnInfo, facts: Facts, pace: Pace | None = None) ->
     except Missing as problem:
         return Measured((), (("everything", str(problem.why)),))
     asked = _Asked(conninfo, server, parameters, pace or Pace(), OwnSessions())
-    found: list[Ceiling] = []
+    found: list[MeasuredLimit] = []
     missing: list[tuple[str, str]] = []
     loop = asyncio.get_running_loop()
     until_s = loop.time() + LIMIT_S
@@ -156,7 +155,7 @@ async def measure(conninfo: ConnInfo, facts: Facts, pace: Pace | None = None) ->
     return Measured(tuple(found), tuple(missing), time.time_ns() // 1_000_000)
 
 
-def more_commits_than_flushes(parameters: needs.Parameters, found: Sequence[Ceiling]) -> str:
+def more_commits_than_flushes(parameters: needs.Parameters, found: Sequence[MeasuredLimit]) -> str:
     """One session cannot commit more often than the device flushes, where each commit waits for its flush; "" else."""
     values = {each.id: each.value for each in found}
     flushes, commits = values.get("wal-flushes"), values.get("commits-1")
@@ -182,7 +181,7 @@ def keep(facts: Facts, measured: Measured) -> None:
         remember(server, measured)
 
 
-async def _flushes(asked: _Asked) -> tuple[Ceiling, ...] | Unavailable:
+async def _flushes(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
     pid = asked.server.postmaster_pid
     data = asked.server.data_directory or (working_directory(pid) if pid is not None else None)
     if not asked.server.local or not data:
@@ -210,14 +209,14 @@ async def _flushes(asked: _Asked) -> tuple[Ceiling, ...] | Unavailable:
             rates[name] = other.per_s, f"{other.count} writes of 8 kB"
     per_s, how = rates.pop(method)
     return (
-        Ceiling("wal-flushes", f"the WAL device flushes {per_s:.0f} times a second", per_s, "1/s", how),
-        Ceiling(
+        MeasuredLimit("wal-flushes", f"the WAL device flushes {per_s:.0f} times a second", per_s, "1/s", how),
+        MeasuredLimit(
             "wal-flush-p99",
             f"a flush takes {number(seen.median_ms, 3)} ms, one in a hundred {number(seen.p99_ms, 3)} ms or more",
             seen.p99_ms, "ms", source,
         ),
         *(
-            Ceiling(
+            MeasuredLimit(
                 f"wal-flushes-{name}", f"with wal_sync_method={name} it would be {rate:.0f} flushes a second",
                 rate, "1/s", source,
             )
@@ -235,7 +234,7 @@ async def _told(asked: _Asked, directory: Path) -> Mapping[str, float]:
     return {} if isinstance(told, Unavailable) else told
 
 
-async def _commits(asked: _Asked) -> tuple[Ceiling, ...] | Unavailable:
+async def _commits(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
     if asked.server.in_recovery:
         return Unavailable(Reason.NOT_SUPPORTED, "a standby commits nothing")
     settings = ", ".join(f"{name}={asked.parameters.shown(name)}" for name in ("fsync", "synchronous_commit"))
@@ -247,7 +246,7 @@ async def _commits(asked: _Asked) -> tuple[Ceiling, ...] | Unavailable:
             return Unavailable(Reason.FAILED, said)
         plural = "s" if sessions > 1 else ""
         found.append(
-            Ceiling(
+            MeasuredLimit(
                 f"commits-{sessions}",
                 f"{sessions} session{plural} commit{'' if plural else 's'} {seen.per_s:.0f} times a second, "
                 f"{number(seen.median_ms, 3)} ms each",
@@ -259,13 +258,13 @@ async def _commits(asked: _Asked) -> tuple[Ceiling, ...] | Unavailable:
     return tuple(found)
 
 
-async def _round_trips(asked: _Asked) -> tuple[Ceiling, ...] | Unavailable:
+async def _round_trips(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
     seen = await measure_round_trips(asked.conninfo, asked.own, asked.pace.round_trips_s)
     says = f"a statement that does nothing takes {number(seen.median_ms, 3)} ms there and back"
-    return (Ceiling("round-trip", says, seen.median_ms, "ms", f"SELECT 1, {seen.count} times, seen from here"),)
+    return (MeasuredLimit("round-trip", says, seen.median_ms, "ms", f"SELECT 1, {seen.count} times, seen from here"),)
 
 
-async def _timer(asked: _Asked) -> tuple[Ceiling, ...] | Unavailable:
+async def _timer(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
     if not asked.server.local:
         return _ELSEWHERE
     program = program_beside(asked.server.postmaster_pid)
@@ -276,15 +275,15 @@ async def _timer(asked: _Asked) -> tuple[Ceiling, ...] | Unavailable:
         return spent_ns
     takes = f"reading the clock takes {number(spent_ns, 3)} ns"
     says = f"{takes}; EXPLAIN ANALYZE and track_io_timing do it twice for each event"
-    return (Ceiling("timer", says, spent_ns, "ns", "pg_test_timing, loop included"),)
+    return (MeasuredLimit("timer", says, spent_ns, "ns", "pg_test_timing, loop included"),)
 
 
-async def _memory(asked: _Asked) -> tuple[Ceiling, ...] | Unavailable:
+async def _memory(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
     if not asked.server.local:
         return _ELSEWHERE
     per_s = await asyncio.to_thread(copied_bytes_per_s)
     says = f"one core copies {about(per_s)} of memory a second"
-    return (Ceiling("memory-copy", says, per_s, "bytes/s", "64 MB copied, the best of five"),)
+    return (MeasuredLimit("memory-copy", says, per_s, "bytes/s", "64 MB copied, the best of five"),)
 
 
 _PARTS: Final[tuple[tuple[str, _Part], ...]] = (

@@ -11,7 +11,7 @@ from pgtop_tune.health import needs
 from pgtop_tune.health.check import Evidence
 from pgtop_tune.health.facts import Facts, Missing
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.tuning.advice.facts import about
+from pgtop_tune.units import about
 
 _PAGE_BYTES: Final = 4096
 _ENTRY_BYTES: Final = 8

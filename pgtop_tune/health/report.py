@@ -7,7 +7,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from pgtop_tune.health.check import Check, Finding, Severity, Unknown
-from pgtop_tune.model.ceilings import Ceiling
+from pgtop_tune.model.ceilings import MeasuredLimit
 
 
 class Outcome(StrEnum):
@@ -69,7 +69,7 @@ class Report(Struct, frozen=True):
     compared_with: str = ""
     known: int = 0
     gone: tuple[tuple[str, str], ...] = ()
-    ceilings: tuple[Ceiling, ...] = ()
+    ceilings: tuple[MeasuredLimit, ...] = ()
     not_measured: tuple[tuple[str, str], ...] = ()
 
     @property

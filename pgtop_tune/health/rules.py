@@ -7,21 +7,19 @@ from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
-from psycopg import sql
 
+from pgtop_tune.advice.facts import Facts as AdviceFacts
+from pgtop_tune.advice.gather import Beside, facts_of
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Confidence, Evidence, Finding, Language, Limits, Severity, Unknown
 from pgtop_tune.health.configured import is_of_session, with_value
 from pgtop_tune.health.facts import Facts, Missing
-from pgtop_tune.health.fixes import composed, set_parameter
+from pgtop_tune.health.fixes import set_parameter
 from pgtop_tune.health.questions import SCOPED
 from pgtop_tune.metrics.hidden import hidden_sessions
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.postgres.quoting import identifier, literal
-from pgtop_tune.sql_quoting import quoted
-from pgtop_tune.tuning.advice.facts import Facts as AdviceFacts
-from pgtop_tune.tuning.advice.gather import Beside, facts_of
+from pgtop_tune.sql_quoting import Sql, composed, identifier, literal, quoted
 from pgtop_tune.units import duration
 
 Look = Callable[[Facts, Limits], Iterable[Finding | Unknown]]
@@ -159,7 +157,7 @@ class Scoped(Struct, frozen=True):
     def fix(self) -> Action:
         """Takes it away, and puts it back."""
         scope, arguments = self._scope()
-        parameter = sql.SQL(".").join(identifier(part) for part in self.name.split("."))
+        parameter = identifier(*self.name.split("."))
         return Action(
             composed(f"ALTER {scope} RESET {{parameter}};", parameter=parameter, **arguments),
             composed(
@@ -171,7 +169,7 @@ class Scoped(Struct, frozen=True):
             remark="for new sessions",
         )
 
-    def _scope(self) -> tuple[str, dict[str, sql.Composable]]:
+    def _scope(self) -> tuple[str, dict[str, Sql]]:
         if self.role is None and self.database is None:
             return "ROLE ALL", {}
         if self.role is None:

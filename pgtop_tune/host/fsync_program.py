@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from pgtop_tune.guarded import start_guarded_async
 from pgtop_tune.host.flush_meter import METHODS, unnamed_file
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.process.guarded_program import start_guarded_async
 
 PROGRAM: Final = "pg_test_fsync"
 LEAST_S: Final = float(len(METHODS))

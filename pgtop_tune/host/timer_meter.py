@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-from pgtop_tune.guarded import start_guarded
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.process.guarded_program import start_guarded
 
 _PROGRAM: Final = "pg_test_timing"
 _OVERHEAD: Final = re.compile(r"including overhead:\s*([0-9.]+)\s*ns")

@@ -9,7 +9,7 @@ from msgspec import Struct
 from pgtop_tune.model.recorded_as import Keyed
 
 
-class Ceiling(Struct, frozen=True):
+class MeasuredLimit(Struct, frozen=True):
     """Something measured that a load cannot go beyond.
 
     Attributes:
@@ -36,7 +36,7 @@ class Measured(Struct, frozen=True):
         at_ms: When, milliseconds since the epoch; 0 where it is not known.
     """
 
-    ceilings: Annotated[tuple[Ceiling, ...], Keyed("id")]
+    ceilings: Annotated[tuple[MeasuredLimit, ...], Keyed("id")]
     missing: tuple[tuple[str, str], ...] = ()
     at_ms: int = 0
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from pgtop_tune.model.postgres import Activity, Backend
-from pgtop_tune.postgres.conninfo import APPLICATION_NAME
-from pgtop_tune.postgres.own_sessions import OwnSessions
+from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME
+from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.secret import without_secrets
 
 QUERY_CHARACTERS: Final = 500

@@ -13,9 +13,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.postgres.conninfo import ConnInfo
-from pgtop_tune.postgres.own_sessions import OwnSessions, marked
-from pgtop_tune.postgres.sql_hand import PsycopgHand, open_hand
+from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
+from pgtop_tune.postgres.server.sql_session import PsycopgSession, open_sql_session
 from pgtop_tune.sql_quoting import literal
 
 _COMMIT: Final = (
@@ -72,10 +72,10 @@ async def measure_round_trips(conninfo: ConnInfo, own: OwnSessions, seconds: flo
 
 
 async def _measured(conninfo: ConnInfo, own: OwnSessions, statement: str, sessions: int, seconds: float) -> Repeated:
-    hands: list[PsycopgHand] = []
+    hands: list[PsycopgSession] = []
     try:
         for _ in range(sessions):
-            hands.append(await open_hand(conninfo, own))
+            hands.append(await open_sql_session(conninfo, own))
         taken: list[float] = []
         rates: list[float] = []
         for _ in range(PASSES):
@@ -94,7 +94,7 @@ async def _measured(conninfo: ConnInfo, own: OwnSessions, statement: str, sessio
     return Repeated(sessions, len(taken), 1000 * median(taken), tuple(rates))
 
 
-async def _again(hand: PsycopgHand, statement: str, until: float) -> list[float]:
+async def _again(hand: PsycopgSession, statement: str, until: float) -> list[float]:
     """Seconds of each; at least one."""
     taken: list[float] = []
     before = time.perf_counter()

@@ -6,8 +6,8 @@ from typing import Final
 
 from pgtop_tune.errors import ServerProblem
 from pgtop_tune.model.absence import Reason, Unavailable, grant
-from pgtop_tune.postgres.conninfo import ConnInfo
-from pgtop_tune.postgres.sql_hand import open_hand
+from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.postgres.server.sql_session import open_sql_session
 
 _LONGEST: Final = "5s"
 _CANCELED: Final = "57014"
@@ -29,7 +29,7 @@ async def data_bytes(conninfo: ConnInfo) -> int | Unavailable:
     Raises:
         ConnectionProblem: The server is not there or does not let us in.
     """
-    hand = await open_hand(conninfo)
+    hand = await open_sql_session(conninfo)
     try:
         ((size, closed),) = await hand.rows(_ASKED, longest=_LONGEST)
     except ServerProblem as problem:

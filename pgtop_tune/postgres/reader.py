@@ -30,13 +30,6 @@ from pgtop_tune.model.server_log import LogTail
 from pgtop_tune.model.statements import StatementSample, StatementTexts
 from pgtop_tune.model.waits import WaitCount, WaitLook
 from pgtop_tune.postgres.activity_rows import ActivityRows
-from pgtop_tune.postgres.capabilities import Capabilities, too_old
-from pgtop_tune.postgres.connecting import open_connection
-from pgtop_tune.postgres.connection import ReadConnection
-from pgtop_tune.postgres.conninfo import ConnInfo
-from pgtop_tune.postgres.failures import absence
-from pgtop_tune.postgres.own_sessions import OwnSessions
-from pgtop_tune.postgres.powerful import PREDEFINED
 from pgtop_tune.postgres.queries import sql
 from pgtop_tune.postgres.readers import io, machine, relations, replication
 from pgtop_tune.postgres.readers.locks import LockReader
@@ -44,6 +37,13 @@ from pgtop_tune.postgres.readers.parameters import read_parameters
 from pgtop_tune.postgres.readers.server_log import LogReader, log_refused
 from pgtop_tune.postgres.readers.statements import StatementReader
 from pgtop_tune.postgres.readers.waits import WaitReader
+from pgtop_tune.postgres.server.capabilities import Capabilities, too_old
+from pgtop_tune.postgres.server.connecting import open_connection
+from pgtop_tune.postgres.server.connection import ReadConnection
+from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.postgres.server.failures import absence
+from pgtop_tune.postgres.server.own_sessions import OwnSessions
+from pgtop_tune.postgres.server.powerful import PREDEFINED
 from pgtop_tune.sql_quoting import quoted
 
 _FIRST_PAUSE_S: Final = 5.0

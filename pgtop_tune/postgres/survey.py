@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.postgres.connecting import open_connection
-from pgtop_tune.postgres.connection import ReadConnection
-from pgtop_tune.postgres.conninfo import ConnInfo
-from pgtop_tune.postgres.failures import absence
-from pgtop_tune.postgres.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.queries import sql
+from pgtop_tune.postgres.server.connecting import open_connection
+from pgtop_tune.postgres.server.connection import ReadConnection
+from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.postgres.server.failures import absence
+from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
 from pgtop_tune.secret import without_secrets
 
 AT_ONCE: Final = 4

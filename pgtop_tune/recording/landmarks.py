@@ -15,7 +15,7 @@ from pgtop_tune.model.bench import LatencySecond
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.frames import Frames, Score
-from pgtop_tune.session.ports import Landmark
+from pgtop_tune.runtime.ports import Landmark
 
 if TYPE_CHECKING:
     from pgtop_tune.recording.values import Codec

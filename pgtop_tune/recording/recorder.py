@@ -18,7 +18,7 @@ from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.recording.texts import without_texts
-from pgtop_tune.session.ports import RecordingState, Step
+from pgtop_tune.runtime.ports import RecordingState, Step
 
 if TYPE_CHECKING:
     from pgtop_tune.model.frame import Frame

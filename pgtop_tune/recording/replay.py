@@ -13,8 +13,8 @@ from pgtop_tune.model.events import Event
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording import landmarks
 from pgtop_tune.recording.frames import Frames
-from pgtop_tune.session.frame_window import KEEP_FRAMES, WHOLE_S, FrameWindow
-from pgtop_tune.session.ports import Landmark, Step, TransportState
+from pgtop_tune.runtime.frame_window import KEEP_FRAMES, WHOLE_S, FrameWindow
+from pgtop_tune.runtime.ports import Landmark, Step, TransportState
 
 SLOWEST: Final = 0.25
 FASTEST: Final = 60.0

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.session.time_words import seconds
+from pgtop_tune.runtime.time_words import seconds
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(kB|KB|MB|GB|TB|KiB|MiB|GiB|TiB)", re.ASCII)
 _SCALE: Final = {"k": 1, "m": 2, "g": 3, "t": 4}

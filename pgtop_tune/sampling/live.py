@@ -15,14 +15,14 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Footprint, Frame
-from pgtop_tune.sampling.ceiling_shelf import CeilingShelf
+from pgtop_tune.runtime.ports import Step
 from pgtop_tune.sampling.clock import SessionClock
 from pgtop_tune.sampling.happenings import events_between
 from pgtop_tune.sampling.host_sampler import HostSampler
+from pgtop_tune.sampling.measured_limits import MeasuredLimits
 from pgtop_tune.sampling.parameter_watch import ParameterWatch
 from pgtop_tune.sampling.pooler_sampler import PoolerSampler
 from pgtop_tune.sampling.postgres_sampler import PostgresSampler
-from pgtop_tune.session.ports import Step
 
 SHORTEST_S: Final = 0.2
 LONGEST_S: Final = 60.0
@@ -65,7 +65,7 @@ class LiveSource:
         footprint: Callable[[], Footprint],
         interval_s: float,
         poolers: PoolerSampler | None = None,
-        ceilings: CeilingShelf | None = None,
+        ceilings: MeasuredLimits | None = None,
     ) -> None:
         self._clock = clock
         self._host = host
@@ -76,7 +76,7 @@ class LiveSource:
         self._changed = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._poolers = poolers or PoolerSampler((), clock)
-        self._ceilings = ceilings or CeilingShelf(clock)
+        self._ceilings = ceilings or MeasuredLimits(clock)
         self._notes: deque[Event] = deque()
         self._lock = threading.Lock()
         self._server: PostgresSampler | None = None

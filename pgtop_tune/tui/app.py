@@ -22,31 +22,31 @@ from textual.worker import WorkerFailed
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.metrics.load import failure_of
 from pgtop_tune.model.bench import RunState
+from pgtop_tune.runtime.ports import RecordingState
+from pgtop_tune.runtime.window import Marks
 from pgtop_tune.safe_text import printable, printable_lines
 from pgtop_tune.secret import Secret
-from pgtop_tune.session.ports import RecordingState
-from pgtop_tune.session.window import Marks
 from pgtop_tune.tui.actions import ACTIONS, Action, check_keymap
-from pgtop_tune.tui.changes import told
 from pgtop_tune.tui.commands import ActionCommands
+from pgtop_tune.tui.dashboard.screen import Dashboard
+from pgtop_tune.tui.dialogs.dialog import Dialog
+from pgtop_tune.tui.dialogs.too_small import TooSmall, is_too_small
 from pgtop_tune.tui.frames import ScreenSink
-from pgtop_tune.tui.later import import_the_rest
 from pgtop_tune.tui.operator_app import OperatorApp
 from pgtop_tune.tui.pages.registry import DASHBOARD_ID, page_of
 from pgtop_tune.tui.palette import DEFAULT, WITHOUT_COLOUR, choose, load_themes
-from pgtop_tune.tui.screens.dashboard import Dashboard
-from pgtop_tune.tui.screens.dialog import Dialog
-from pgtop_tune.tui.screens.scene import Scene, SceneScreen
-from pgtop_tune.tui.screens.too_small import TooSmall, is_too_small
-from pgtop_tune.tui.terminal import ScreenDriver
+from pgtop_tune.tui.parameters.changes import told
+from pgtop_tune.tui.preload import import_the_rest
+from pgtop_tune.tui.scene.scene import Scene, SceneScreen
+from pgtop_tune.tui.terminal.liveness import ScreenDriver
 
 if TYPE_CHECKING:
     from pgtop_tune.model.load import LoadSpec
+    from pgtop_tune.runtime.ports import RecordingState
     from pgtop_tune.secret import Secret
-    from pgtop_tune.session.ports import RecordingState
     from pgtop_tune.tui.controls import Controls, ScreenOptions
-    from pgtop_tune.tui.glyphs import Glyphs
-    from pgtop_tune.tui.screens.page import PageScreen
+    from pgtop_tune.tui.pages.screen import PageScreen
+    from pgtop_tune.tui.widgets.glyphs import Glyphs
 
 _QUIET_FRAMES = 3
 """Frames after a typed password before it is asked for again: the server needs a moment to say no."""
@@ -135,7 +135,7 @@ class PgtopApp(OperatorApp):
     @cached_property
     def _pages(self) -> PageScreen:
         """Made when a page is first opened: the first data should not wait for nine of them."""
-        from pgtop_tune.tui.screens.page import PageScreen
+        from pgtop_tune.tui.pages.screen import PageScreen
 
         screen = PageScreen(*self._drawn_with())
         self.install_screen(screen, "pages")
@@ -341,7 +341,7 @@ class PgtopApp(OperatorApp):
         if self._dialog_tells_of_load() or (isinstance(screen, SceneScreen) and not screen.typing):
             self._shown_series = series.number
             if series.results and (series.axis or series.results[0].state is not RunState.FAILED):
-                from pgtop_tune.tui.screens.load_results import ResultsDialog
+                from pgtop_tune.tui.load.results_dialog import ResultsDialog
 
                 self.push_screen(ResultsDialog(series, self._glyphs))
 

@@ -8,7 +8,7 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from pgtop_tune.tui.actions import Action, key_name
 from pgtop_tune.tui.pages.registry import all_pages
-from pgtop_tune.tui.screens.scene import SceneScreen
+from pgtop_tune.tui.scene.scene import SceneScreen
 
 
 def _tables() -> list[tuple[str, str]]:

@@ -12,21 +12,18 @@ from pgtop_tune.tui.actions import Need
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pgtop_tune.advice.knobs.knob import Knob
+    from pgtop_tune.changes.model.change import ParameterChange
+    from pgtop_tune.changes.model.machine_change import HostChange
+    from pgtop_tune.changes.ports import AdoptionControl, ChangeControl, MachineControl, RestartControl
+    from pgtop_tune.compare.overlay.curves import OverlayShelf
     from pgtop_tune.health.control import CheckControl
-    from pgtop_tune.model.change import ParameterChange
     from pgtop_tune.model.load import LoadSpec
-    from pgtop_tune.model.system_setting import HostChange
+    from pgtop_tune.runtime.engine import Engine
+    from pgtop_tune.runtime.load_control import LoadControl
+    from pgtop_tune.runtime.ports import BackendControl, FramesFrom, RecordingControl, Transport
     from pgtop_tune.secret import Secret
-    from pgtop_tune.session.adoption import AdoptionControl
-    from pgtop_tune.session.change_control import ChangeControl
-    from pgtop_tune.session.engine import Engine
-    from pgtop_tune.session.ghost import GhostShelf
-    from pgtop_tune.session.load_control import LoadControl
-    from pgtop_tune.session.machine_control import MachineControl
-    from pgtop_tune.session.ports import BackendControl, FramesFrom, RecordingControl, Transport
-    from pgtop_tune.session.restart_control import RestartControl
-    from pgtop_tune.tui.looking_back import OpenPast
-    from pgtop_tune.tuning.knobs.knob import Knob
+    from pgtop_tune.tui.time_travel.past_view import OpenPast
 
 
 class IntervalControl(Protocol):
@@ -91,7 +88,7 @@ class Controls(Struct, frozen=True):
     checks: CheckControl | None = None
     frames: FramesFrom | None = None
     past: OpenPast | None = None
-    ghosts: GhostShelf | None = None
+    ghosts: OverlayShelf | None = None
     adoptions: AdoptionControl | None = None
     tally: TerminalTally = field(default_factory=TerminalTally)
 

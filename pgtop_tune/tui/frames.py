@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from pgtop_tune.model.events import Event
-    from pgtop_tune.session.ports import Step
+    from pgtop_tune.runtime.ports import Step
 
 KEEP_STEPS: Final = 150
 """Steps that wait at most; as many frames as a session keeps whole."""

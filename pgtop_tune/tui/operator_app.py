@@ -8,31 +8,31 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from pgtop_tune.changes.model.machine_change import HostChange
+from pgtop_tune.changes.trial_desk import TrialDesk
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.metrics.load import under_way
 from pgtop_tune.model.backend_action import BackendAct, BackendKey
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.load import LoadSpec
-from pgtop_tune.model.system_setting import HostChange
-from pgtop_tune.session.trial_desk import TrialDesk
 from pgtop_tune.tui.actions import ACTIONS, available, key_name, keys_of
-from pgtop_tune.tui.brush_hand import BrushHand
-from pgtop_tune.tui.changes import Changes
-from pgtop_tune.tui.ghost_hand import GhostHand
-from pgtop_tune.tui.moving_app import MovingApp
-from pgtop_tune.tui.screens.scene import MarksUnwanted, SceneScreen
-from pgtop_tune.tui.terminal import ScreenDriver
+from pgtop_tune.tui.compare.marking import WindowMarking
+from pgtop_tune.tui.compare.overlay_actions import OverlayActions
+from pgtop_tune.tui.parameters.changes import Changes
+from pgtop_tune.tui.scene.scene import MarksUnwanted, SceneScreen
+from pgtop_tune.tui.terminal.liveness import ScreenDriver
+from pgtop_tune.tui.time_travel.moving_app import MovingApp
 
 if TYPE_CHECKING:
     from pgtop_tune.model.bench import BenchRun
+    from pgtop_tune.runtime.ports import RecordingState
+    from pgtop_tune.runtime.session import Session
     from pgtop_tune.secret import Secret
-    from pgtop_tune.session.ports import RecordingState
-    from pgtop_tune.session.session import Session
     from pgtop_tune.tui.controls import Controls, ScreenOptions
+    from pgtop_tune.tui.dialogs.leave import Leaving
     from pgtop_tune.tui.palette import PaletteTheme
-    from pgtop_tune.tui.panel.scope import PanelScope
-    from pgtop_tune.tui.screens.leave import Leaving
-    from pgtop_tune.tui.session_hand import SessionHand
+    from pgtop_tune.tui.parameters.scope import PanelScope
+    from pgtop_tune.tui.scene.session_actions import SessionActions
 
 INTERVALS_S = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _NOTE_LIMIT = 200
@@ -68,15 +68,17 @@ class OperatorApp(MovingApp):
             )
             controls.engine.attach(trials)
             self.changes = Changes(controls.parameters, self._hands, trials, controls.machine)
-        self.brush = None if controls.frames is None else BrushHand(self, controls.frames, self._glyphs)
-        self.ghost = None if controls.ghosts is None else GhostHand(self, controls.ghosts, self._glyphs, self._repaint)
+        self.brush = None if controls.frames is None else WindowMarking(self, controls.frames, self._glyphs)
+        self.ghost = (
+            None if controls.ghosts is None else OverlayActions(self, controls.ghosts, self._glyphs, self._repaint)
+        )
         self._themes: dict[str, PaletteTheme] = {}
         self._load_spec = options.start_load or LoadSpec()
         self.recording: str | None = None
 
     @cached_property
     def _panel(self) -> PanelScope:
-        from pgtop_tune.tui.panel.scope import PanelScope
+        from pgtop_tune.tui.parameters.scope import PanelScope
 
         controls = self._controls
         return PanelScope(
@@ -88,11 +90,11 @@ class OperatorApp(MovingApp):
         )
 
     @cached_property
-    def _sessions(self) -> SessionHand | None:
-        from pgtop_tune.tui.session_hand import SessionHand
+    def _sessions(self) -> SessionActions | None:
+        from pgtop_tune.tui.scene.session_actions import SessionActions
 
         backends = self._controls.backends
-        return None if backends is None else SessionHand(self, backends, self._hands, self._glyphs)
+        return None if backends is None else SessionActions(self, backends, self._hands, self._glyphs)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Actions whose need is not met do not exist."""
@@ -100,7 +102,7 @@ class OperatorApp(MovingApp):
 
     def action_load(self) -> None:
         """Opens the load dialog."""
-        from pgtop_tune.tui.screens.load import LoadDialog
+        from pgtop_tune.tui.load.dialog import LoadDialog
 
         load = self._controls.load
         if load is not None:
@@ -113,14 +115,14 @@ class OperatorApp(MovingApp):
 
     def action_parameters(self) -> None:
         """Opens the parameter dialog."""
-        from pgtop_tune.tui.screens.parameters import ParameterDialog
+        from pgtop_tune.tui.parameters.dialog import ParameterDialog
 
         if self.changes is not None:
             self.push_screen(ParameterDialog(self.changes, self._panel, self._live, self._glyphs))
 
     def action_check(self) -> None:
         """Opens the check, which looks at once."""
-        from pgtop_tune.tui.screens.check import CheckDialog
+        from pgtop_tune.tui.check.dialog import CheckDialog
 
         checks = self._controls.checks
         if checks is not None:
@@ -129,7 +131,7 @@ class OperatorApp(MovingApp):
 
     def action_undo(self, everything: bool = False) -> None:
         """Undoes the last set of changes, or all of them, after a question."""
-        from pgtop_tune.tui.screens.undo import undo_asked
+        from pgtop_tune.tui.parameters.undo_dialog import undo_asked
 
         if self.changes is not None:
             work = undo_asked(self, self.changes, self._glyphs, everything=everything)
@@ -137,14 +139,14 @@ class OperatorApp(MovingApp):
 
     def action_redo(self) -> None:
         """Makes again what was undone last."""
-        from pgtop_tune.tui.screens.undo import redo_said
+        from pgtop_tune.tui.parameters.undo_dialog import redo_said
 
         if self.changes is not None:
             self.run_worker(self._told(redo_said(self.changes)), group="undo", exclusive=True)
 
     def action_keep(self) -> None:
         """Keeps the change that is on trial."""
-        from pgtop_tune.tui.screens.undo import keep_said
+        from pgtop_tune.tui.parameters.undo_dialog import keep_said
 
         if self.changes is not None:
             self.run_worker(self._told(keep_said(self.changes)), group="undo", exclusive=True)
@@ -190,7 +192,7 @@ class OperatorApp(MovingApp):
 
     def action_password(self) -> None:
         """Asks for the password the server wants."""
-        from pgtop_tune.tui.screens.password import PasswordDialog
+        from pgtop_tune.tui.dialogs.password import PasswordDialog
 
         self.push_screen(PasswordDialog(self._options.target or "the server", self._glyphs), self._take_password)
 
@@ -257,7 +259,7 @@ class OperatorApp(MovingApp):
 
     def action_note(self) -> None:
         """Asks for a note and puts it on the tape."""
-        from pgtop_tune.tui.screens.prompt import PromptDialog
+        from pgtop_tune.tui.dialogs.prompt import PromptDialog
 
         hint = "Stands on the tape at this moment, and in the recording."
         self.push_screen(PromptDialog[str]("note", hint, str.strip, self._glyphs), self._note)
@@ -299,7 +301,7 @@ class OperatorApp(MovingApp):
 
     def action_help(self) -> None:
         """Keys, and what the numbers mean."""
-        from pgtop_tune.tui.screens.help import HelpDialog
+        from pgtop_tune.tui.dialogs.help import HelpDialog
 
         screen = self.screen
         if isinstance(screen, SceneScreen):
@@ -307,7 +309,7 @@ class OperatorApp(MovingApp):
 
     async def action_quit(self) -> None:
         """Leaves; asks when a load runs, and when changes are in force or on trial."""
-        from pgtop_tune.tui.screens.leave import leave_question
+        from pgtop_tune.tui.dialogs.leave import leave_question
 
         run, going_on = self._own_load(), self._going_on()
         made, trial = ((), None) if self.changes is None else (self.changes.made, self.changes.on_trial)
@@ -336,7 +338,7 @@ class OperatorApp(MovingApp):
 
     async def _settle(self, how: Leaving) -> None:
         """Stops and undoes what was asked for; stays when that fails, so that nothing is left behind unseen."""
-        from pgtop_tune.tui.screens.leave import Leaving
+        from pgtop_tune.tui.dialogs.leave import Leaving
 
         self._on_the_way_out = True
         try:

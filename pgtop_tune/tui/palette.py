@@ -30,7 +30,7 @@ from textual.theme import Theme
 
 from pgtop_tune import paths
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.tui.lines import PLAIN, STYLES
+from pgtop_tune.tui.widgets.lines import PLAIN, STYLES
 
 DEFAULT: Final = "dark"
 WITHOUT_COLOUR: Final = "mono"

@@ -11,7 +11,7 @@ from pgtop_tune.bench.argv import endpoint_words
 from pgtop_tune.bench.environment import environment
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.cli.wiring import endpoint_of
-from pgtop_tune.postgres.conninfo import resolve
+from pgtop_tune.postgres.server.conninfo import resolve
 from tests.support.processes import eventually
 from tests.support.rogue_server import in_directory, on_loopback
 

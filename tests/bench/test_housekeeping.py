@@ -9,8 +9,8 @@ import pytest
 
 from pgtop_tune.bench.housekeeping import CHECKPOINT, STEPS, TRUNCATE, VACUUM, find_tables, tidy
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.postgres.conninfo import resolve
-from pgtop_tune.postgres.sql_hand import PsycopgHand, open_hand
+from pgtop_tune.postgres.server.conninfo import resolve
+from pgtop_tune.postgres.server.sql_session import PsycopgSession, open_sql_session
 from tests.support.servers import conninfo
 
 PGBENCH = """
@@ -25,15 +25,15 @@ SEEN = "SELECT relname FROM pg_stat_user_tables WHERE last_vacuum IS NOT NULL AN
 
 
 @pytest.fixture
-async def hand(database: str) -> AsyncIterator[PsycopgHand]:
+async def hand(database: str) -> AsyncIterator[PsycopgSession]:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(PGBENCH)
-    opened = await open_hand(resolve(database))
+    opened = await open_sql_session(resolve(database))
     yield opened
     await opened.aclose()
 
 
-async def test_the_data_set_is_found_with_what_is_unlogged(hand: PsycopgHand) -> None:
+async def test_the_data_set_is_found_with_what_is_unlogged(hand: PsycopgSession) -> None:
     found = await find_tables(hand, "pgbench")
     assert [(table.sql, table.unlogged) for table in found] == [
         ("public.pgbench_accounts", False),
@@ -45,7 +45,7 @@ async def test_the_data_set_is_found_with_what_is_unlogged(hand: PsycopgHand) ->
     assert await find_tables(hand, "") == await find_tables(hand, "bus") == ()
 
 
-async def test_history_is_emptied_and_only_the_data_set_is_vacuumed(hand: PsycopgHand) -> None:
+async def test_history_is_emptied_and_only_the_data_set_is_vacuumed(hand: PsycopgSession) -> None:
     told: list[str] = []
     done = await tidy(hand, STEPS, await find_tables(hand, "pgbench"), told.append)
     assert told == [TRUNCATE, VACUUM, CHECKPOINT]
@@ -56,21 +56,21 @@ async def test_history_is_emptied_and_only_the_data_set_is_vacuumed(hand: Psycop
     ]  # fmt: skip
 
 
-async def test_only_what_was_asked_for_is_done(hand: PsycopgHand) -> None:
+async def test_only_what_was_asked_for_is_done(hand: PsycopgSession) -> None:
     done = await tidy(hand, (VACUUM,), await find_tables(hand, "pgbench"), lambda step: None)
     assert [step.name for step in done] == [VACUUM]
     assert await hand.rows("SELECT count(*) FROM public.pgbench_history") == [(1,)]
 
 
-async def test_a_history_of_somebody_else_is_not_emptied(hand: PsycopgHand) -> None:
+async def test_a_history_of_somebody_else_is_not_emptied(hand: PsycopgSession) -> None:
     await hand.execute("DROP TABLE public.pgbench_history; CREATE TABLE public.pgbench_history AS SELECT 1 AS event")
     await tidy(hand, (TRUNCATE,), await find_tables(hand, "pgbench"), lambda step: None)
     assert await hand.rows("SELECT count(*) FROM public.pgbench_history") == [(1,)]
 
 
-async def test_what_a_role_may_not_do_is_told_and_does_not_end_it(database: str, hand: PsycopgHand) -> None:
+async def test_what_a_role_may_not_do_is_told_and_does_not_end_it(database: str, hand: PsycopgSession) -> None:
     await hand.execute("CREATE ROLE plain LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO plain")
-    plain = await open_hand(resolve(f"{database} user=plain"))
+    plain = await open_sql_session(resolve(f"{database} user=plain"))
     try:
         done = await tidy(plain, STEPS, await find_tables(plain, "pgbench"), lambda step: None)
     finally:
@@ -83,7 +83,7 @@ async def test_what_a_role_may_not_do_is_told_and_does_not_end_it(database: str,
 
 
 async def test_every_major_understands_it(all_servers: Throwaway) -> None:
-    opened = await open_hand(resolve(conninfo(all_servers)))
+    opened = await open_sql_session(resolve(conninfo(all_servers)))
     try:
         done = await tidy(opened, STEPS, await find_tables(opened, "pgbench"), lambda step: None)
     finally:

@@ -18,8 +18,8 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.model.bench import RunState
 from pgtop_tune.model.load import LoadSpec
-from pgtop_tune.postgres.conninfo import resolve
-from pgtop_tune.postgres.sql_hand import open_hand
+from pgtop_tune.postgres.server.conninfo import resolve
+from pgtop_tune.postgres.server.sql_session import open_sql_session
 from tests.bench.conftest import Watch
 
 
@@ -33,13 +33,15 @@ async def test_a_form_starts_a_profile_on_the_bus_data_set(
     async def open_one() -> object:
         nonlocal opened
         opened += 1
-        return await open_hand(resolve(database))
+        return await open_sql_session(resolve(database))
 
     running.runner.prepare = LoadPreparation(open_one).complete  # type: ignore[arg-type]
     spec = LoadSpec(profile="ticket-read", clients=1, transactions=50)
     with pytest.raises(LoadProblem, match="the bus data set is not in this database"):
         await running.runner.start(spec)
-    await make_bus(lambda: open_hand(resolve(database)), BusPlan(3000), anew=False, jobs=1, tell=lambda each: None)
+    await make_bus(
+        lambda: open_sql_session(resolve(database)), BusPlan(3000), anew=False, jobs=1, tell=lambda each: None
+    )
     before = opened
     assert " -D tickets=3000 " in await running.runner.preview(spec)
     assert " -D tickets=3000 " in await running.runner.preview(spec)

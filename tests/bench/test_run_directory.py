@@ -9,7 +9,7 @@ import pytest
 
 from pgtop_tune.bench.run_directory import MEMORY, RunDirectory, base_directory, sweep, unused_name
 from pgtop_tune.errors import LoadProblem
-from pgtop_tune.guard import MARKER
+from pgtop_tune.process.guard import MARKER
 from pgtop_tune.secret import Secret
 
 

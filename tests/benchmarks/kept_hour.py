@@ -14,16 +14,16 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from pgtop_tune.recording.hour import KeptHour
+from pgtop_tune.recording.history_buffer import HistoryBuffer
 from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.recording.replay import ReplaySource
-from pgtop_tune.session.frame_window import KEEP_FRAMES
-from pgtop_tune.session.ports import Step
+from pgtop_tune.runtime.frame_window import KEEP_FRAMES
+from pgtop_tune.runtime.ports import Step
 
 _HOUR = 3600
 
 
-async def moves(hour: KeptHour) -> None:
+async def moves(hour: HistoryBuffer) -> None:
     """Prints the CPU time until a moment is shown, and until everything that leads up to it is known."""
     last = [frame for _, frame in hour.frames(hour.frame_count - KEEP_FRAMES)]
     for name, by, steps_of in (
@@ -45,7 +45,7 @@ def main() -> None:
     """Fills an hour and prints."""
     reader = RecordingReader(Path(sys.argv[1]))
     frames = [frame for _, frame in reader.frames()]
-    hour = KeptHour()
+    hour = HistoryBuffer()
     hour.accept(Step(tuple(frames[:4])))
     spent_s, most_s = 0.0, 0.0
     for second in range(4, _HOUR):

@@ -12,7 +12,7 @@ from pgtop_tune import __version__
 from pgtop_tune.cli.app import COMMANDS, with_default_command
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.tui.later import LATER
+from pgtop_tune.tui.preload import LATER
 from tests.cli.runs import ROOT, run
 from tests.support.servers import conninfo
 
@@ -96,7 +96,7 @@ def test_sampling_without_a_screen_loads_no_textual(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("modules", "unwanted"),
     [
-        ("pgtop_tune.cli.app, pgtop_tune.cli.live_screen, pgtop_tune.tui.run", LATER),
+        ("pgtop_tune.cli.app, pgtop_tune.cli.live_screen, pgtop_tune.tui.terminal.run", LATER),
         ("pgtop_tune.cli.starting, pgtop_tune.cli.watching", ("pgtop_tune.bench", "pgtop_tune.experiment")),
     ],
 )

@@ -13,17 +13,17 @@ from pgtop_tune.cli.headless import run_engine
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of
 from pgtop_tune.model.load import LoadSpec
-from pgtop_tune.postgres.conninfo import resolve
-from pgtop_tune.recording.hour import KeptHour
+from pgtop_tune.postgres.server.conninfo import resolve
+from pgtop_tune.recording.history_buffer import HistoryBuffer
 from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.recording.replay import ReplaySource
-from pgtop_tune.session.ports import Step
-from pgtop_tune.session.session import Session
-from pgtop_tune.tui.glyphs import UNICODE
-from pgtop_tune.tui.lines import text_of
-from pgtop_tune.tui.panes.dashboard import Look, dashboard_lines
-from pgtop_tune.tui.panes.layout import dashboard_layout
-from pgtop_tune.tui.panes.time_axis import CHARTED
+from pgtop_tune.runtime.ports import Step
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.dashboard.layout import dashboard_layout
+from pgtop_tune.tui.dashboard.panes import Look, dashboard_lines
+from pgtop_tune.tui.widgets.glyphs import UNICODE
+from pgtop_tune.tui.widgets.lines import text_of
+from pgtop_tune.tui.widgets.time_axis import CHARTED
 
 
 class Picture:
@@ -48,7 +48,7 @@ def drawn(session: Session) -> str:
     return "\n".join(text_of(line) for lines in panes.values() for line in lines)
 
 
-async def looked_back(hour: KeptHour, live: Session, frames: int) -> tuple[list[str], list[str]]:
+async def looked_back(hour: HistoryBuffer, live: Session, frames: int) -> tuple[list[str], list[str]]:
     """What the screen shows frame by frame on the way back to the first one, and on the way to the newest again."""
     past = live.copy()
     source = ReplaySource(hour, shown=past.frames)
@@ -75,7 +75,7 @@ async def test_a_replayed_session_shows_what_the_live_one_showed(database: str, 
     await initialise(endpoint_of(conninfo), 1, find_pgbench())
     session = LiveSession(conninfo, LiveOptions(interval_s=0.5))
     session.recorder.start(str(tmp_path / "a.jsonl.gz"))
-    live, replayed, hour = Picture(), Picture(), KeptHour()
+    live, replayed, hour = Picture(), Picture(), HistoryBuffer()
     session.engine.attach(live)
     session.engine.attach(hour)
 

@@ -9,14 +9,15 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.advice.facts import DiskKind, Facts, Workload
+from pgtop_tune.advice.gather import Beside, facts_of
 from pgtop_tune.cli.advice_text import configuration, script, text
 from pgtop_tune.cli.parameter_rows import differing, rows_of
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.tuning.advice.facts import GB, DiskKind, Facts, Workload
-from pgtop_tune.tuning.advice.gather import Beside, facts_of
+from pgtop_tune.units import GB
 from tests.cli.runs import run
 from tests.support.frames import frame
 from tests.support.servers import conninfo

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pgtop_tune.changes.journal import JournalText, journals, read
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.journal import JournalText, journals, read
 from tests.cli.runs import run
 from tests.cli.test_set import shown
 from tests.support.makers import leave_pending

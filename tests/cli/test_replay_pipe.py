@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from pgtop_tune.cli.lines import LinePrinter
-from pgtop_tune.session.ports import Step
+from pgtop_tune.runtime.ports import Step
 from tests.cli.runs import PROGRAM, ROOT, environment
 from tests.recording.test_recording_roundtrip import realistic, write
 from tests.terminal.screen import Terminal

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from pgtop_tune.changes.journal import Journal, journals
+from pgtop_tune.changes.machine.control import machine
+from pgtop_tune.changes.model.change import ChangeState
+from pgtop_tune.changes.model.machine_change import HostChange
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.host.control import machine
-from pgtop_tune.journal import Journal, journals
-from pgtop_tune.model.change import ChangeState
-from pgtop_tune.model.system_setting import HostChange
 from tests.cli.runs import run
 from tests.cli.test_set import shown
 from tests.support.servers import conninfo

@@ -9,8 +9,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.journal import journals, read
 from tests.cli.runs import run
 from tests.cli.test_overdue import left_behind
 from tests.cli.test_set import shown

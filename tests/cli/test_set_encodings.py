@@ -9,11 +9,11 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ServerProblem
-from pgtop_tune.journal import journals, read
-from pgtop_tune.postgres.conninfo import ConnInfo, resolve
-from pgtop_tune.postgres.sql_hand import open_hand
+from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
+from pgtop_tune.postgres.server.sql_session import open_sql_session
 from tests.cli.runs import run
 from tests.postgres.test_control import auto_conf
 from tests.support.servers import conninfo
@@ -67,7 +67,7 @@ def test_one_that_it_has_goes_there_and_back(of_encodings: Throwaway, tmp_path: 
 
 @pytest.mark.parametrize("database", ["latin1", "sql_ascii"])
 async def test_statements_of_data_sets_are_read_as_they_are_written(of_encodings: Throwaway, database: str) -> None:
-    hand = await open_hand(of(of_encodings, database))
+    hand = await open_sql_session(of(of_encodings, database))
     try:
         assert await hand.rows("SELECT 'x', current_database()::text") == [("x", database)]
         await hand.execute('CREATE TABLE public."\N{LATIN SMALL LETTER E WITH ACUTE}" ()')

@@ -13,8 +13,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.journal import journals, read
 from tests.cli.runs import PROGRAM, ROOT, environment, run
 from tests.cli.test_set_restart import until
 from tests.support.by_pg_ctl import auto_conf_of, by_pg_ctl, run_pg_ctl

@@ -11,12 +11,12 @@ import pytest
 
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.starting import StartingSession
-from pgtop_tune.experiment.frame_keeper import FrameKeeper
 from pgtop_tune.model.events import Event, EventKind
-from pgtop_tune.postgres.conninfo import resolve
+from pgtop_tune.postgres.server.conninfo import resolve
+from pgtop_tune.runtime.engine import Engine
+from pgtop_tune.runtime.ports import Step
+from pgtop_tune.runtime.run_frames import FrameKeeper
 from pgtop_tune.secret import Secret
-from pgtop_tune.session.engine import Engine
-from pgtop_tune.session.ports import Step
 
 PATIENCE_S = 60
 

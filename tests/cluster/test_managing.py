@@ -82,7 +82,7 @@ def test_pg_ctl_gets_the_options_back_that_the_server_had(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("parent", "said"),
     [
-        (("/usr/bin/python3", "-I", "/x/pgtop_tune/guard.py"), "only the pgtop-tune that made it"),
+        (("/usr/bin/python3", "-I", "/x/pgtop_tune/process/guard.py"), "only the pgtop-tune that made it"),
         (("/usr/bin/python3", "/usr/bin/patroni", "/etc/patroni.yml"), "patronictl"),
         (("/usr/bin/containerd-shim-runc-v2",), "containerd-shim-runc-v2"),
         ((), "process"),

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from pgtop_tune.changes.journal import ServerName
+from pgtop_tune.changes.restart import recovery
 from pgtop_tune.cluster import auto_conf
 from pgtop_tune.cluster.dry_start import dry_start
 from pgtop_tune.cluster.postmaster import listening, pid_of
 from pgtop_tune.cluster.start_log import StartLog
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.host.drop_in import content
-from pgtop_tune.journal import ServerName
 from pgtop_tune.model.server_place import ServerPlace
 from pgtop_tune.recording.index import index_path, known_places
 from pgtop_tune.recording.locks import is_locked
-from pgtop_tune.tuning.restart import recovery
 
 SECRET = "4711 of another user's file"
 

@@ -8,15 +8,15 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.compare.effect import Effect, Verdict, effect_of
 from pgtop_tune.compare.since_change import LOOKS, SETTLING_S, SinceChange, _told, since_change
+from pgtop_tune.compare.statistics.effect import Effect, Verdict, effect_of
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchProgress, RunState
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.host import CpuSample, HostSample
 from pgtop_tune.model.postgres import CheckpointCounters, DatabaseCounters
-from pgtop_tune.session.session import Session
-from pgtop_tune.tui.panes.time_axis import CHARTED
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.frames import EPOCH_MS, bench_sample, frame, postgres_sample, session_of
 
 NOTHING = Unavailable(Reason.NOT_LOCAL)

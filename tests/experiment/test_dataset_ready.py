@@ -12,13 +12,13 @@ from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.cli.wiring import endpoint_of
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.experiment.dataset_ready import pgbench_ready
-from pgtop_tune.postgres.conninfo import resolve
-from pgtop_tune.postgres.sql_hand import open_hand
+from pgtop_tune.postgres.server.conninfo import resolve
+from pgtop_tune.postgres.server.sql_session import open_sql_session
 
 
 def ready(database: str) -> str:
     async def ask() -> str:
-        hand = await open_hand(resolve(database))
+        hand = await open_sql_session(resolve(database))
         try:
             return await pgbench_ready(hand)
         finally:

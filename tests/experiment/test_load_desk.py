@@ -8,18 +8,18 @@ from collections.abc import AsyncIterator, Callable
 
 import psycopg
 import pytest
+from pgtop_tune.experiment.load_service import LoadService
 
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.wiring import LiveParts
 from pgtop_tune.errors import LoadProblem, UsageProblem
-from pgtop_tune.experiment.frame_keeper import FrameKeeper
-from pgtop_tune.experiment.load_desk import LoadDesk
 from pgtop_tune.experiment.preflight import shows_connections
 from pgtop_tune.model.bench import RunState
 from pgtop_tune.model.load import LoadSpec
-from pgtop_tune.postgres.conninfo import resolve
-from pgtop_tune.session.engine import Engine
-from pgtop_tune.session.load_control import LoadSeries, LoadState, MakingPlan
+from pgtop_tune.postgres.server.conninfo import resolve
+from pgtop_tune.runtime.engine import Engine
+from pgtop_tune.runtime.load_control import LoadSeries, LoadState, MakingPlan
+from pgtop_tune.runtime.run_frames import FrameKeeper
 
 DEADLINE_S = 90.0
 SHORT = LoadSpec("select-only", clients=2, duration_s=2)
@@ -27,10 +27,10 @@ TABLES = MakingPlan("pgbench", "1")
 
 
 @contextlib.asynccontextmanager
-async def desk_on(text: str) -> AsyncIterator[LoadDesk]:
+async def desk_on(text: str) -> AsyncIterator[LoadService]:
     parts = LiveParts(resolve(text), LiveOptions(interval_s=0.2))
     keeper = FrameKeeper()
-    desk = parts.load_desk(keeper)
+    desk = parts.load_service(keeper)
     running = asyncio.create_task(Engine(parts.source, (keeper,)).run())
     try:
         assert await keeper.until(shows_connections, DEADLINE_S)
@@ -42,14 +42,14 @@ async def desk_on(text: str) -> AsyncIterator[LoadDesk]:
             await running
 
 
-async def until(desk: LoadDesk, condition: Callable[[LoadState], object]) -> LoadState:
+async def until(desk: LoadService, condition: Callable[[LoadState], object]) -> LoadState:
     async with asyncio.timeout(DEADLINE_S):
         while not condition(desk.state()):
             await asyncio.sleep(0.02)
     return desk.state()
 
 
-async def ended(desk: LoadDesk) -> LoadSeries:
+async def ended(desk: LoadService) -> LoadSeries:
     state = await until(desk, lambda state: not state.doing)
     assert state.series is not None
     assert state.series.over

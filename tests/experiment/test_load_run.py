@@ -18,14 +18,14 @@ from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.experiment.endpoints import Target
-from pgtop_tune.experiment.frame_keeper import FrameKeeper
 from pgtop_tune.experiment.load_run import Before, Cancelled, Cell, LoadRun
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import RunState
 from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.model.run_result import RunResult
-from pgtop_tune.postgres.conninfo import resolve
+from pgtop_tune.postgres.server.conninfo import resolve
+from pgtop_tune.runtime.run_frames import FrameKeeper
 from tests.support.servers import conninfo
 
 PROFILES = load_profiles()
@@ -41,7 +41,7 @@ class Bench:
         self.keeper = FrameKeeper()
         self.session.engine.attach(self.keeper)
         self.told: list[str] = []
-        self.run = LoadRun(self.session.load, self.keeper, self.session.open_hand, self.told.append)
+        self.run = LoadRun(self.session.load, self.keeper, self.session.open_sql_session, self.told.append)
 
     def cell(self, spec: LoadSpec, target: Target | None = None) -> Cell:
         return Cell(target or Target("direct", endpoint_of(self.conninfo)), PROFILES.get(spec.profile), spec)

@@ -17,7 +17,7 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.io import DatabaseRow, DatabaseSample
 from pgtop_tune.model.postgres import PostgresSample
-from pgtop_tune.session.ports import Step
+from pgtop_tune.runtime.ports import Step
 from tests.export.pages import families, values
 from tests.support import frames
 from tests.support.statement_frames import database, sample, statement

@@ -13,7 +13,7 @@ from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.export.openmetrics import Syntax
 from pgtop_tune.export.scrape import Exposition
-from pgtop_tune.postgres.conninfo import resolve
+from pgtop_tune.postgres.server.conninfo import resolve
 from tests.export.pages import families, values
 from tests.support.servers import Servers, conninfo
 from tests.support.standby import standby_of

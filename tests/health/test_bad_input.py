@@ -19,8 +19,8 @@ from pgtop_tune.health.registry import CHECKS, chosen
 from pgtop_tune.health.report import Outcome, documentation
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import HostSample
-from pgtop_tune.postgres.failures import absence
-from pgtop_tune.postgres.own_sessions import OwnSessions
+from pgtop_tune.postgres.server.failures import absence
+from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.postgres.survey import survey
 from tests.postgres.conftest import place
 from tests.support.health_facts import spoilt

@@ -15,9 +15,9 @@ from pgtop_tune.health.gather import gather
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import chosen
 from pgtop_tune.health.report import Report
-from pgtop_tune.postgres.conninfo import resolve
-from pgtop_tune.postgres.own_sessions import OwnSessions
 from pgtop_tune.postgres.queries import sql
+from pgtop_tune.postgres.server.conninfo import resolve
+from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.postgres.survey import survey
 from tests.postgres.conftest import place
 from tests.support.by_pg_ctl import by_pg_ctl

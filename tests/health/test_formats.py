@@ -17,7 +17,7 @@ from pgtop_tune.health.formats.writers import WRITERS, Wish
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.health.report import Outcome, Report, Result
-from pgtop_tune.model.ceilings import Ceiling
+from pgtop_tune.model.ceilings import MeasuredLimit
 from tests.support.health_facts import spoilt
 from tests.support.report_formats import junit_mistakes, report_mistakes, sarif_mistakes
 
@@ -52,7 +52,9 @@ MIXED = report(
         (_finding(Severity.CRITICAL, "worst"), _finding(Severity.WARNING, "mild", "db t")),
         (Unknown("1 database was not seen"),),
     ),
-    ceilings=(Ceiling("wal-flushes", "the WAL device flushes 1940 times a second", 1940.0, "1/s", "pg_test_fsync"),),
+    ceilings=(
+        MeasuredLimit("wal-flushes", "the WAL device flushes 1940 times a second", 1940.0, "1/s", "pg_test_fsync"),
+    ),
     not_measured=(("timer", "no pg_test_timing"),),
 )
 NASTY = report(

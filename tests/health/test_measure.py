@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Severity
-from pgtop_tune.health.desk import CheckDesk
+from pgtop_tune.health.desk import CheckService
 from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.gather import gather
 from pgtop_tune.health.measure import KEPT, Pace, busy, keep, measure, more_commits_than_flushes, unsteady
@@ -24,9 +24,9 @@ from pgtop_tune.health.report import Report
 from pgtop_tune.host.flush_meter import measure_flushes
 from pgtop_tune.host.fsync_program import LEAST_S
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.ceilings import Ceiling, Measured
-from pgtop_tune.postgres.conninfo import ConnInfo, resolve
-from pgtop_tune.sampling.ceiling_shelf import remembered
+from pgtop_tune.model.ceilings import Measured, MeasuredLimit
+from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
+from pgtop_tune.sampling.measured_limits import remembered
 from tests.support.health_facts import found, spoilt, unknown
 from tests.support.server_facts import spoiled
 from tests.support.servers import conninfo
@@ -125,7 +125,7 @@ async def test_flushes_that_contradict_each_other_or_the_commits_are_refused_and
 def test_more_commits_than_flushes_are_refused() -> None:
     """Where the meter and pg_test_fsync agree on 4 flushes a second, and one session commits 13,881 times."""
     facts = spoiled()
-    asked = [Ceiling("wal-flushes", "", 4.0, "1/s", ""), Ceiling("commits-1", "", 13_881.0, "1/s", "")]
+    asked = [MeasuredLimit("wal-flushes", "", 4.0, "1/s", ""), MeasuredLimit("commits-1", "", 13_881.0, "1/s", "")]
     said = more_commits_than_flushes(needs.parameters(facts), asked)
     assert said == "13881 commits a second of one session, and 4 flushes: measure again on a quiet machine"
     for name in ("fsync", "synchronous_commit"):
@@ -170,7 +170,7 @@ async def test_the_check_on_the_screen_measures_and_keeps_what_it_found(
     monkeypatch.setattr("pgtop_tune.health.looking.busy", lambda facts: ("3 active sessions",))
     monkeypatch.setattr("pgtop_tune.health.measure.busy", lambda facts: ("3 active sessions",))
     where = resolve(conninfo(server))
-    desk = CheckDesk(where)
+    desk = CheckService(where)
     assert await desk.measure(anyway=False) == ("3 active sessions",)
     assert not (tmp_path / "pgtop-tune" / "ceilings").exists()
 
@@ -216,7 +216,7 @@ async def test_a_machine_whose_cpus_others_use_is_busy(server: Throwaway) -> Non
 
 @pytest.mark.parametrize(("p99_ms", "severity"), [(5.0, None), (5.1, Severity.WARNING), (20.1, Severity.HIGH)])
 def test_slow_flushes_are_found(p99_ms: float, severity: Severity | None) -> None:
-    measured = Measured((Ceiling("wal-flush-p99", "a flush takes 1 ms", p99_ms, "ms", "measured"),))
+    measured = Measured((MeasuredLimit("wal-flush-p99", "a flush takes 1 ms", p99_ms, "ms", "measured"),))
     said = found(FLUSHES, spoilt(measured=measured))
     assert [finding.severity for finding in said] == ([] if severity is None else [severity])
 

@@ -22,8 +22,8 @@ from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import chosen
 from pgtop_tune.health.report import Outcome
 from pgtop_tune.model.backend_action import BackendAct
-from pgtop_tune.postgres.backend_control import PostgresBackends
-from pgtop_tune.postgres.own_sessions import OwnSessions
+from pgtop_tune.postgres.server.own_sessions import OwnSessions
+from pgtop_tune.postgres.statements.backend_control import PostgresBackends
 from tests.postgres.conftest import place
 from tests.support.quick_server import quick_server
 from tests.support.servers import conninfo

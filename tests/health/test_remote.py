@@ -12,7 +12,7 @@ from pgtop_tune.health.gather import gather
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import chosen
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.postgres.conninfo import resolve
+from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.sampling import host_sampler
 from tests.support.servers import conninfo
 

@@ -18,7 +18,7 @@ from pgtop_tune.health.questions import (
 )
 from pgtop_tune.health.releases import releases
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.ceilings import Ceiling, Measured
+from pgtop_tune.model.ceilings import Measured, MeasuredLimit
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import HIDDEN_QUERY
 from tests.support.frames import GIB
@@ -246,7 +246,7 @@ def test_what_it_needs_and_is_not_there_makes_it_unknown(id_: str) -> None:
 def test_what_timing_of_io_costs_decides_where_it_was_measured(
     on: str, clock_ns: float, severity: Severity | None
 ) -> None:
-    measured = Measured((Ceiling("timer", "", clock_ns, "ns", ""),))
+    measured = Measured((MeasuredLimit("timer", "", clock_ns, "ns", ""),))
     findings = found(check("OBS-01"), replace(spoiled({"track_io_timing": on}), measured=measured))
     assert worst(findings) is severity
     assert all(f"{clock_ns:.0f} ns" in each.evidence[-1].says for each in findings)

@@ -16,7 +16,7 @@ from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import HostSample
-from pgtop_tune.postgres.conninfo import resolve
+from pgtop_tune.postgres.server.conninfo import resolve
 from tests.support.health_facts import details, spoilt
 from tests.support.servers import MAJORS, conninfo
 

@@ -6,12 +6,13 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from pgtop_tune.host.control import HostControl, machine, revert
-from pgtop_tune.host.setting_change import Intent, make
-from pgtop_tune.journal import Journal, path_for, read
+from pgtop_tune.changes.journal import Journal, path_for, read
+from pgtop_tune.changes.machine.control import HostControl, machine, revert
+from pgtop_tune.changes.machine.one_change import Intent, make
+from pgtop_tune.changes.model.change import Terms
+from pgtop_tune.changes.model.machine_change import HostChange, WantedSetting
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.change import Terms
-from pgtop_tune.model.system_setting import HostChange, SystemSetting, WantedSetting
+from pgtop_tune.model.system_setting import SystemSetting
 from tests.support.machine_tree import USUAL, write
 
 SWAPPINESS = "proc/sys/vm/swappiness"

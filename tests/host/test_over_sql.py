@@ -27,8 +27,8 @@ from pgtop_tune.model.network import NetworkSample
 from pgtop_tune.model.numa import NumaSample
 from pgtop_tune.model.places import NOWHERE_ELSE
 from pgtop_tune.model.postgres import Activity, ServerFacts
-from pgtop_tune.postgres.conninfo import resolve
 from pgtop_tune.postgres.reader import PostgresReader
+from pgtop_tune.postgres.server.conninfo import resolve
 from tests.support.kernel import kernel_left_alone
 from tests.support.servers import conninfo
 
@@ -194,7 +194,7 @@ Files = dict[str, bytes]
 
 
 class FakeServer:
-    """Hands out files of our own making; paths in `broken` fail the whole statement, as a server does."""
+    """EngineClient out files of our own making; paths in `broken` fail the whole statement, as a server does."""
 
     def __init__(self, files: Files, broken: set[str]) -> None:
         self.files, self.broken, self.statements = files, broken, 0

@@ -14,17 +14,17 @@ from typing import LiteralString
 import psycopg
 import pytest
 
+from pgtop_tune.advice.facts import Facts
+from pgtop_tune.advice.rules.system import SystemFacts, huge_pages_needed
+from pgtop_tune.changes.machine.control import HostControl
+from pgtop_tune.changes.machine.huge_page_pool import pool_of
+from pgtop_tune.changes.model.change import ChangeState, Terms
+from pgtop_tune.changes.model.machine_change import WantedSetting
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ClusterProblem, HostProblem
 from pgtop_tune.host.block_devices import ROOT
-from pgtop_tune.host.control import HostControl
-from pgtop_tune.host.huge_page_pool import pool_of
 from pgtop_tune.host.system_settings import SYSCTLS, TRANSPARENT, default_page_bytes, live_value, path_of
-from pgtop_tune.model.change import ChangeState, Terms
 from pgtop_tune.model.host import HugePages
-from pgtop_tune.model.system_setting import WantedSetting
-from pgtop_tune.tuning.advice.facts import Facts
-from pgtop_tune.tuning.advice.system_rules import SystemFacts, huge_pages_needed
 from tests.support.kernel import kernel, kernel_of_our_own
 from tests.support.servers import conninfo
 

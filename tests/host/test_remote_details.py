@@ -12,8 +12,8 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.host.machine_details import machine_details
 from pgtop_tune.host.remote_details import remote_details
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.postgres.conninfo import resolve
 from pgtop_tune.postgres.reader import PostgresReader
+from pgtop_tune.postgres.server.conninfo import resolve
 from tests.host.test_machine_details import DIRECTORIES, FILES
 from tests.support.machine_tree import write
 from tests.support.servers import conninfo

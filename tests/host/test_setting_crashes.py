@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.changes.journal import Journal, path_for, read
+from pgtop_tune.changes.machine.control import everything, machine, revert
+from pgtop_tune.changes.machine.one_change import Intent, make
+from pgtop_tune.changes.model.change import ChangeState, Terms
+from pgtop_tune.changes.model.machine_change import HostChange
 from pgtop_tune.errors import HostProblem, JournalProblem
 from pgtop_tune.host import drop_in
-from pgtop_tune.host.control import everything, machine, revert
-from pgtop_tune.host.setting_change import Intent, make
-from pgtop_tune.journal import Journal, path_for, read
-from pgtop_tune.model.change import ChangeState, Terms
-from pgtop_tune.model.system_setting import HostChange
 from tests.host.made_machine import SWAPPINESS, Machine, let_others_enter
 from tests.host.test_setting_sets import ORDERED
 from tests.support.machine_tree import snapshot, write

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.changes.journal import Journal
+from pgtop_tune.changes.machine import one_change as setting_change
+from pgtop_tune.changes.machine.control import HostControl, machine, revert
+from pgtop_tune.changes.model.change import Terms
+from pgtop_tune.changes.model.machine_change import WantedSetting
 from pgtop_tune.errors import HostProblem, JournalProblem, UsageProblem
-from pgtop_tune.host import setting_change
-from pgtop_tune.host.control import HostControl, machine, revert
 from pgtop_tune.host.system_settings import path_of
-from pgtop_tune.journal import Journal
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.change import Terms
-from pgtop_tune.model.system_setting import WantedSetting
-from pgtop_tune.watchman import Watchman
+from pgtop_tune.process.revert_watchdog import RevertWatchdog
 from tests.host.made_machine import SWAPPINESS, Machine
 from tests.support.machine_tree import snapshot
 
@@ -56,9 +56,9 @@ class Waiting:
     def __init__(self) -> None:
         self.sets: list[str] = []
 
-    def __call__(self, set_id: str, until_ms: int, directory: Path | None) -> Watchman:
+    def __call__(self, set_id: str, until_ms: int, directory: Path | None) -> RevertWatchdog:
         self.sets.append(set_id)
-        return Watchman(["true"], {})
+        return RevertWatchdog(["true"], {})
 
 
 async def test_a_set_on_trial_is_taken_back_when_its_time_is_over(made: Machine) -> None:
@@ -84,7 +84,7 @@ async def test_a_set_on_trial_ends_with_the_session_and_a_kept_one_does_not(made
 
 
 async def test_without_the_process_that_waits_for_our_end_nothing_is_put_on_trial(made: Machine) -> None:
-    def none(set_id: str, until_ms: int, directory: Path | None) -> Watchman:
+    def none(set_id: str, until_ms: int, directory: Path | None) -> RevertWatchdog:
         raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
 
     control = HostControl(root=made.root, directory=made.journals, guard=none)

@@ -9,6 +9,7 @@ from typing import Final
 import psycopg
 import pytest
 
+from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.health.gather import gather
@@ -18,9 +19,8 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.server import TPS
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.backend_action import BackendAct, Outcome
-from pgtop_tune.postgres.backend_control import PostgresBackends
-from pgtop_tune.postgres.conninfo import resolve
-from pgtop_tune.postgres.control import PostgresControl
+from pgtop_tune.postgres.server.conninfo import resolve
+from pgtop_tune.postgres.statements.backend_control import PostgresBackends
 from tests.hostile.bouncer import Bouncer, program
 from tests.postgres.test_backend_control import agreed_plan
 from tests.sampling.test_live_source import answered, watching

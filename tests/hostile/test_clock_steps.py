@@ -12,7 +12,7 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.server import TPS
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.sampling.clock import SessionClock
-from pgtop_tune.tui.lines import text_of
+from pgtop_tune.tui.widgets.lines import text_of
 from tests.hostile.watched import assert_fits_and_obeys_nothing, everything, session_of
 from tests.sampling.test_live_source import answered, watching
 

@@ -15,7 +15,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.recording.recorder import Recorder
-from pgtop_tune.session.ports import Step
+from pgtop_tune.runtime.ports import Step
 from tests.hostile.watched import NASTY, assert_fits_and_obeys_nothing, session_of
 from tests.sampling.test_live_source import Watcher, answered, watching
 from tests.support.servers import conninfo

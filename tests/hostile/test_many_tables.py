@@ -13,10 +13,10 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.relations import RelationSample
-from pgtop_tune.postgres.conninfo import resolve
 from pgtop_tune.postgres.reader import PostgresReader
+from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.recording.recorder import Recorder
-from pgtop_tune.session.ports import Step
+from pgtop_tune.runtime.ports import Step
 from tests.hostile.watched import assert_fits_and_obeys_nothing, session_of
 from tests.sampling.test_live_source import answered, watching
 from tests.support.servers import conninfo

@@ -11,7 +11,7 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.postgres import StatementTotals
 from pgtop_tune.model.statements import StatementSample
-from pgtop_tune.postgres.conninfo import resolve
+from pgtop_tune.postgres.server.conninfo import resolve
 from tests.postgres.reading import reading
 from tests.support.servers import conninfo
 from tests.support.traps import SPRUNG

@@ -8,17 +8,17 @@ from psycopg.conninfo import make_conninfo
 
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.session.ports import Step
-from pgtop_tune.session.session import Session
-from pgtop_tune.tui.glyphs import UNICODE
-from pgtop_tune.tui.lines import Line, text_of, width
+from pgtop_tune.runtime.ports import Step
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.dashboard.layout import dashboard_layout
+from pgtop_tune.tui.dashboard.panes import Look, dashboard_lines
 from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
 from pgtop_tune.tui.pages.page import Page, PageTable
 from pgtop_tune.tui.pages.registry import all_pages
 from pgtop_tune.tui.pages.row_details import row_lines
-from pgtop_tune.tui.panes.dashboard import Look, dashboard_lines
-from pgtop_tune.tui.panes.layout import dashboard_layout
-from pgtop_tune.tui.panes.time_axis import CHARTED
+from pgtop_tune.tui.widgets.glyphs import UNICODE
+from pgtop_tune.tui.widgets.lines import Line, text_of, width
+from pgtop_tune.tui.widgets.time_axis import CHARTED
 
 SIZES = ((80, 24), (160, 48))
 NASTY = "o'b\"r %s [red]x[/red] \\\n\x1b]0;x\x07\u202e漢字\u200d\U0001f468❤\ufe0f"

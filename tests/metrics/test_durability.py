@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.durability import UNSAFE, at_risk, risks
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import DatabaseCounters, Parameter, ParameterSample, PostgresSample
+from pgtop_tune.runtime.ports import Step
+from pgtop_tune.runtime.session import Session
 from pgtop_tune.sampling.happenings import events_between
-from pgtop_tune.session.ports import Step
-from pgtop_tune.session.session import Session
-from pgtop_tune.tui.glyphs import UNICODE
-from pgtop_tune.tui.lines import text_of, width
-from pgtop_tune.tui.panes.danger import danger_line
-from pgtop_tune.tuning.fence import loss_of
+from pgtop_tune.tui.scene.danger import danger_line
+from pgtop_tune.tui.widgets.glyphs import UNICODE
+from pgtop_tune.tui.widgets.lines import text_of, width
 from tests.support.frames import PARAMETERS, frame
 from tests.support.frames import parameter as row
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.analysis.every_metric import every_number
+from pgtop_tune.compare.windows.every_metric import every_number
 from pgtop_tune.export.states import STATES
 from pgtop_tune.metrics import host, sections, server
 from pgtop_tune.metrics.catalogue import Interval
@@ -17,7 +17,7 @@ from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import PostgresSample
 from pgtop_tune.model.waits import WaitCount
-from pgtop_tune.session.frame_window import FrameWindow
+from pgtop_tune.runtime.frame_window import FrameWindow
 from tests.support.frames import EPOCH_MS, facts, frame, postgres_sample
 
 MISSED = Unavailable(Reason.NO_ANSWER, "no answer for 2 s")

@@ -15,7 +15,7 @@ from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded, Serve
 from pgtop_tune.model.pooler import ConsoleSample, Pool
 from pgtop_tune.pooler.address import PoolerAddress
 from pgtop_tune.pooler.console import PoolerConsole
-from pgtop_tune.postgres.conninfo import resolve
+from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.secret import Secret
 from tests.support.poolers import PgBouncer, look_once
 from tests.support.servers import conninfo

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from psycopg import sql
 
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.postgres.conninfo import ConnInfo, resolve
+from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
 from tests.support.servers import conninfo
 
 _DEADLINE_S = 60.0

@@ -11,9 +11,9 @@ from pgtop_tune.model.postgres import (
     Activity,
     Backend,
 )
-from pgtop_tune.postgres.conninfo import ConnInfo
-from pgtop_tune.postgres.own_sessions import OwnSessions
 from pgtop_tune.postgres.reader import PostgresReader
+from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.postgres.server.own_sessions import OwnSessions
 
 DEADLINE_S = 60.0
 

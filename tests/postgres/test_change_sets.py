@@ -10,18 +10,18 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.advice.fence import loss_of
+from pgtop_tune.changes.journal import Journal, journals, read
+from pgtop_tune.changes.model.change import ChangeState, ParameterChange, Scope, ScopeKind, Terms, Wanted
+from pgtop_tune.changes.model.machine_change import HostChange
+from pgtop_tune.changes.ordering import in_order
+from pgtop_tune.changes.server.control import PostgresControl
+from pgtop_tune.changes.server.one_change import now_ms
+from pgtop_tune.changes.server.operator_session import OperatorSession
+from pgtop_tune.changes.server.rules import Rules
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem, JournalProblem, ServerProblem, UnsafeChange, UsageProblem
-from pgtop_tune.journal import Journal, journals, read
-from pgtop_tune.model.change import ChangeState, ParameterChange, Scope, ScopeKind, Terms, Wanted
-from pgtop_tune.model.system_setting import HostChange
-from pgtop_tune.postgres.change_rules import Rules
-from pgtop_tune.postgres.changes import now_ms
-from pgtop_tune.postgres.control import PostgresControl
-from pgtop_tune.postgres.operator_session import OperatorSession
-from pgtop_tune.postgres.time_limits import LIMITS
-from pgtop_tune.tuning.fence import loss_of
-from pgtop_tune.tuning.ordering import in_order
+from pgtop_tune.postgres.server.time_limits import LIMITS
 from tests.postgres.conftest import place
 from tests.postgres.test_control import auto_conf, control_of, settings
 from tests.postgres.test_on_trial import shown
@@ -129,7 +129,7 @@ async def test_what_can_lose_data_is_refused_until_it_is_unlocked_and_ends_with_
 async def test_what_can_lose_data_stays_when_it_is_kept_in_time_and_still_ends_with_us(
     server: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgtop_tune.on_trial.LATER_S", 0.0)
+    monkeypatch.setattr("pgtop_tune.changes.deadlines.LATER_S", 0.0)
     before, file_before = settings(server), auto_conf(server)
     control = fenced(server, tmp_path, UNLOCKABLE)
     terms = Terms(keep_within_s=1.0, confirmed=frozenset({"fsync"}))
@@ -250,7 +250,7 @@ async def test_a_session_that_a_limit_has_ended_begins_without_it(
     control = control_of(server, tmp_path)
     await control.apply("statement_timeout", "20ms")
     await control.aclose()
-    monkeypatch.setattr("pgtop_tune.postgres.time_limits.lifting", lambda names: "SELECT pg_sleep(0.5)")
+    monkeypatch.setattr("pgtop_tune.postgres.server.time_limits.lifting", lambda names: "SELECT pg_sleep(0.5)")
     another = control_of(server, tmp_path)
     (seen,) = await another.list(("statement_timeout",))
     assert (seen.shown, seen.source) == ("20ms", "configuration file")

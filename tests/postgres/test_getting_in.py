@@ -12,15 +12,15 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded, WrongPassword
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.postgres.conninfo import ConnInfo, resolve
-from pgtop_tune.postgres.control import PostgresControl
-from pgtop_tune.postgres.failures import refused_in_other_words
 from pgtop_tune.postgres.reader import PostgresReader
-from pgtop_tune.postgres.refusal import refusal
-from pgtop_tune.postgres.sql_hand import open_hand
+from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
+from pgtop_tune.postgres.server.failures import refused_in_other_words
+from pgtop_tune.postgres.server.refusal import refusal
+from pgtop_tune.postgres.server.sql_session import open_sql_session
 from pgtop_tune.secret import Secret
 from tests.postgres.conftest import place
 from tests.support.locked_server import ask_for_password
@@ -204,7 +204,7 @@ async def test_something_that_is_no_server() -> None:
 
 
 async def test_somebody_who_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pgtop_tune.postgres.connecting.CONNECT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("pgtop_tune.postgres.server.connecting.CONNECT_TIMEOUT_S", 0.2)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -215,7 +215,7 @@ async def test_somebody_who_never_answers(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 async def test_an_address_that_takes_no_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pgtop_tune.postgres.connecting.CONNECT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("pgtop_tune.postgres.server.connecting.CONNECT_TIMEOUT_S", 0.2)
     with socket.socket() as full, socket.socket() as first, socket.socket() as second:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
@@ -232,13 +232,13 @@ async def test_an_address_that_takes_no_connections(monkeypatch: pytest.MonkeyPa
 async def test_a_server_that_waits_for_a_lock_is_not_taken_for_a_firewall(
     guarded_server: Throwaway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgtop_tune.postgres.connecting.CONNECT_TIMEOUT_S", 0.5)
-    monkeypatch.setattr("pgtop_tune.postgres.libpq.CONNECT_TIMEOUT_S", 2)
+    monkeypatch.setattr("pgtop_tune.postgres.server.connecting.CONNECT_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("pgtop_tune.postgres.server.libpq.CONNECT_TIMEOUT_S", 2)
     with psycopg.connect(conninfo(guarded_server)) as holder:
         holder.execute("LOCK TABLE pg_authid IN ACCESS EXCLUSIVE MODE")
         problems = await refused(place(guarded_server))
         with pytest.raises(ConnectionProblem) as caught:
-            await open_hand(place(guarded_server))
+            await open_sql_session(place(guarded_server))
     for problem in (*problems, caught.value):
         assert "no answer in time" in problem.message
         assert "waits for a lock" in problem.hint

@@ -11,21 +11,21 @@ from pathlib import Path
 
 import pytest
 
+from pgtop_tune.changes.journal import journals, read
+from pgtop_tune.changes.server.reverting import revert
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import PgtopError
-from pgtop_tune.journal import journals, read
-from pgtop_tune.postgres.conninfo import resolve
-from pgtop_tune.postgres.reverting import revert
+from pgtop_tune.postgres.server.conninfo import resolve
 from tests.postgres.test_control import ROOT, auto_conf, settings
 
 CRASHING = """
     import asyncio, os, signal, sys
     from pathlib import Path
-    from pgtop_tune.model.change import ChangeState
+    from pgtop_tune.changes.model.change import ChangeState
     from pgtop_tune.postgres import operator_session
-    from pgtop_tune.postgres.conninfo import resolve
-    from pgtop_tune.postgres.control import PostgresControl
-    from pgtop_tune.journal import Journal
+    from pgtop_tune.postgres.server.conninfo import resolve
+    from pgtop_tune.changes.server.control import PostgresControl
+    from pgtop_tune.changes.journal import Journal
 
     host, port, directory, point = sys.argv[1:]
     session = operator_session.OperatorSession
@@ -68,8 +68,8 @@ CRASHING = """
 REVERTING = """
     import sys
     from pathlib import Path
-    from pgtop_tune.postgres.conninfo import resolve
-    from pgtop_tune.postgres.reverting import revert
+    from pgtop_tune.postgres.server.conninfo import resolve
+    from pgtop_tune.changes.server.reverting import revert
 
     host, port, directory = sys.argv[1:]
     where = resolve("postgres", host=host, port=port, user="postgres")

@@ -14,9 +14,9 @@ from typing import Final
 import psycopg
 import pytest
 
+from pgtop_tune.changes.journal import journals, read
+from pgtop_tune.changes.server.reverting import revert
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.journal import journals, read
-from pgtop_tune.postgres.reverting import revert
 from tests.postgres.conftest import place
 from tests.postgres.test_control import ROOT, auto_conf, settings
 from tests.support.servers import conninfo
@@ -28,11 +28,11 @@ QUICK: Final = (4, 11, 15)
 DYING = """
     import asyncio, os, signal, sys
     from pathlib import Path
-    from pgtop_tune.journal import Journal
-    from pgtop_tune.model.change import Terms, Wanted
-    from pgtop_tune.postgres.conninfo import resolve
-    from pgtop_tune.postgres.control import PostgresControl
-    from pgtop_tune.postgres.operator_session import OperatorSession
+    from pgtop_tune.changes.journal import Journal
+    from pgtop_tune.changes.model.change import Terms, Wanted
+    from pgtop_tune.postgres.server.conninfo import resolve
+    from pgtop_tune.changes.server.control import PostgresControl
+    from pgtop_tune.changes.server.operator_session import OperatorSession
 
     host, port, directory, point = sys.argv[1:]
     left = int(point)

@@ -12,12 +12,19 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 
+from pgtop_tune.changes.journal import journals, read
+from pgtop_tune.changes.model.change import ChangeState, Scope, ScopeKind, Terms, Wanted
+from pgtop_tune.changes.server.statements import (
+    QUOTED_LISTS,
+    as_written,
+    elements,
+    is_unwritable_empty,
+    same,
+    statement,
+)
 from pgtop_tune.cluster.auto_conf import settings as lines_of
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ServerProblem
-from pgtop_tune.journal import journals, read
-from pgtop_tune.model.change import ChangeState, Scope, ScopeKind, Terms, Wanted
-from pgtop_tune.postgres.scopes import QUOTED_LISTS, as_written, elements, is_unwritable_empty, same, statement
 from tests.postgres.test_control import auto_conf, control_of
 from tests.support.servers import conninfo
 

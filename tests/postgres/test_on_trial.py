@@ -14,12 +14,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgtop_tune.changes.deadlines import Trials
+from pgtop_tune.changes.journal import journals, read
+from pgtop_tune.changes.model.change import ChangeState, Terms, Wanted
+from pgtop_tune.changes.server.one_change import now_ms
+from pgtop_tune.changes.server.reverting import overdue, revert
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.journal import journals, read
-from pgtop_tune.model.change import ChangeState, Terms, Wanted
-from pgtop_tune.on_trial import Trials
-from pgtop_tune.postgres.changes import now_ms
-from pgtop_tune.postgres.reverting import overdue, revert
 from tests.postgres.conftest import place
 from tests.postgres.test_control import ROOT, auto_conf, control_of, settings
 from tests.support.servers import conninfo
@@ -84,9 +84,9 @@ async def test_what_is_on_trial_ends_with_us(server: Throwaway, tmp_path: Path) 
 DYING = """
     import asyncio, os, signal, sys
     from pathlib import Path
-    from pgtop_tune.model.change import Terms, Wanted
-    from pgtop_tune.postgres.conninfo import resolve
-    from pgtop_tune.postgres.control import PostgresControl
+    from pgtop_tune.changes.model.change import Terms, Wanted
+    from pgtop_tune.postgres.server.conninfo import resolve
+    from pgtop_tune.changes.server.control import PostgresControl
 
     host, port, directory = sys.argv[1:]
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem
-from pgtop_tune.postgres.conninfo import resolve
-from pgtop_tune.postgres.control import PostgresControl
 from pgtop_tune.postgres.reader import PostgresReader
+from pgtop_tune.postgres.server.conninfo import resolve
 from tests.support.by_pg_ctl import by_pg_ctl
 from tests.support.certificates import Authority
 from tests.support.quick_server import quick_server

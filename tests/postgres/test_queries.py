@@ -48,10 +48,10 @@ from pgtop_tune.model.replication import (
 )
 from pgtop_tune.model.statements import StatementCounters, StatementText
 from pgtop_tune.model.waits import WaitCount
-from pgtop_tune.postgres.capabilities import Capabilities
-from pgtop_tune.postgres.powerful import PREDEFINED
 from pgtop_tune.postgres.queries import inventory, sql
-from pgtop_tune.postgres.role_powers import ATTRIBUTES, SUPERUSER
+from pgtop_tune.postgres.server.capabilities import Capabilities
+from pgtop_tune.postgres.server.powerful import PREDEFINED
+from pgtop_tune.postgres.server.role_powers import ATTRIBUTES, SUPERUSER
 from pgtop_tune.safe_text import is_plain
 from pgtop_tune.sql_quoting import quoted
 from tests.support.servers import conninfo

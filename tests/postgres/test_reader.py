@@ -22,11 +22,11 @@ from pgtop_tune.model.postgres import (
     WalCounters,
 )
 from pgtop_tune.model.waits import WaitCount
-from pgtop_tune.postgres import connection as connection_module
-from pgtop_tune.postgres.connection import ReadConnection, Rows
-from pgtop_tune.postgres.conninfo import ConnInfo
-from pgtop_tune.postgres.own_sessions import OwnSessions
 from pgtop_tune.postgres.reader import PostgresReader
+from pgtop_tune.postgres.server import connection as connection_module
+from pgtop_tune.postgres.server.connection import ReadConnection, Rows
+from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from tests.postgres.conftest import Superuser, by_libpq, place
 from tests.postgres.reading import DEADLINE_S, backends, eventually, reading
 from tests.support.servers import conninfo

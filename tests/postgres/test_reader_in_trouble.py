@@ -18,7 +18,7 @@ from pgtop_tune.model.postgres import (
     StatementTotals,
 )
 from pgtop_tune.model.statements import OWN_MARK
-from pgtop_tune.postgres import connection as connection_module
+from pgtop_tune.postgres.server import connection as connection_module
 from tests.postgres.conftest import Superuser, place
 from tests.postgres.reading import DEADLINE_S, Clock, backends, reading
 from tests.support.servers import conninfo

@@ -16,8 +16,8 @@ from pgtop_tune.model.horizon import HorizonSample
 from pgtop_tune.model.progress import ProgressSample
 from pgtop_tune.model.relations import FIRST_USER_OID, DatabaseLimits, RelationSample, RelationSizes, TempFileSample
 from pgtop_tune.model.replication import ReplicationSample, SlotSample, SubscriptionSample
-from pgtop_tune.postgres.conninfo import resolve
 from pgtop_tune.postgres.readers.relations import ALL_UP_TO, Choice, TableLook
+from pgtop_tune.postgres.server.conninfo import resolve
 from tests.postgres.conftest import Superuser, place
 from tests.postgres.reading import reading
 from tests.support.servers import conninfo

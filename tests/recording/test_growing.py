@@ -14,7 +14,7 @@ from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.recording.replay import ReplaySource
 from pgtop_tune.recording.spool import Spool
 from pgtop_tune.recording.writer import RecordingWriter
-from pgtop_tune.session.ports import Landmark
+from pgtop_tune.runtime.ports import Landmark
 from tests.recording.test_recording_roundtrip import realistic
 from tests.support.frames import frame
 from tests.support.recordings import HEADER, write

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.analysis.from_recording import _WANTED, material_of, material_of_looks
-from pgtop_tune.analysis.material import Material
+from pgtop_tune.compare.sides.from_recording import _WANTED, material_of, material_of_looks
+from pgtop_tune.compare.sides.material import Material
 from pgtop_tune.model.absence import NOT_RECORDED
 from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.events import Event, EventKind

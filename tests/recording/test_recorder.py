@@ -18,7 +18,7 @@ from pgtop_tune.model.events import EventKind
 from pgtop_tune.recording.index import index_path
 from pgtop_tune.recording.recorder import Recorder
 from pgtop_tune.recording.rotation import Rotation, parse_rotation
-from pgtop_tune.session.ports import Step
+from pgtop_tune.runtime.ports import Step
 from tests.support.frames import frame
 from tests.support.recordings import read
 

@@ -11,8 +11,8 @@ import pytest
 
 from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.recording.replay import ReplaySource
-from pgtop_tune.session.frame_window import WHOLE_S
-from pgtop_tune.session.ports import Step
+from pgtop_tune.runtime.frame_window import WHOLE_S
+from pgtop_tune.runtime.ports import Step
 from tests.recording.test_recording_roundtrip import realistic, write
 
 COUNT = 90

@@ -15,7 +15,7 @@ from pgtop_tune.model.server_log import LogLine, LogTail
 from pgtop_tune.model.statements import StatementText, StatementTexts
 from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.recording.recorder import Recorder
-from pgtop_tune.session.ports import Step
+from pgtop_tune.runtime.ports import Step
 from tests.support.frames import EPOCH_MS, backend, frame
 
 SECRET = "sesame-4711"

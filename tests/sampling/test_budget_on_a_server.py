@@ -25,8 +25,8 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import RunState
 from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.model.waits import QUEUE
-from pgtop_tune.postgres.conninfo import resolve
-from pgtop_tune.session.session import Session
+from pgtop_tune.postgres.server.conninfo import resolve
+from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.pages import waits
 from pgtop_tune.units import UNKNOWN, mean
 from tests.support.servers import conninfo

@@ -15,11 +15,11 @@ from pgtop_tune.metrics.server import FULL_PAGES, full_pages
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import PostgresSample
 from pgtop_tune.postgres.reader import PostgresReader
-from pgtop_tune.session.ports import Step
-from pgtop_tune.session.session import Session
-from pgtop_tune.tui.glyphs import UNICODE
-from pgtop_tune.tui.lines import text_of
-from pgtop_tune.tui.panes.wal import wal_lines
+from pgtop_tune.runtime.ports import Step
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.dashboard.wal import wal_lines
+from pgtop_tune.tui.widgets.glyphs import UNICODE
+from pgtop_tune.tui.widgets.lines import text_of
 from tests.postgres.conftest import place
 from tests.support.frames import frame
 from tests.support.servers import conninfo

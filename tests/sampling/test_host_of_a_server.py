@@ -23,9 +23,9 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample, ProcessSample
 from pgtop_tune.model.places import ServerPlaces
 from pgtop_tune.model.postgres import PostgresSample
-from pgtop_tune.postgres.conninfo import resolve
 from pgtop_tune.postgres.reader import PostgresReader
 from pgtop_tune.postgres.readers.machine import names_of
+from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.sampling import host_sampler
 from tests.support.servers import conninfo
 

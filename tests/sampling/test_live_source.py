@@ -27,7 +27,7 @@ from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostSample, ProcessSample
 from pgtop_tune.model.postgres import PostgresSample
-from pgtop_tune.postgres.conninfo import resolve
+from pgtop_tune.postgres.server.conninfo import resolve
 from tests.support.servers import conninfo
 
 DEADLINE_S = 60.0

@@ -16,7 +16,7 @@ from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.pooler import ConsoleSample, PoolerSample, PoolerSettings
 from pgtop_tune.model.postgres import PostgresSample
-from pgtop_tune.postgres.conninfo import resolve
+from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.sampling.pooler_sampler import PoolerSampler
 from tests.support.poolers import PgBouncer
 from tests.support.servers import conninfo

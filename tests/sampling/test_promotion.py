@@ -14,12 +14,12 @@ from pgtop_tune.metrics.server import WAL_BYTES
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import PostgresSample
-from pgtop_tune.session.ports import Step
-from pgtop_tune.session.session import Session
-from pgtop_tune.tui.glyphs import UNICODE
-from pgtop_tune.tui.lines import text_of
-from pgtop_tune.tui.panes.header import header_lines
-from pgtop_tune.tui.panes.wal import wal_lines
+from pgtop_tune.runtime.ports import Step
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.dashboard.wal import wal_lines
+from pgtop_tune.tui.scene.header import header_lines
+from pgtop_tune.tui.widgets.glyphs import UNICODE
+from pgtop_tune.tui.widgets.lines import text_of
 from tests.sampling.test_live_source import answered, watching
 from tests.support.servers import conninfo
 from tests.support.standby import standby_of

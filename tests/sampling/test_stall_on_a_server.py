@@ -22,16 +22,16 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchSample, LatencySecond
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.load import LoadSpec
-from pgtop_tune.postgres.conninfo import resolve
+from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.recording.replay import ReplaySource
-from pgtop_tune.session.ports import Landmark, Step
-from pgtop_tune.session.session import Session
-from pgtop_tune.tui.glyphs import UNICODE
-from pgtop_tune.tui.lines import Line, text_of
-from pgtop_tune.tui.panes.latency import latency_lines
-from pgtop_tune.tui.panes.throughput import throughput_lines
-from pgtop_tune.tui.panes.time_axis import CHARTED
+from pgtop_tune.runtime.ports import Landmark, Step
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.dashboard.latency import latency_lines
+from pgtop_tune.tui.dashboard.throughput import throughput_lines
+from pgtop_tune.tui.widgets.glyphs import UNICODE
+from pgtop_tune.tui.widgets.lines import Line, text_of
+from pgtop_tune.tui.widgets.time_axis import CHARTED
 from pgtop_tune.units import ms
 from tests.support.recordings import write
 from tests.support.servers import Servers, conninfo

@@ -13,10 +13,10 @@ from textual import events
 from textual.app import App, ComposeResult
 from textual.widgets import Label
 
-from pgtop_tune.tui.lines import Line
 from pgtop_tune.tui.palette import shipped_themes
-from pgtop_tune.tui.thrifty_driver import ThriftyDriver
+from pgtop_tune.tui.terminal.thrifty_driver import ThriftyDriver
 from pgtop_tune.tui.widgets.canvas import LineCanvas
+from pgtop_tune.tui.widgets.lines import Line
 
 HOSTILE: Final = (
     "\x1b[31mred\x1b]52;c;aGk=\x07\x1b]0;owned\x07\x9b2J\x9d0;x\x9c\u202egnp[bold]\n\t\r\x08\x7f\x00\udc80 end"

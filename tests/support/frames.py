@@ -35,9 +35,9 @@ from pgtop_tune.model.postgres import (
     WalCounters,
 )
 from pgtop_tune.model.waits import WaitCount, WaitSample
-from pgtop_tune.session.history import Charted
-from pgtop_tune.session.ports import Step
-from pgtop_tune.session.session import Session
+from pgtop_tune.runtime.history import Charted
+from pgtop_tune.runtime.ports import Step
+from pgtop_tune.runtime.session import Session
 from tests.support.machine_frames import CORES, EPOCH_MS, GIB, MIB, host_sample, wave
 
 FIRST_PID: Final = 2_231

@@ -21,9 +21,9 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample, MemorySample
 from pgtop_tune.model.io import DatabaseSample
 from pgtop_tune.model.machine import MachineDetails, MountPoint, Postmaster, Queue
+from pgtop_tune.model.parameter_values import parse
 from pgtop_tune.model.postgres import Parameter, ParameterSample, PostgresSample
 from pgtop_tune.model.system_setting import AfterReboot, Assignment, SystemSetting
-from pgtop_tune.tuning.stepping import parse
 from tests.support import frames
 from tests.support.host_frames import cgroup, full_host
 from tests.support.machine_frames import CORES, EPOCH_MS, GIB, MIB, TICKS

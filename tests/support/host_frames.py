@@ -7,8 +7,8 @@ from pgtop_tune.model.filesystems import FileSystem, FileSystemSample
 from pgtop_tune.model.host import DiskCounters, DiskSample, HostSample
 from pgtop_tune.model.network import InterfaceCounters, NetworkSample
 from pgtop_tune.model.numa import CpuFrequency, FrequencySample, NumaNode, NumaSample
-from pgtop_tune.session.ports import Step
-from pgtop_tune.session.session import Session
+from pgtop_tune.runtime.ports import Step
+from pgtop_tune.runtime.session import Session
 from tests.support.frames import GIB, MIB, frame, host_sample
 
 FILLING_BYTES_PER_S = 64 * MIB

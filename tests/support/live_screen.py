@@ -12,17 +12,17 @@ from typing import Final, TypeVar
 
 from textual.pilot import Pilot
 
+from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.poolers import pooler_addresses
 from pgtop_tune.cli.wiring import LiveParts
-from pgtop_tune.postgres.conninfo import resolve
-from pgtop_tune.session.engine import Engine
+from pgtop_tune.postgres.server.conninfo import resolve
+from pgtop_tune.runtime.engine import Engine
 from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import Controls, ScreenOptions
+from pgtop_tune.tui.pages.details_dialog import DetailsDialog
 from pgtop_tune.tui.pages.registry import page_of
-from pgtop_tune.tui.screens.details import DetailsDialog
-from pgtop_tune.tui.screens.page import PageScreen
-from pgtop_tune.tuning.knobs.knob import Knob
+from pgtop_tune.tui.pages.screen import PageScreen
 from tests.support.screens import screen_text
 
 NARROW: Final = (80, 24)

@@ -18,12 +18,12 @@ ROOT = Path(__file__).parents[2]
 _MAKER = """
     import asyncio, sys
     from pathlib import Path
-    from pgtop_tune.host.control import HostControl
-    from pgtop_tune.model.change import Terms, Wanted
+    from pgtop_tune.changes.machine.control import HostControl
+    from pgtop_tune.changes.model.change import Terms, Wanted
     from pgtop_tune.model.system_setting import WantedSetting
-    from pgtop_tune.postgres.conninfo import resolve
-    from pgtop_tune.postgres.change_rules import Rules
-    from pgtop_tune.postgres.control import PostgresControl
+    from pgtop_tune.postgres.server.conninfo import resolve
+    from pgtop_tune.changes.server.rules import Rules
+    from pgtop_tune.changes.server.control import PostgresControl
 
     host, port, directory, root, what = sys.argv[1:]
     parameters, settings, terms, kept = eval(what)
@@ -109,10 +109,10 @@ def leave_pending(server: Throwaway, directory: Path, terms: str, **more: object
 _WATCHER = """
     import asyncio, sys
     from pathlib import Path
-    from pgtop_tune.cli.pending_watch import PendingWatch
-    from pgtop_tune.host.control import HostControl
-    from pgtop_tune.postgres.conninfo import resolve
-    from pgtop_tune.postgres.control import PostgresControl
+    from pgtop_tune.changes.confirm.orphans import PendingWatch
+    from pgtop_tune.changes.machine.control import HostControl
+    from pgtop_tune.postgres.server.conninfo import resolve
+    from pgtop_tune.changes.server.control import PostgresControl
 
     host, port, directory = sys.argv[1:]
 

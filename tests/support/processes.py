@@ -36,4 +36,4 @@ def children(pid: int) -> list[int]:
 
 def revert_watchdogs(pid: int) -> list[int]:
     """The processes that wait for a program's end to revert its changes."""
-    return [child for child in children(pid) if b"watchman.py" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    return [child for child in children(pid) if b"revert_watchdog.py" in Path(f"/proc/{child}/cmdline").read_bytes()]

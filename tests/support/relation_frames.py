@@ -29,8 +29,8 @@ from pgtop_tune.model.replication import (
     SubscriptionWorker,
 )
 from pgtop_tune.model.server_log import LogLine, LogTail
-from pgtop_tune.session.ports import Step
-from pgtop_tune.session.session import Session
+from pgtop_tune.runtime.ports import Step
+from pgtop_tune.runtime.session import Session
 from tests.support.frames import EPOCH_MS, GIB, MIB, PARAMETERS, frame, parameter, postgres_sample
 
 NEXT_XID = 150_000_000

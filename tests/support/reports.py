@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Severity, Unknown
 from pgtop_tune.health.report import Report, Result
-from pgtop_tune.model.ceilings import Ceiling
+from pgtop_tune.model.ceilings import MeasuredLimit
 
 HOSTILE = "idx\x1b[31m"
 
@@ -76,7 +76,7 @@ class ScriptedCheck:
             return self.disturbs
         if isinstance(self.says, PgtopError):
             raise self.says
-        flushes = Ceiling("wal-flushes", "the WAL device flushes 1940 times a second", 1940.0, "1/s", "ours")
+        flushes = MeasuredLimit("wal-flushes", "the WAL device flushes 1940 times a second", 1940.0, "1/s", "ours")
         return replace(self.says, ceilings=(flushes,), not_measured=(("timer", "no pg_test_timing"),))
 
     async def check(self) -> Report:

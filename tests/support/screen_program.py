@@ -19,11 +19,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from pgtop_tune.model.events import Event
-from pgtop_tune.session.engine import Engine
-from pgtop_tune.session.ports import Step
+from pgtop_tune.runtime.engine import Engine
+from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import Controls, ScreenOptions
-from pgtop_tune.tui.run import run_screen
+from pgtop_tune.tui.terminal.run import run_screen
 from tests.support.frames import frame
 
 _MADE_UP_S = 100
@@ -67,7 +67,7 @@ def main() -> None:
     """Takes the terminal as its own, so that closing it hangs up."""
     with contextlib.suppress(OSError):
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    import pgtop_tune.tui.run as run
+    import pgtop_tune.tui.terminal.run as run
 
     run.PgtopApp = CountingApp  # type: ignore[misc]
     outcome = run_screen(Controls(Engine(EndlessSource())), ScreenOptions(target=f"pid {os.getpid()}"))

@@ -11,16 +11,16 @@ from msgspec.structs import replace
 from textual.events import Paste
 from textual.pilot import Pilot
 
+from pgtop_tune.changes.model.change import SYSTEM, ChangeState, ParameterChange, Scope, ScopeKind, Terms, Wanted
+from pgtop_tune.changes.model.proof import Proof
 from pgtop_tune.errors import PgtopError, ServerProblem
 from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, Outcome, PlanRisk, QueryPlan
-from pgtop_tune.model.change import SYSTEM, ChangeState, ParameterChange, Scope, ScopeKind, Terms, Wanted
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.load import LoadSpec, ProfileSummary
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.model.proof import Proof
-from pgtop_tune.session.engine import Engine
-from pgtop_tune.session.load_control import DatasetFound, LoadState, MakingPlan, MakingPreview
-from pgtop_tune.session.ports import Landmark, RecordingState, Step, TransportState
+from pgtop_tune.runtime.engine import Engine
+from pgtop_tune.runtime.load_control import DatasetFound, LoadState, MakingPlan, MakingPreview
+from pgtop_tune.runtime.ports import Landmark, RecordingState, Step, TransportState
 from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import Controls, ScreenOptions
 from tests.support.frames import frame

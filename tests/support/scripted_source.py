@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.model.events import Event
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.session.ports import Step
+from pgtop_tune.runtime.ports import Step
 
 
 class ScriptedSource:
@@ -29,7 +29,7 @@ class ScriptedSource:
         self.interval_s = 1.0
 
     def feed(self, *frames: Frame, restart: bool = False) -> None:
-        """Hands one step over. From any thread."""
+        """EngineClient one step over. From any thread."""
         self._waiting.append(Step(frames, restart))
         if self._loop is not None and self._wake is not None:
             self._loop.call_soon_threadsafe(self._wake.set)

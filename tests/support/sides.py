@@ -9,8 +9,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from pgtop_tune.analysis.from_recording import material_of
-from pgtop_tune.analysis.material import Material, Run
+from pgtop_tune.compare.sides.from_recording import material_of
+from pgtop_tune.compare.sides.material import Material, Run
 from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample

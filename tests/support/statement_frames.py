@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from pgtop_tune.model.io import DatabaseRow, IoCounters, SlruCounters
 from pgtop_tune.model.statements import StatementCounters, StatementSample, StatementText, StatementTexts
-from pgtop_tune.session.ports import Step
-from pgtop_tune.session.session import Session
+from pgtop_tune.runtime.ports import Step
+from pgtop_tune.runtime.session import Session
 from tests.support.frames import EPOCH_MS, frame, postgres_sample
 
 HOSTILE = "SELECT '\x1b[31m[red]boo' -- \u202eevil\n FROM t"

@@ -8,8 +8,8 @@ from pgtop_tune.model.locks import LockSample, LockWait
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.model.statements import StatementText, StatementTexts
 from pgtop_tune.model.waits import WaitCount, WaitSample
-from pgtop_tune.session.session import Session
-from pgtop_tune.tui.panes.time_axis import CHARTED
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.frames import EPOCH_MS, backend, postgres_sample, session_of
 
 UPDATE: Final = "UPDATE pgbench_branches SET bbalance = bbalance + $1 WHERE bid = $2"

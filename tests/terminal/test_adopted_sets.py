@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pgtop_tune.changes.journal import JournalText, journals, read
+from pgtop_tune.changes.model.change import ChangeState
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.journal import JournalText, journals, read
-from pgtop_tune.model.change import ChangeState
 from tests.support.makers import kill_with_watchdogs, leave_pending
 from tests.support.processes import eventually
 from tests.terminal.test_main_job import setting, watch

@@ -146,6 +146,6 @@ def run_pgbench_tables(server: Throwaway, home: Path) -> None:
     from pgtop_tune.bench.initialise import initialise
     from pgtop_tune.bench.locate import find_pgbench
     from pgtop_tune.cli.wiring import endpoint_of
-    from pgtop_tune.postgres.conninfo import resolve
+    from pgtop_tune.postgres.server.conninfo import resolve
 
     asyncio.run(initialise(endpoint_of(resolve(conninfo(server))), 1, find_pgbench()))

@@ -16,10 +16,10 @@ from pgtop_tune.bench.datasets.bus import BusPlan, chunk_statements, statements
 from pgtop_tune.bench.datasets.progress import InitialiseProgress, StepWatch, Tell
 from pgtop_tune.bench.datasets.recognise import recognise_bus
 from pgtop_tune.bench.initialise import Initialised
-from pgtop_tune.bench.ports import SqlHand
+from pgtop_tune.bench.ports import SqlSession
 from pgtop_tune.errors import LoadProblem, ServerProblem
 
-OpenHand = Callable[[], Awaitable[SqlHand]]
+OpenSqlSession = Callable[[], Awaitable[SqlSession]]
 """Opens a session on the server."""
 
 GENERATE: Final = "server-side generate"
@@ -27,13 +27,15 @@ _LOCK: Final = "hashtext('pgtop-tune bus')"
 _MOST_JOBS: Final = 64
 
 
-async def make_bus(open_hand: OpenHand, plan: BusPlan, *, anew: bool, jobs: int, tell: Tell) -> Initialised:
+async def make_bus(
+    open_sql_session: OpenSqlSession, plan: BusPlan, *, anew: bool, jobs: int, tell: Tell
+) -> Initialised:
     """Makes the tables, or what is missing of them.
 
     When the task is cancelled, nothing runs on the server any more when it returns; the parts that were done stay.
 
     Args:
-        open_hand: Called once for each job, and once to ask how far it is.
+        open_sql_session: Called once for each job, and once to ask how far it is.
         anew: Drops what is there; else a data set of the same plan that is not complete is gone on with.
         jobs: Sessions that fill the tickets at the same time.
         tell: Told of every step, of every part of the tickets, and of vacuum and indexes as the server knows them.
@@ -48,7 +50,7 @@ async def make_bus(open_hand: OpenHand, plan: BusPlan, *, anew: bool, jobs: int,
     """
     if not 1 <= jobs <= _MOST_JOBS:
         raise LoadProblem(f"jobs must be from 1 to {_MOST_JOBS}")
-    async with _opened(open_hand) as hand, _opened(open_hand) as looking:
+    async with _opened(open_sql_session) as hand, _opened(open_sql_session) as looking:
         watch = StepWatch(tell, looking)
         try:
             [(locked,)] = await hand.rows(f"SELECT pg_try_advisory_lock({_LOCK})")
@@ -56,7 +58,7 @@ async def make_bus(open_hand: OpenHand, plan: BusPlan, *, anew: bool, jobs: int,
                 raise LoadProblem(
                     "another pgtop-tune makes the bus data set in this database", "wait for it, or end it"
                 )
-            return await _Making(open_hand, hand, plan, jobs, watch).run(anew)
+            return await _Making(open_sql_session, hand, plan, jobs, watch).run(anew)
         except ServerProblem as refusal:
             hint = refusal.hint or "parts that were made stay; the same command goes on with them"
             raise LoadProblem(refusal.message, hint) from None
@@ -65,8 +67,8 @@ async def make_bus(open_hand: OpenHand, plan: BusPlan, *, anew: bool, jobs: int,
 
 
 @contextlib.asynccontextmanager
-async def _opened(open_hand: OpenHand) -> AsyncIterator[SqlHand]:
-    hand = await open_hand()
+async def _opened(open_sql_session: OpenSqlSession) -> AsyncIterator[SqlSession]:
+    hand = await open_sql_session()
     try:
         yield hand
     finally:
@@ -76,8 +78,10 @@ async def _opened(open_hand: OpenHand) -> AsyncIterator[SqlHand]:
 class _Making:
     """One making, with what it has measured."""
 
-    def __init__(self, open_hand: OpenHand, hand: SqlHand, plan: BusPlan, jobs: int, watch: StepWatch) -> None:
-        self._open_hand = open_hand
+    def __init__(
+        self, open_sql_session: OpenSqlSession, hand: SqlSession, plan: BusPlan, jobs: int, watch: StepWatch
+    ) -> None:
+        self._open_hand = open_sql_session
         self._hand = hand
         self._plan = plan
         self._jobs = jobs
@@ -132,7 +136,7 @@ class _Making:
         tickets = sum(last - first + 1 for first, last in (self._plan.chunk(int(str(number))) for number in there))
         done = [tickets]
 
-        async def fill(hand: SqlHand) -> None:
+        async def fill(hand: SqlSession) -> None:
             while missing:
                 number = missing.popleft()
                 await hand.execute(chunk_statements(self._plan, number))
@@ -155,7 +159,7 @@ class _Making:
             + _noted(GENERATE)
         )
 
-    async def _beside(self, fill: Callable[[SqlHand], Awaitable[None]]) -> None:
+    async def _beside(self, fill: Callable[[SqlSession], Awaitable[None]]) -> None:
         async with _opened(self._open_hand) as hand:
             await fill(hand)
 

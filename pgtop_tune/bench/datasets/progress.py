@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.bench.ports import SqlHand
+from pgtop_tune.bench.ports import SqlSession
 from pgtop_tune.errors import PgtopError
 
 SERVER_SIDE: Final = "generating data (server-side)"
@@ -72,7 +72,7 @@ class StepWatch:
         rows_bytes: They will take.
     """
 
-    def __init__(self, tell: Tell, hand: SqlHand | None, rows: int = 0, rows_bytes: int = 1) -> None:
+    def __init__(self, tell: Tell, hand: SqlSession | None, rows: int = 0, rows_bytes: int = 1) -> None:
         self._tell = tell
         self._hand = hand
         self._rows = rows
@@ -98,7 +98,7 @@ class StepWatch:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._looking
 
-    async def _growth(self, hand: SqlHand) -> None:
+    async def _growth(self, hand: SqlSession) -> None:
         # Progress is a courtesy: a server that refuses to say its size refuses nothing else.
         with contextlib.suppress(PgtopError):
             [(before,)] = await hand.rows(_SIZE)
@@ -109,7 +109,7 @@ class StepWatch:
                 done = int(min(share, _ALMOST) * self._rows)
                 self._tell(InitialiseProgress(SERVER_SIDE, done, self._rows, estimated=True))
 
-    async def _blocks(self, hand: SqlHand, step: str) -> None:
+    async def _blocks(self, hand: SqlSession, step: str) -> None:
         with contextlib.suppress(PgtopError):
             while True:
                 await asyncio.sleep(LOOK_EVERY_S)

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.bench.datasets.bus import CHUNK_TICKETS, OWN_TABLES, TABLES, VERSION, BusPlan, rows_of
-from pgtop_tune.bench.ports import SqlHand
+from pgtop_tune.bench.ports import SqlSession
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.owner_trust import ME, real_owner, trusted
 from pgtop_tune.units import count, size
@@ -180,7 +180,7 @@ class BusFacts(Struct, frozen=True):
         return ", ".join(parts)
 
 
-async def recognise_pgbench(hand: SqlHand) -> PgbenchFacts | None:
+async def recognise_pgbench(hand: SqlSession) -> PgbenchFacts | None:
     """pgbench's tables where search_path finds them; None when there are none.
 
     Raises:
@@ -252,7 +252,7 @@ def _missing_of_pgbench(
     return ""
 
 
-async def recognise_bus(hand: SqlHand) -> BusFacts | None:
+async def recognise_bus(hand: SqlSession) -> BusFacts | None:
     """The bus data set; None when there is none.
 
     Raises:
@@ -294,7 +294,7 @@ async def recognise_bus(hand: SqlHand) -> BusFacts | None:
     )
 
 
-async def found_variables(hand: SqlHand, dataset: str) -> dict[str, str]:
+async def found_variables(hand: SqlSession, dataset: str) -> dict[str, str]:
     """What the data set a profile needs says of itself, for the variables of its scripts.
 
     Args:

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.bench.ports import SqlHand
+from pgtop_tune.bench.ports import SqlSession
 from pgtop_tune.errors import LoadProblem, ServerProblem
 from pgtop_tune.units import size
 
@@ -57,7 +57,11 @@ class Room(Struct, frozen=True):
 
 
 async def look_for_room(
-    hand: SqlHand, estimated_bytes: int, freed_bytes: int, free_bytes: Callable[[str], int | str], tablespace: str = ""
+    hand: SqlSession,
+    estimated_bytes: int,
+    freed_bytes: int,
+    free_bytes: Callable[[str], int | str],
+    tablespace: str = "",
 ) -> Room:
     """Compares an estimate with the file system of the data.
 

@@ -14,7 +14,7 @@ from pgtop_tune.bench.places.place import ClockOffset, Order
 from pgtop_tune.bench.profiles import Script
 from pgtop_tune.bench.run_directory import RunDirectory
 from pgtop_tune.errors import LoadProblem
-from pgtop_tune.guarded import GuardedAsync, start_guarded_async
+from pgtop_tune.process.guarded_program import GuardedAsync, start_guarded_async
 
 GUARD_GRACE_S: Final = 5.0
 

@@ -26,7 +26,7 @@ from pgtop_tune.bench.places.ssh_address import SshAddress, ssh_words
 from pgtop_tune.bench.profiles import Script
 from pgtop_tune.bench.run_directory import RunDirectory, passfile_text
 from pgtop_tune.errors import LoadProblem
-from pgtop_tune.guarded import GuardedAsync, start_guarded_async
+from pgtop_tune.process.guarded_program import GuardedAsync, start_guarded_async
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.secret import Secret
 

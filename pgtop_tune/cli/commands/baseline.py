@@ -19,7 +19,7 @@ from pgtop_tune.errors import LoadProblem, RecordingProblem, UsageProblem
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pgtop_tune.analysis.trend import Change
+    from pgtop_tune.compare.baselines.trend import Change
     from pgtop_tune.model.load import LoadSpec
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="Of the baseline.")]
@@ -39,8 +39,8 @@ def save(
 
     Example: pgtop-tune baseline save go-live run.jsonl.gz --note "new storage"
     """
-    from pgtop_tune.analysis.baselines import save as kept
     from pgtop_tune.cli.output import say
+    from pgtop_tune.compare.baselines.baselines import save as kept
 
     run, _ = kept(name, file, note)
     say(f"kept in {run.path}")
@@ -54,9 +54,9 @@ def list_baselines(
 
     Examples: pgtop-tune baseline list  ·  pgtop-tune baseline list go-live
     """
-    from pgtop_tune.analysis import baseline_words, baselines
-    from pgtop_tune.analysis.trend import changes
     from pgtop_tune.cli.output import say, tell
+    from pgtop_tune.compare.baselines import baseline_words, baselines
+    from pgtop_tune.compare.baselines.trend import changes
 
     wanted = [name] if name else list(baselines.names())
     rows = []
@@ -110,13 +110,13 @@ def check(
     """
     import tempfile
 
-    from pgtop_tune.analysis import baselines
-    from pgtop_tune.analysis.comparison import compare
-    from pgtop_tune.analysis.condition import judge, parse_condition
-    from pgtop_tune.analysis.fingerprint import check_names
-    from pgtop_tune.analysis.opening import open_material
-    from pgtop_tune.analysis.trend import changes
     from pgtop_tune.cli.output import tell
+    from pgtop_tune.compare.baselines import baselines
+    from pgtop_tune.compare.baselines.trend import changes
+    from pgtop_tune.compare.comparison import compare
+    from pgtop_tune.compare.condition import judge, parse_condition
+    from pgtop_tune.compare.sides.fingerprint import check_names
+    from pgtop_tune.compare.sides.opening import open_material
 
     if against not in ("first", "last"):
         raise UsageProblem(f"{against!r} is no run of a baseline", "--against first, or --against last")
@@ -156,8 +156,8 @@ def check(
 
 def _tell_changes(found: Sequence[Change]) -> None:
     """On stderr: they are beside the result that was asked for."""
-    from pgtop_tune.analysis.baseline_words import change_words
     from pgtop_tune.cli.output import tell
+    from pgtop_tune.compare.baselines.baseline_words import change_words
 
     for change in found:
         tell(change_words(change))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pgtop_tune.health.facts import Facts
     from pgtop_tune.health.project_file import ProjectWishes
     from pgtop_tune.health.report import Report
-    from pgtop_tune.postgres.conninfo import ConnInfo
+    from pgtop_tune.postgres.server.conninfo import ConnInfo
 
 _CHOICE: Final = "Which checks"
 
@@ -194,16 +194,16 @@ def _checked(
     """
     import asyncio
 
+    from pgtop_tune.changes.confirm.orphans import leave_watchdogs
+    from pgtop_tune.changes.machine.control import HostControl
+    from pgtop_tune.changes.server.control import PostgresControl
     from pgtop_tune.cli.looking import let_in
     from pgtop_tune.cli.output import tell
-    from pgtop_tune.cli.pending_watch import leave_watchdogs
     from pgtop_tune.cli.poolers import pooler_addresses
     from pgtop_tune.health.against import former_check, is_recording, only_new, recorded_facts
     from pgtop_tune.health.gather import gather
     from pgtop_tune.health.judge import judge
     from pgtop_tune.health.registry import chosen, thresholds
-    from pgtop_tune.host.control import HostControl
-    from pgtop_tune.postgres.control import PostgresControl
 
     poolers = pooler_addresses(pooler)
     checks, limits = chosen(wishes.select, wishes.ignore), thresholds(wishes.thresholds)

@@ -14,10 +14,10 @@ from pgtop_tune.cli.exit_codes import ExitCode
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pgtop_tune.analysis.comparison import Comparison
-    from pgtop_tune.analysis.condition import Condition, Judged
-    from pgtop_tune.analysis.sheets import Sheet
-    from pgtop_tune.analysis.windowed import Named
+    from pgtop_tune.compare.comparison import Comparison
+    from pgtop_tune.compare.condition import Condition, Judged
+    from pgtop_tune.compare.reports.sheets import Sheet
+    from pgtop_tune.compare.windows.windowed import Named
 
 _FILE: Final = (
     "A recording, a window of one (run.jsonl@3m..5m), a record of `bench run` (JSON), or a directory of records."
@@ -62,12 +62,12 @@ def compare(
     pgtop-tune compare runs/main runs/branch --fail-if 'tps < -5%' --fail-if 'p99 > 10%'  ·
     pgtop-tune compare run.jsonl@3m..5m run.jsonl@12:40..+2m
     """
-    from pgtop_tune.analysis.baselines import earlier_runs
-    from pgtop_tune.analysis.comparison import compare as compared
-    from pgtop_tune.analysis.condition import judge, parse_condition
-    from pgtop_tune.analysis.fingerprint import check_names
-    from pgtop_tune.analysis.opening import open_all
-    from pgtop_tune.analysis.windowed import named
+    from pgtop_tune.compare.baselines.baselines import earlier_runs
+    from pgtop_tune.compare.comparison import compare as compared
+    from pgtop_tune.compare.condition import judge, parse_condition
+    from pgtop_tune.compare.sides.fingerprint import check_names
+    from pgtop_tune.compare.sides.opening import open_all
+    from pgtop_tune.compare.windows.windowed import named
 
     conditions = [parse_condition(each) for each in fail_if or ()]
     names = [named(path) for path in (a, *b)]
@@ -87,12 +87,12 @@ def _compare_windows(
     names: Sequence[Named], conditions: Sequence[Condition], under_test: Sequence[str], format: TableFormat
 ) -> int:
     """Windows: everything that differs, the largest effect first."""
-    from pgtop_tune.analysis import written
-    from pgtop_tune.analysis.condition import judge
-    from pgtop_tune.analysis.differing import brushed
-    from pgtop_tune.analysis.differing_words import differences_json, window_sheets
-    from pgtop_tune.analysis.fingerprint import check_names
-    from pgtop_tune.analysis.windowed import read_windows
+    from pgtop_tune.compare.condition import judge
+    from pgtop_tune.compare.reports import written
+    from pgtop_tune.compare.sides.fingerprint import check_names
+    from pgtop_tune.compare.windows.differing import brushed
+    from pgtop_tune.compare.windows.differing_words import differences_json, window_sheets
+    from pgtop_tune.compare.windows.windowed import read_windows
 
     first, *others = read_windows(names)
     check_names(under_test, [side.material for side in (first, *others)])
@@ -114,8 +114,8 @@ def _compare_windows(
 
 def tell_outcome(judged: Sequence[Judged]) -> int:
     """Says on stderr which conditions hold or cannot be told, and gives the exit status."""
-    from pgtop_tune.analysis.condition import Outcome
     from pgtop_tune.cli.output import tell
+    from pgtop_tune.compare.condition import Outcome
 
     for each in judged:
         if each.outcome is not Outcome.DOES_NOT:
@@ -128,8 +128,8 @@ def tell_outcome(judged: Sequence[Judged]) -> int:
 
 def print_comparisons(format: TableFormat, comparisons: Sequence[Comparison], judged: Sequence[Judged]) -> None:
     """On stdout, as asked for."""
-    from pgtop_tune.analysis import written
-    from pgtop_tune.analysis.sheets import sheets
+    from pgtop_tune.compare.reports import written
+    from pgtop_tune.compare.reports.sheets import sheets
 
     if format is TableFormat.JSON:
         _print_json(written.comparison_json(comparisons, judged))
@@ -147,8 +147,8 @@ def _print_json(answer: Mapping[str, object]) -> None:
 
 
 def _print_sheets(format: TableFormat, found: Sequence[Sequence[Sheet]]) -> None:
-    from pgtop_tune.analysis import written
     from pgtop_tune.cli.output import say
+    from pgtop_tune.compare.reports import written
 
     writer = written.markdown if format is TableFormat.MARKDOWN else written.text
     say("\n\n".join(writer(each) for each in found))

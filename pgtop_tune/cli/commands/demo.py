@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pgtop_tune.cli.wiring import LiveSession
     from pgtop_tune.cluster.throwaway import Throwaway
     from pgtop_tune.model.load import LoadSpec
-    from pgtop_tune.postgres.conninfo import ConnInfo
+    from pgtop_tune.postgres.server.conninfo import ConnInfo
 
 Show = Callable[[str, int, int], None]
 """Takes the step under way, and how much of how much is done (0 of 0 where unknown)."""
@@ -174,7 +174,7 @@ def _make_bus(conninfo: ConnInfo, scale: int) -> None:
     from pgtop_tune.bench.datasets.bus import BusPlan
     from pgtop_tune.bench.datasets.bus_make import make_bus
     from pgtop_tune.bench.datasets.progress import InitialiseProgress
-    from pgtop_tune.postgres.sql_hand import open_hand
+    from pgtop_tune.postgres.server.sql_session import open_sql_session
 
     with _progress() as show:
 
@@ -182,7 +182,7 @@ def _make_bus(conninfo: ConnInfo, scale: int) -> None:
             show(progress.step, progress.done, progress.total)
 
         plan = BusPlan(scale * 100_000)
-        asyncio.run(make_bus(lambda: open_hand(conninfo), plan, anew=False, jobs=2, tell=loading))
+        asyncio.run(make_bus(lambda: open_sql_session(conninfo), plan, anew=False, jobs=2, tell=loading))
 
 
 def _has_tables(server: Throwaway, words: DemoWords) -> bool:

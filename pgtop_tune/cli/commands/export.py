@@ -125,7 +125,7 @@ def _span(reader: RecordingReader, since: str, until: str, every: str | None) ->
 
     from pgtop_tune.export.moments import Span
     from pgtop_tune.recording.reader import without_frames
-    from pgtop_tune.session.time_words import Timeline, moment, seconds
+    from pgtop_tune.runtime.time_words import Timeline, moment, seconds
 
     first = next((frame for _, frame in reader.frames()), None)
     if first is None:
@@ -154,7 +154,7 @@ def _write(
     from pgtop_tune.export.moments import PAST_S, moments, spaced
     from pgtop_tune.export.series_file import write_openmetrics
     from pgtop_tune.recording.past import PastReader
-    from pgtop_tune.session.frame_window import KEEP_FRAMES
+    from pgtop_tune.runtime.frame_window import KEEP_FRAMES
 
     with progress(span, output is not None) as reached:
 

@@ -173,8 +173,8 @@ def _looked(words: ConnectionWords, workload: WorkloadWord | None, disk: DiskWor
     Raises:
         ConnectionProblem: It is not there or does not let us in.
     """
+    from pgtop_tune.advice.facts import DiskKind, Workload
     from pgtop_tune.cli.looking import look_closely
-    from pgtop_tune.tuning.advice.facts import DiskKind, Workload
 
     return look_closely(
         words,

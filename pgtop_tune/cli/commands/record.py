@@ -16,8 +16,8 @@ from pgtop_tune.errors import UsageProblem
 
 if TYPE_CHECKING:
     from pgtop_tune.cli.live_options import LiveOptions
-    from pgtop_tune.postgres.resolving import Resolving
-    from pgtop_tune.session.ports import FrameSink
+    from pgtop_tune.postgres.server.resolving import Resolving
+    from pgtop_tune.runtime.ports import FrameSink
 
 
 def record(
@@ -126,12 +126,12 @@ async def _record(
     quiet: bool,
     numbers: FrameSink | None,
 ) -> int:
+    from pgtop_tune.changes.confirm.orphans import pending_looked_after
     from pgtop_tune.cli.allocator import give_back
     from pgtop_tune.cli.connecting import ask_password, can_ask
     from pgtop_tune.cli.headless import run_engine
     from pgtop_tune.cli.lines import LinePrinter
     from pgtop_tune.cli.output import say, tell
-    from pgtop_tune.cli.pending_watch import pending_looked_after
     from pgtop_tune.cli.recording_teller import RecordingTeller
     from pgtop_tune.cli.wiring import LiveSession
     from pgtop_tune.errors import ConnectionProblem, PasswordNeeded, RecordingProblem

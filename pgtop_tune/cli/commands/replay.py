@@ -28,7 +28,7 @@ def replay(
     plain: options.Plain = False,
     ascii_only: options.Ascii = False,
     mouse: options.Mouse = None,
-    ghost: options.Ghost = None,
+    ghost: options.OverlayCurves = None,
 ) -> None:
     """Show a recording again: play, pause (space), step (, .), jump (T, n, v, W), speed ({ }).
 
@@ -52,7 +52,7 @@ def replay(
 
         sys.exit(show_replay(reader, speed, start, ScreenWords(theme, plain, ascii_only, mouse, ghost)))
     from pgtop_tune.cli.lines import LinePrinter
-    from pgtop_tune.session.ports import Step
+    from pgtop_tune.runtime.ports import Step
 
     printer = LinePrinter(say)
     following = shown = reader.index_at(start)

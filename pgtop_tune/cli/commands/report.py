@@ -45,14 +45,14 @@ def report(
     pgtop-tune report before.jsonl.gz after.jsonl.gz -o change.html --title "16 GB of max_wal_size"  ·
     pgtop-tune report runs/default runs/tuned runs/extreme -o tuning.md
     """
-    from pgtop_tune.analysis.baselines import earlier_runs
-    from pgtop_tune.analysis.fingerprint import check_names
-    from pgtop_tune.analysis.html import html
-    from pgtop_tune.analysis.opening import open_all
-    from pgtop_tune.analysis.report import report as chapters
-    from pgtop_tune.analysis.written import report_markdown
     from pgtop_tune.cli.exporting import text_to
     from pgtop_tune.cli.output import say
+    from pgtop_tune.compare.baselines.baselines import earlier_runs
+    from pgtop_tune.compare.reports.html import html
+    from pgtop_tune.compare.reports.report import report as chapters
+    from pgtop_tune.compare.reports.written import report_markdown
+    from pgtop_tune.compare.sides.fingerprint import check_names
+    from pgtop_tune.compare.sides.opening import open_all
     from pgtop_tune.paths import new_file, replacing
     from pgtop_tune.recording.outlet import is_stdout
 

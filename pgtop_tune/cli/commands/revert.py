@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pgtop_tune.changes.deadlines import LAST_ATTEMPT
 from pgtop_tune.cli import options
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.output import say
 from pgtop_tune.errors import PgtopError
-from pgtop_tune.on_trial import LAST_ATTEMPT
 
 if TYPE_CHECKING:
+    from pgtop_tune.changes.journal import JournalText
+    from pgtop_tune.changes.machine.control import Choice as MachineChoice
+    from pgtop_tune.changes.model.change import ParameterChange
+    from pgtop_tune.changes.model.revert_outcome import RevertOutcome
+    from pgtop_tune.changes.restart.recovery import Elsewhere
+    from pgtop_tune.changes.server.reverting import Choice
+    from pgtop_tune.changes.trial_desk import Change
     from pgtop_tune.cli.machine_reverting import MachineHalves
-    from pgtop_tune.host.control import Choice as MachineChoice
-    from pgtop_tune.journal import JournalText
-    from pgtop_tune.model.change import ParameterChange
-    from pgtop_tune.model.revert_outcome import RevertOutcome
-    from pgtop_tune.postgres.conninfo import ConnInfo
-    from pgtop_tune.postgres.reverting import Choice
-    from pgtop_tune.session.trial_desk import Change
-    from pgtop_tune.tuning.restart.recovery import Elsewhere
+    from pgtop_tune.postgres.server.conninfo import ConnInfo
 
 
 def revert(
@@ -82,7 +82,7 @@ def revert(
 
     Examples: pgtop-tune revert --list  ·  pgtop-tune revert -h /run/postgresql -d bench  ·  pgtop-tune revert --last
     """
-    from pgtop_tune.cli.given_up import note_given_up
+    from pgtop_tune.changes.confirm.given_up import note_given_up
 
     words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
     if list_only:
@@ -116,8 +116,8 @@ def _chosen(last: bool, all_changes: bool, set_id: str, to: str, overdue: bool) 
     Raises:
         UsageProblem: More than one of them, or no moment.
     """
-    from pgtop_tune.postgres import reverting
-    from pgtop_tune.postgres.changes import now_ms
+    from pgtop_tune.changes.server import reverting
+    from pgtop_tune.changes.server.one_change import now_ms
 
     _check_one_at_most(last, all_changes, set_id, to)
     if overdue:
@@ -133,9 +133,9 @@ def _chosen(last: bool, all_changes: bool, set_id: str, to: str, overdue: bool) 
 
 def _chosen_of_machine(last: bool, all_changes: bool, set_id: str, to: str, overdue: bool) -> MachineChoice:
     """The same for the operating system."""
+    from pgtop_tune.changes.machine.control import overdue as late
+    from pgtop_tune.changes.server.one_change import now_ms
     from pgtop_tune.cli.machine_reverting import choice
-    from pgtop_tune.host.control import overdue as late
-    from pgtop_tune.postgres.changes import now_ms
 
     _check_one_at_most(last, all_changes, set_id, to)
     if overdue:
@@ -153,8 +153,8 @@ def _check_one_at_most(*words: bool | str) -> None:
 
 def _is_on_trial(set_id: str, directory: Path | None) -> bool:
     """Whether a set is, or may be: a journal that cannot be read may have it."""
+    from pgtop_tune.changes.journal import journals, read
     from pgtop_tune.errors import JournalProblem
-    from pgtop_tune.journal import journals, read
 
     for path in journals(directory):
         try:
@@ -197,10 +197,10 @@ def _moment_ms(text: str) -> int:
 
 
 def _list(directory: Path | None) -> int:
+    from pgtop_tune.changes.journal import journals, read
     from pgtop_tune.cli.exit_codes import ExitCode
     from pgtop_tune.cli.retiring import tell_of_damage
     from pgtop_tune.errors import JournalProblem
-    from pgtop_tune.journal import journals, read
 
     usable, found = tell_of_damage(directory), 0
     for path in journals(directory):
@@ -230,7 +230,7 @@ def _told(change: ParameterChange) -> str:
     """One change in force in a line: what, how far, since when, by whom, for whom, why, and the id to revert it by."""
     from datetime import datetime
 
-    from pgtop_tune.model.change import SYSTEM
+    from pgtop_tune.changes.model.change import SYSTEM
 
     scope = " ".join(filter(None, (str(change.scope.kind), change.scope.role, change.scope.database)))
     notes = (
@@ -262,13 +262,13 @@ def _revert(
     """The exit status, and what left the set in force that was asked for."""
     import asyncio
 
+    from pgtop_tune.changes.model.revert_outcome import RevertOutcome
+    from pgtop_tune.changes.server.reverting import missed_set
     from pgtop_tune.cli import revert_words
     from pgtop_tune.cli.exit_codes import ExitCode
     from pgtop_tune.cli.machine_reverting import MachineHalves, is_of_machine_only, tell_of_the_rest
     from pgtop_tune.cli.output import complain, tell
     from pgtop_tune.cli.retiring import tell_of_damage
-    from pgtop_tune.model.revert_outcome import RevertOutcome
-    from pgtop_tune.postgres.reverting import missed_set
 
     tell_of_damage(directory)
     halves = MachineHalves(set_id, directory)
@@ -301,10 +301,10 @@ def _revert(
 
 async def _look_after_the_rest(conninfo: ConnInfo, directory: Path | None) -> None:
     """Sets of others that are on trial still, and the machine's halves of those that were overdue."""
+    from pgtop_tune.changes.confirm.orphans import leave_watchdogs
+    from pgtop_tune.changes.machine.control import HostControl
+    from pgtop_tune.changes.server.control import PostgresControl
     from pgtop_tune.cli.output import tell
-    from pgtop_tune.cli.pending_watch import leave_watchdogs
-    from pgtop_tune.host.control import HostControl
-    from pgtop_tune.postgres.control import PostgresControl
 
     control = PostgresControl(conninfo, directory=directory)
     await leave_watchdogs(control, HostControl(directory=directory), directory, tell)
@@ -324,16 +324,16 @@ def _taken_back(
 ) -> tuple[ConnInfo, RevertOutcome]:
     from msgspec.structs import replace
 
+    from pgtop_tune.changes.confirm.overdue import WHY
+    from pgtop_tune.changes.model.revert_outcome import RevertOutcome
+    from pgtop_tune.changes.restart.recovery import elsewhere, recover
+    from pgtop_tune.changes.server.one_change import now_ms
+    from pgtop_tune.changes.server.reverting import overdue, try_to_revert
     from pgtop_tune.cli.looking import let_in
     from pgtop_tune.cli.output import tell
-    from pgtop_tune.cli.overdue import WHY
     from pgtop_tune.cli.restarting import agreeing, restart_after_reverting, sure
     from pgtop_tune.cli.signals import run_until_signalled
     from pgtop_tune.errors import ConnectionProblem, NotLetIn
-    from pgtop_tune.model.revert_outcome import RevertOutcome
-    from pgtop_tune.postgres.changes import now_ms
-    from pgtop_tune.postgres.reverting import overdue, try_to_revert
-    from pgtop_tune.tuning.restart.recovery import elsewhere, recover
 
     written: list[frozenset[str]] = []
 

@@ -12,7 +12,7 @@ from pgtop_tune.cli.connecting import ConnectionWords
 
 if TYPE_CHECKING:
     from pgtop_tune.cli.changing import Asked
-    from pgtop_tune.postgres.conninfo import ConnInfo
+    from pgtop_tune.postgres.server.conninfo import ConnInfo
 
 Reason = Annotated[str, typer.Option("--reason", metavar="WORDS", show_default=False, help="Why, for the journal.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the SQL and the commands; change nothing.")]
@@ -86,11 +86,11 @@ def set_parameters(
     pgtop-tune set max_wal_size=16GB min_wal_size=4GB --reason "fewer checkpoints" --dry-run -d bench  ·
     pgtop-tune set vm.nr_hugepages=2130 huge_pages=on --dry-run -d bench
     """
+    from pgtop_tune.changes.model.change import SYSTEM
     from pgtop_tune.cli.assignments import scope_of, wanted
     from pgtop_tune.cli.changing import Asked
     from pgtop_tune.cli.machine_words import check_machine_options, split_words
     from pgtop_tune.errors import UsageProblem
-    from pgtop_tune.model.change import SYSTEM
 
     whom = scope_of(scope)
     if scope != "system" and restart:
@@ -140,11 +140,11 @@ def reset_parameters(
 
     Examples: pgtop-tune reset max_wal_size -d bench  ·  pgtop-tune reset work_mem --scope role=reports --dry-run
     """
+    from pgtop_tune.changes.model.change import Wanted
     from pgtop_tune.cli.assignments import checked_name, scope_of
     from pgtop_tune.cli.changing import Asked
     from pgtop_tune.cli.machine_words import split_names
     from pgtop_tune.errors import UsageProblem
-    from pgtop_tune.model.change import Wanted
 
     whom = scope_of(scope)
     if whom is None:
@@ -207,7 +207,7 @@ def _run(words: ConnectionWords, asked: Asked) -> int:
 
 def _seconds(text: str) -> float | None:
     from pgtop_tune.errors import UsageProblem
-    from pgtop_tune.session.time_words import seconds
+    from pgtop_tune.runtime.time_words import seconds
 
     if not text:
         return None

@@ -30,7 +30,7 @@ def top(
     plain: options.Plain = False,
     ascii_only: options.Ascii = False,
     mouse: options.Mouse = None,
-    ghost: options.Ghost = None,
+    ghost: options.OverlayCurves = None,
 ) -> None:
     """Watch a server. The connection is found as psql finds it: options, URI, service=, PG* variables, .pgpass.
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from pgtop_tune.advice.rules.wal import needed_max_wal_bytes
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
@@ -15,9 +16,7 @@ from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.rules import SHORTEST_S, advice_facts, counted, counted_s, on_standby, setting, too_young
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import CheckpointCounters
-from pgtop_tune.tuning.advice.facts import GB, MB, about, memory
-from pgtop_tune.tuning.advice.wal_rules import needed_max_wal_bytes
-from pgtop_tune.units import count
+from pgtop_tune.units import GB, MB, about, count, memory
 
 _GROUP: Final = "checkpoints and WAL"
 _MOST_BUFFERS: Final = 64 * MB

@@ -16,8 +16,7 @@ from pgtop_tune.health.measures import setting
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.filesystems import FileSystem
 from pgtop_tune.model.machine import MountPoint, Queue
-from pgtop_tune.tuning.advice.facts import about
-from pgtop_tune.units import share
+from pgtop_tune.units import about, share
 
 _GROUP: Final = "disks"
 _FILE_SYSTEMS: Final = "creating-cluster.html#CREATING-CLUSTER-FILESYSTEM"

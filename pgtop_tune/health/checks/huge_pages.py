@@ -15,7 +15,7 @@ from pgtop_tune.health.fixes import kernel_file, set_parameter, sysctl, words
 from pgtop_tune.health.measures import huge_pages_needed, huge_pages_used, page_tables_bytes
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import HugePages
-from pgtop_tune.tuning.advice.facts import GB, about
+from pgtop_tune.units import GB, about
 
 _GROUP: Final = "huge pages"
 _PAGE: Final = "kernel-resources.html#LINUX-HUGE-PAGES"

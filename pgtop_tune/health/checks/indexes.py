@@ -6,17 +6,14 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from psycopg import sql
-
 from pgtop_tune.health.check import Action, Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import composed, identifier, with_lock_timeout, words
+from pgtop_tune.health.fixes import with_lock_timeout, words
 from pgtop_tune.health.judge import statistics_age_s
 from pgtop_tune.health.questions import FOREIGN_KEYS, INDEXES, BareForeignKey, IndexState
 from pgtop_tune.health.rules import NOTHING_TO_UNDO, in_database, too_young
-from pgtop_tune.sql_quoting import quoted, unmistakable
-from pgtop_tune.tuning.advice.facts import MB, about
-from pgtop_tune.units import count, duration
+from pgtop_tune.sql_quoting import Sql, composed, identifier, joined, quoted, unmistakable
+from pgtop_tune.units import MB, about, count, duration
 
 _GROUP: Final = "indexes"
 _DAY_S: Final = 86_400.0
@@ -119,7 +116,7 @@ def _index_for(database: str, key: BareForeignKey) -> Action:
         f"CREATE INDEX {concurrently}{{name}} ON {{table}} ({{columns}});",
         name=identifier(name),
         table=identifier(key.schema, key.table_name),
-        columns=sql.SQL(", ").join(identifier(column) for column in key.columns),
+        columns=joined(", ", map(identifier, key.columns)),
     )
     drop = composed(f"DROP INDEX {concurrently}{{index}};", index=identifier(key.schema, name))
     return in_database(
@@ -148,7 +145,7 @@ def _concurrently(definition: str) -> str:
     return re.sub(r"\A(CREATE (?:UNIQUE )?INDEX) ", r"\1 CONCURRENTLY ", definition)
 
 
-def _identifier(index: IndexState) -> sql.SQL:
+def _identifier(index: IndexState) -> Sql:
     return identifier(index.schema, index.name)
 
 

@@ -18,8 +18,7 @@ from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import kept, sysctl, words
 from pgtop_tune.health.measures import number, setting
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.tuning.advice.facts import GB, MB, about
-from pgtop_tune.units import share
+from pgtop_tune.units import GB, MB, about, share
 
 _GROUP: Final = "operating system"
 _KERNEL: Final = "kernel-resources.html"

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from psycopg import sql
-
 from pgtop_tune.health.check import Action, Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import composed, identifier, literal, with_lock_timeout
+from pgtop_tune.health.fixes import with_lock_timeout
 from pgtop_tune.health.questions import KEYS, SEQUENCES, KeyState, SequenceState
 from pgtop_tune.health.rules import in_database
+from pgtop_tune.sql_quoting import Sql, composed, identifier, literal
 
 _GROUP: Final = "keys"
 _SMALLEST: Final = 2**15 - 1
@@ -60,7 +59,7 @@ def _widen(database: str, sequence: SequenceState) -> Action:
     return in_database(database, do, with_lock_timeout(f"{narrow}\n{_WIDER}"), _REWRITES)
 
 
-def _to(table: sql.SQL, column: sql.SQL, type_: str) -> str:
+def _to(table: Sql, column: Sql, type_: str) -> str:
     return composed(f"ALTER TABLE {{table}} ALTER COLUMN {{column}} TYPE {type_};", table=table, column=column)
 
 

@@ -17,9 +17,8 @@ from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.measures import HugePageUse, huge_pages_used, memory, page_tables_bytes
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.rules import also_scoped, counted, counted_s
-from pgtop_tune.tuning.advice.facts import GB, MB, about
-from pgtop_tune.tuning.advice.facts import memory as typed
-from pgtop_tune.units import count, duration, share_of
+from pgtop_tune.units import GB, MB, about, count, duration, share_of
+from pgtop_tune.units import memory as typed
 
 _GROUP: Final = "memory"
 _RESOURCES: Final = "runtime-config-resource.html"

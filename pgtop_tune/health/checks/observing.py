@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from psycopg import sql
-
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Severity, Threshold
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import composed, literal, set_parameter, stored_again, words
+from pgtop_tune.health.fixes import set_parameter, stored_again, words
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.questions import SCOPED
 from pgtop_tune.health.rules import also_scoped, scoped, scoped_finding, setting, value_is
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.sql_quoting import joined, literal
 
 _GROUP: Final = "logging and statistics"
 _EVERY_STATEMENT: Final = (
@@ -181,7 +180,7 @@ def _libraries(library: Parameter) -> list[str]:
 
 
 def _listed(libraries: list[str]) -> str:
-    return composed("{names}", names=sql.SQL(", ").join(literal(name) for name in libraries))
+    return joined(", ", map(literal, libraries))
 
 
 def _off(row: Parameter) -> bool:

@@ -13,7 +13,7 @@ from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, 
 from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import kept, kernel_file, words
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.tuning.advice.facts import about
+from pgtop_tune.units import about
 
 _GROUP: Final = "processes"
 _OVERCOMMIT: Final = "kernel-resources.html#LINUX-MEMORY-OVERCOMMIT"

@@ -6,17 +6,16 @@ from collections.abc import Iterator
 from typing import Final
 
 from msgspec.structs import replace
-from psycopg import sql
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import composed, identifier, literal, set_parameter, words
+from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.rules import NOTHING_TO_UNDO, ON_STANDBY, on_standby, setting
 from pgtop_tune.metrics.replication import SenderLag, sender_lags
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.tuning.advice.facts import GB, about
-from pgtop_tune.units import duration
+from pgtop_tune.sql_quoting import Sql, composed, identifier, literal
+from pgtop_tune.units import GB, about, duration
 
 _GROUP: Final = "replication"
 _VIEW: Final = "pg_stat_replication"
@@ -104,9 +103,7 @@ def _receiving(facts: Facts, limits: Limits) -> Iterator[Finding]:
 
 def _enable(name: str) -> Action:
     template = "ALTER SUBSCRIPTION {name} {state};"
-    enable, disable = (
-        composed(template, name=identifier(name), state=sql.SQL(state)) for state in ("ENABLE", "DISABLE")
-    )
+    enable, disable = (composed(template, name=identifier(name), state=Sql(state)) for state in ("ENABLE", "DISABLE"))
     return Action(enable, disable, remark="in its database; with its slot in place")
 
 

@@ -6,17 +6,15 @@ import ipaddress
 from collections.abc import Iterator
 from typing import Final
 
-from psycopg import sql
-
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import composed, identifier, set_parameter, words
+from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.questions import DATABASE_STATE, ENCRYPTION, HBA, PASSWORDS, SUPERUSERS, HbaRule
 from pgtop_tune.health.rules import also_scoped, hidden, in_database, setting
 from pgtop_tune.metrics.server import client_backends
 from pgtop_tune.safe_text import is_plain
-from pgtop_tune.sql_quoting import quoted
+from pgtop_tune.sql_quoting import Sql, composed, identifier, quoted
 
 _GROUP: Final = "security"
 _LOCAL: Final = "local"
@@ -230,8 +228,8 @@ def _open_schemas(facts: Facts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _words(verb: str, to: str, schema: str) -> dict[str, sql.Composable]:
-    return {"verb": sql.SQL(verb), "to": sql.SQL(to), "schema": identifier(schema)}
+def _words(verb: str, to: str, schema: str) -> dict[str, Sql]:
+    return {"verb": Sql(verb), "to": Sql(to), "schema": identifier(schema)}
 
 
 def _listening(facts: Facts, limits: Limits) -> Iterator[Finding]:

@@ -8,11 +8,11 @@ from typing import Final
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity, Threshold
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import composed, literal, set_parameter, words
+from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.rules import advice_facts, on_standby, setting
 from pgtop_tune.model.replication import Slot, SlotSample
-from pgtop_tune.sql_quoting import quoted
-from pgtop_tune.tuning.advice.facts import GB, about, memory
+from pgtop_tune.sql_quoting import composed, literal, quoted
+from pgtop_tune.units import GB, about, memory
 
 _GROUP: Final = "replication slots"
 _VIEW: Final = "pg_replication_slots"

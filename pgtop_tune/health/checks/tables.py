@@ -7,11 +7,11 @@ from typing import Final
 
 from pgtop_tune.health.check import Action, Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import composed, identifier, with_lock_timeout
+from pgtop_tune.health.fixes import with_lock_timeout
 from pgtop_tune.health.questions import BLOAT, TABLES, BloatEstimate, TableState
 from pgtop_tune.health.rules import in_database
-from pgtop_tune.tuning.advice.facts import MB, about
-from pgtop_tune.units import count, percent, share_of
+from pgtop_tune.sql_quoting import composed, identifier
+from pgtop_tune.units import MB, about, count, percent, share_of
 
 _GROUP: Final = "tables"
 

@@ -8,12 +8,13 @@ from typing import Final
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import composed, literal, set_parameter, words
+from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.rules import also_scoped, hidden, setting
 from pgtop_tune.metrics.connections import IN_TRANSACTION
 from pgtop_tune.metrics.horizon import PREPARED, SLOT, SLOT_CATALOG, STANDBY, Holder, holders
 from pgtop_tune.metrics.server import client_backends
 from pgtop_tune.model.postgres import Backend
+from pgtop_tune.sql_quoting import composed, literal
 from pgtop_tune.units import count, duration
 
 _GROUP: Final = "transactions"

@@ -6,18 +6,17 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from msgspec import Struct
-from psycopg import sql
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import composed, identifier, set_parameter, with_lock_timeout, words
+from pgtop_tune.health.fixes import set_parameter, with_lock_timeout, words
 from pgtop_tune.health.questions import TABLES, TableState
 from pgtop_tune.health.rules import advice_facts, in_database, setting
 from pgtop_tune.metrics.vacuum import age, multixact_age
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.relations import DatabaseFacts, DatabaseLimits
-from pgtop_tune.sql_quoting import quoted
+from pgtop_tune.sql_quoting import Sql, composed, identifier, quoted
 from pgtop_tune.units import count
 
 _GROUP: Final = "vacuum"
@@ -126,7 +125,7 @@ def _freeze(database: str, table: TableState | None) -> Action:
 def _freeze_closed(database: str) -> Action:
     """template0 lets nobody in; autovacuum freezes it all the same."""
     allow = "ALTER DATABASE {database} ALLOW_CONNECTIONS {allow};"
-    opened, closed = (composed(allow, database=identifier(database), allow=sql.SQL(word)) for word in ("true", "false"))
+    opened, closed = (composed(allow, database=identifier(database), allow=Sql(word)) for word in ("true", "false"))
     return words(
         f"{quoted(database)} takes no connections: autovacuum freezes it by itself, look why it did not (VAC-01, "
         f"TXN-04). By hand: {opened} then in that database VACUUM (FREEZE, VERBOSE); and from another one {closed}",

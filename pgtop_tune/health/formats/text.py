@@ -8,7 +8,7 @@ from typing import Final
 
 from pgtop_tune.health.check import Check, Confidence, Finding, Language, Severity
 from pgtop_tune.health.report import Outcome, Report, documentation
-from pgtop_tune.model.ceilings import Ceiling
+from pgtop_tune.model.ceilings import MeasuredLimit
 from pgtop_tune.safe_text import one_line, printable
 
 _WIDTH: Final = max(len(severity) for severity in Severity)
@@ -72,7 +72,7 @@ def about(finding: Finding) -> str:
     return f"{subject}{one_line(finding.says)}"
 
 
-def ceiling(measured: Ceiling) -> str:
+def ceiling(measured: MeasuredLimit) -> str:
     """What was measured, in one line."""
     return f"{one_line(measured.says)} ({one_line(measured.source)})"
 

@@ -16,8 +16,8 @@ from pgtop_tune.model.io import (
     WalFiles,
 )
 from pgtop_tune.model.postgres import ServerFacts
-from pgtop_tune.postgres.connection import ReadConnection
 from pgtop_tune.postgres.queries import sql
+from pgtop_tune.postgres.server.connection import ReadConnection
 
 IO_SINCE: Final = 16
 NO_IO: Final = Unavailable(Reason.NOT_SUPPORTED, f"pg_stat_io came with PostgreSQL {IO_SINCE}")

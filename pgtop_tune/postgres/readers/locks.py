@@ -6,8 +6,8 @@ from typing import Final
 
 from pgtop_tune.model.locks import LockSample, LockWait
 from pgtop_tune.model.postgres import Activity
-from pgtop_tune.postgres.connection import ReadConnection
 from pgtop_tune.postgres.queries import sql
+from pgtop_tune.postgres.server.connection import ReadConnection
 
 ASKED_AT_MOST: Final = 64
 """Lock waiters asked about in one look, the longest waiting first: pg_blocking_pids stops every lock request."""

@@ -10,9 +10,9 @@ import asyncpg
 
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.places import ServerPlaces
-from pgtop_tune.postgres.connection import ReadConnection
-from pgtop_tune.postgres.failures import absence
 from pgtop_tune.postgres.queries import sql
+from pgtop_tune.postgres.server.connection import ReadConnection
+from pgtop_tune.postgres.server.failures import absence
 
 _NAME: Final = re.compile(r'"((?:[^"]|"")*)"|([^,"\s]+)')
 

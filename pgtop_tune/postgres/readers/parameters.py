@@ -8,10 +8,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from pgtop_tune.model.postgres import Parameter, ParameterSample
-from pgtop_tune.postgres import time_limits
-from pgtop_tune.postgres.connection import ReadConnection
 from pgtop_tune.postgres.queries import sql
-from pgtop_tune.postgres.search_path import AT_START
+from pgtop_tune.postgres.server import time_limits
+from pgtop_tune.postgres.server.connection import ReadConnection
+from pgtop_tune.postgres.server.search_path import AT_START
 from pgtop_tune.secret import without_secrets
 
 

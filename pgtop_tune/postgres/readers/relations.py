@@ -27,8 +27,8 @@ from pgtop_tune.model.relations import (
     TempFiles,
     TempFileSample,
 )
-from pgtop_tune.postgres.connection import ReadConnection
 from pgtop_tune.postgres.queries import sql
+from pgtop_tune.postgres.server.connection import ReadConnection
 
 ALL_UP_TO: Final = 200
 """A database with no more tables than this is shown whole."""

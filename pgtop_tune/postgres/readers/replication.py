@@ -18,8 +18,8 @@ from pgtop_tune.model.replication import (
     SubscriptionSample,
     SubscriptionWorker,
 )
-from pgtop_tune.postgres.connection import ReadConnection
 from pgtop_tune.postgres.queries import sql
+from pgtop_tune.postgres.server.connection import ReadConnection
 
 _RECEIVER: Final = (
     "status",

@@ -8,9 +8,9 @@ from typing import Final
 from pgtop_tune.model.absence import Reason, Unavailable, grant
 from pgtop_tune.model.postgres import ServerFacts
 from pgtop_tune.model.server_log import LogLine, LogTail
-from pgtop_tune.postgres.connection import ReadConnection
 from pgtop_tune.postgres.log_entries import log_entries
 from pgtop_tune.postgres.queries import sql
+from pgtop_tune.postgres.server.connection import ReadConnection
 
 PIECE_BYTES: Final = 65_536
 LINES_KEPT: Final = 100

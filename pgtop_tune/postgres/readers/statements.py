@@ -20,9 +20,9 @@ from pgtop_tune.model.statements import (
     StatementText,
     StatementTexts,
 )
-from pgtop_tune.postgres.capabilities import Capabilities
-from pgtop_tune.postgres.connection import ReadConnection
 from pgtop_tune.postgres.queries import sql
+from pgtop_tune.postgres.server.capabilities import Capabilities
+from pgtop_tune.postgres.server.connection import ReadConnection
 from pgtop_tune.secret import without_secrets
 from pgtop_tune.sql_quoting import quoted
 

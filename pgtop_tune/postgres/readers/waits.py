@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pgtop_tune.model.waits import WaitCount, WaitLook
-from pgtop_tune.postgres.capabilities import Capabilities
-from pgtop_tune.postgres.connection import ReadConnection
 from pgtop_tune.postgres.queries import sql
+from pgtop_tune.postgres.server.capabilities import Capabilities
+from pgtop_tune.postgres.server.connection import ReadConnection
 from pgtop_tune.sql_quoting import quoted
 
 _KINDS_SHARED: Final = 10_000

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
+from pgtop_tune.advice.knobs.catalogue import BY_NAME
+from pgtop_tune.advice.knobs.knob import Knob
+from pgtop_tune.advice.machine import MachineLook
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.tui.check.table import CheckRow
-from pgtop_tune.tui.panel.gathering import machine_rows
-from pgtop_tune.tui.panel.row import PanelRow, Staged
-from pgtop_tune.tuning.advice.machine import MachineLook
-from pgtop_tune.tuning.knobs.catalogue import BY_NAME
-from pgtop_tune.tuning.knobs.knob import Knob
+from pgtop_tune.tui.parameters.gathering import machine_rows
+from pgtop_tune.tui.parameters.row import PanelRow, Staged
 
 
 def wanted_values(tagged: Sequence[CheckRow], *, of_machine: bool) -> dict[str, tuple[str, CheckRow]]:

@@ -10,9 +10,9 @@ from pgtop_tune.health.formats.text import about, summary
 from pgtop_tune.health.report import Report, documentation
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.check.table import CheckRow, CheckTable
-from pgtop_tune.tui.glyphs import Glyphs
-from pgtop_tune.tui.lines import PLAIN, Line, clip, shortened
-from pgtop_tune.tui.wrapping import labelled, wrapped
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, clip, shortened
+from pgtop_tune.tui.widgets.wrapping import labelled, wrapped
 
 _STYLES: Final = {"critical": "critical", "high": "critical", "warning": "warning", "info": PLAIN, "unknown": "dim"}
 _KIND_CELLS: Final = 9

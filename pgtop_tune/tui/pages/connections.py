@@ -12,11 +12,11 @@ from pgtop_tune.metrics.connections import groups, limits
 from pgtop_tune.metrics.parameter_changes import SetParameter, set_parameters
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.server_log import LogLine
-from pgtop_tune.session.session import Session
-from pgtop_tune.tui.lines import PLAIN
+from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.pages.numbers import number, word
 from pgtop_tune.tui.pages.page import PageColumn, PageTable
 from pgtop_tune.tui.pages.row_source import foreign, rows_of
+from pgtop_tune.tui.widgets.lines import PLAIN
 from pgtop_tune.units import UNKNOWN, age, percent, wall_clock
 
 

@@ -13,15 +13,15 @@ from pgtop_tune.metrics.catalogue import Interval, Metric
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample, MemorySample
+from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.session.session import Session
-from pgtop_tune.tui.glyphs import Glyphs
-from pgtop_tune.tui.lines import PLAIN, Line, Span, fit
 from pgtop_tune.tui.pages.host_tables import TABLES
 from pgtop_tune.tui.pages.page import Page
-from pgtop_tune.tui.panes.explain import Described
-from pgtop_tune.tui.panes.phrase import Phrase, absence, alarm, fitting, labelled, padded
+from pgtop_tune.tui.scene.explain import Described
 from pgtop_tune.tui.widgets.gauges import heat_strip
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span, fit
+from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, fitting, labelled, padded
 from pgtop_tune.units import UNKNOWN, count, percent, size
 
 _LABEL: Final = 7

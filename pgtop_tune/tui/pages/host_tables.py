@@ -19,11 +19,11 @@ from pgtop_tune.model.backend_action import BackendKey
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, ProcessSample
 from pgtop_tune.model.postgres import Backend
+from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.session.session import Session
+from pgtop_tune.tui.dashboard.host import cap_text
 from pgtop_tune.tui.pages.numbers import number, word
 from pgtop_tune.tui.pages.page import PageColumn, PageTable
-from pgtop_tune.tui.panes.host import cap_text
 from pgtop_tune.units import UNKNOWN, age, count, ms, percent, size
 
 S = TypeVar("S")

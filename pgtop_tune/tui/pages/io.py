@@ -22,17 +22,17 @@ from pgtop_tune.metrics.io import (
 )
 from pgtop_tune.metrics.server import WAL_BYTES
 from pgtop_tune.metrics.settings import is_on, setting
+from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.session.session import Session
-from pgtop_tune.tui.glyphs import Glyphs
-from pgtop_tune.tui.lines import PLAIN, Line
+from pgtop_tune.tui.dashboard.device import device_phrases
+from pgtop_tune.tui.dashboard.wal import full_page_share
 from pgtop_tune.tui.pages.numbers import number, word
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable
 from pgtop_tune.tui.pages.row_source import rows_of
 from pgtop_tune.tui.pages.wal_facts import ARCHIVER, WAL
-from pgtop_tune.tui.panes.device import device_phrases
-from pgtop_tune.tui.panes.phrase import Phrase, alarm, labelled, lasting, spaced, summed
-from pgtop_tune.tui.panes.wal import full_page_share
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets.phrase import Phrase, alarm, labelled, lasting, spaced, summed
 from pgtop_tune.units import UNKNOWN, count, ms, percent, size
 
 _NAMED: Final = 3

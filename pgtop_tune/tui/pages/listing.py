@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.tui.glyphs import Glyphs
-from pgtop_tune.tui.lines import PLAIN, Line, Span
-from pgtop_tune.tui.lines import width as cells_of
 from pgtop_tune.tui.pages.page import MOST_ROWS, PageColumn, PageTable, SortValue, grown
-from pgtop_tune.tui.panes.phrase import Phrase, absence, dot, head, padded
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span
+from pgtop_tune.tui.widgets.lines import width as cells_of
+from pgtop_tune.tui.widgets.phrase import Phrase, absence, dot, head, padded
 from pgtop_tune.tui.widgets.table import GAP, Column, column_widths, table_lines
-from pgtop_tune.tui.wrapping import wrapped
+from pgtop_tune.tui.widgets.wrapping import wrapped
 
 HEAD_ROWS: Final = 2
 """Lines above the first row: the table's head and the headings of the columns."""

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from pgtop_tune.tui.lines import PLAIN
 from pgtop_tune.tui.pages.page import PageColumn
+from pgtop_tune.tui.widgets.lines import PLAIN
 from pgtop_tune.units import UNKNOWN
 
 Value = Callable[[Any], float | None]

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.backend_action import BackendKey
-from pgtop_tune.session.session import Session
-from pgtop_tune.tui.glyphs import Glyphs
-from pgtop_tune.tui.lines import PLAIN, Line
-from pgtop_tune.tui.panes.explain import Described
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.scene.explain import Described
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line
 
 SortValue = float | int | str | None
 """What rows are compared by; None is unknown and stands last in either direction."""

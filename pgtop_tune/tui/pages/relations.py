@@ -12,15 +12,15 @@ from pgtop_tune.metrics.progress import Progress, progress_rows
 from pgtop_tune.metrics.relations import dead_percent, hot_percent, index_rates, table_rates
 from pgtop_tune.metrics.vacuum import TableVacuum, database_ages, table_vacuums
 from pgtop_tune.model.relations import FIRST_USER_OID, TableCounters
-from pgtop_tune.session.session import Session
-from pgtop_tune.tui.glyphs import UNICODE, Glyphs
-from pgtop_tune.tui.lines import PLAIN, Line
+from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.pages.numbers import number, word
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable
 from pgtop_tune.tui.pages.row_source import foreign, rows_of
 from pgtop_tune.tui.pages.temp_files import TEMP_FILES
-from pgtop_tune.tui.panes.phrase import Phrase, labelled, lasting, spaced, summed
 from pgtop_tune.tui.widgets.gauges import bar
+from pgtop_tune.tui.widgets.glyphs import UNICODE, Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets.phrase import Phrase, labelled, lasting, spaced, summed
 from pgtop_tune.units import age, count, ms, percent, size, with_ms
 
 _BLOCK: Final = 8192

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from rich.cells import cell_len
 
+from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import printable
-from pgtop_tune.session.session import Session
-from pgtop_tune.tui.glyphs import Glyphs
-from pgtop_tune.tui.lines import PLAIN, Line
 from pgtop_tune.tui.pages.page import PageColumn, PageTable
-from pgtop_tune.tui.wrapping import labelled
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets.wrapping import labelled
 
 _LABEL_CELLS: Final = 18
 _VALUE_CELLS: Final = 16

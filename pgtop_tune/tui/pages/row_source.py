@@ -9,8 +9,8 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.hidden import hidden_sessions
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.session.session import Session
 
 TEXT: Final = 300
 """Characters of a foreign text that are looked at: more than any column shows."""

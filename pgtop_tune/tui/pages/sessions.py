@@ -9,14 +9,14 @@ from typing import Any, Final
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.backend_action import BackendKey
-from pgtop_tune.session.session import Session
-from pgtop_tune.tui.glyphs import Glyphs
-from pgtop_tune.tui.lines import Line
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.dashboard.session_columns import COLUMNS, SessionColumn, style_of
+from pgtop_tune.tui.dashboard.session_details import details_lines
+from pgtop_tune.tui.dashboard.session_rows import IDLE, SessionRow, searched_texts, session_rows
 from pgtop_tune.tui.pages.connections import CONNECTIONS, LIMITS
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable
-from pgtop_tune.tui.panes.session_columns import COLUMNS, SessionColumn, style_of
-from pgtop_tune.tui.panes.session_details import details_lines
-from pgtop_tune.tui.panes.session_rows import IDLE, SessionRow, searched_texts, session_rows
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import Line
 
 _ORDER: Final = (
     "pid", "cpu", "state", "wait", "xact", "statement", "blocker", "delay", "read", "write", "user", "database",

@@ -26,17 +26,17 @@ from pgtop_tune.metrics.waits import (
 )
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.waits import WaitCount
+from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.session.session import Session
-from pgtop_tune.tui.glyphs import Glyphs
-from pgtop_tune.tui.lines import PLAIN, Line
+from pgtop_tune.tui.dashboard.wait_heat import heat_lines, heat_rows
 from pgtop_tune.tui.pages.numbers import number
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable
 from pgtop_tune.tui.pages.row_source import unless_hidden
-from pgtop_tune.tui.panes.wait_heat import heat_lines, heat_rows
-from pgtop_tune.tui.panes.wait_style import wait_style
-from pgtop_tune.tui.wrapping import labelled as labelled_lines
-from pgtop_tune.tui.wrapping import wrapped
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets.wait_style import wait_style
+from pgtop_tune.tui.widgets.wrapping import labelled as labelled_lines
+from pgtop_tune.tui.widgets.wrapping import wrapped
 from pgtop_tune.units import UNKNOWN, mean, ms, percent
 
 By = Callable[[WaitCount], Hashable]

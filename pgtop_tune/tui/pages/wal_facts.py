@@ -23,10 +23,10 @@ from pgtop_tune.metrics.server import FULL_PAGES, WAL_BYTES, WAL_SINCE_REDO, ful
 from pgtop_tune.metrics.settings import setting
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.session.session import Session
 from pgtop_tune.tui.pages.page import PageColumn, PageTable
-from pgtop_tune.tui.panes.phrase import lasting, spaced
+from pgtop_tune.tui.widgets.phrase import lasting, spaced
 from pgtop_tune.units import UNKNOWN, count, ms, percent, size
 
 

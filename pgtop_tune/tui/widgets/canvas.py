@@ -12,9 +12,9 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from pgtop_tune.safe_text import printable
-from pgtop_tune.tui.glyphs import UNICODE, Glyphs
-from pgtop_tune.tui.lines import PLAIN, Line, text_width
 from pgtop_tune.tui.palette import PaletteTheme
+from pgtop_tune.tui.widgets.glyphs import UNICODE, Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, text_width
 
 
 class LineCanvas(Widget):

@@ -14,10 +14,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.session.history import Point
-from pgtop_tune.tui.glyphs import Glyphs
-from pgtop_tune.tui.lines import PLAIN, Line, Span
+from pgtop_tune.runtime.history import Point
 from pgtop_tune.tui.widgets.folding import fold_to_largest
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span
 
 GUTTER: Final = 7
 """Cells left of the first column: a label, a blank, the axis."""

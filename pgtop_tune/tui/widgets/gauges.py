@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
 
-from pgtop_tune.tui.glyphs import Glyphs
-from pgtop_tune.tui.lines import Line
 from pgtop_tune.tui.widgets.folding import fold_to_largest
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import Line
 
 _HEAT: Final = ("heat-0", "heat-1", "heat-2", "heat-3", "heat-4")
 

@@ -7,10 +7,10 @@ from itertools import groupby, pairwise
 from statistics import median
 from typing import Final
 
-from pgtop_tune.session.history import Point
-from pgtop_tune.tui.glyphs import Glyphs
-from pgtop_tune.tui.lines import PLAIN, Line
+from pgtop_tune.runtime.history import Point
 from pgtop_tune.tui.widgets.chart import column_of
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line
 
 _HEAT: Final = ("heat-0", "heat-1", "heat-2", "heat-3", "heat-4")
 _PAUSE: Final = 4.0

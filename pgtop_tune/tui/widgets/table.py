@@ -9,8 +9,8 @@ from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 
 from pgtop_tune.safe_text import printable
-from pgtop_tune.tui.glyphs import Glyphs
-from pgtop_tune.tui.lines import PLAIN, Line, Span
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span
 
 Cell = tuple[str, str]
 Row = Sequence[Cell]

@@ -9,9 +9,9 @@ from rich.cells import cell_len, set_cell_size
 
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.tui.glyphs import Glyphs
-from pgtop_tune.tui.lines import PLAIN, Line, Span
 from pgtop_tune.tui.widgets.chart import GUTTER, column_of
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span
 
 _SHORTEST: Final = 6
 """Cells below which a cut text says nothing: the mark stands alone."""

@@ -28,8 +28,8 @@ from pgtop_tune.bench.profiles import PROTOCOLS, SHIPPED, Profile, load_profiles
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem, LoadProblem
 from pgtop_tune.model.load import LoadSpec
-from pgtop_tune.postgres.conninfo import resolve
-from pgtop_tune.postgres.sql_hand import PsycopgHand, open_hand
+from pgtop_tune.postgres.server.conninfo import resolve
+from pgtop_tune.postgres.server.sql_session import PsycopgSession, open_sql_session
 from tests.support.processes import eventually
 from tests.support.servers import conninfo
 
@@ -46,17 +46,17 @@ def silent(progress: InitialiseProgress) -> None:
 
 
 async def made(database: str, plan: BusPlan, *, anew: bool = False, jobs: int = 1) -> Initialised:
-    return await make_bus(lambda: open_hand(resolve(database)), plan, anew=anew, jobs=jobs, tell=silent)
+    return await make_bus(lambda: open_sql_session(resolve(database)), plan, anew=anew, jobs=jobs, tell=silent)
 
 
 @pytest.fixture
-async def hand(database: str) -> AsyncIterator[PsycopgHand]:
-    opened = await open_hand(resolve(database))
+async def hand(database: str) -> AsyncIterator[PsycopgSession]:
+    opened = await open_sql_session(resolve(database))
     yield opened
     await opened.aclose()
 
 
-async def digest(hand: PsycopgHand) -> dict[str, str]:
+async def digest(hand: PsycopgSession) -> dict[str, str]:
     await hand.execute("SET datestyle = iso; SET timezone = 'UTC'")
     found = {}
     for table in TABLES:
@@ -127,14 +127,14 @@ async def test_the_same_seed_makes_the_same_tables_on_every_server(all_servers: 
         connection.execute(f"CREATE DATABASE {name}")
         try:
             await made(conninfo(all_servers, name), SMALL)
-            hand = await open_hand(resolve(conninfo(all_servers, name)))
+            hand = await open_sql_session(resolve(conninfo(all_servers, name)))
             assert await digest(hand) == DIGEST
             await hand.aclose()
         finally:
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-async def test_every_row_follows_from_its_number_and_the_seed(hand: PsycopgHand, database: str) -> None:
+async def test_every_row_follows_from_its_number_and_the_seed(hand: PsycopgSession, database: str) -> None:
     done = await made(database, SMALL)
     assert [name for name, _ in done.steps_s] == [
         "create tables", GENERATE, "vacuum", "primary keys", "indexes", "foreign keys",
@@ -180,7 +180,9 @@ async def test_every_row_follows_from_its_number_and_the_seed(hand: PsycopgHand,
                            " VALUES (1, 1, 1, 'x', '{}') RETURNING ticket_id") == [(6001,)]  # fmt: skip
 
 
-async def test_another_seed_makes_other_tickets_and_replaces_only_when_told(hand: PsycopgHand, database: str) -> None:
+async def test_another_seed_makes_other_tickets_and_replaces_only_when_told(
+    hand: PsycopgSession, database: str
+) -> None:
     await made(database, SMALL)
     before = await digest(hand)
     with pytest.raises(LoadProblem, match=r"another bus data set: 6\.00k tickets, seed 7"):
@@ -192,7 +194,7 @@ async def test_another_seed_makes_other_tickets_and_replaces_only_when_told(hand
     assert (await digest(hand))["tickets"] != before["tickets"]
 
 
-async def test_unlogged_tables_are_said_to_be_not_representative(hand: PsycopgHand, database: str) -> None:
+async def test_unlogged_tables_are_said_to_be_not_representative(hand: PsycopgSession, database: str) -> None:
     await made(database, replace(SMALL, unlogged=True))
     logged = (
         "SELECT relname::text FROM pg_class"
@@ -205,7 +207,7 @@ async def test_unlogged_tables_are_said_to_be_not_representative(hand: PsycopgHa
     assert not facts.fulfils(SMALL)
 
 
-async def test_tickets_that_were_lost_are_missed(hand: PsycopgHand, database: str) -> None:
+async def test_tickets_that_were_lost_are_missed(hand: PsycopgSession, database: str) -> None:
     await made(database, SMALL)
     await hand.execute("TRUNCATE bus.tickets")
     facts = await recognise_bus(hand)
@@ -218,7 +220,7 @@ async def test_tickets_that_were_lost_are_missed(hand: PsycopgHand, database: st
     assert (await found_variables(hand, "bus"))["tickets"] == "6000"
 
 
-async def test_foreign_keys_are_added_to_what_is_there(hand: PsycopgHand, database: str) -> None:
+async def test_foreign_keys_are_added_to_what_is_there(hand: PsycopgSession, database: str) -> None:
     await made(database, replace(SMALL, foreign_keys=False))
     done = await made(database, SMALL)
     assert [name for name, _ in done.steps_s] == ["foreign keys"]
@@ -233,13 +235,13 @@ def part(monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 async def test_cut_off_it_leaves_nothing_running_and_is_gone_on_with(
-    hand: PsycopgHand, database: str, part: int
+    hand: PsycopgSession, database: str, part: int
 ) -> None:
     plan = BusPlan(tickets=10 * part + 10, seed=3)
     some = asyncio.Event()
     task = asyncio.create_task(
         make_bus(
-            lambda: open_hand(resolve(database)),
+            lambda: open_sql_session(resolve(database)),
             plan,
             anew=False,
             jobs=2,
@@ -262,7 +264,7 @@ async def test_cut_off_it_leaves_nothing_running_and_is_gone_on_with(
         await found_variables(hand, "bus")
     there = facts.loaded // part
     told: list[InitialiseProgress] = []
-    await make_bus(lambda: open_hand(resolve(database)), plan, anew=False, jobs=2, tell=told.append)
+    await make_bus(lambda: open_sql_session(resolve(database)), plan, anew=False, jobs=2, tell=told.append)
     assert next(each.done for each in told if each.total) == there * part
     assert [each.done for each in told if each.total][-1] == plan.tickets
     gone_on = await digest(hand)
@@ -270,13 +272,13 @@ async def test_cut_off_it_leaves_nothing_running_and_is_gone_on_with(
     assert await digest(hand) == gone_on
 
 
-async def test_two_makings_do_not_meet(hand: PsycopgHand, database: str) -> None:
+async def test_two_makings_do_not_meet(hand: PsycopgSession, database: str) -> None:
     await hand.rows("SELECT pg_advisory_lock(hashtext('pgtop-tune bus'))")
     with pytest.raises(LoadProblem, match="another pgtop-tune makes the bus data set"):
         await made(database, SMALL)
 
 
-async def test_tables_of_somebody_else_are_left_alone(hand: PsycopgHand, database: str) -> None:
+async def test_tables_of_somebody_else_are_left_alone(hand: PsycopgSession, database: str) -> None:
     await hand.execute("CREATE SCHEMA bus; CREATE TABLE bus.tickets (id int, price numeric)")
     with pytest.raises(
         LoadProblem, match=r"table bus\.tickets that is not the bus data set's \(its columns: id, price\)"
@@ -285,7 +287,7 @@ async def test_tables_of_somebody_else_are_left_alone(hand: PsycopgHand, databas
     assert await hand.rows("SELECT count(*) FROM bus.tickets") == [(0,)]
 
 
-async def test_what_hangs_on_the_tables_keeps_them(hand: PsycopgHand, database: str) -> None:
+async def test_what_hangs_on_the_tables_keeps_them(hand: PsycopgSession, database: str) -> None:
     await made(database, SMALL)
     await hand.execute("CREATE VIEW public.dear AS SELECT * FROM bus.tickets")
     with pytest.raises(LoadProblem, match="other objects depend on"):
@@ -310,7 +312,7 @@ SCRIPTED = [each for each in load_profiles((SHIPPED,)).known.values() if each.sc
 
 
 async def run_once(profile: Profile, protocol: str, bus: Endpoint, server: Throwaway, pgbench: Pgbench) -> None:
-    hand = await open_hand(resolve(conninfo(server, bus.dbname)))
+    hand = await open_sql_session(resolve(conninfo(server, bus.dbname)))
     found = await found_variables(hand, "bus")
     await hand.aclose()
     spec = LoadSpec(profile=profile.name, clients=2, threads=1, transactions=20, protocol=protocol, seed=1)
@@ -356,7 +358,7 @@ async def test_a_server_that_goes_away_ends_the_making(make_server: Callable[...
     some = asyncio.Event()
     making = asyncio.create_task(
         make_bus(
-            lambda: open_hand(resolve(conninfo(server))),
+            lambda: open_sql_session(resolve(conninfo(server))),
             BusPlan(5_000_000),
             anew=False,
             jobs=2,

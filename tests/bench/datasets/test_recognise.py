@@ -15,14 +15,14 @@ from pgtop_tune.bench.initialise import initialise
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import LoadProblem
-from pgtop_tune.postgres.conninfo import resolve
-from pgtop_tune.postgres.sql_hand import PsycopgHand, open_hand
+from pgtop_tune.postgres.server.conninfo import resolve
+from pgtop_tune.postgres.server.sql_session import PsycopgSession, open_sql_session
 from tests.support.servers import conninfo
 
 
 @pytest.fixture
-async def hand(database: str) -> AsyncIterator[PsycopgHand]:
-    opened = await open_hand(resolve(database))
+async def hand(database: str) -> AsyncIterator[PsycopgSession]:
+    opened = await open_sql_session(resolve(database))
     yield opened
     await opened.aclose()
 
@@ -33,7 +33,7 @@ def endpoint(database: str, server: Throwaway) -> Endpoint:
     return Endpoint(str(server.socket_dir), server.port, server.user, str(dbname))
 
 
-async def test_an_empty_database_has_none(hand: PsycopgHand) -> None:
+async def test_an_empty_database_has_none(hand: PsycopgSession) -> None:
     assert await recognise_pgbench(hand) is None
     assert await recognise_bus(hand) is None
     assert await found_variables(hand, "") == {}
@@ -49,7 +49,7 @@ async def test_what_was_asked_of_pgbench_is_found_again(all_servers: Throwaway) 
     with psycopg.connect(conninfo(all_servers), autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
         try:
-            hand = await open_hand(resolve(conninfo(all_servers, name)))
+            hand = await open_sql_session(resolve(conninfo(all_servers, name)))
             done = await initialise(endpoint, 1, find_pgbench(), shape=shape)
             facts = await recognise_pgbench(hand)
             await hand.aclose()
@@ -69,7 +69,7 @@ async def test_what_was_asked_of_pgbench_is_found_again(all_servers: Throwaway) 
     assert facts.variables() == {"scale": "1", "accounts": "100000"}
 
 
-async def test_plain_and_unlogged_tables(hand: PsycopgHand, endpoint: Endpoint) -> None:
+async def test_plain_and_unlogged_tables(hand: PsycopgSession, endpoint: Endpoint) -> None:
     await initialise(endpoint, 2, find_pgbench(), shape=PgbenchShape(unlogged=True))
     facts = await recognise_pgbench(hand)
     assert facts is not None
@@ -90,7 +90,7 @@ async def test_plain_and_unlogged_tables(hand: PsycopgHand, endpoint: Endpoint) 
     ],
 )
 async def test_half_made_tables_are_named_so(
-    steps: str, then: str, says: str, empty: bool, hand: PsycopgHand, endpoint: Endpoint
+    steps: str, then: str, says: str, empty: bool, hand: PsycopgSession, endpoint: Endpoint
 ) -> None:
     await initialise(endpoint, 1, find_pgbench(), shape=PgbenchShape(steps=steps))
     if then:
@@ -109,7 +109,7 @@ async def test_half_made_tables_are_named_so(
         "CREATE VIEW public.pgbench_branches AS SELECT 1 AS bid, 0 AS bbalance, '' AS filler",
     ],
 )
-async def test_somebody_elses_tables_of_the_same_names_are_told_apart(made: str, hand: PsycopgHand) -> None:
+async def test_somebody_elses_tables_of_the_same_names_are_told_apart(made: str, hand: PsycopgSession) -> None:
     await hand.execute(made)
     with pytest.raises(LoadProblem, match=r"has a table public\.pgbench_\w+ that is not pgbench's") as caught:
         await recognise_pgbench(hand)
@@ -117,7 +117,7 @@ async def test_somebody_elses_tables_of_the_same_names_are_told_apart(made: str,
 
 
 async def test_steps_of_which_pgbench_says_nothing_are_asked_of_the_server(
-    hand: PsycopgHand, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+    hand: PsycopgSession, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pgtop_tune.bench.datasets.progress.LOOK_EVERY_S", 0.01)
     told: list[InitialiseProgress] = []
@@ -141,7 +141,7 @@ async def test_steps_of_which_pgbench_says_nothing_are_asked_of_the_server(
     ],
 )
 async def test_a_superuser_does_not_read_tables_of_an_ordinary_role(
-    database: str, hand: PsycopgHand, server: Throwaway, trap: str
+    database: str, hand: PsycopgSession, server: Throwaway, trap: str
 ) -> None:
     """Planning `SELECT count(*)` executes functions in expressions of indexes and statistics."""
     marker = server.data_dir / "executed"
@@ -163,7 +163,7 @@ async def test_a_superuser_does_not_read_tables_of_an_ordinary_role(
             assert found is not None
             assert (found.stranger, found.scale) == ("mallory", 0)
             assert not marker.exists()
-            theirs = await open_hand(resolve(database.replace(f"user={server.user}", "user=mallory")))
+            theirs = await open_sql_session(resolve(database.replace(f"user={server.user}", "user=mallory")))
             assert await recognise_pgbench(theirs) is not None
             await theirs.aclose()
         finally:

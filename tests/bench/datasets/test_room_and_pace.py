@@ -14,8 +14,8 @@ from pgtop_tune.bench.datasets.progress import InitialiseProgress
 from pgtop_tune.bench.datasets.room import Room, look_for_room
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import LoadProblem
-from pgtop_tune.postgres.conninfo import resolve
-from pgtop_tune.postgres.sql_hand import open_hand
+from pgtop_tune.postgres.server.conninfo import resolve
+from pgtop_tune.postgres.server.sql_session import open_sql_session
 from tests.support.servers import conninfo
 
 GB = 2**30
@@ -28,7 +28,7 @@ async def looked(server: Throwaway, free: int | str, estimated: int = GB, freed:
         asked.append(directory)
         return free
 
-    hand = await open_hand(resolve(conninfo(server)))
+    hand = await open_sql_session(resolve(conninfo(server)))
     room = await look_for_room(hand, estimated, freed, free_bytes)
     await hand.aclose()
     return room, asked
@@ -78,7 +78,7 @@ async def test_a_role_that_may_not_see_the_directory_is_told_so(server: Throwawa
     with psycopg.connect(conninfo(server), autocommit=True) as connection:
         connection.execute("CREATE ROLE plain LOGIN")
         try:
-            hand = await open_hand(resolve(f"{conninfo(server)} user=plain"))
+            hand = await open_sql_session(resolve(f"{conninfo(server)} user=plain"))
             room = await look_for_room(hand, GB, 0, lambda directory: 0)
             await hand.aclose()
         finally:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from pgtop_tune.model.backend_action import BackendAct
+from pgtop_tune.tui.dashboard.screen import Dashboard
+from pgtop_tune.tui.pages.columns_dialog import ColumnsDialog
+from pgtop_tune.tui.pages.details_dialog import DetailsDialog
 from pgtop_tune.tui.pages.registry import all_pages
-from pgtop_tune.tui.screens.columns import ColumnsDialog
-from pgtop_tune.tui.screens.dashboard import Dashboard
-from pgtop_tune.tui.screens.details import DetailsDialog
-from pgtop_tune.tui.screens.page import PageScreen
+from pgtop_tune.tui.pages.screen import PageScreen
 from tests.support.screens import (
     Rig,
     ScriptedBackends,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.model.change import Terms, Wanted
+from pgtop_tune.advice.knobs.catalogue import KNOBS
+from pgtop_tune.changes.model.change import Terms, Wanted
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import ParameterSample, PostgresSample
-from pgtop_tune.session.ports import Step
+from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.pages.registry import PAGES
-from pgtop_tune.tuning.knobs.catalogue import KNOBS
 from tests.support.frames import PARAMETERS, frame, parameter
 from tests.support.screens import ScriptedParameters, ScriptedSource, ScriptedTransport, running_screen
 

@@ -9,12 +9,12 @@ import pytest
 from textual.app import App
 
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.session.ports import Step
-from pgtop_tune.session.window import Marks, Window
-from pgtop_tune.tui.brush_hand import BrushHand
-from pgtop_tune.tui.glyphs import UNICODE
-from pgtop_tune.tui.screens.brush import BrushDialog
-from pgtop_tune.tui.screens.dashboard import Dashboard
+from pgtop_tune.runtime.ports import Step
+from pgtop_tune.runtime.window import Marks, Window
+from pgtop_tune.tui.compare.marking import WindowMarking
+from pgtop_tune.tui.compare.windows_dialog import WindowsDialog
+from pgtop_tune.tui.dashboard.screen import Dashboard
+from pgtop_tune.tui.widgets.glyphs import UNICODE
 from tests.support.pictures import assert_picture
 from tests.support.screens import Rig, ScriptedSource, ScriptedTransport, running_screen
 from tests.support.sides import frames, with_parameter
@@ -113,7 +113,7 @@ def test_what_cannot_be_compared_is_said(at: tuple[tuple[int, str], ...], says: 
         def notify(self, message: str, **how: object) -> None:
             told.append(message)
 
-    hand = BrushHand(Told(), Kept(changed()), UNICODE)
+    hand = WindowMarking(Told(), Kept(changed()), UNICODE)
     for second, key in at:
         if key == "D":
             hand.show()
@@ -168,5 +168,5 @@ async def test_the_table_as_a_picture(size: tuple[int, int]) -> None:
     found, source = changed(), ScriptedSource([Step((frames()[0],))])
     async with running_screen(transport=ScriptedTransport(), frames=Kept(found), source=source, size=size) as rig:
         await marked(rig, source, found, (5, "["), (79, "]"), (85, "["), (159, "]"))
-        await rig.until(lambda: isinstance(rig.app.screen, BrushDialog) and "largest effect" in rig.text())
+        await rig.until(lambda: isinstance(rig.app.screen, WindowsDialog) and "largest effect" in rig.text())
         assert_picture(GOLDENS / f"brush-{size[0]}x{size[1]}.txt", rig.text().splitlines())

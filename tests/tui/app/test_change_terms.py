@@ -8,16 +8,16 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.advice.knobs.catalogue import KNOBS
+from pgtop_tune.changes.model.proof import Proof
 from pgtop_tune.model.postgres import Activity, Parameter, PostgresSample
-from pgtop_tune.model.proof import Proof
-from pgtop_tune.session.ports import Step
+from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.controls import ScreenOptions
-from pgtop_tune.tui.panel.one_set import Conditions
-from pgtop_tune.tui.screens.applying import proof_words
-from pgtop_tune.tui.screens.conditions import ConditionsDialog
-from pgtop_tune.tui.screens.dashboard import Dashboard
-from pgtop_tune.tui.screens.load import LoadDialog
-from pgtop_tune.tuning.knobs.catalogue import KNOBS
+from pgtop_tune.tui.dashboard.screen import Dashboard
+from pgtop_tune.tui.load.dialog import LoadDialog
+from pgtop_tune.tui.parameters.applying import proof_words
+from pgtop_tune.tui.parameters.conditions_dialog import ConditionsDialog
+from pgtop_tune.tui.parameters.staged import Conditions
 from tests.support.frames import frame
 from tests.support.screens import Rig, ScriptedLoad, ScriptedParameters, ScriptedSource, frames, running_screen
 from tests.tui.app.dialog_steps import at, opened

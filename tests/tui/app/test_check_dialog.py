@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.report import Result
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.tui.screens.check import CheckDialog
-from pgtop_tune.tui.screens.dashboard import Dashboard
-from pgtop_tune.tui.screens.details import DetailsDialog
-from pgtop_tune.tuning.knobs.catalogue import KNOBS
+from pgtop_tune.tui.check.dialog import CheckDialog
+from pgtop_tune.tui.dashboard.screen import Dashboard
+from pgtop_tune.tui.pages.details_dialog import DetailsDialog
 from tests.support.reports import ScriptedCheck, check_row, report, sets, typical
 from tests.support.screens import Rig, ScriptedParameters, running_screen
 from tests.tui.app.test_restart_dialog import ScriptedRestart

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.session.ports import Step
+from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.frames import KEEP_STEPS, ScreenSink
 
 

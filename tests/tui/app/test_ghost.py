@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.analysis.ghosts import Shelf
-from pgtop_tune.session.ports import Step
+from pgtop_tune.compare.overlay.shelf import Shelf
+from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.controls import ScreenOptions
-from pgtop_tune.tui.screens.dashboard import Dashboard
+from pgtop_tune.tui.dashboard.screen import Dashboard
 from tests.support.pictures import assert_picture
 from tests.support.screens import ScriptedSource, running_screen
 from tests.support.sides import frames, recorded

@@ -10,8 +10,8 @@ from pgtop_tune.errors import UsageProblem
 from pgtop_tune.tui.actions import ACTIONS, Need, available, check_keymap, footer_keys, keys_of
 from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import ScreenOptions
-from pgtop_tune.tui.screens.dashboard import Dashboard
-from pgtop_tune.tui.screens.page import PageScreen
+from pgtop_tune.tui.dashboard.screen import Dashboard
+from pgtop_tune.tui.pages.screen import PageScreen
 from tests.support.screens import (
     ScriptedTransport,
     running_screen,

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from textual.command import CommandPalette
 
-from pgtop_tune.analysis.ghosts import Shelf
-from pgtop_tune.model.change import Terms, Wanted
+from pgtop_tune.advice.knobs.catalogue import KNOBS
+from pgtop_tune.changes.model.change import Terms, Wanted
+from pgtop_tune.compare.overlay.shelf import Shelf
 from pgtop_tune.model.events import EventKind
-from pgtop_tune.session.ports import Landmark, Step
+from pgtop_tune.runtime.ports import Landmark, Step
 from pgtop_tune.tui.actions import ACTIONS
-from pgtop_tune.tui.screens.dashboard import Dashboard
-from pgtop_tune.tui.screens.help import HelpDialog
-from pgtop_tune.tui.screens.load import LoadDialog
-from pgtop_tune.tui.screens.parameters import ParameterDialog
-from pgtop_tune.tui.screens.password import PasswordDialog
-from pgtop_tune.tuning.knobs.catalogue import KNOBS
+from pgtop_tune.tui.dashboard.screen import Dashboard
+from pgtop_tune.tui.dialogs.help import HelpDialog
+from pgtop_tune.tui.dialogs.password import PasswordDialog
+from pgtop_tune.tui.load.dialog import LoadDialog
+from pgtop_tune.tui.parameters.dialog import ParameterDialog
 from tests.support.frames import frame
 from tests.support.reports import ScriptedCheck
 from tests.support.screens import (

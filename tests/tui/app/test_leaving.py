@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from pgtop_tune.advice.knobs.catalogue import KNOBS
+from pgtop_tune.changes.model.change import ParameterChange, Terms, Wanted
 from pgtop_tune.errors import ServerProblem
-from pgtop_tune.model.change import ParameterChange, Terms, Wanted
-from pgtop_tune.session.ports import Step
+from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.controls import ScreenOptions
-from pgtop_tune.tui.screens.dashboard import Dashboard
-from pgtop_tune.tuning.knobs.catalogue import KNOBS
+from pgtop_tune.tui.dashboard.screen import Dashboard
 from tests.support.screens import (
     Rig,
     ScriptedLoad,

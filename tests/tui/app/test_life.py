@@ -14,15 +14,15 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.model.postgres import PostgresSample
+from pgtop_tune.runtime.engine import Engine
+from pgtop_tune.runtime.ports import Step
 from pgtop_tune.secret import Secret
-from pgtop_tune.session.engine import Engine
-from pgtop_tune.session.ports import Step
 from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import Controls, ScreenOptions
+from pgtop_tune.tui.dashboard.screen import Dashboard
+from pgtop_tune.tui.dialogs.password import PasswordDialog
+from pgtop_tune.tui.dialogs.too_small import TooSmall
 from pgtop_tune.tui.frames import KEEP_STEPS
-from pgtop_tune.tui.screens.dashboard import Dashboard
-from pgtop_tune.tui.screens.password import PasswordDialog
-from pgtop_tune.tui.screens.too_small import TooSmall
 from tests.support.frames import frame, postgres_sample
 from tests.support.reports import ScriptedCheck, typical
 from tests.support.screens import DEADLINE_S, ScriptedLoad, ScriptedSource, frames, running_screen

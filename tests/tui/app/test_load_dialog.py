@@ -8,10 +8,10 @@ from pgtop_tune.errors import LoadProblem
 from pgtop_tune.model.bench import BenchSample, RunState
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.load import LoadSpec
-from pgtop_tune.session.load_control import DatasetFound
-from pgtop_tune.session.ports import Step
-from pgtop_tune.tui.screens.dashboard import Dashboard
-from pgtop_tune.tui.screens.load import LoadDialog
+from pgtop_tune.runtime.load_control import DatasetFound
+from pgtop_tune.runtime.ports import Step
+from pgtop_tune.tui.dashboard.screen import Dashboard
+from pgtop_tune.tui.load.dialog import LoadDialog
 from tests.support.frames import bench_sample, frame
 from tests.support.screens import ScriptedLoad, ScriptedSource, frames, running_screen
 

@@ -6,19 +6,19 @@ import asyncio
 import threading
 
 from msgspec.structs import replace
+from tests.tui.panes.test_load_pictures import of_clients
 
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.model.load import LoadSpec
-from pgtop_tune.session.load_control import LoadSeries, LoadState, Made, MakingPlan, MakingProgress
-from pgtop_tune.session.ports import Step
-from pgtop_tune.tui.screens.dashboard import Dashboard
-from pgtop_tune.tui.screens.load import LoadDialog
-from pgtop_tune.tui.screens.load_init import InitDialog
-from pgtop_tune.tui.screens.load_results import ResultsDialog
+from pgtop_tune.runtime.load_control import LoadSeries, LoadState, Made, MakingPlan, MakingProgress
+from pgtop_tune.runtime.ports import Step
+from pgtop_tune.tui.dashboard.screen import Dashboard
+from pgtop_tune.tui.load.data_set_dialog import InitDialog
+from pgtop_tune.tui.load.dialog import LoadDialog
+from pgtop_tune.tui.load.results_dialog import ResultsDialog
 from tests.support.frames import frame
 from tests.support.results import asked, failed, result
 from tests.support.screens import DEADLINE_S, Rig, ScriptedLoad, ScriptedSource, frames, running_screen
-from tests.tui.panes.test_load_pictures import of_clients
 
 
 def _idle() -> ScriptedSource:

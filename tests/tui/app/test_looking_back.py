@@ -11,21 +11,21 @@ import pytest
 from pgtop_tune.model.bench import LatencySecond
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.recording.hour import KeptHour
+from pgtop_tune.recording.history_buffer import HistoryBuffer
 from pgtop_tune.recording.replay import ReplaySource
-from pgtop_tune.session.engine import Engine
-from pgtop_tune.session.ports import Step
-from pgtop_tune.session.session import Session
+from pgtop_tune.runtime.engine import Engine
+from pgtop_tune.runtime.ports import Step
+from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import Controls, ScreenOptions
-from pgtop_tune.tui.glyphs import UNICODE
-from pgtop_tune.tui.lines import text_of
-from pgtop_tune.tui.looking_back import KeptPast
-from pgtop_tune.tui.panes.dashboard import Look, dashboard_lines
-from pgtop_tune.tui.panes.layout import dashboard_layout
-from pgtop_tune.tui.panes.time_axis import CHARTED
-from pgtop_tune.tui.screens.load import LoadDialog
-from pgtop_tune.tui.screens.prompt import PromptDialog
+from pgtop_tune.tui.dashboard.layout import dashboard_layout
+from pgtop_tune.tui.dashboard.panes import Look, dashboard_lines
+from pgtop_tune.tui.dialogs.prompt import PromptDialog
+from pgtop_tune.tui.load.dialog import LoadDialog
+from pgtop_tune.tui.time_travel.past_view import PastView
+from pgtop_tune.tui.widgets.glyphs import UNICODE
+from pgtop_tune.tui.widgets.lines import text_of
+from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.frames import EPOCH_MS, frame
 from tests.support.screens import Rig, ScriptedBackends, ScriptedLoad, ScriptedRecording, ScriptedSource
 
@@ -69,11 +69,11 @@ def drawn_live(count: int) -> list[str]:
 @asynccontextmanager
 async def watching(fed: int = COUNT, **controls: object) -> AsyncIterator[Rig]:
     """A screen on a scripted live source whose last hour is kept as the program keeps it."""
-    source, hour = ScriptedSource(), KeptHour()
+    source, hour = ScriptedSource(), HistoryBuffer()
 
-    def past(shown: Sequence[Frame]) -> KeptPast | None:
+    def past(shown: Sequence[Frame]) -> PastView | None:
         kept = ReplaySource(hour, shown=shown)
-        return KeptPast(Engine(kept), kept)
+        return PastView(Engine(kept), kept)
 
     wired = Controls(Engine(source, (hour,)), past=past, **controls)  # type: ignore[arg-type]
     app = PgtopApp(wired, ScreenOptions())
@@ -204,11 +204,11 @@ async def test_nobody_is_cancelled_for_what_he_did_in_the_past_but_a_frozen_scre
 
 
 async def test_a_past_that_cannot_be_read_says_so_and_leaves_the_present(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(hour: KeptHour, first: int = 0) -> Iterator[tuple[int, Frame]]:
+    def broken(hour: HistoryBuffer, first: int = 0) -> Iterator[tuple[int, Frame]]:
         raise ValueError("no such block")
 
     async with watching(60) as rig:
-        monkeypatch.setattr(KeptHour, "frames", broken)
+        monkeypatch.setattr(HistoryBuffer, "frames", broken)
         await _jump(rig, "40s ago")
         await rig.until(lambda: any("cannot be read: no such block" in each.message for each in rig.app._notifications))
         assert (rig.app._past, _shown(rig)) == (None, 59)
@@ -229,7 +229,7 @@ def test_what_came_late_is_not_known_before_it_came() -> None:
 def test_any_moment_looks_as_it_did(back_to: int) -> None:
     """Without a screen: what a restart and a step back make of a session is what it was."""
     session, _ = watched()
-    hour = KeptHour()
+    hour = HistoryBuffer()
     hour.accept(Step(tuple(FRAMES)))
     past = session.copy()
     past.apply(Step(tuple(one for _, one in hour.frames(max(back_to - 149, 0)))[: min(back_to, 149) + 1], restart=True))

@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from pgtop_tune.advice.knobs.catalogue import KNOBS
+from pgtop_tune.changes.model.change import ChangeState, ParameterChange, Terms, Wanted
+from pgtop_tune.changes.model.machine_change import HostChange, WantedSetting
+from pgtop_tune.changes.trial_desk import TrialDesk
 from pgtop_tune.errors import ServerProblem
 from pgtop_tune.host.block_queue import Disk
 from pgtop_tune.host.machine_facts import MachineFacts
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.change import ChangeState, ParameterChange, Terms, Wanted
-from pgtop_tune.model.system_setting import HostChange, SystemSetting, WantedSetting
-from pgtop_tune.session.trial_desk import TrialDesk
-from pgtop_tune.tuning.knobs.catalogue import KNOBS
+from pgtop_tune.model.system_setting import SystemSetting
 from tests.support.screens import Rig, ScriptedParameters, running_screen
 
 

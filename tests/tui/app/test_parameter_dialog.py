@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.tui.screens.parameters import ParameterDialog
-from pgtop_tune.tuning.knobs.catalogue import KNOBS
+from pgtop_tune.tui.parameters.dialog import ParameterDialog
 from tests.support.frames import frame
 from tests.support.screens import ScriptedParameters, running_screen
 from tests.tui.app.dialog_steps import applied, at, opened

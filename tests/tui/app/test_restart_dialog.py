@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pgtop_tune.model.change import Terms, Wanted
-from pgtop_tune.model.restart import (
+from pgtop_tune.advice.knobs.catalogue import KNOBS
+from pgtop_tune.changes.model.change import Terms, Wanted
+from pgtop_tune.changes.model.restart import (
     PendingParameter,
     RestartCheck,
     RestartOutcome,
@@ -13,9 +14,8 @@ from pgtop_tune.model.restart import (
     RestartState,
     Verdict,
 )
-from pgtop_tune.session.restart_control import silent
-from pgtop_tune.tui.screens.parameters import ParameterDialog
-from pgtop_tune.tuning.knobs.catalogue import KNOBS
+from pgtop_tune.changes.ports import silent
+from pgtop_tune.tui.parameters.dialog import ParameterDialog
 from tests.support.screens import ScriptedParameters, running_screen
 from tests.tui.app.dialog_steps import at, opened
 

@@ -8,10 +8,10 @@ from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.backend_action import BackendAct, Outcome, PlanRisk
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.tui.controls import ScreenOptions
-from pgtop_tune.tui.screens.confirm import ConfirmDialog
-from pgtop_tune.tui.screens.details import DetailsDialog
-from pgtop_tune.tui.screens.page import PageScreen
-from pgtop_tune.tui.screens.scene import SceneScreen
+from pgtop_tune.tui.dialogs.confirm import ConfirmDialog
+from pgtop_tune.tui.pages.details_dialog import DetailsDialog
+from pgtop_tune.tui.pages.screen import PageScreen
+from pgtop_tune.tui.scene.scene import SceneScreen
 from tests.support.frames import backend, frame, postgres_sample
 from tests.support.screens import Rig, ScriptedBackends, ScriptedTransport, running_screen
 

@@ -10,11 +10,11 @@ from rich.cells import cell_len
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.safe_text import printable_lines
-from pgtop_tune.tui.glyphs import UNICODE
-from pgtop_tune.tui.lines import text_of, width
-from pgtop_tune.tui.screens.load_form import LoadForm
-from pgtop_tune.tui.text_field import LIMIT, TextField
-from pgtop_tune.tui.wrapping import hanging, labelled, wrap
+from pgtop_tune.tui.load.form import LoadForm
+from pgtop_tune.tui.widgets.glyphs import UNICODE
+from pgtop_tune.tui.widgets.lines import text_of, width
+from pgtop_tune.tui.widgets.text_field import LIMIT, TextField
+from pgtop_tune.tui.widgets.wrapping import hanging, labelled, wrap
 from tests.support.screens import PROFILES
 
 KEYS = st.sampled_from(

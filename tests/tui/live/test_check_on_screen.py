@@ -8,8 +8,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.tuning.knobs.catalogue import KNOBS
 from tests.support.live_screen import WIDE, LiveScreen, live_screen
 from tests.support.servers import conninfo
 

@@ -15,15 +15,15 @@ from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import chosen
 from pgtop_tune.metrics.io import COMMITS_PER_FLUSH, WAL_FLUSHES
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.ceilings import Ceiling, Measured
+from pgtop_tune.model.ceilings import Measured, MeasuredLimit
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.codec import codec_for
-from pgtop_tune.session.ports import Step
-from pgtop_tune.session.session import Session
-from pgtop_tune.tui.glyphs import UNICODE
-from pgtop_tune.tui.lines import Line
+from pgtop_tune.runtime.ports import Step
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.dashboard.wal import wal_lines
 from pgtop_tune.tui.pages.io import PAGE
-from pgtop_tune.tui.panes.wal import wal_lines
+from pgtop_tune.tui.widgets.glyphs import UNICODE
+from pgtop_tune.tui.widgets.lines import Line
 from tests.support.frames import frame
 from tests.support.health_facts import spoilt
 
@@ -47,7 +47,7 @@ def _session(ceiling: float | None, measured_ms: int = 0) -> Session:
     session = Session()
     frames = _looked(10), _looked(11)
     if ceiling is not None:
-        flushes = Ceiling("wal-flushes", "the WAL device flushes", ceiling, "1/s", "measured")
+        flushes = MeasuredLimit("wal-flushes", "the WAL device flushes", ceiling, "1/s", "measured")
         frames = tuple(replace(each, ceilings=Measured((flushes,), at_ms=measured_ms)) for each in frames)
     session.apply(Step(frames))
     return session
@@ -103,7 +103,7 @@ def test_a_recording_has_them() -> None:
 
 
 def test_the_ceilings_are_those_of_the_report(tmp_path: Path) -> None:
-    ceiling = Ceiling("wal-flushes", "the WAL device flushes 1940 times a second", 1940.0, "1/s", "ours")
+    ceiling = MeasuredLimit("wal-flushes", "the WAL device flushes 1940 times a second", 1940.0, "1/s", "ours")
     facts = spoilt(measured=Measured((ceiling,)))
     report = judge(chosen(["MEM"], []), facts)
     measured = Measured((ceiling,), at_ms=report.at_ms)

@@ -13,16 +13,16 @@ from pgtop_tune.metrics import host_places as places
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.filesystems import FileSystemSample
 from pgtop_tune.model.host import DiskSample, HostFacts, HostSample, HugePages, ThreadCounters
-from pgtop_tune.session.ports import Step
-from pgtop_tune.session.session import Session
-from pgtop_tune.tui.glyphs import UNICODE
-from pgtop_tune.tui.lines import text_of, width
+from pgtop_tune.runtime.ports import Step
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.dashboard.host import host_lines
 from pgtop_tune.tui.pages.host import PAGE
 from pgtop_tune.tui.pages.host_tables import DISKS, FILE_SYSTEMS, LIMITS, NETWORK, NUMA, PROCESSES
 from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
 from pgtop_tune.tui.pages.page import PageTable
-from pgtop_tune.tui.panes.host import host_lines
-from pgtop_tune.tui.screens.page import PageScreen
+from pgtop_tune.tui.pages.screen import PageScreen
+from pgtop_tune.tui.widgets.glyphs import UNICODE
+from pgtop_tune.tui.widgets.lines import text_of, width
 from tests.support.frames import frame
 from tests.support.host_frames import capped_disks, full_host, full_session
 from tests.support.pictures import assert_picture

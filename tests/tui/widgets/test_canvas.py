@@ -12,10 +12,10 @@ from textual.app import App, ComposeResult
 from textual.geometry import Region
 from textual.pilot import Pilot
 
-from pgtop_tune.tui.glyphs import ASCII
-from pgtop_tune.tui.lines import Line
 from pgtop_tune.tui.palette import shipped_themes
 from pgtop_tune.tui.widgets.canvas import LineCanvas
+from pgtop_tune.tui.widgets.glyphs import ASCII
+from pgtop_tune.tui.widgets.lines import Line
 
 WIDTH, HEIGHT = 20, 4
 HOSTILE = "\x1b[31mred\x1b]52;c;aGk=\x07\x9b2J\u202egnp[bold]\n\t\x7f\udc80"

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from pgtop_tune import units
-from pgtop_tune.session.history import Point
-from pgtop_tune.tui.glyphs import ASCII, UNICODE, Glyphs
-from pgtop_tune.tui.lines import STYLES, Line, text_of, width
+from pgtop_tune.runtime.history import Point
 from pgtop_tune.tui.widgets.chart import (
     GUTTER,
     ChartMark,
@@ -23,6 +21,8 @@ from pgtop_tune.tui.widgets.chart import (
     spark,
     window,
 )
+from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE, Glyphs
+from pgtop_tune.tui.widgets.lines import STYLES, Line, text_of, width
 
 
 def curve(*values: float | None, every_s: float = 1.0) -> list[Point]:

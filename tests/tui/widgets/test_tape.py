@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pgtop_tune.model.events import Event, EventKind
-from pgtop_tune.tui.glyphs import ASCII, UNICODE, Glyphs
-from pgtop_tune.tui.lines import STYLES, text_of, width
 from pgtop_tune.tui.widgets.chart import GUTTER, column_of
+from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE, Glyphs
+from pgtop_tune.tui.widgets.lines import STYLES, text_of, width
 from pgtop_tune.tui.widgets.tape import event_glyph, event_style, tape_lines
 
 

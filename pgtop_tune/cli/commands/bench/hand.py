@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from pgtop_tune.cli.connecting import ConnectionWords
 
 if TYPE_CHECKING:
-    from pgtop_tune.postgres.conninfo import ConnInfo
-    from pgtop_tune.postgres.sql_hand import PsycopgHand
+    from pgtop_tune.postgres.server.conninfo import ConnInfo
+    from pgtop_tune.postgres.server.sql_session import PsycopgSession
 
 
 @contextlib.asynccontextmanager
-async def opened(words: ConnectionWords) -> AsyncIterator[tuple[PsycopgHand, ConnInfo]]:
+async def opened(words: ConnectionWords) -> AsyncIterator[tuple[PsycopgSession, ConnInfo]]:
     """A session, and the connection it was made with (a typed password included); closed on the way out.
 
     Raises:
@@ -24,16 +24,16 @@ async def opened(words: ConnectionWords) -> AsyncIterator[tuple[PsycopgHand, Con
     """
     from pgtop_tune.cli.connecting import ask_password, can_ask, resolve_words
     from pgtop_tune.errors import LoadProblem, PasswordNeeded, ServerProblem
-    from pgtop_tune.postgres.sql_hand import open_hand
+    from pgtop_tune.postgres.server.sql_session import open_sql_session
 
     conninfo = resolve_words(words)
     try:
-        hand = await open_hand(conninfo)
+        hand = await open_sql_session(conninfo)
     except PasswordNeeded:
         if words.no_password or not can_ask():
             raise
         conninfo = conninfo.with_password(ask_password(conninfo.user))
-        hand = await open_hand(conninfo)
+        hand = await open_sql_session(conninfo)
     try:
         yield hand, conninfo
     except ServerProblem as refusal:

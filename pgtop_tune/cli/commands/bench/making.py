@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pgtop_tune.bench.datasets.room import Room
     from pgtop_tune.bench.initialise import Initialised
     from pgtop_tune.bench.locate import Pgbench
-    from pgtop_tune.postgres.conninfo import ConnInfo
+    from pgtop_tune.postgres.server.conninfo import ConnInfo
 
 _UNLOGGED: Final = "unlogged tables write no WAL: not representative of tables that survive a crash"
 _MOST_JOBS: Final = 4
@@ -186,9 +186,9 @@ async def _make_pgbench(conninfo: ConnInfo, scale: int, shape: PgbenchShape, pgb
     from pgtop_tune.bench.initialise import initialise
     from pgtop_tune.cli.commands.bench.progress import shown
     from pgtop_tune.cli.wiring import endpoint_of
-    from pgtop_tune.postgres.sql_hand import open_hand
+    from pgtop_tune.postgres.server.sql_session import open_sql_session
 
-    hand = await open_hand(conninfo)
+    hand = await open_sql_session(conninfo)
 
     try:
         with shown() as tell_progress:
@@ -200,7 +200,7 @@ async def _make_pgbench(conninfo: ConnInfo, scale: int, shape: PgbenchShape, pgb
 async def _make_bus(conninfo: ConnInfo, plan: BusPlan, anew: bool, jobs: int) -> Initialised:
     from pgtop_tune.bench.datasets.bus_make import make_bus
     from pgtop_tune.cli.commands.bench.progress import shown
-    from pgtop_tune.postgres.sql_hand import open_hand
+    from pgtop_tune.postgres.server.sql_session import open_sql_session
 
     with shown() as tell_progress:
-        return await make_bus(lambda: open_hand(conninfo), plan, anew=anew, jobs=jobs, tell=tell_progress)
+        return await make_bus(lambda: open_sql_session(conninfo), plan, anew=anew, jobs=jobs, tell=tell_progress)

@@ -1,0 +1,130 @@
+"""Knobs of autovacuum. Source: PostgreSQL documentation, "Vacuuming" and "Routine Vacuuming"."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pgtop_tune.advice.knobs.knob import Knob
+from pgtop_tune.metrics.durability import UNSAFE
+
+_SHARES: Final = ("0", "0.005", "0.01", "0.02", "0.05", "0.1", "0.2", "0.4")
+_IO_NOW: Final = "Disk and CPU now; without it tables and indexes grow."
+
+KNOBS: Final[tuple[Knob, ...]] = (
+    Knob(
+        name="autovacuum",
+        group="autovacuum",
+        why="On keeps tables from growing and transaction ids from running out. Off belongs into a short test only.",
+        trades="A test without it measures a server that nobody can run.",
+        panes=("host", "latency"),
+        unsafe=UNSAFE["autovacuum"],
+    ),
+    Knob(
+        name="track_counts",
+        group="autovacuum",
+        why="Counts what autovacuum goes by; off blinds it, and most numbers of this program with it.",
+        trades="Next to nothing.",
+        panes=("throughput",),
+        unsafe=UNSAFE["track_counts"],
+        moves_with=("autovacuum",),
+    ),
+    Knob(
+        name="autovacuum_max_workers",
+        group="autovacuum",
+        why="How many tables are vacuumed at the same time. The cost limit is shared: more workers are each slower.",
+        trades="autovacuum_work_mem for each.",
+        panes=("host",),
+        steps=("1", "2", "3", "4", "5", "8", "10", "16"),
+        moves_with=("autovacuum_vacuum_cost_limit", "autovacuum_work_mem", "autovacuum_worker_slots"),
+    ),
+    Knob(
+        name="autovacuum_worker_slots",
+        group="autovacuum",
+        why="The bound within which autovacuum_max_workers can be changed without a restart.",
+        trades="A little shared memory for each.",
+        panes=("host",),
+        steps=("4", "8", "16", "32"),
+        moves_with=("autovacuum_max_workers",),
+    ),
+    Knob(
+        name="autovacuum_naptime",
+        group="autovacuum",
+        why="How often each database is looked at; hot small tables need it shorter than the minute as shipped.",
+        trades="CPU where there are many databases.",
+        panes=("host",),
+        steps=("1s", "5s", "10s", "15s", "30s", "1min", "5min"),
+    ),
+    Knob(
+        name="autovacuum_vacuum_cost_limit",
+        group="autovacuum",
+        why="How much work all workers together do between two naps: the throttle of autovacuum.",
+        trades=_IO_NOW,
+        panes=("host", "latency"),
+        steps=("-1", "200", "400", "1000", "2000", "5000", "10000"),
+        special=(("-1", "vacuum_cost_limit counts"),),
+        moves_with=("autovacuum_vacuum_cost_delay", "autovacuum_max_workers", "vacuum_cost_limit"),
+    ),
+    Knob(
+        name="autovacuum_vacuum_cost_delay",
+        group="autovacuum",
+        why="How long a nap of the throttle is; 0 takes the throttle away.",
+        trades=_IO_NOW,
+        panes=("host", "latency"),
+        steps=("0", "1ms", "2ms", "5ms", "10ms", "20ms"),
+        special=(("0", "no throttle"), ("-1", "vacuum_cost_delay counts")),
+        moves_with=("autovacuum_vacuum_cost_limit",),
+    ),
+    Knob(
+        name="vacuum_cost_limit",
+        group="autovacuum",
+        why="The throttle's limit for VACUUM by hand, and for autovacuum while its own is -1.",
+        trades=_IO_NOW,
+        panes=("host", "latency"),
+        steps=("200", "400", "1000", "2000", "5000", "10000"),
+        moves_with=("autovacuum_vacuum_cost_limit",),
+    ),
+    Knob(
+        name="autovacuum_vacuum_scale_factor",
+        group="autovacuum",
+        why="A table is vacuumed when this share of its rows is dead; large tables need a smaller share.",
+        trades=_IO_NOW,
+        panes=("host",),
+        steps=_SHARES,
+        moves_with=("autovacuum_vacuum_threshold",),
+    ),
+    Knob(
+        name="autovacuum_vacuum_threshold",
+        group="autovacuum",
+        why="Dead rows a table must have besides the share.",
+        trades=_IO_NOW,
+        panes=("host",),
+        steps=("10", "50", "100", "500", "1000", "5000"),
+        moves_with=("autovacuum_vacuum_scale_factor",),
+    ),
+    Knob(
+        name="autovacuum_vacuum_insert_scale_factor",
+        group="autovacuum",
+        why="A table that only grows is vacuumed after this share of new rows: for index-only scans and freezing.",
+        trades=_IO_NOW,
+        panes=("host",),
+        steps=_SHARES,
+    ),
+    Knob(
+        name="autovacuum_analyze_scale_factor",
+        group="autovacuum",
+        why="Statistics are renewed when this share of the rows has changed.",
+        trades="CPU and reads now; with old statistics, bad plans.",
+        panes=("host", "latency"),
+        steps=_SHARES,
+        moves_with=("default_statistics_target",),
+    ),
+    Knob(
+        name="autovacuum_freeze_max_age",
+        group="autovacuum",
+        why="At this age of its oldest transaction id a table is vacuumed whatever else holds.",
+        trades="Higher means rarer and longer; the end of the transaction ids comes nearer.",
+        panes=("host",),
+        steps=("100000000", "200000000", "400000000", "800000000"),
+        warning="At about 2.1 billion the server stops writing; leave room for a vacuum of the largest table.",
+    ),
+)

@@ -1,0 +1,104 @@
+"""Knobs of what the server counts and logs.
+
+Source: PostgreSQL documentation, "Error Reporting and Logging" and "Run-time Statistics".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pgtop_tune.advice.knobs.knob import Knob
+
+_MEASURED: Final = "It is part of what is measured: leave it alone within a comparison."
+
+KNOBS: Final[tuple[Knob, ...]] = (
+    Knob(
+        name="track_io_timing",
+        group="observability",
+        why="Times every read and write; the I/O page and pg_stat_statements then have milliseconds.",
+        trades="Two clock readings per I/O, dear where the clock source is slow (pg_test_timing). " + _MEASURED,
+        panes=("host", "latency"),
+    ),
+    Knob(
+        name="track_wal_io_timing",
+        group="observability",
+        why="Times writing and flushing of WAL.",
+        trades="As track_io_timing. " + _MEASURED,
+        panes=("wal",),
+        moves_with=("track_io_timing",),
+    ),
+    Knob(
+        name="track_activities",
+        group="observability",
+        why="Shows what each session does; off leaves this program half blind.",
+        trades="Next to nothing.",
+        panes=("sessions", "budget"),
+    ),
+    Knob(
+        name="track_activity_query_size",
+        group="observability",
+        why="How much of a query's text can be seen.",
+        trades="Shared memory of each session, and more to read for every monitor.",
+        panes=("sessions",),
+        steps=("1kB", "2kB", "4kB", "8kB", "16kB"),
+    ),
+    Knob(
+        name="track_functions",
+        group="observability",
+        why="Counts calls and time of functions.",
+        trades="CPU at each call. " + _MEASURED,
+        panes=("host",),
+        steps=("none", "pl", "all"),
+    ),
+    Knob(
+        name="compute_query_id",
+        group="observability",
+        why="Gives statements an identifier; pg_stat_statements and sessions are joined by it.",
+        trades="Some microseconds for each statement.",
+        panes=("sessions", "throughput"),
+        steps=("off", "auto", "on", "regress"),
+    ),
+    Knob(
+        name="log_checkpoints",
+        group="observability",
+        why="A line for each checkpoint: why, how much, how long.",
+        trades="Nothing.",
+        panes=("wal",),
+    ),
+    Knob(
+        name="log_lock_waits",
+        group="observability",
+        why="A line for each lock wait longer than deadlock_timeout.",
+        trades="Many lines under contention.",
+        panes=("budget",),
+        moves_with=("deadlock_timeout",),
+    ),
+    Knob(
+        name="log_temp_files",
+        group="observability",
+        why="A line for each temporary file of at least this size: who needs more work_mem.",
+        trades="Many lines when small.",
+        panes=("host",),
+        steps=("-1", "0", "1MB", "10MB", "100MB"),
+        special=(("-1", "none"), ("0", "all")),
+        moves_with=("work_mem",),
+    ),
+    Knob(
+        name="log_min_duration_statement",
+        group="observability",
+        why="A line for each statement that takes at least this long.",
+        trades="0 logs everything: it slows the load and fills the disk. " + _MEASURED,
+        panes=("latency",),
+        steps=("-1", "10s", "1s", "500ms", "100ms", "0"),
+        special=(("-1", "none"), ("0", "every statement")),
+    ),
+    Knob(
+        name="log_autovacuum_min_duration",
+        group="observability",
+        why="A line for each run of autovacuum that takes at least this long.",
+        trades="Nothing worth mentioning.",
+        panes=("host",),
+        steps=("-1", "0", "100ms", "1s", "10s", "10min"),
+        special=(("-1", "none"), ("0", "all")),
+    ),
+)

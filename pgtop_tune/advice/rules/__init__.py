@@ -1,0 +1,1 @@
+"""Rules that give a value for a parameter or a setting of the machine."""

@@ -1,0 +1,153 @@
+"""Advice on planner, parallel queries, autovacuum, I/O, connections and what is logged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from pgtop_tune.advice.facts import Advice, DiskKind, Facts, Workload
+
+_FLASH: Final = frozenset({DiskKind.SSD, DiskKind.NVME})
+_RANDOM: Final[Mapping[DiskKind, tuple[str, str]]] = {
+    DiskKind.HDD: ("4", "A turning disk reads far faster in sequence than at random."),
+    DiskKind.SAN: ("1.5", "A disk array with a cache reads at random almost as fast as in sequence."),
+    DiskKind.SSD: ("1.1", "Flash reads at random as fast as in sequence."),
+    DiskKind.NVME: ("1.1", "Flash reads at random as fast as in sequence."),
+}
+_DEPTH: Final[Mapping[DiskKind, str]] = {
+    DiskKind.HDD: "2", DiskKind.SAN: "100", DiskKind.SSD: "100", DiskKind.NVME: "200",
+}  # fmt: skip
+
+
+def random_page_cost(facts: Facts) -> Advice | None:
+    """By what the data lie on."""
+    if facts.disk is None:
+        return None
+    value, because = _RANDOM[facts.disk]
+    return Advice(value, because, "1", "4")
+
+
+def io_depth(facts: Facts) -> Advice | None:
+    """By what the data lie on."""
+    if facts.disk is None:
+        return None
+    value = _DEPTH[facts.disk]
+    return Advice(value, f"How many requests a {facts.disk.value.upper()} serves at once, as a start.", "1", "512")
+
+
+def jit(facts: Facts) -> Advice:
+    """Off but for warehouses."""
+    if facts.workload is Workload.WAREHOUSE:
+        return Advice("on", "Long analytical queries gain from compiled expressions.")
+    return Advice("off", "Short queries gain nothing, and a wrong estimate costs them tens of milliseconds.")
+
+
+def default_statistics_target(facts: Facts) -> Advice:
+    """100, for warehouses 500."""
+    if facts.workload is Workload.WAREHOUSE:
+        return Advice("500", "Large uneven tables and long queries: better estimates are worth a longer ANALYZE.")
+    return Advice("100", "The default; raise it for single columns whose estimates are wrong.", "100", "1000")
+
+
+def _by_cores(of_cores: Callable[[int], float], because: str) -> Callable[[Facts], Advice | None]:
+    def rule(facts: Facts) -> Advice | None:
+        if not facts.cores:
+            return None
+        return Advice(str(int(of_cores(facts.cores))), because.format(cores=facts.cores))
+
+    return rule
+
+
+def max_parallel_workers_per_gather(facts: Facts) -> Advice | None:
+    """Half of the cores for warehouses, at most 2 else."""
+    if not facts.cores:
+        return None
+    half = max(math.ceil(facts.cores / 2), 1)
+    if facts.workload is Workload.WAREHOUSE:
+        return Advice(str(half), f"Half of {facts.cores} cores for one query.", "0", str(facts.cores))
+    return Advice(
+        str(min(half, 2)), "Many sessions share the cores already; two workers help the odd long query.", "0", str(half)
+    )
+
+
+def autovacuum_max_workers(facts: Facts) -> Advice | None:
+    """3, 4 from 16 cores on, 5 from 32."""
+    if not facts.cores:
+        return None
+    value = 5 if facts.cores >= 32 else 4 if facts.cores >= 16 else 3
+    return Advice(str(value), "They share one cost limit: raise that first, then the number.", "3", "10")
+
+
+def autovacuum_vacuum_cost_limit(facts: Facts) -> Advice | None:
+    """So that it dirties some hundred MB/s on flash; a page dirtied costs 20, a nap lasts 2 ms."""
+    if facts.disk is None:
+        return None
+    limit = 2000 if facts.disk in _FLASH else 400
+    rate = limit / 20 * 8192 / 0.002 / 1e6
+    return Advice(
+        str(limit),
+        f"{limit} ÷ 20 for each page dirtied, every 2 ms, is up to {rate:.0f} MB/s for all workers together; "
+        f"as shipped, 200, it is {rate * 200 / limit:.0f} MB/s.",
+        "200",
+        "10000",
+    )
+
+
+def max_connections(facts: Facts) -> Advice | None:
+    """Ten for each core, at least 100."""
+    if not facts.cores:
+        return None
+    return Advice(
+        str(max(10 * facts.cores, 100)),
+        f"{facts.cores} cores run as many sessions at once; more only wait, and each costs memory and snapshot time. "
+        "Put a pooler in front for more clients.",
+    )
+
+
+def _fixed(value: str, because: str, low: str = "", high: str = "") -> Callable[[Facts], Advice]:
+    advice = Advice(value, because, low, high)
+    return lambda facts: advice
+
+
+RULES: Final[Mapping[str, Callable[[Facts], Advice | None]]] = {
+    "random_page_cost": random_page_cost,
+    "effective_io_concurrency": io_depth,
+    "maintenance_io_concurrency": io_depth,
+    "jit": jit,
+    "default_statistics_target": default_statistics_target,
+    "max_worker_processes": _by_cores(lambda cores: max(cores, 8), "One for each of {cores} cores, at least 8."),
+    "max_parallel_workers": _by_cores(lambda cores: cores, "One for each of {cores} cores."),
+    "max_parallel_workers_per_gather": max_parallel_workers_per_gather,
+    "max_parallel_maintenance_workers": _by_cores(
+        lambda cores: min(max(math.ceil(cores / 2), 1), 4), "Half of {cores} cores, at most 4."
+    ),
+    "autovacuum": _fixed("on", "Without it tables grow and transaction ids run out."),
+    "track_counts": _fixed("on", "Autovacuum goes by these counts."),
+    "autovacuum_max_workers": autovacuum_max_workers,
+    "autovacuum_vacuum_cost_limit": autovacuum_vacuum_cost_limit,
+    "autovacuum_naptime": _fixed("15s", "Small hot tables, such as pgbench_branches, are full within a minute.", "1s"),
+    "autovacuum_vacuum_scale_factor": _fixed(
+        "0.05", "A fifth of a large table, as shipped, is a lot of dead rows to wait for.", "0.01", "0.2"
+    ),
+    "autovacuum_analyze_scale_factor": _fixed("0.05", "Estimates are off before a tenth has changed.", "0.01", "0.1"),
+    "io_method": _fixed("worker", "The default, for every kernel; measure io_uring where the kernel permits it."),
+    "io_workers": _by_cores(lambda cores: min(max(3, cores // 4), 32), "A quarter of {cores} cores, at least 3."),
+    "max_connections": max_connections,
+    "idle_in_transaction_session_timeout": _fixed(
+        "5min", "A forgotten transaction holds locks and keeps dead rows from being removed.", "10s", "1h"
+    ),
+    "client_connection_check_interval": _fixed("15s", "Queries of clients that are gone stop within seconds."),
+    "synchronous_commit": _fixed("on", "A commit that was answered is on the disk."),
+    "fsync": _fixed("on", "Nothing else survives a crash."),
+    "full_page_writes": _fixed("on", "Torn pages are mended from the WAL."),
+    "commit_delay": _fixed("0", "Worth trying only where many sessions wait for WALSync on a slow disk.", "0", "1000"),
+    "track_io_timing": _fixed("on", "Without it nobody knows whether queries wait for the disk.", "", ""),
+    "track_activities": _fixed("on", "Without it nobody sees what sessions do."),
+    "compute_query_id": _fixed("auto", "On where pg_stat_statements is loaded."),
+    "log_checkpoints": _fixed("on", "One line each; the default since 15."),
+    "log_lock_waits": _fixed("on", "Lock waits beyond deadlock_timeout leave a trace."),
+    "log_temp_files": _fixed("10MB", "Shows who needs more work_mem, without a line for every small sort.", "0"),
+    "log_min_duration_statement": _fixed("1s", "Leaves a trace of what is slow without slowing the rest.", "100ms"),
+    "log_autovacuum_min_duration": _fixed("10s", "Shows what autovacuum does when it takes long.", "0", "10min"),
+}

@@ -1,0 +1,1 @@
+"""Commit-confirm: deadlines, trip wires, and sets whose program is gone."""

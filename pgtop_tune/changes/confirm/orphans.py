@@ -1,0 +1,262 @@
+"""Change sets that go back by themselves: adopted when their program is gone, reverted when they are overdue.
+
+Looks for as long as the program runs: a server may be away at first, and another program may die later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from pgtop_tune.changes.confirm.overdue import setting_words, words
+from pgtop_tune.changes.journal import JournalText, journals, read
+from pgtop_tune.changes.machine.control import HostControl
+from pgtop_tune.changes.machine.revert_guard import guard_machine_set
+from pgtop_tune.changes.model.machine_change import HostChange
+from pgtop_tune.changes.model.pending_set import Holder, PendingSet, outlived_losses, pending_sets
+from pgtop_tune.changes.ports import AdoptedSet
+from pgtop_tune.changes.server.control import PostgresControl
+from pgtop_tune.changes.server.one_change import now_ms
+from pgtop_tune.changes.trial_desk import Change, before
+from pgtop_tune.errors import ConnectionProblem, JournalProblem, NotLetIn, PgtopError
+from pgtop_tune.process.process_key import own_key
+from pgtop_tune.units import wall_clock
+
+CANNOT: Final = "a change that nobody kept cannot be taken back"
+_LOOK_S: Final = 2.0
+_REFUSED_S: Final = 10.0
+"""After a refusal, of a change or of a password: a server hardly changes its mind sooner."""
+_GRACE_MS: Final = 10_000
+"""A set of our own has its own timer, with a restart where it takes one."""
+
+
+class PendingWatch:
+    """Looks after the sets of one server and of this machine; an `AdoptionControl`.
+
+    Args:
+        parameters: The door to the server; None where only the machine is looked after.
+        machine: The door to its operating system.
+        directory: Of the journals; None for the user's own.
+        tell: Takes a sentence.
+        hold: Whether this program stays and lets its operator confirm a set. Else a set gets a revert watchdog that
+            outlives this program.
+    """
+
+    def __init__(
+        self,
+        parameters: PostgresControl | None,
+        machine: HostControl,
+        directory: Path | None,
+        tell: Callable[[str], None],
+        *,
+        hold: bool,
+    ) -> None:
+        self._parameters: Final = parameters
+        self._machine: Final = machine
+        self._directory: Final = directory
+        self._tell: Final = tell
+        self._hold: Final = hold
+        self._seen: set[str] = set()
+        self._refusal = ""
+        self._texts: dict[Path, tuple[tuple[int, int], JournalText]] = {}
+        self._adopted: tuple[AdoptedSet, ...] = ()
+
+    def adopted(self) -> tuple[AdoptedSet, ...]:
+        """See `AdoptionControl.adopted`."""
+        return self._adopted
+
+    async def run(self, leaving: asyncio.Event) -> None:
+        """Looks again and again until we are leaving."""
+        while not leaving.is_set():
+            pause_s = _LOOK_S
+            try:
+                await self.look()
+            except NotLetIn:
+                pause_s = _REFUSED_S
+            except ConnectionProblem:
+                # The server is away: what is left to do is done when it is back.
+                pass
+            except PgtopError as problem:
+                if problem.message != self._refusal:
+                    self._tell(f"{CANNOT}: {problem.message}")
+                self._refusal = problem.message
+                pause_s = _REFUSED_S
+            with suppress(TimeoutError):
+                await asyncio.wait_for(leaving.wait(), pause_s)
+
+    async def look(self) -> None:
+        """Reverts what is overdue, and adopts what nobody holds; no server is asked without a reason.
+
+        Raises:
+            ConnectionProblem: The server is not there; the machine has been looked after all the same.
+            PgtopError: A set could not be reverted or adopted.
+        """
+        try:
+            # Before the machine: the program that adopts the server's half of a set adopts the machine's, too.
+            control = self._parameters
+            if control is not None and await asyncio.to_thread(self._is_wanted_on_server, control.journal_paths):
+                await self._look_at_server(control)
+        finally:
+            if await asyncio.to_thread(self._is_wanted_on_machine):
+                await self._look_at_machine()
+
+    def _is_wanted_on_server(self, known: tuple[Path, ...] | None) -> bool:
+        for path in journals(self._directory) if known is None else known:
+            text = self._text(path)
+            if self._is_wanted(pending_sets(text.in_force, text.owners)):
+                return True
+            if outlived_losses(text.in_force, text.owners):
+                return True
+        return False
+
+    def _is_wanted_on_machine(self) -> bool:
+        text = self._text(self._machine.journal_path)
+        return self._is_wanted(pending_sets(text.host_in_force, text.owners))
+
+    def _is_wanted(self, pending: Iterable[PendingSet[Any]]) -> bool:
+        """Whether there is a set to be adopted, reverted or told of."""
+        now, own = now_ms(), own_key()
+        for each in pending:
+            ours = each.holder is Holder.PROGRAM and each.owner.program == own
+            overdue = each.until_ms + (_GRACE_MS if ours else 0) < now
+            news = not ours and each.changes[0].id not in self._seen
+            if overdue or news or each.adoptable(now, to_hold=self._hold):
+                return True
+        return False
+
+    async def _look_at_server(self, control: PostgresControl) -> None:
+        async def overdue() -> None:
+            for change in await control.revert_overdue():
+                self._tell(words(change))
+
+        async def outlived() -> None:
+            for change in await control.revert_outlived():
+                self._tell(f"{change.name} is {change.shown_after} again: {change.message}")
+
+        async def orphans() -> None:
+            self._take(await control.adopt(hold=self._hold))
+
+        async def others() -> None:
+            for text in await control.journal_texts():
+                self._tell_of_others(pending_sets(text.in_force, text.owners))
+
+        await _each(overdue, orphans, outlived, others)
+
+    async def _look_at_machine(self) -> None:
+        async def overdue() -> None:
+            for change in await self._machine.revert_overdue():
+                self._tell(setting_words(change))
+
+        async def orphans() -> None:
+            alone = None if self._hold else partial(guard_machine_set, outlives_us=True)
+            self._take(await self._machine.adopt(alone))
+
+        async def others() -> None:
+            text = await asyncio.to_thread(self._text, self._machine.journal_path)
+            self._tell_of_others(pending_sets(text.host_in_force, text.owners))
+
+        await _each(overdue, orphans, others)
+
+    def _take(self, sets: Iterable[PendingSet[Any]]) -> None:
+        for each in sets:
+            self._seen.add(each.changes[0].id)
+            left = f"{_listed(each.changes)} was left by {each.owner.by}, which is gone"
+            until = wall_clock(each.until_ms)
+            if not self._hold:
+                self._tell(f"{left}: it reverts at {until}")
+                continue
+            self._tell(f"{left}: keep it, or it reverts at {until}")
+            adopted = AdoptedSet(
+                set_id=each.set_id,
+                changes=each.changes,
+                until_ms=each.until_ms,
+                by=each.owner.by,
+                trip_wires=each.owner.trip_wires,
+                with_restart=each.owner.with_restart,
+            )
+            self._adopted = (*self._adopted, adopted)
+
+    def _tell_of_others(self, sets: Iterable[PendingSet[Any]]) -> None:
+        """Once of each set that goes back by itself, and is not ours to keep or to revert."""
+        for each in sets:
+            if each.changes[0].id not in self._seen and each.until_ms > now_ms() and each.owner.program != own_key():
+                until, by = wall_clock(each.until_ms), each.owner.by or "another program"
+                if each.holder in (Holder.PROGRAM, Holder.ELSEWHERE):
+                    self._tell(f"{_listed(each.changes)} is on trial by {by}: it reverts at {until}")
+                else:
+                    revert = f"its {Holder.WATCHDOG} reverts it at {until}"
+                    self._tell(f"{_listed(each.changes)} was left by {by}, which is gone: {revert}")
+            self._seen.add(each.changes[0].id)
+
+    def _text(self, path: Path) -> JournalText:
+        """What a journal says; one that cannot be read says nothing."""
+        try:
+            stat = path.stat()
+            known, text = self._texts.get(path, (None, JournalText(None, (), ())))
+            signature = (stat.st_mtime_ns, stat.st_size)
+            if signature != known:
+                text = read(path)
+                self._texts[path] = signature, text
+        except (OSError, JournalProblem):
+            return JournalText(None, (), ())
+        return text
+
+
+async def leave_watchdogs(
+    parameters: PostgresControl | None, machine: HostControl, directory: Path | None, tell: Callable[[str], None]
+) -> None:
+    """For a command that does not stay: what is overdue is reverted, and what nobody holds gets a revert watchdog.
+
+    A set that cannot be looked after is told of; the command goes on.
+    """
+    try:
+        await PendingWatch(parameters, machine, directory, tell, hold=False).look()
+    except PgtopError as problem:
+        tell(f"{CANNOT}: {problem.message}")
+
+
+@asynccontextmanager
+async def pending_looked_after(
+    parameters: PostgresControl, machine: HostControl, directory: Path | None, tell: Callable[[str], None]
+) -> AsyncIterator[None]:
+    """The same for as long as a command without a screen runs; its server may be away at first."""
+    leaving = asyncio.Event()
+    watch = PendingWatch(parameters, machine, directory, tell, hold=False)
+    watching = asyncio.create_task(watch.run(leaving))
+    try:
+        yield
+    finally:
+        leaving.set()
+        await watching
+        await parameters.aclose()
+
+
+async def _each(*steps: Callable[[], Awaitable[None]]) -> None:
+    """Takes every step: a set that cannot be reverted does not keep another one from being adopted.
+
+    Raises:
+        ConnectionProblem: At once, for the steps after it would only wait.
+        PgtopError: The first of what went wrong, after the last step.
+    """
+    problems: list[PgtopError] = []
+    for step in steps:
+        try:
+            await step()
+        except ConnectionProblem:
+            raise
+        except PgtopError as problem:
+            problems.append(problem)
+    if problems:
+        raise problems[0]
+
+
+def _listed(changes: Iterable[Change]) -> str:
+    """ "work_mem 4MB→8MB; max_wal_size 1GB→4GB"."""
+    return "; ".join(
+        f"{each.name} {before(each)}→{each.value if isinstance(each, HostChange) else each.told_after}"
+        for each in changes
+    )

@@ -1,0 +1,110 @@
+"""Sets of changes that are taken back unless they are kept: each has a deadline in our event loop, and a process that
+waits for our end."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from pgtop_tune.errors import PgtopError
+from pgtop_tune.process.process_key import ProcessKey, key_of
+from pgtop_tune.process.revert_watchdog import RevertWatchdog
+
+Start = Callable[[int | None], RevertWatchdog]
+"""Starts the process that takes a set back when we are gone or a moment has come: milliseconds since the epoch, None
+for our end only. Raises OSError."""
+
+LATER_S: Final = 5.0
+"""After the deadline: while we live we take it back ourselves."""
+LAST_ATTEMPT: Final = "--last-attempt"
+"""Of `pgtop-tune revert`: the revert watchdog does not try again, and the journal has to say so."""
+_AGAIN_S: Final = 2.0
+
+
+def guard_moment_s(until_ms: int | None) -> float:
+    """When the waiting process acts also while we live, seconds since the epoch.
+
+    Args:
+        until_ms: End of the trial, milliseconds since the epoch; None for a set that has no time limit.
+    """
+    return math.inf if until_ms is None else until_ms / 1000 + LATER_S
+
+
+class Trials:
+    """Those of one door of this process.
+
+    Args:
+        revert: Takes a set back; is told why.
+        again: What goes wrong and may go better a little later.
+    """
+
+    def __init__(self, revert: Callable[[str, str], Awaitable[object]], again: type[PgtopError] = PgtopError) -> None:
+        self._revert: Final = revert
+        self._again: Final = again
+        self._watchdogs: dict[str, RevertWatchdog] = {}
+        self._starts: dict[str, Start] = {}
+        self._deadlines: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Sets that are taken back when we end."""
+        return tuple(dict.fromkeys((*self._watchdogs, *self._deadlines)))
+
+    async def aclose(self) -> None:
+        """Takes all of them back; what cannot be taken back now is left to the processes that wait for our end."""
+        for set_id in self.ids:
+            try:
+                await self._revert(set_id, "the program ended before it was kept")
+            except PgtopError:
+                continue
+
+    def guard(self, set_id: str, until_ms: int | None, start: Start) -> None:
+        """From now on the set is taken back when we are gone.
+
+        Raises:
+            OSError: The process cannot be started.
+        """
+        self._watchdogs[set_id], self._starts[set_id] = start(until_ms), start
+
+    def watchdog(self, set_id: str) -> ProcessKey | None:
+        """The process that reverts the set when we are gone; None where there is none."""
+        watchdog = self._watchdogs.get(set_id)
+        return None if watchdog is None else key_of(watchdog.process.pid)
+
+    def begin(self, set_id: str, within_s: float) -> None:
+        """From now on the set is taken back after so many seconds. In the event loop."""
+        self._deadlines[set_id] = asyncio.create_task(self._expire(set_id, within_s))
+
+    def lift(self, set_id: str) -> None:
+        """The set has no deadline any more; it is still taken back when we are gone.
+
+        Raises:
+            OSError: The process cannot be started; everything is as it was.
+        """
+        start = self._starts.get(set_id)
+        if start is not None:
+            unlimited = start(None)
+            self.end(set_id)
+            self._watchdogs[set_id], self._starts[set_id] = unlimited, start
+
+    def end(self, set_id: str) -> None:
+        """The set is kept or taken back."""
+        deadline = self._deadlines.pop(set_id, None)
+        if deadline is not None and deadline is not asyncio.current_task():
+            deadline.cancel()
+        self._starts.pop(set_id, None)
+        watchdog = self._watchdogs.pop(set_id, None)
+        if watchdog is not None:
+            watchdog.dismiss()
+
+    async def _expire(self, set_id: str, within_s: float) -> None:
+        """Time is over: taken back, also when the server is away for a while."""
+        await asyncio.sleep(within_s)
+        while set_id in self._deadlines:
+            try:
+                await self._revert(set_id, "nobody kept it in time")
+                return
+            except self._again:
+                await asyncio.sleep(_AGAIN_S)

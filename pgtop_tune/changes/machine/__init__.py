@@ -1,0 +1,1 @@
+"""Changes of settings of the server's operating system: order, kernel files, sysctl.d, revert."""

@@ -1,0 +1,396 @@
+"""The door to the settings of this machine's operating system, and reverting them after a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
+
+from pgtop_tune.changes.deadlines import Trials
+from pgtop_tune.changes.journal import Journal, JournalText, ServerName, journals, path_for, read
+from pgtop_tune.changes.machine.change_set import check_set, make_set
+from pgtop_tune.changes.machine.one_change import Intent, take_back
+from pgtop_tune.changes.machine.paste import commands
+from pgtop_tune.changes.machine.revert_guard import Guard, guard_machine_set
+from pgtop_tune.changes.model.change import ParameterChange, Terms
+from pgtop_tune.changes.model.machine_change import HostChange, WantedSetting
+from pgtop_tune.changes.model.pending_set import PendingSet, SetOwner, pending_sets
+from pgtop_tune.errors import HostProblem, JournalProblem, PgtopError
+from pgtop_tune.host.block_devices import ROOT, carriers
+from pgtop_tune.host.block_queue import Disk, disks
+from pgtop_tune.host.machine_facts import MachineFacts, machine_facts
+from pgtop_tune.host.proc_files import read_once
+from pgtop_tune.host.system_settings import names, settings
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.system_setting import SystemSetting
+from pgtop_tune.process.process_key import ProcessKey, key_of, own_key
+
+_MACHINE_ID: Final = "etc/machine-id"
+
+Choice = Callable[[Sequence[HostChange]], Sequence[HostChange]]
+"""From the changes in force, oldest first, those to be taken back."""
+
+_T = TypeVar("_T")
+
+
+def machine(root: Path = ROOT) -> ServerName:
+    """Whose journal it is: this machine's, whatever servers run on it."""
+    hostname = socket.gethostname()
+    try:
+        number = read_once(root / _MACHINE_ID).decode("ascii", "replace").strip()
+    except OSError:
+        number = ""
+    # A machine is given another name more often than another id.
+    return ServerName(f"host-{number or hostname}", f"operating system of {hostname}")
+
+
+class HostControl:
+    """Changes of the operating system with a journal; fits session.machine_control.MachineControl.
+
+    The journal is open only while something is changed.
+    """
+
+    def __init__(
+        self,
+        directories: Callable[[], Sequence[str] | Unavailable] = lambda: (),
+        *,
+        root: Path = ROOT,
+        directory: Path | None = None,
+        guard: Guard = guard_machine_set,
+    ) -> None:
+        """Args:
+        directories: Where the server keeps data and WAL: whose disks' queues are looked at. Why not, when its machine
+            is another one: then nothing is shown and nothing is changed.
+        root: Where /proc, /sys, /etc, /run, /usr and /lib are found.
+        directory: Of the journals; paths.journal_dir() by default.
+        guard: Starts the process that takes a set on trial back when we are gone.
+        """
+        self._directories = directories
+        self._root = root
+        self._directory = directory
+        self._machine = machine(root)
+        self._guard: Final = guard
+        self._trials = Trials(self.revert_set)
+        self._one_at_a_time = asyncio.Lock()
+
+    @property
+    def journal_path(self) -> Path:
+        """The journal of this machine."""
+        return path_for(self._machine.key, self._directory)
+
+    async def disks(self) -> tuple[Disk, ...]:
+        """The disks under the server's directories that have a queue."""
+        return await asyncio.to_thread(self._disks)
+
+    async def settings(self) -> tuple[SystemSetting, ...] | Unavailable:
+        """What there is to set, as it is now and as it is after a reboot; why not, where the server is elsewhere."""
+        elsewhere = self._elsewhere()
+        if elsewhere is not None:
+            return elsewhere
+        return await asyncio.to_thread(lambda: settings(self._root, self._names_of_disks()))
+
+    async def facts(self) -> MachineFacts:
+        """What advice on these settings stands on."""
+        return await asyncio.to_thread(machine_facts, self._root)
+
+    async def check(self, wanted: Sequence[WantedSetting], *, survive: bool = False) -> None:
+        """Makes sure that a set makes sense on this machine, whoever may make it; see `setting_set.check_set`.
+
+        Raises:
+            UsageProblem: No such setting here, a value it does not take, or one that no file can keep.
+            HostProblem: This kernel does not have it, or the server runs elsewhere.
+        """
+        self._check_here()
+        await asyncio.to_thread(lambda: self._check(wanted, survive))
+
+    def commands(self, name: str, value: str, *, survive: bool = False) -> tuple[str, ...]:
+        """What to paste into a shell where this process may not change it itself."""
+        return commands(name, value, survive=survive)
+
+    async def apply(self, name: str, value: str, *, survive: bool = False) -> HostChange:
+        """A set of one; see `apply_set`."""
+        return (await self.apply_set((WantedSetting(name, value),), Terms(), survive=survive))[0]
+
+    async def apply_set(
+        self, wanted: Sequence[WantedSetting], terms: Terms, *, survive: bool = False
+    ) -> tuple[HostChange, ...]:
+        """See `setting_set.make_set`; with `survive` the values are put into our file of sysctl.d as well.
+
+        What is on trial is taken back when its time is over, when we end without keeping it, and by a process of its
+        own when we are killed.
+
+        Raises:
+            UsageProblem: No such setting here, a value it does not take, or one that no file can keep.
+            HostProblem: We may not (the hint has the command), or the kernel refuses; nothing is changed.
+            JournalProblem: The journal could not be written; nothing is changed.
+        """
+        self._check_here()
+        made = await self._alone(lambda: self._made(wanted, terms, survive))
+        if terms.keep_within_s is not None:
+            self._trials.begin(made[0].set_id, terms.keep_within_s)
+        return made
+
+    async def keep(self, set_id: str) -> tuple[HostChange, ...]:
+        """Ends the trial of a set: its changes stay until somebody reverts them."""
+        kept = await self._alone(lambda: _kept(self._machine, self._directory, set_id))
+        self._trials.end(set_id)
+        return kept
+
+    async def undo(self) -> HostChange | None:
+        """Reverts the last change that is still in force, with its set; None when there is none."""
+        undone = await self._reverted(last)
+        return undone[0] if undone else None
+
+    async def undo_all(self) -> tuple[HostChange, ...]:
+        """Reverts all changes still in force, last first."""
+        return await self._reverted(everything)
+
+    async def revert_set(self, set_id: str, why: str = "") -> tuple[HostChange, ...]:
+        """Reverts the changes of a set that are still in force, last first."""
+        return await self._reverted(of_set(set_id), why)
+
+    async def revert_overdue(self) -> tuple[HostChange, ...]:
+        """Reverts changes on trial that nobody kept in time, also those of a process that is gone."""
+        return await self._reverted(overdue(time.time_ns() // 1_000_000), "nobody kept it in time")
+
+    async def adopt(self, alone: Guard | None = None) -> tuple[PendingSet[HostChange], ...]:
+        """Takes over sets that are pending confirmation, and whose program is gone; see `orphans`.
+
+        Args:
+            alone: Starts a revert watchdog that outlives us, for a program that does not stay; without it the sets end
+                with us, as sets of our own.
+
+        Raises:
+            JournalProblem: The first revert watchdog could not be started, or its set not be written down.
+        """
+        if self._elsewhere() is not None:
+            return ()
+        adopted = await self._alone(lambda: self._adopted(alone))
+        for each in adopted if alone is None else ():
+            self._trials.begin(each.set_id, each.remaining_s(time.time_ns() // 1_000_000))
+        return adopted
+
+    async def in_force(self) -> tuple[HostChange, ...]:
+        """Changes that the journal holds as made and not reverted, oldest first."""
+        return await asyncio.to_thread(lambda: _text(self._machine, self._directory).host_in_force)
+
+    async def aclose(self) -> None:
+        """Takes back what is on trial; other changes stay in force."""
+        await self._trials.aclose()
+
+    def _check_here(self) -> None:
+        elsewhere = self._elsewhere()
+        if elsewhere is not None:
+            raise HostProblem(f"settings of the machine are changed where the server runs: {elsewhere}")
+
+    def _check(self, wanted: Sequence[WantedSetting], survive: bool) -> None:
+        check_set(self._root, wanted, names(self._root, self._names_of_disks()), survive=survive)
+
+    def _elsewhere(self) -> Unavailable | None:
+        found = self._directories()
+        return found if isinstance(found, Unavailable) else None
+
+    def _made(self, wanted: Sequence[WantedSetting], terms: Terms, survive: bool) -> tuple[HostChange, ...]:
+        self._check(wanted, survive)
+        on_trial = terms.keep_within_s is not None
+        set_id = terms.set_id or (uuid.uuid4().hex[:12] if len(wanted) > 1 or on_trial else "")
+        until_ms = None
+        if terms.keep_within_s is not None:
+            until_ms = time.time_ns() // 1_000_000 + int(terms.keep_within_s * 1000)
+        intent = Intent(set_id, whoever_runs_this(), terms.reason, until_ms)
+        with Journal(self._machine, self._directory) as journal:
+            if until_ms is not None:
+                owner = SetOwner(set_id, "", trip_wires=terms.trip_wires, with_restart=terms.with_restart)
+                self._own(journal, owner, self._guarded(set_id, until_ms))
+            try:
+                return make_set(journal, self._root, wanted, survive=survive, intent=intent)
+            except PgtopError:
+                self._trials.end(set_id)
+                raise
+
+    def _guarded(self, set_id: str, until_ms: int, alone: Guard | None = None) -> ProcessKey | None:
+        """Starts the process that takes a set back, ours or one that outlives us."""
+        try:
+            if alone is not None:
+                return key_of(alone(set_id, until_ms, self._directory).process.pid)
+            self._trials.guard(set_id, until_ms, lambda at_ms: self._guard(set_id, at_ms, self._directory))
+        except OSError as error:
+            raise JournalProblem(
+                f"what takes the change back after a crash cannot be started: {error.strerror}", "nothing was changed"
+            ) from None
+        return self._trials.watchdog(set_id)
+
+    def _own(self, journal: Journal, owner: SetOwner, watchdog: ProcessKey | None) -> None:
+        """From now on the set is this program's, with all that its owner before had recorded."""
+        try:
+            journal.write(replace(owner, by=whoever_runs_this(), program=own_key(), watchdog=watchdog))
+        except JournalProblem:
+            self._trials.end(owner.set_id)
+            raise
+
+    def _adopted(self, alone: Guard | None) -> tuple[PendingSet[HostChange], ...]:
+        to_hold = alone is None
+        if not orphans(_text(self._machine, self._directory), self._directory, to_hold=to_hold):
+            return ()
+        adopted: list[PendingSet[HostChange]] = []
+        with Journal(self._machine, self._directory) as journal:
+            for each in orphans(journal.text(), self._directory, to_hold=to_hold):
+                try:
+                    watchdog = self._guarded(each.set_id, each.until_ms, alone)
+                    self._own(journal, replace(each.owner, left_alone=not to_hold), watchdog)
+                except JournalProblem:
+                    if adopted:
+                        break
+                    raise
+                adopted.append(each)
+        return tuple(adopted)
+
+    async def _reverted(self, choice: Choice, why: str = "") -> tuple[HostChange, ...]:
+        undone = await self._alone(lambda: revert(choice, self._root, self._directory, why))
+        for set_id in {change.set_id for change in undone}:
+            self._trials.end(set_id)
+        return undone
+
+    def _disks(self) -> tuple[Disk, ...]:
+        directories = self._directories()
+        if isinstance(directories, Unavailable):
+            return ()
+        found = [carriers(directory, self._root) for directory in directories]
+        return disks([name for each in found if not isinstance(each, Unavailable) for name in each], self._root)
+
+    def _names_of_disks(self) -> tuple[str, ...]:
+        return tuple(disk.name for disk in self._disks())
+
+    async def _alone(self, act: Callable[[], _T]) -> _T:
+        """Runs a blocking act in a thread, one at a time; the kernel may take seconds to find huge pages."""
+        async with self._one_at_a_time:
+            return await asyncio.to_thread(act)
+
+
+def everything(in_force: Sequence[HostChange]) -> Sequence[HostChange]:
+    """All of them."""
+    return in_force
+
+
+def last(in_force: Sequence[HostChange]) -> Sequence[HostChange]:
+    """The last change, with the set it belongs to."""
+    newest = in_force[-1:]
+    set_id = newest[0].set_id if newest else ""
+    return [change for change in in_force if change.set_id == set_id] if set_id else newest
+
+
+def of_set(set_id: str) -> Choice:
+    """A set, or a single change, by its id."""
+    return lambda in_force: [change for change in in_force if set_id in (change.set_id, change.id)]
+
+
+def named(names: Sequence[str]) -> Choice:
+    """Changes of some settings, whatever sets they belong to."""
+    return lambda in_force: [change for change in in_force if change.name in names]
+
+
+def since(moment_ms: int) -> Choice:
+    """What was changed after a moment, milliseconds since the epoch."""
+    return lambda in_force: [change for change in in_force if change.at_ms > moment_ms]
+
+
+def overdue(now_ms: int) -> Choice:
+    """What nobody kept in time."""
+    return lambda in_force: [change for change in in_force if change.until_ms is not None and change.until_ms <= now_ms]
+
+
+def orphans(text: JournalText, directory: Path | None, *, to_hold: bool) -> tuple[PendingSet[HostChange], ...]:
+    """Sets of this machine's journal that a program takes over; see `PendingSet.adoptable`.
+
+    The other half of a set decides: the program that adopts the server's half adopts the machine's, too.
+    """
+    now_ms = time.time_ns() // 1_000_000
+    pending = pending_sets(text.host_in_force, text.owners)
+    found = [each for each in pending if each.adoptable(now_ms, to_hold=to_hold)]
+    others = {half.set_id: half for half in _halves_of_servers(directory)} if found else {}
+    own = own_key()
+    return tuple(each for each in found if each.set_id not in others or others[each.set_id].owner.program == own)
+
+
+def _halves_of_servers(directory: Path | None) -> Iterator[PendingSet[ParameterChange]]:
+    for path in journals(directory):
+        try:
+            text = read(path)
+        except JournalProblem:
+            continue
+        yield from pending_sets(text.in_force, text.owners)
+
+
+def revert(
+    choice: Choice = everything,
+    root: Path = ROOT,
+    directory: Path | None = None,
+    why: str = "",
+    each: Callable[[HostChange], None] = lambda change: None,
+) -> tuple[HostChange, ...]:
+    """Takes back changes that this machine's journal holds as in force, last first; what is refused stops no other.
+
+    Blocking.
+
+    Args:
+        choice: Which of them.
+        root: Where /proc, /sys and /etc are found.
+        directory: Of the journals; paths.journal_dir() by default.
+        why: What is to be said about it.
+        each: Told of each change that is taken back.
+
+    Raises:
+        HostProblem: We may not, or the kernel refuses one; the others are reverted.
+        JournalProblem: The journal cannot be read or written, or another process is writing it.
+    """
+    name = machine(root)
+    if not choice(_text(name, directory).host_in_force):
+        return ()
+    with Journal(name, directory) as journal:
+        chosen = [change.id for change in choice(journal.text().host_in_force)]
+        done, problems = list[HostChange](), list[HostProblem]()
+        for identity in reversed(chosen):
+            try:
+                done.append(take_back(journal, root, _current(journal, identity), why))
+            except HostProblem as problem:
+                problems.append(problem)
+            else:
+                each(done[-1])
+    if problems:
+        raise problems[0]
+    return tuple(done)
+
+
+def whoever_runs_this() -> str:
+    """ "user@host, pid", for the journal."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}, {os.getpid()}"
+
+
+def _kept(name: ServerName, directory: Path | None, set_id: str) -> tuple[HostChange, ...]:
+    with Journal(name, directory) as journal:
+        of_set = [change for change in journal.text().host_in_force if change.set_id == set_id]
+        kept = tuple(replace(change, kept=True, until_ms=None) for change in of_set)
+        for change in kept:
+            journal.write(change)
+        return kept
+
+
+def _current(journal: Journal, identity: str) -> HostChange:
+    """A change as the journal has it now: taking back another may have rewritten what was before it."""
+    return next(change for change in journal.text().host_changes if change.id == identity)
+
+
+def _text(name: ServerName, directory: Path | None) -> JournalText:
+    return read(path_for(name.key, directory))

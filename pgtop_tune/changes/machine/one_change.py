@@ -1,0 +1,323 @@
+"""A change of a setting of the operating system and its undoing, each step journaled before it is made. Blocking."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+import uuid
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pgtop_tune.changes.journal import Journal
+from pgtop_tune.changes.machine.huge_page_pool import pages_in_words, pool_of
+from pgtop_tune.changes.machine.known_settings import check_known
+from pgtop_tune.changes.machine.paste import commands
+from pgtop_tune.changes.model.change import ChangeState
+from pgtop_tune.changes.model.machine_change import HostChange
+from pgtop_tune.errors import HostProblem, JournalProblem, UsageProblem
+from pgtop_tune.host import drop_in
+from pgtop_tune.host.system_settings import ALONG, BootSettings, is_sysctl, live_value, path_of, setting
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.system_setting import SystemSetting
+
+_BOOT_ID: Final = "proc/sys/kernel/random/boot_id"
+_CLOSED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
+_AS_ROOT: Final = "run it as root; a container's /proc/sys is mostly read-only: run it on the machine itself"
+_LEFT_ALONE: Final = "left alone"
+_HALVES: Final = ("dirty_bytes", "dirty_background_bytes", "overcommit_kbytes")
+
+
+class Intent(Struct, frozen=True):
+    """What belongs to a change besides its value; as the fields of the same names in HostChange."""
+
+    set_id: str = ""
+    by: str = ""
+    reason: str = ""
+    until_ms: int | None = None
+
+
+def checked(found: SystemSetting, value: str) -> str:
+    """The value as the kernel's file takes it.
+
+    Raises:
+        UsageProblem: It is not a whole number, or not one of the words the kernel offers.
+    """
+    text = value.strip()
+    if found.choices:
+        if text not in found.choices:
+            raise UsageProblem(f"{found.name} does not take {text!r}", f"one of {', '.join(found.choices)}")
+        return text
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal()):
+        raise UsageProblem(f"{found.name} does not take {text!r}", "a whole number, without a unit")
+    return text
+
+
+def taken(root: Path, name: str, value: str, *, survive: bool) -> tuple[SystemSetting, str, str]:
+    """A setting, the value as the kernel's file takes it, and what it has now; nothing is changed.
+
+    Raises:
+        UsageProblem: The value is none, or the setting cannot be kept in a file.
+        HostProblem: This kernel does not have it.
+    """
+    found = setting(name, root, BootSettings(root))
+    if isinstance(found.live, Unavailable):
+        raise HostProblem(f"{name}: {found.live}")
+    wanted = checked(found, value)
+    if survive and not is_sysctl(name):
+        raise UsageProblem(
+            f"{name} is no sysctl: files of sysctl.d do not set it", commands(name, wanted, survive=True)[-1]
+        )
+    return found, wanted, found.live
+
+
+def check_writable(found: SystemSetting, wanted: str, *, survive: bool) -> None:
+    """Makes sure that this process may change a setting.
+
+    Raises:
+        HostProblem: It may not; the hint has the command.
+    """
+    if not found.writable:
+        raise HostProblem(
+            f"{found.path} cannot be written by this process", f"run {commands(found.name, wanted, survive=survive)[0]}"
+        )
+
+
+def make(journal: Journal, root: Path, name: str, value: str, *, survive: bool, intent: Intent) -> HostChange:
+    """Writes the live value, reads it back, and with `survive` puts it into our file of sysctl.d as well.
+
+    Returns:
+        The change; `message` says plainly where the kernel gave something else, or a later file wins at boot.
+
+    Raises:
+        UsageProblem: The value is none, or the setting cannot be kept in a file.
+        HostProblem: We may not, or the kernel refuses; nothing changed.
+        JournalProblem: The journal could not be written; nothing was changed.
+    """
+    found, wanted, before = taken(root, name, value, survive=survive)
+    check_writable(found, wanted, survive=survive)
+    file = root / drop_in.PATH
+    change = HostChange(
+        id=uuid.uuid4().hex[:12],
+        at_ms=time.time_ns() // 1_000_000,
+        name=name,
+        path=found.path,
+        value=wanted,
+        value_before=before,
+        state=ChangeState.INTENDED,
+        boot_id=_boot_id(root),
+        also_before=tuple((path, live_value(path, root)) for path in _along(name, root)),
+        drop_in=f"/{drop_in.PATH}" if survive else "",
+        drop_in_before=drop_in.content(file) if survive else None,
+        set_id=intent.set_id,
+        by=intent.by,
+        reason=intent.reason,
+        kept=intent.until_ms is None,
+        until_ms=intent.until_ms,
+    )
+    journal.write(change)
+    try:
+        shown = _tried(change, root)
+        if survive:
+            drop_in.replace(file, drop_in.with_value(change.drop_in_before, name, wanted))
+    except HostProblem as problem:
+        _live_back(change, root)
+        journal.write(replace(change, state=ChangeState.FAILED, message=problem.message))
+        raise
+    message = "; ".join(filter(None, (_objection(change, shown, root), _overridden(change, root))))
+    applied = replace(change, state=ChangeState.APPLIED, shown_after=shown, message=message)
+    try:
+        journal.write(applied)
+    except JournalProblem:
+        # It stands there as intended: whoever takes it back finds nothing to do.
+        _live_back(change, root)
+        if survive:
+            drop_in.replace(file, change.drop_in_before)
+        raise
+    return applied
+
+
+def take_back(journal: Journal, root: Path, change: HostChange, why: str = "") -> HostChange:
+    """Puts back the live value, what the kernel had changed along with it, and the file.
+
+    A change whose fate a crash has hidden is settled by looking; a value that somebody else has set since is left
+    alone; later changes of the same setting or file that are still in force stay, and remember what was before this
+    one.
+
+    Args:
+        journal: Open.
+        root: Where /proc, /sys and /etc are found.
+        change: In force, as the journal has it now.
+        why: What is to be said about it.
+
+    Raises:
+        HostProblem: We may not, the kernel refuses, or it is no change of ours; the change is still in force.
+        JournalProblem: The journal could not be written.
+    """
+    check_known(change)
+    later = _rebased(journal, change)
+    covered = {path for other in later for path in _before(other)}
+    if change.path in covered:
+        note = "a later change of it stays"
+    elif change.boot_id != _boot_id(root) and not change.drop_in:
+        note = "the machine has been started anew since, and the value went with it"
+    else:
+        note = _live_taken_back(change, root, covered)
+    file = (
+        _file_taken_back(journal, root, change, [each for each in later if each.drop_in == change.drop_in])
+        if change.drop_in
+        else ""
+    )
+    left_alone = note.startswith(_LEFT_ALONE) and not change.drop_in
+    reverted = replace(
+        change,
+        state=ChangeState.SUPERSEDED if left_alone else ChangeState.REVERTED,
+        shown_after=_now(change, root),
+        message="; ".join(filter(None, (why, note, file))),
+    )
+    journal.write(reverted)
+    return reverted
+
+
+def _before(change: HostChange) -> dict[str, str]:
+    """What every file of the kernel that a change touches had before it."""
+    return {change.path: change.value_before, **dict(change.also_before)}
+
+
+def _rebased(journal: Journal, change: HostChange) -> list[HostChange]:
+    """The changes in force that were made after this one; the next to touch a file of the kernel that this one touched
+    now remembers what was before this one."""
+    text = journal.text()
+    after = text.host_changes[[each.id for each in text.host_changes].index(change.id) + 1 :]
+    later: list[HostChange] = []
+    before = _before(change)
+    for other in after:
+        if other not in text.host_in_force:
+            continue
+        rebased = replace(
+            other,
+            value_before=before.get(other.path, other.value_before),
+            also_before=tuple((path, before.get(path, value)) for path, value in other.also_before),
+        )
+        if rebased != other:
+            journal.write(rebased)
+        before = {path: value for path, value in before.items() if path not in _before(other)}
+        later.append(rebased)
+    return later
+
+
+def _tried(change: HostChange, root: Path) -> str:
+    """Writes the new value and reads it back."""
+    _write(root, change.path, change.value)
+    shown = live_value(change.path, root)
+    if shown == change.value_before != change.value:
+        words = _objection(change, shown, root) or "the kernel took it and changed nothing"
+        raise HostProblem(f"{change.name} is still {shown}: {words}")
+    return shown
+
+
+def _live_taken_back(change: HostChange, root: Path, covered: set[str]) -> str:
+    now = _now(change, root)
+    if not now:
+        return f"{change.path} is no longer there"
+    if now not in (change.value_before, change.value, change.shown_after) and not _half_made(change, now):
+        return f"{_LEFT_ALONE}: somebody has set it to {now} since"
+    _live_back(change, root, covered)
+    after = live_value(change.path, root)
+    pool = pool_of(change.name, root)
+    if pool is not None:
+        return pages_in_words(change.value_before, after, pool)
+    return "" if after == change.value_before else f"the kernel made {after} of {change.value_before}"
+
+
+def _live_back(change: HostChange, root: Path, covered: Collection[str] = ()) -> None:
+    """The value, then what the kernel changed along with it, but for files that later changes cover."""
+    for path, value in _before(change).items():
+        # The kernel refuses 0 bytes; it sets them by itself when the other half of the pair is written.
+        is_other_half = value == "0" and path.endswith(_HALVES)
+        if path not in covered and not is_other_half and live_value(path, root) != value:
+            _write(root, path, value)
+
+
+def _half_made(change: HostChange, now: str) -> bool:
+    """Whether a pool stopped on its way: the number of pages lies between what was and what was asked."""
+    if change.state is not ChangeState.INTENDED or not change.name.endswith("nr_hugepages") or not now.isdecimal():
+        return False
+    low, high = sorted((int(change.value_before), int(change.value)))
+    return low <= int(now) <= high
+
+
+def _file_taken_back(journal: Journal, root: Path, change: HostChange, later: list[HostChange]) -> str:
+    """The file as it would be without this change; byte for byte where nobody else has edited it."""
+    file = root / change.drop_in.lstrip("/")
+    drop_in.without_remains(file)
+    now = drop_in.content(file)
+    expected: str | None = drop_in.with_value(change.drop_in_before, change.name, change.value)
+    wanted = change.drop_in_before
+    for other in later:
+        journal.write(replace(other, drop_in_before=wanted))
+        expected = drop_in.with_value(expected, other.name, other.value)
+        wanted = drop_in.with_value(wanted, other.name, other.value)
+    if now == expected:
+        drop_in.replace(file, wanted)
+    elif now not in (None, wanted):
+        if any(other.name == change.name for other in later):
+            return f"{change.drop_in} has been edited since and stays as it is"
+        drop_in.replace(file, drop_in.without_value(now or "", change.name, change.drop_in_before))
+        return f"{change.drop_in} has been edited since: only our line was taken out"
+    return ""
+
+
+def _objection(change: HostChange, shown: str, root: Path) -> str:
+    """Why the value read back is not the one asked for; "" when it is."""
+    pool = pool_of(change.name, root)
+    if pool is not None:
+        return pages_in_words(change.value, shown, pool)
+    return "" if shown == change.value else f"the kernel made {shown} of {change.value}"
+
+
+def _overridden(change: HostChange, root: Path) -> str:
+    """Which file wins over ours at boot; "" when none does."""
+    places = BootSettings(root).of(change.name).assignments if change.drop_in else ()
+    if not places or places[-1].file == change.drop_in:
+        return ""
+    last = places[-1]
+    return f"after a reboot {last.file} line {last.line} wins: {last.value}"
+
+
+def _along(name: str, root: Path) -> list[str]:
+    paths = [f"/{path_of(other)}" for other in ALONG.get(name, ())]
+    return [path for path in paths if (root / path[1:]).exists()]
+
+
+def _now(change: HostChange, root: Path) -> str:
+    """What the kernel's file has; "" when it is gone, as a disk that was taken out."""
+    try:
+        return live_value(change.path, root)
+    except OSError:
+        return ""
+
+
+def _boot_id(root: Path) -> str:
+    try:
+        return live_value(_BOOT_ID, root)
+    except OSError:
+        return ""
+
+
+def _write(root: Path, path: str, value: str) -> None:
+    try:
+        descriptor = os.open(root / path.lstrip("/"), os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, f"{value}\n".encode())
+        finally:
+            os.close(descriptor)
+    except OSError as problem:
+        if problem.errno in _CLOSED:
+            raise HostProblem(f"{path} cannot be written: {problem.strerror}", _AS_ROOT) from None
+        raise HostProblem(f"{path} does not take {value!r}: {problem.strerror}") from None

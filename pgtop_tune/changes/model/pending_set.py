@@ -1,0 +1,161 @@
+"""Change sets that are pending confirmation, and the processes that revert each of them unless somebody confirms it."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Final, Generic, TypeVar
+
+from msgspec import Struct
+
+from pgtop_tune.changes.model.change import ParameterChange
+from pgtop_tune.changes.model.machine_change import HostChange
+from pgtop_tune.process.process_key import ProcessKey, boot_id, key_of
+
+_BY: Final = re.compile(r".*@(?P<host>.*), (?P<pid>\d{1,10})", re.DOTALL)
+"""As `by` of a change: "user@host, pid"."""
+
+C = TypeVar("C", ParameterChange, HostChange)
+
+
+class SetOwner(Struct, frozen=True):
+    """The program that holds a change set, as the journal keeps it; the last one written wins.
+
+    Attributes:
+        set_id: Of the change set.
+        by: "user@host, pid" of the program.
+        program: Its process; None where /proc did not say.
+        watchdog: Its revert watchdog; likewise.
+        trip_wires: As typed ("p99>50ms"): they hold for the next owner, too.
+        with_restart: Whether reverting restarts the server where the old values need it.
+        left_alone: The watchdog waits for the deadline and not for the program's end: a screen may adopt the set.
+    """
+
+    set_id: str
+    by: str
+    program: ProcessKey | None = None
+    watchdog: ProcessKey | None = None
+    trip_wires: tuple[str, ...] = ()
+    with_restart: bool = False
+    left_alone: bool = False
+
+
+class Holder(StrEnum):
+    """The process that reverts a set in time."""
+
+    PROGRAM = "program"
+    """The program that made or adopted it runs."""
+    WATCHDOG = "revert watchdog"
+    """The program is gone, and its revert watchdog reverts the set."""
+    LEFT_ALONE = "revert watchdog alone"
+    """A program that did not stay left a revert watchdog, which waits for the deadline."""
+    ELSEWHERE = "elsewhere"
+    """On another machine or in another container: whether it runs cannot be seen from here."""
+    NOBODY = "nobody"
+    """Both are gone: the set is to be adopted, or to be reverted where its deadline is over."""
+
+
+class PendingSet(Struct, Generic[C], frozen=True):
+    """A change set in force that goes back at its deadline; of one journal.
+
+    Attributes:
+        set_id: Of the journal.
+        changes: In the order they were made.
+        until_ms: The deadline, milliseconds since the epoch.
+        owner: As recorded; made up from `by` of the changes where an older version wrote them.
+        holder: As of now.
+    """
+
+    set_id: str
+    changes: tuple[C, ...]
+    until_ms: int
+    owner: SetOwner
+    holder: Holder
+
+    def adoptable(self, now_ms: int, *, to_hold: bool) -> bool:
+        """Whether a program takes the set over.
+
+        Args:
+            now_ms: Milliseconds since the epoch; a set whose deadline is over is reverted instead.
+            to_hold: Whether the program stays and lets somebody confirm the set.
+        """
+        return self.until_ms > now_ms and (
+            self.holder is Holder.NOBODY or (to_hold and self.holder is Holder.LEFT_ALONE)
+        )
+
+    def remaining_s(self, now_ms: int) -> float:
+        """Seconds until the deadline; not above 0 when it is over."""
+        return (self.until_ms - now_ms) / 1000.0
+
+
+def pending_sets(in_force: Iterable[C], owners: Mapping[str, SetOwner]) -> tuple[PendingSet[C], ...]:
+    """Sets that are pending confirmation.
+
+    Args:
+        in_force: Changes of one journal, oldest first.
+        owners: Of the same journal, by set.
+    """
+    found: dict[str, list[C]] = {}
+    deadlines: dict[str, int] = {}
+    for change in in_force:
+        if change.until_ms is not None and not change.kept:
+            set_id = change.set_id or change.id
+            found.setdefault(set_id, []).append(change)
+            deadlines[set_id] = min(change.until_ms, deadlines.get(set_id, change.until_ms))
+    return tuple(
+        PendingSet(
+            set_id=set_id,
+            changes=tuple(changes),
+            until_ms=deadlines[set_id],
+            owner=owners.get(set_id) or SetOwner(set_id, changes[0].by),
+            holder=holder_of(set_id, changes[0].by, owners),
+        )
+        for set_id, changes in found.items()
+    )
+
+
+def outlived_losses(in_force: Iterable[ParameterChange], owners: Mapping[str, SetOwner]) -> tuple[ParameterChange, ...]:
+    """Confirmed changes that can lose data, and outlive the program they were to end with."""
+    return tuple(
+        change
+        for change in in_force
+        if change.loss and change.kept and holder_of(change.set_id or change.id, change.by, owners) is Holder.NOBODY
+    )
+
+
+def holder_of(set_id: str, by: str, owners: Mapping[str, SetOwner]) -> Holder:
+    """The process that reverts a set in time.
+
+    Args:
+        set_id: Of the set.
+        by: Of its changes; it decides where no owner was recorded.
+        owners: Of the journal, by set.
+    """
+    owner = owners.get(set_id)
+    if owner is None or owner.program is None:
+        return _holder_by_words(by if owner is None else owner.by)
+    if not owner.program.is_of_here:
+        return _holder_elsewhere(owner)
+    watched = owner.watchdog is not None and owner.watchdog.lives
+    if owner.left_alone:
+        return Holder.LEFT_ALONE if watched else Holder.NOBODY
+    if owner.program.lives:
+        return Holder.PROGRAM
+    return Holder.WATCHDOG if watched else Holder.NOBODY
+
+
+def _holder_elsewhere(owner: SetOwner) -> Holder:
+    """After a reboot nothing of before runs; another machine or container may."""
+    match = _BY.fullmatch(owner.by)
+    of_this_machine = match is not None and match["host"] == socket.gethostname()
+    rebooted = owner.program is not None and owner.program.boot_id != boot_id()
+    return Holder.NOBODY if of_this_machine and rebooted else Holder.ELSEWHERE
+
+
+def _holder_by_words(by: str) -> Holder:
+    match = _BY.fullmatch(by)
+    if match is None or match["host"] != socket.gethostname():
+        return Holder.ELSEWHERE
+    return Holder.NOBODY if key_of(int(match["pid"])) is None else Holder.PROGRAM

@@ -1,0 +1,268 @@
+"""Ports of changing: the doors to the server, to its machine and to a restart, and the sets that were adopted.
+
+Protocols only. Everything here is called from the engine's thread unless it says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+
+from pgtop_tune.changes.model.change import SYSTEM, ParameterChange, Scope
+from pgtop_tune.changes.model.machine_change import HostChange
+
+if TYPE_CHECKING:
+    from pgtop_tune.changes.model.change import Terms, Wanted
+    from pgtop_tune.changes.model.machine_change import HostChange, WantedSetting
+    from pgtop_tune.changes.model.proof import Proof
+    from pgtop_tune.changes.model.restart import PendingParameter, RestartOutcome, RestartPlan
+    from pgtop_tune.host.block_queue import Disk
+    from pgtop_tune.host.machine_facts import MachineFacts
+    from pgtop_tune.model.absence import Unavailable
+    from pgtop_tune.model.postgres import Parameter
+    from pgtop_tune.model.system_setting import SystemSetting
+
+
+def silent(words: str) -> None:
+    """Nobody wants to hear of the progress."""
+
+
+class RestartControl(Protocol):
+    """One restart for all that waits for it. Called from the engine's thread, as `ChangeControl`."""
+
+    async def pending(self) -> tuple[PendingParameter, ...]:
+        """What is written and waits for a restart, also what others have written.
+
+        Raises:
+            ConnectionProblem: The server is not there.
+        """
+        ...
+
+    async def plan(self, wanted: Sequence[Wanted] = ()) -> RestartPlan:
+        """What a restart with these changes and all that waits already would do; nothing is changed.
+
+        Args:
+            wanted: For the whole server; may hold parameters that need no restart as well.
+
+        Raises:
+            ServerProblem: The server does not have one of them.
+            ConnectionProblem: The server is not there.
+        """
+        ...
+
+    async def apply(
+        self, wanted: Sequence[Wanted], terms: Terms, progress: Callable[[str], None] = silent, *, anyway: bool = False
+    ) -> RestartOutcome:
+        """Writes the changes as one set, restarts once, and makes sure that the server is back.
+
+        A server that does not come up gets its old values back and is started again. Where somebody else has to
+        restart it, this waits for that; cancelled meanwhile, the changes wait for a restart. On trial it is taken
+        back, with a second restart, when its time is over, when the program ends, and when it is killed.
+
+        Args:
+            wanted: May be empty: then only what waits already is taken over.
+            terms: As for a set without a restart.
+            progress: Told in a few words what is done next; called in the loop this runs in.
+            anyway: Also where a check says that the server would not start: it gets its old values back then.
+
+        Raises:
+            ServerProblem: A check says that the server would not start; nothing was changed.
+            PgtopError: As `SetControl.apply_set`; nothing is changed and nothing was restarted.
+        """
+        ...
+
+    async def keep(self, set_id: str) -> None:
+        """A set on trial stays."""
+        ...
+
+    async def revert_set(self, set_id: str, why: str = "", progress: Callable[[str], None] = silent) -> RestartOutcome:
+        """Takes a set back, and restarts where that is needed for the old values to be in force.
+
+        Where somebody else has to restart it, this does not wait: the hint of the outcome is what is left to be done.
+        """
+        ...
+
+
+class MachineControl(Protocol):
+    """What there is to set in the kernel, several of them as one, on trial if wanted; every call is journaled before
+    it acts. The journal is that of the machine, whatever servers run on it."""
+
+    async def settings(self) -> tuple[SystemSetting, ...] | Unavailable:
+        """Every setting with its live value, its value after a reboot, and whether this process may change it.
+
+        Returns:
+            NOT_LOCAL where the server runs on another machine, NOT_YET before it has answered.
+        """
+        ...
+
+    async def facts(self) -> MachineFacts:
+        """What advice on these settings stands on; for `tuning.advice.system_rules.system_facts`."""
+        ...
+
+    async def disks(self) -> tuple[Disk, ...]:
+        """The disks under the server's directories; likewise."""
+        ...
+
+    def commands(self, name: str, value: str, *, survive: bool = False) -> tuple[str, ...]:
+        """What to paste into a shell where this process may not change it itself, and for the screen."""
+        ...
+
+    async def apply(self, name: str, value: str, *, survive: bool = False) -> HostChange:
+        """A set of one. Raises as `apply_set`."""
+        ...
+
+    async def apply_set(
+        self, wanted: Sequence[WantedSetting], terms: Terms, *, survive: bool = False
+    ) -> tuple[HostChange, ...]:
+        """Makes several changes as one, in the order given; all or nothing.
+
+        On trial it is taken back when its time is over, when the program ends, and when it is killed.
+
+        Args:
+            wanted: What is to be set.
+            terms: Whether it has to be kept, why it is made, and the set it belongs to.
+            survive: Put into our file of sysctl.d as well.
+
+        Raises:
+            UsageProblem: No such setting here, a value it does not take, or one that no file can keep.
+            HostProblem: We may not (the hint has the command), or the kernel refuses; nothing is changed.
+            JournalProblem: The journal could not be written; nothing is changed.
+        """
+        ...
+
+    async def keep(self, set_id: str) -> tuple[HostChange, ...]:
+        """A set on trial stays; empty when it is not in force (any more)."""
+        ...
+
+    async def revert_set(self, set_id: str, why: str = "") -> tuple[HostChange, ...]:
+        """Takes a set back, last change first; empty when it is not in force (any more)."""
+        ...
+
+    async def revert_overdue(self) -> tuple[HostChange, ...]:
+        """Takes back what nobody kept in time, also of processes that are gone."""
+        ...
+
+    async def undo(self) -> HostChange | None:
+        """Reverts the last change that is still in force, with its set; None when there is none."""
+        ...
+
+    async def undo_all(self) -> tuple[HostChange, ...]:
+        """Reverts all changes still in force, last first."""
+        ...
+
+    async def in_force(self) -> tuple[HostChange, ...]:
+        """Changes that the journal holds as made and not reverted, oldest first."""
+        ...
+
+
+class AdoptedSet(Struct, frozen=True):
+    """A set, or the half of one, as it was adopted.
+
+    Attributes:
+        set_id: The same for both halves.
+        changes: Of the server or of its machine, in the order they were made.
+        until_ms: The deadline, milliseconds since the epoch.
+        by: The program that is gone: "user@host, pid".
+        trip_wires: As typed.
+        with_restart: Whether reverting restarts the server where the old values need it.
+    """
+
+    set_id: str
+    changes: tuple[ParameterChange | HostChange, ...]
+    until_ms: int
+    by: str
+    trip_wires: tuple[str, ...] = ()
+    with_restart: bool = False
+
+
+class AdoptionControl(Protocol):
+    """The sets that a session has adopted so far."""
+
+    def adopted(self) -> tuple[AdoptedSet, ...]:
+        """All of them, oldest first, also those that have been confirmed or reverted since. Thread-safe."""
+        ...
+
+
+class ParameterControl(Protocol):
+    """ALTER SYSTEM in the operator's hand; every call is journaled before it acts."""
+
+    async def list(self, names: tuple[str, ...]) -> tuple[Parameter, ...]:
+        """The named rows of pg_settings that this server has, in the order asked for."""
+        ...
+
+    def statement(self, name: str, value: str | None, scope: Scope = SYSTEM) -> str:
+        """The exact SQL that sets (or with None resets) a parameter, for the screen; with the reload it needs."""
+        ...
+
+    async def apply(self, name: str, value: str | None) -> ParameterChange:
+        """Sets (or with None resets) a parameter for the whole server, reloads, and reads it back.
+
+        Raises:
+            ServerProblem: Refused; nothing changed.
+            JournalProblem: The journal could not be written; nothing was changed.
+        """
+        ...
+
+    async def undo(self) -> ParameterChange | None:
+        """Reverts the last change that is still in force; None when there is none."""
+        ...
+
+    async def undo_all(self) -> tuple[ParameterChange, ...]:
+        """Reverts all changes still in force, last first."""
+        ...
+
+    async def in_force(self) -> tuple[ParameterChange, ...]:
+        """Changes that the journal holds as made and not reverted, oldest first."""
+        ...
+
+
+class SetControl(Protocol):
+    """Several changes as one, on trial if wanted; every call is journaled before it acts."""
+
+    async def apply_set(self, wanted: Sequence[Wanted], terms: Terms) -> tuple[ParameterChange, ...]:
+        """Makes several changes as one, in the right order, with one reload; all or nothing.
+
+        On trial it is taken back when its time is over, when the program ends, and when it is killed.
+
+        Raises:
+            UnsafeChange: A value can lose data and was not unlocked; nothing was changed.
+            ChangedMeanwhile: One is not what `list` showed last; nothing was changed.
+            ServerProblem: One was refused; nothing is changed.
+            JournalProblem: The journal could not be written; nothing is changed.
+            ConnectionProblem: Lost half-way; what became of it is found out when the server answers again.
+        """
+        ...
+
+    async def keep(self, set_id: str) -> tuple[ParameterChange, ...]:
+        """A set on trial stays; empty when it is not in force (any more)."""
+        ...
+
+    async def revert_set(self, set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
+        """Takes a set back, last change first; empty when it is not in force (any more)."""
+        ...
+
+
+class ChangeControl(ParameterControl, SetControl, Protocol):
+    """All that an operator can do to parameters without a restart."""
+
+    async def revert_overdue(self) -> tuple[ParameterChange, ...]:
+        """Takes back what nobody kept in time, also of processes that are gone."""
+        ...
+
+    async def undo_last(self) -> tuple[ParameterChange, ...]:
+        """Takes back the last change that is still in force, with its set, last first; empty when there is none."""
+        ...
+
+    async def redo(self) -> tuple[ParameterChange, ...]:
+        """Makes again what `undo` or `undo_all` took back last; empty when there is nothing."""
+        ...
+
+    async def prove(self, changes: Sequence[ParameterChange]) -> tuple[Proof, ...]:
+        """What running and new sessions have after changes, and what wins over them.
+
+        Raises:
+            ConnectionProblem: No new session can be had.
+        """
+        ...

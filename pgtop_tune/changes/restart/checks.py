@@ -1,0 +1,247 @@
+"""What is looked at before a restart: a row for each thing that has kept a server from coming up. Pure.
+
+Source: documentation of huge_pages, shared_memory_size_in_huge_pages, "Linux Huge Pages", "Hot Standby"
+(Administrator's Overview: the settings that must be no lower than on the primary).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from pgtop_tune.changes.model.restart import RestartCheck, Verdict
+from pgtop_tune.changes.restart.values import ValuesAfter
+from pgtop_tune.changes.server.statements import elements
+from pgtop_tune.cluster.dry_start import DryStart
+from pgtop_tune.metrics.memory_rule import MemoryUse, work_mem_ceiling_bytes
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.host import HugePages
+from pgtop_tune.units import GB, about
+
+AS_ON_PRIMARY: Final = (
+    "max_connections",
+    "max_worker_processes",
+    "max_wal_senders",
+    "max_prepared_transactions",
+    "max_locks_per_transaction",
+)
+"""A standby needs at least what its primary has of these."""
+WAYS: Final = ("port", "listen_addresses", "unix_socket_directories")
+"""What says where a server takes connections."""
+NEEDED: Final = (
+    *AS_ON_PRIMARY,
+    "shared_buffers",
+    "shared_memory_size",
+    "shared_memory_size_in_huge_pages",
+    "huge_pages",
+    "huge_page_size",
+    "shared_preload_libraries",
+    "work_mem",
+    "hash_mem_multiplier",
+    "autovacuum_max_workers",
+    *WAYS,
+)
+"""Parameters the checks look at."""
+_LOOPBACK: Final = frozenset({"localhost", "::1"})
+_MUCH: Final = 0.8
+_BESIDE_BUFFERS: Final = 1.03
+"""Headers, hash table and other shared memory that come with shared_buffers, roughly."""
+
+
+class RestartFacts(Struct, frozen=True):
+    """What the checks look at.
+
+    Attributes:
+        major: Of the server.
+        values: Of the parameters, before and after.
+        dry: What a start would come to; why that cannot be tried.
+        memory_bytes: Of the machine, or the limit of the server's group where that is less; None where not known.
+        pool: Huge pages of the size it would use; None where there are none or they are another machine's.
+        held_pages: Those that the running server gives back when it ends.
+        in_recovery: It is a standby.
+        primary: What its primary has, by name, as pg_control keeps it; empty where not known.
+        standbys: Those that stream from it.
+        endpoint: host:port as connected.
+        here: The server is one of this machine.
+    """
+
+    major: int
+    values: ValuesAfter
+    dry: DryStart | Unavailable
+    memory_bytes: int | None = None
+    pool: HugePages | None = None
+    held_pages: int = 0
+    in_recovery: bool = False
+    primary: Mapping[str, int] | None = None
+    standbys: int = 0
+    endpoint: str = ""
+    here: bool = True
+
+
+def checks(facts: RestartFacts) -> tuple[RestartCheck, ...]:
+    """All that have something to say, in the order in which they would stop a server."""
+    return tuple(found for rule in _RULES if (found := rule(facts)) is not None)
+
+
+def _files(facts: RestartFacts) -> RestartCheck:
+    """Configuration files and libraries, read by the server's own programs."""
+    if isinstance(facts.dry, Unavailable):
+        return RestartCheck("files", Verdict.UNKNOWN, f"a start was not tried: {facts.dry.detail}")
+    if facts.dry.refusal:
+        return RestartCheck("files", Verdict.IMPOSSIBLE, f"the server would not start: {facts.dry.refusal}")
+    with_libraries = facts.dry.libraries and bool(facts.values.text("shared_preload_libraries"))
+    libraries = " and finds its libraries" if with_libraries else ""
+    return RestartCheck("files", Verdict.FINE, f"the server reads its files{libraries}")
+
+
+def _libraries(facts: RestartFacts) -> RestartCheck | None:
+    """Before 15 a trial does not load them, and this role may not know where they are."""
+    looked_for = isinstance(facts.dry, Unavailable) or facts.dry.libraries
+    if looked_for or "shared_preload_libraries" not in facts.values.texts:
+        return None
+    words = "this role may not ask for the directory of PostgreSQL 14's libraries"
+    return RestartCheck("libraries", Verdict.UNKNOWN, words, "GRANT EXECUTE ON FUNCTION pg_config() lets it")
+
+
+def _reach(facts: RestartFacts) -> RestartCheck | None:
+    """Whether a connection like ours still leads to the server."""
+    values = facts.values
+    if not any(name in values.texts for name in WAYS):
+        return None
+    addresses = [each.strip() for each in (values.text("listen_addresses") or "").split(",") if each.strip()]
+    sockets = elements("unix_socket_directories", values.text("unix_socket_directories") or "") or ()
+    if not facts.here and all(each in _LOOPBACK or each.startswith("127.") for each in addresses):
+        words = "it would take connections from its own machine only, and this is another"
+        return RestartCheck("reach", Verdict.IMPOSSIBLE, words, "leave an address in listen_addresses")
+    if not addresses and not sockets:
+        words = "nobody could connect: listen_addresses and unix_socket_directories would both be empty"
+        return RestartCheck("reach", Verdict.IMPOSSIBLE, words, "leave one of them")
+    port = values.text("port")
+    if not (sockets if facts.endpoint.startswith(("/", "@")) else addresses):
+        left = ", ".join(sockets or addresses)
+        words = f"a connection like this one is not possible then; this goes on through {left}, port {port}"
+        return RestartCheck("reach", Verdict.DOUBTFUL, words, "pg_hba.conf must let this role in there")
+    return RestartCheck("reach", Verdict.FINE, f"it listens at {', '.join((*sockets, *addresses))}, port {port}")
+
+
+def _huge_pages(facts: RestartFacts) -> RestartCheck | None:
+    wish = (facts.values.text("huge_pages") or "").lower()
+    needed = None if isinstance(facts.dry, Unavailable) else facts.dry.huge_pages
+    if needed is None and facts.pool is not None:
+        size = shared_memory_bytes(facts)
+        needed = None if size is None else -int(-size // facts.pool.page_bytes)
+    if wish not in ("on", "try") or (wish == "try" and (facts.pool is None or not facts.pool.total)):
+        return None
+    if needed is None or facts.pool is None:
+        return RestartCheck("huge pages", Verdict.UNKNOWN, f"huge_pages={wish}: how many there are could not be seen")
+    there = max(facts.pool.free - facts.pool.reserved, 0) + facts.held_pages
+    words = f"it needs {needed} huge pages of {about(facts.pool.page_bytes)}, {there} are there"
+    if needed <= there:
+        return RestartCheck("huge pages", Verdict.FINE, words)
+    hint = f"vm.nr_hugepages={facts.pool.total + needed - there} makes room"
+    if wish == "on":
+        return RestartCheck("huge pages", Verdict.IMPOSSIBLE, f"{words}, and huge_pages=on: it would not start", hint)
+    return RestartCheck("huge pages", Verdict.DOUBTFUL, f"{words}: it would start without any", hint)
+
+
+def shared_memory_bytes(facts: RestartFacts) -> float | None:
+    """What the server asks for after the restart: computed by itself, else what it has and what is added to it."""
+    if not isinstance(facts.dry, Unavailable) and facts.dry.shared_memory_bytes is not None:
+        return facts.dry.shared_memory_bytes
+    after, now = facts.values.number("shared_buffers"), facts.values.number_now("shared_buffers")
+    if after is None or now is None:
+        return None
+    whole = facts.values.number_now("shared_memory_size")
+    beside = 0.0 if whole is None else max(whole - now * _BESIDE_BUFFERS, 0.0)
+    return after * _BESIDE_BUFFERS + beside
+
+
+def _shared_memory(facts: RestartFacts) -> RestartCheck:
+    size = shared_memory_bytes(facts)
+    if size is None or facts.memory_bytes is None:
+        return RestartCheck("shared memory", Verdict.UNKNOWN, "the memory of its machine cannot be seen")
+    words = f"it asks for {about(size)} of shared memory, of {about(facts.memory_bytes)}"
+    if size >= facts.memory_bytes:
+        return RestartCheck("shared memory", Verdict.IMPOSSIBLE, f"{words}: more than there is", "lower shared_buffers")
+    if size >= _MUCH * facts.memory_bytes:
+        return RestartCheck("shared memory", Verdict.DOUBTFUL, f"{words}: little is left for sessions and files")
+    return RestartCheck("shared memory", Verdict.FINE, words)
+
+
+def _memory_rule(facts: RestartFacts) -> RestartCheck | None:
+    """What sessions may take if all of them sort at once."""
+    values = facts.values
+    numbers = {name: values.number(name) for name in ("max_connections", "shared_buffers", "work_mem")}
+    workers, multiplier = values.number("autovacuum_max_workers"), values.number("hash_mem_multiplier")
+    connections, buffers, work_mem = numbers.values()
+    if not (connections and buffers and work_mem) or facts.memory_bytes is None or facts.memory_bytes < 3 * GB:
+        return None
+    ceiling = work_mem_ceiling_bytes(
+        MemoryUse(
+            major=facts.major,
+            ram_bytes=facts.memory_bytes,
+            max_connections=int(connections),
+            shared_buffers_bytes=int(buffers),
+            autovacuum_max_workers=None if workers is None else int(workers),
+            hash_mem_multiplier=multiplier,
+        )
+    )
+    words = f"{connections:.0f} connections with work_mem {about(work_mem)}"
+    if ceiling >= work_mem:
+        return RestartCheck("memory", Verdict.FINE, f"{words} fit beside the shared memory")
+    room = f"{about(ceiling)} each" if ceiling > 0 else "nothing"
+    return RestartCheck(
+        "memory",
+        Verdict.DOUBTFUL,
+        f"{words}: if all sort at once, there is room for {room}",
+        "fewer connections, or less work_mem",
+    )
+
+
+def _standby(facts: RestartFacts) -> RestartCheck | None:
+    """At least what the primary has; a primary raises these after its standbys."""
+    changed = [name for name in AS_ON_PRIMARY if name in facts.values.texts]
+    if facts.in_recovery:
+        return _as_standby(facts, changed)
+    raised = [
+        name for name in changed if (facts.values.number(name) or 0) > (facts.values.number_now(name) or float("inf"))
+    ]
+    if not raised or not facts.standbys:
+        return None
+    return RestartCheck(
+        "standby",
+        Verdict.DOUBTFUL,
+        f"{facts.standbys} standby{'s' if facts.standbys > 1 else ''} must have at least as much of {', '.join(raised)}"
+        ": else recovery stops there",
+        "raise it on the standbys first",
+    )
+
+
+def _as_standby(facts: RestartFacts, changed: list[str]) -> RestartCheck | None:
+    for name in changed:
+        after, now = facts.values.number(name), facts.values.number_now(name)
+        least = (facts.primary or {}).get(name)
+        if after is None or now is None:
+            continue
+        if least is not None and after < least:
+            words = (
+                f"this is a standby, and {name} = {after:.0f} is less than the primary's {least}: it would not start"
+            )
+            return RestartCheck("standby", Verdict.IMPOSSIBLE, words, "lower it on the primary first")
+        if least is None and after < now:
+            words = f"this is a standby: it does not start with less {name} than its primary, whose value is not known"
+            return RestartCheck("standby", Verdict.UNKNOWN, words, "look at the primary before")
+    return RestartCheck("standby", Verdict.FINE, "no less than the primary has") if changed else None
+
+
+_RULES: Final[tuple[Callable[[RestartFacts], RestartCheck | None], ...]] = (
+    _files,
+    _libraries,
+    _reach,
+    _huge_pages,
+    _shared_memory,
+    _standby,
+    _memory_rule,
+)

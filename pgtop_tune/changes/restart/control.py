@@ -1,0 +1,377 @@
+"""One restart for all that waits for it (session.restart_control.RestartControl)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pgtop_tune.changes.deadlines import Trials
+from pgtop_tune.changes.journal import Journal, JournalText
+from pgtop_tune.changes.model.change import ParameterChange, Terms, Wanted
+from pgtop_tune.changes.model.restart import PendingParameter, RestartOutcome, RestartPlan, RestartState, Verdict
+from pgtop_tune.changes.ports import silent
+from pgtop_tune.changes.restart.checks import WAYS, checks
+from pgtop_tune.changes.restart.gather import Standing, pending, restart_facts, standing
+from pgtop_tune.changes.restart.offline import restore, restore_copy
+from pgtop_tune.changes.restart.place import note_place
+from pgtop_tune.changes.restart.returning import Before, Return, Waiting, runs
+from pgtop_tune.changes.restart.values import values_after
+from pgtop_tune.changes.restart.words import explaining, values
+from pgtop_tune.changes.server.control import PostgresControl
+from pgtop_tune.changes.server.instances import seen
+from pgtop_tune.changes.server.list_values import check_lists
+from pgtop_tune.cluster.service import LEFT, Ran, run
+from pgtop_tune.cluster.start_log import StartLog
+from pgtop_tune.errors import ClusterProblem, ConnectionProblem, PgtopError, ServerProblem
+from pgtop_tune.model.server_place import ServerPlace
+from pgtop_tune.postgres.server.conninfo import ConnInfo, Endpoint
+
+if TYPE_CHECKING:
+    from pgtop_tune.changes.server.operator_session import OperatorSession
+
+_RELOAD: Final = " SELECT pg_reload_conf();"
+_BACKSTOP_S: Final = 900.0
+"""After our own deadline, which begins when the server is back: then the process that waits for our end acts."""
+_LATER_S: Final = 30.0
+"""Whoever finds a trial in the journal leaves us so much time to end it ourselves."""
+_OURS: Final = "our own throwaway server"
+_BY_HAND: Final = "`pgtop-tune revert` puts the old values back and starts it"
+_AT_WILL: Final = "`pgtop-tune revert --last --restart` takes them back"
+
+Progress = Callable[[str], None]
+
+
+class _Attempt(Struct, frozen=True):
+    """A restart under way.
+
+    Attributes:
+        server: Before it.
+        before: The same for those who wait for it.
+        endpoints: Where it was.
+        log: What it writes meanwhile.
+    """
+
+    server: Standing
+    before: Before
+    endpoints: tuple[Endpoint, ...]
+    log: StartLog
+
+
+class RestartService:
+    """Restarts the server that a control changes.
+
+    Args:
+        control: Its parameters; its rules write down where the server is.
+        own_restart: Ends and starts a throwaway server of ours; None for all others.
+        moved: Told where the server is when a restart has led it to another port or address.
+    """
+
+    def __init__(
+        self,
+        control: PostgresControl,
+        own_restart: Callable[[], None] | None = None,
+        moved: Callable[[ConnInfo], None] = lambda conninfo: None,
+    ) -> None:
+        self._control: Final = control
+        self._own_restart: Final = own_restart
+        self._moved: Final = moved
+        self._trials = Trials(self.revert_set, ConnectionProblem)
+        self._one_at_a_time = asyncio.Lock()
+        self._given_up: Final = asyncio.Event()
+        self._leave: Final = threading.Event()
+
+    async def pending(self) -> tuple[PendingParameter, ...]:
+        """See `RestartControl.pending`."""
+        in_force = await self._control.in_force()
+        return await self._control.ask(lambda session: pending(session, in_force))
+
+    async def plan(self, wanted: Sequence[Wanted] = ()) -> RestartPlan:
+        """See `RestartControl.plan`."""
+        server = await self._standing(wanted)
+        found = checks(await asyncio.to_thread(restart_facts, server, wanted))
+        texts = [self._control.statement(each.name, each.value, each.scope) for each in wanted]
+        ours = self._own_restart is not None
+        return RestartPlan(
+            statements=tuple(text.removesuffix(_RELOAD) for text in texts),
+            pending=tuple(each for each in server.pending if each.name not in {want.name for want in wanted}),
+            checks=found,
+            managed=_OURS if ours else server.place.managed,
+            command=server.place.command,
+            by_us=ours or bool(server.place.restart),
+            why_not="" if ours else server.place.why_not,
+            sessions=server.sessions,
+            in_transaction=server.in_transaction,
+        )
+
+    async def apply(
+        self, wanted: Sequence[Wanted], terms: Terms, progress: Progress = silent, *, anyway: bool = False
+    ) -> RestartOutcome:
+        """See `RestartControl.apply`.
+
+        Args:
+            wanted: Changes.
+            terms: On which they are made.
+            progress: Told what is done next.
+            anyway: Also where a check says that the server would not start.
+
+        Raises:
+            ServerProblem: So a check says; nothing was changed.
+        """
+        async with self._one_at_a_time:
+            self._begin_waiting()
+            if not anyway:
+                self._refuse(await self.plan(wanted))
+            attempt = await self._begun(wanted)
+            if self._given_up.is_set():
+                raise ServerProblem("not restarted: nothing was changed")
+            within_s = terms.keep_within_s
+            inner = replace(
+                terms, keep_within_s=None if within_s is None else within_s + _BACKSTOP_S, with_restart=True
+            )
+            if wanted:
+                progress("writing the changes")
+            made = await self._control.apply_set(wanted, inner) if wanted else ()
+            outcome = await self._restart(attempt, made, progress)
+            if outcome.state is RestartState.CAME_UP and within_s is not None and made:
+                set_id = made[0].set_id or made[0].id
+                await self._control.overdue_after(set_id, within_s + _LATER_S)
+                self._trials.begin(set_id, within_s)
+            return outcome
+
+    async def keep(self, set_id: str) -> None:
+        """See `RestartControl.keep`."""
+        self._trials.end(set_id)
+        await self._control.keep(set_id)
+
+    async def revert_set(self, set_id: str, why: str = "", progress: Progress = silent) -> RestartOutcome:
+        """See `RestartControl.revert_set`."""
+        async with self._one_at_a_time:
+            self._begin_waiting()
+            self._trials.end(set_id)
+            reverted = await self._control.revert_set(set_id, why)
+            return await self._restart_for(reverted, progress)
+
+    async def restart_for(self, reverted: Sequence[ParameterChange], progress: Progress = silent) -> RestartOutcome:
+        """Restarts where changes that were taken back need it for the old values to be in force.
+
+        Where somebody else has to, nobody waits for it: what is left is the hint.
+        """
+        self._begin_waiting()
+        return await self._restart_for(reverted, progress)
+
+    async def _restart_for(self, reverted: Sequence[ParameterChange], progress: Progress) -> RestartOutcome:
+        waiting = {each.name for each in await self.pending()}
+        if not any(change.name in waiting for change in reverted):
+            return RestartOutcome(RestartState.NOT_RESTARTED, "no restart is needed", tuple(reverted))
+        attempt = await self._begun(())
+        place = attempt.server.place
+        if self._own_restart is None and not place.restart:
+            words = "the old values are written; they take effect when the server is restarted"
+            return RestartOutcome(RestartState.WAITING, words, tuple(reverted), hint=place.command or place.why_not)
+        outcome = await self._restart(attempt, (), progress)
+        return replace(outcome, changes=(*await self._as_shown(reverted), *outcome.changes))
+
+    async def _as_shown(self, reverted: Sequence[ParameterChange]) -> tuple[ParameterChange, ...]:
+        """What was taken back, as the server shows it after its restart."""
+        names = [change.name for change in reverted]
+        try:
+            found = await self._control.ask(lambda session: session.parameters(names))
+        except ConnectionProblem:
+            return tuple(reverted)
+        shown = {parameter.name: parameter.shown for parameter in found}
+        return tuple(
+            replace(change, shown_after=shown[change.name], message="")
+            if change.restart and change.name in shown
+            else change
+            for change in reverted
+        )
+
+    def give_up(self) -> None:
+        """Waits no longer; a restart that has begun goes on without us. A throwaway's goes to its end."""
+        self._given_up.set()
+        self._leave.set()
+
+    def _begin_waiting(self) -> None:
+        self._given_up.clear()
+        self._leave.clear()
+
+    async def aclose(self) -> None:
+        """Takes back what is on trial, with a restart each; before the control is closed."""
+        await self._trials.aclose()
+
+    async def _standing(self, wanted: Sequence[Wanted]) -> Standing:
+        in_force = await self._control.in_force()
+        names = [each.name for each in wanted]
+        server = await self._control.ask(lambda session: standing(session, in_force, names))
+        for name in names:
+            if not any(known.lower() == name.lower() for known in server.parameters):
+                raise ServerProblem(f'unrecognized configuration parameter "{name}"', sqlstate="42704")
+        await self._control.ask(lambda session: check_lists(session, wanted))
+        return server
+
+    def _refuse(self, plan: RestartPlan) -> None:
+        for check in plan.checks:
+            if check.verdict is Verdict.IMPOSSIBLE:
+                raise ServerProblem(check.words, "; ".join(filter(None, (check.hint, "nothing was changed"))))
+
+    async def _begun(self, wanted: Sequence[Wanted]) -> _Attempt:
+        server = await self._standing(wanted)
+        name, instance = await self._control.ask(lambda session: (self._control.journal_of(session), seen(session)))
+        if not wanted:
+            # What waits already was written by others, or before this was known how to be undone.
+            await self._control.ask(self._noted)
+        log = await asyncio.to_thread(StartLog, server.place, time.time())
+        port = values_after(server.parameters, server.pending, wanted).number("port")
+        changing = {each.name.lower() for each in wanted} | {each.name for each in server.pending}
+        before = Before(
+            name=name,
+            instance=instance,
+            place=server.place,
+            started_ms=server.started_ms,
+            moves=not changing.isdisjoint(WAYS),
+            port=None if port is None else int(port),
+        )
+        return _Attempt(server, before, self._control.conninfo.endpoints, log)
+
+    def _noted(self, session: OperatorSession) -> None:
+        with Journal(self._control.journal_of(session), self._control.directory) as journal:
+            note_place(session, journal)
+
+    async def _restart(
+        self, attempt: _Attempt, made: tuple[ParameterChange, ...], progress: Progress
+    ) -> RestartOutcome:
+        """One restart, and the way back where it fails."""
+        server, began_s = attempt.server, time.monotonic()
+        waiting = tuple(each.change for each in server.pending if each.change is not None)
+        wait = Waiting(self._control, attempt.before, progress, self._given_up)
+        if self._own_restart is None and not server.place.restart:
+            progress(f"waiting for the restart: {server.place.command or server.place.why_not}")
+            if await wait.until_restarted() is Return.LEFT:
+                return RestartOutcome(RestartState.WAITING, "nobody has restarted the server: the changes wait", made)
+            return await self._back(attempt, made, waiting, time.monotonic() - began_s)
+        progress(f"restarting: {_OURS if self._own_restart is not None else server.place.command}")
+        ran = await asyncio.to_thread(self._run, server.place, again=False)
+        came = Return.LEFT if ran.status == LEFT else await wait.until_back(failed=ran.status != 0)
+        if came is Return.BACK:
+            return await self._back(attempt, made, waiting, time.monotonic() - began_s)
+        if came is Return.THE_OLD_ONE:
+            return await self._not_restarted(made, ran)
+        if came is Return.LEFT:
+            words = "no longer waited for: the server is being restarted"
+            written = f"{words}, and its new values are written" if made else words
+            return RestartOutcome(RestartState.LEFT, written, made, hint=_AT_WILL if made else "")
+        return await self._old_values(attempt, (*waiting, *made), ran, wait, progress, began_s)
+
+    def _run(self, place: ServerPlace, *, again: bool) -> Ran:
+        """The restart, or the start of a server that is down."""
+        if self._own_restart is None:
+            argv = place.start if again else place.restart
+            return run(argv, place, as_owner=place.as_owner, leave=self._leave)
+        try:
+            self._own_restart()
+        except ClusterProblem as problem:
+            return Ran(1, tuple(problem.message.splitlines()))
+        return Ran(0, ())
+
+    async def _back(
+        self,
+        attempt: _Attempt,
+        made: tuple[ParameterChange, ...],
+        waiting: tuple[ParameterChange, ...],
+        away_s: float,
+    ) -> RestartOutcome:
+        moved = await self._noted_again(attempt)
+        now: list[ParameterChange] = []
+        for set_id in dict.fromkeys(change.set_id or change.id for change in (*waiting, *made)):
+            now += await self._control.look_again(set_id)
+        words = f"the server is back{moved} after {away_s:.1f} s"
+        return RestartOutcome(
+            RestartState.CAME_UP, f"{words}: {values(now)}" if now else words, tuple(now), away_s=away_s
+        )
+
+    async def _noted_again(self, attempt: _Attempt) -> str:
+        """Where the server is now, in words and for all who go on with it, where that is not where it was."""
+        conninfo = self._control.conninfo
+        if conninfo.endpoints == attempt.endpoints:
+            return ""
+        self._moved(conninfo)
+        await self._control.ask(self._noted)
+        return f" at {await self._control.ask(lambda session: session.endpoint)}"
+
+    async def _not_restarted(self, made: tuple[ParameterChange, ...], ran: Ran) -> RestartOutcome:
+        """It refused to end. What was just written must not surprise anybody at the next restart."""
+        why = "the server was not restarted"
+        undone = await self._control.revert_set(made[0].set_id or made[0].id, why) if made else ()
+        return RestartOutcome(RestartState.NOT_RESTARTED, f"{why}: it still runs", undone, ran.words)
+
+    async def _old_values(
+        self,
+        attempt: _Attempt,
+        changes: tuple[ParameterChange, ...],
+        ran: Ran,
+        wait: Waiting,
+        progress: Progress,
+        began_s: float,
+    ) -> RestartOutcome:
+        place = attempt.server.place
+        log = explaining(await asyncio.to_thread(attempt.log.pieces), ran.words)
+        progress("it does not come up: the old values go back into postgresql.auto.conf")
+        came, again = Return.GONE, ran
+        for mend, what in ((self._restored, "old values"), (self._copied, "copy of postgresql.auto.conf")):
+            try:
+                changed = await asyncio.to_thread(mend, attempt, changes)
+            except PgtopError as problem:
+                return RestartOutcome(
+                    RestartState.DOWN, f"the server is down: {problem.message}", changes, log, _BY_HAND
+                )
+            if not changed and mend == self._copied:
+                break
+            progress(f"starting it with the {what}")
+            # One that runs, and that we find no way to, has to end first.
+            up = await asyncio.to_thread(runs, place)
+            again = await asyncio.to_thread(self._run, place, again=not up)
+            came = Return.LEFT if again.status == LEFT else await wait.until_back(failed=again.status != 0)
+            if came is Return.LEFT:
+                left = "no longer waited for: the server did not come up, and is being started with its old values"
+                return RestartOutcome(RestartState.LEFT, left, changes, log)
+            if came is Return.BACK:
+                break
+        if came is not Return.BACK:
+            if await asyncio.to_thread(runs, place):
+                words = f"the server runs, and does not answer at {self._control.conninfo.describe()}"
+                return RestartOutcome(RestartState.DOWN, words, changes, log, _BY_HAND)
+            later = explaining(await asyncio.to_thread(attempt.log.pieces), again.words)
+            words = "the server is down: it does not come up with its old values either"
+            return RestartOutcome(RestartState.DOWN, words, changes, later, _BY_HAND)
+        await self._noted_again(attempt)
+        why = f"the server did not come up: {log[-1]}" if log else "the server did not come up"
+        undone: list[ParameterChange] = []
+        for set_id in dict.fromkeys(change.set_id or change.id for change in reversed(changes)):
+            undone += await self._control.revert_set(set_id, why)
+        away_s = time.monotonic() - began_s
+        words = f"it did not come up; it runs with its old values, after {away_s:.1f} s"
+        return RestartOutcome(RestartState.OLD_VALUES, words, tuple(undone), log, away_s=away_s)
+
+    def _restored(self, attempt: _Attempt, changes: Sequence[ParameterChange]) -> bool:
+        """The old values are in postgresql.auto.conf; whether it is another file now."""
+        with Journal(attempt.before.name, self._control.directory) as journal:
+            place, in_force = self._known(attempt, journal.text())
+            ids = {change.id for change in changes}
+            return restore(place, [each for each in in_force if each.id in ids])
+
+    def _copied(self, attempt: _Attempt, changes: Sequence[ParameterChange]) -> bool:
+        """The same by the copy from before, where the old values did not help."""
+        with Journal(attempt.before.name, self._control.directory) as journal:
+            place, in_force = self._known(attempt, journal.text())
+            # Nobody can have changed it by SQL since our restart began.
+            return restore_copy(place, changes, in_force, lambda lines: True)
+
+    def _known(self, attempt: _Attempt, text: JournalText) -> tuple[ServerPlace, tuple[ParameterChange, ...]]:
+        place = attempt.server.place
+        return (place if text.place is None else replace(place, copy=text.place.copy)), text.in_force

@@ -1,0 +1,228 @@
+"""What a restart is about and what the checks look at, from the server, its machine and its programs. Blocking."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from pgtop_tune.changes.model.change import ParameterChange, Wanted
+from pgtop_tune.changes.model.restart import PendingParameter
+from pgtop_tune.changes.restart.checks import AS_ON_PRIMARY, NEEDED, RestartFacts
+from pgtop_tune.changes.restart.place import find_place, postmaster_pid
+from pgtop_tune.changes.restart.values import values_after
+from pgtop_tune.changes.server.statements import as_written, elements
+from pgtop_tune.cluster import auto_conf
+from pgtop_tune.cluster.dry_start import DryStart, dry_start
+from pgtop_tune.cluster.libraries import missing
+from pgtop_tune.cluster.service import run
+from pgtop_tune.errors import ClusterProblem
+from pgtop_tune.host.cgroup_files import ServerGroup, parse_membership
+from pgtop_tune.host.huge_pages import with_pools
+from pgtop_tune.host.memory_files import parse_meminfo
+from pgtop_tune.host.mounts import parse_mountinfo
+from pgtop_tune.host.proc_files import read_once
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.host import HugePages
+from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.model.server_place import ServerPlace
+
+if TYPE_CHECKING:
+    from pgtop_tune.changes.server.operator_session import OperatorSession
+
+_PENDING: Final = """
+SELECT s.name, current_setting(s.name, true) AS running,
+       coalesce((SELECT f.setting FROM pg_file_settings f
+                  WHERE lower(f.name) = lower(s.name) ORDER BY f.seqno DESC LIMIT 1), s.boot_val, '') AS after
+  FROM pg_settings s WHERE s.pending_restart ORDER BY s.name
+"""
+_STANDING: Final = """
+SELECT (date_part('epoch', pg_postmaster_start_time()) * 1000)::bigint AS started_ms,
+       pg_is_in_recovery() AS in_recovery,
+       current_setting('server_version_num')::int / 10000 AS major,
+       (SELECT count(*) FROM pg_stat_replication) AS standbys,
+       count(*) FILTER (WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()) AS sessions,
+       count(*) FILTER (WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
+                          AND xact_start IS NOT NULL) AS in_transaction
+  FROM pg_stat_activity
+"""
+_MAY_ASK: Final = "SELECT has_function_privilege('pg_config()', 'execute') AS permitted"
+_LIBRARY_DIRECTORY: Final = "SELECT setting FROM pg_config() WHERE name = 'PKGLIBDIR'"
+_CONTROL_LINE: Final = re.compile(
+    rf"({'|'.join(AS_ON_PRIMARY)}|max_prepared_xacts|max_locks_per_xact) setting:\s+(\d+)"
+)
+_CONTROL_NAMES: Final = {
+    "max_prepared_xacts": "max_prepared_transactions",
+    "max_locks_per_xact": "max_locks_per_transaction",
+}
+_MAPPING: Final = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) .* /anon_hugepage", re.MULTILINE)
+
+
+class Standing(Struct, frozen=True):
+    """The server before a restart.
+
+    Attributes:
+        started_ms: When it was started, milliseconds since the epoch.
+        major: Its major version.
+        in_recovery: It is a standby.
+        standbys: Those that stream from it.
+        sessions: Client sessions besides ours.
+        in_transaction: Those within a transaction.
+        pending: What waits for a restart.
+        parameters: Those the checks look at and those that are to be changed, by name.
+        place: Where it is.
+        pid: Its postmaster; None where that is not one of this machine.
+        library_directory: What $libdir stands for; "" where this role may not ask.
+    """
+
+    started_ms: int
+    major: int
+    in_recovery: bool
+    standbys: int
+    sessions: int
+    in_transaction: int
+    pending: tuple[PendingParameter, ...]
+    parameters: Mapping[str, Parameter]
+    place: ServerPlace
+    pid: int | None
+    library_directory: str = ""
+
+
+def started_ms(session: OperatorSession) -> int:
+    """When the server was started, milliseconds since the epoch."""
+    return int(session.rows(_STANDING)[0]["started_ms"])
+
+
+def pending(session: OperatorSession, in_force: Sequence[ParameterChange]) -> tuple[PendingParameter, ...]:
+    """What is written and waits for a restart; with our change where the journal has one."""
+    ours = {change.name: change for change in in_force}
+    return tuple(
+        PendingParameter(row["name"], row["running"] or "", row["after"], ours.get(row["name"]))
+        for row in session.rows(_PENDING)
+    )
+
+
+def standing(session: OperatorSession, in_force: Sequence[ParameterChange], names: Sequence[str]) -> Standing:
+    """The server as it is now.
+
+    Args:
+        session: To it.
+        in_force: What the journal holds.
+        names: Parameters to be changed.
+    """
+    row = session.rows(_STANDING)[0]
+    found = session.parameters((*names, *NEEDED))
+    pid = postmaster_pid(session)
+    return Standing(
+        **row,
+        pending=pending(session, in_force),
+        parameters={parameter.name: parameter for parameter in found},
+        place=find_place(session),
+        pid=None if isinstance(pid, Unavailable) else pid,
+        library_directory=_library_directory(session),
+    )
+
+
+def _library_directory(session: OperatorSession) -> str:
+    if not session.rows(_MAY_ASK)[0]["permitted"]:
+        return ""
+    return str(session.rows(_LIBRARY_DIRECTORY)[0]["setting"])
+
+
+def restart_facts(server: Standing, wanted: Sequence[Wanted]) -> RestartFacts:
+    """What the checks look at."""
+    values = values_after(server.parameters, server.pending, wanted)
+    here = server.pid is not None
+    page_size = values.number("huge_page_size")
+    pool = _pool(int(page_size or 0)) if here else None
+    return RestartFacts(
+        major=server.major,
+        values=values,
+        dry=_tried(server, wanted),
+        memory_bytes=None if server.pid is None else _memory_bytes(server.pid),
+        pool=pool,
+        held_pages=_held(server, pool),
+        in_recovery=server.in_recovery,
+        primary=_primary(server.place) if server.in_recovery and here else None,
+        standbys=server.standbys,
+        endpoint=server.place.endpoint,
+        here=here,
+    )
+
+
+def _tried(server: Standing, wanted: Sequence[Wanted]) -> DryStart | Unavailable:
+    if server.pid is None or not server.place.program:
+        return Unavailable(Reason.NOT_LOCAL, server.place.why_not or "its programs cannot be seen")
+    try:
+        text = auto_conf.read(Path(server.place.data_directory)).decode("utf-8", "surrogateescape")
+        for each in wanted:
+            value = None if each.value is None else as_written(each.name, each.value)
+            text = auto_conf.with_value(text, each.name, value)
+        return dry_start(server.place, text, server.major, _absent_libraries(server))
+    except ClusterProblem as problem:
+        return Unavailable(Reason.NO_PERMISSION, problem.message)
+
+
+def _absent_libraries(server: Standing) -> Callable[[str, str], Sequence[str]] | None:
+    if not server.library_directory:
+        return None
+    data = Path(server.place.data_directory)
+
+    def absent(value: str, search_path: str) -> Sequence[str]:
+        # What is no list is passed over by the server (miscinit.c, load_libraries).
+        names = elements("shared_preload_libraries", value) or ()
+        return missing(names, search_path, server.library_directory, data)
+
+    return absent
+
+
+def _memory_bytes(pid: int) -> int | None:
+    """Of the machine, or the limit of the postmaster's group where that is less."""
+    try:
+        total = parse_meminfo(0.0, read_once("/proc/meminfo")).total_bytes
+        mounts = parse_mountinfo(read_once("/proc/self/mountinfo"))
+        group = ServerGroup(parse_membership(read_once(f"/proc/{pid}/cgroup")), mounts)
+        sample = group.sample(time.monotonic(), lambda path: read_once(f"/{path}"))
+    except (OSError, ValueError):
+        return None
+    limit = None if isinstance(sample, Unavailable) else sample.memory_max_bytes
+    return total if limit is None else min(total, limit)
+
+
+def _pool(page_bytes: int) -> HugePages | None:
+    """The pool of a page size, of the kernel's default one for 0."""
+    try:
+        default = parse_meminfo(0.0, read_once("/proc/meminfo")).huge_pages
+    except (OSError, ValueError):
+        return None
+    pools = with_pools(default, (page_bytes,) if page_bytes else (), lambda path: read_once(f"/{path}"))
+    return next((pool for pool in pools if not page_bytes or pool.page_bytes == page_bytes), None)
+
+
+def _held(server: Standing, pool: HugePages | None) -> int:
+    """Huge pages of the running server: its mapping, else what it says it needs, where it cannot do without."""
+    if pool is None:
+        return 0
+    try:
+        maps = read_once(f"/proc/{server.pid}/maps")
+    except OSError:
+        need = server.parameters.get("shared_memory_size_in_huge_pages")
+        on = server.parameters.get("huge_pages")
+        sure = need is not None and on is not None and on.setting == "on"
+        return max(int(need.setting), 0) if need is not None and sure else 0
+    size = sum(int(end, 16) - int(begin, 16) for begin, end in _MAPPING.findall(maps))
+    return size // pool.page_bytes
+
+
+def _primary(place: ServerPlace) -> dict[str, int]:
+    """What the primary has, as pg_control of a standby keeps it (pg_controldata)."""
+    program = Path(place.program).with_name("pg_controldata")
+    if not program.is_file():
+        return {}
+    ran = run((str(program), "-D", place.data_directory), place, as_owner=True, in_english=True)
+    found = _CONTROL_LINE.findall("\n".join(ran.words))
+    return {_CONTROL_NAMES.get(name, name): int(value) for name, value in found}

@@ -1,0 +1,258 @@
+"""Servers that do not answer where they did: found by the journal, followed, or mended and started. Blocking."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable, Iterator
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from pgtop_tune.changes.journal import Journal, JournalText, ServerName, journals, read
+from pgtop_tune.changes.restart.following import now_at
+from pgtop_tune.changes.restart.offline import restore, restore_copy
+from pgtop_tune.changes.restart.recorded_place import check_recorded
+from pgtop_tune.changes.restart.words import explaining
+from pgtop_tune.changes.server.reverting import Choice
+from pgtop_tune.cluster.auto_conf import FILE_NAME
+from pgtop_tune.cluster.postmaster import listening, pid_of
+from pgtop_tune.cluster.service import run
+from pgtop_tune.cluster.start_log import StartLog
+from pgtop_tune.errors import ClusterProblem, JournalProblem
+from pgtop_tune.model.server_place import ServerPlace
+from pgtop_tune.paths import opened
+from pgtop_tune.postgres.server.conninfo import ConnInfo
+
+_SETTLED_S: Final = 60.0
+"""A process that holds the data directory is starting or ending: so long it may take."""
+_POLL_S: Final = 0.1
+_IDENTIFIER: Final = struct.Struct("=Q")
+"""pg_control begins with the system identifier (src/include/catalog/pg_control.h)."""
+
+
+class Known(Struct, frozen=True):
+    """A server that a journal knows, and that has changes to be taken back.
+
+    Attributes:
+        name: Of its journal.
+        place: Where it is, as seen last.
+        version: Of its data directory: "18"; "" where that cannot be read.
+        changed_ms: When it was changed last, milliseconds since the epoch.
+        alone: No other data directory that we know was ever at that endpoint.
+    """
+
+    name: ServerName
+    place: ServerPlace
+    version: str
+    changed_ms: int
+    alone: bool
+
+
+class Elsewhere(Struct, frozen=True):
+    """A server that runs, and listens at another place than it did.
+
+    Attributes:
+        key: Of its journal.
+        conninfo: How it is reached now.
+        data_directory: PGDATA.
+    """
+
+    key: str
+    conninfo: ConnInfo
+    data_directory: str
+
+
+def elsewhere(conninfo: ConnInfo, choice: Choice, directory: Path | None, set_id: str = "") -> Elsewhere | None:
+    """Where a server listens now that once was at an endpoint, or that a set was made on; None where none is found.
+
+    Args:
+        conninfo: Where it was.
+        choice: Which of the changes in force; a server without such changes is not looked for.
+        directory: Of the journals; paths.journal_dir() by default.
+        set_id: Set that is meant: it has one journal, wherever its server is.
+    """
+    for known in _known(conninfo, choice, directory, set_id):
+        there = now_at(conninfo, known.place)
+        if there is not None and there.endpoints != conninfo.endpoints:
+            return Elsewhere(known.name.key, there, known.place.data_directory)
+    return None
+
+
+def recover(
+    conninfo: ConnInfo,
+    choice: Choice,
+    directory: Path | None,
+    tell: Callable[[str], None],
+    agree: Callable[[Known], bool] = lambda known: known.alone,
+    set_id: str = "",
+    sure: Callable[[str], bool] = lambda question: False,
+    written: Callable[[frozenset[str]], None] = lambda ids: None,
+) -> bool:
+    """Starts a server that does not run with the values it had before some changes.
+
+    Only where one of them takes a restart: a server that was stopped for another reason stays as it is. The journal
+    is not touched; taking the changes back when the server is there finds them taken back.
+
+    Args:
+        conninfo: The server, which does not answer.
+        choice: Which of the changes in force.
+        directory: Of the journals; paths.journal_dir() by default.
+        tell: Told what is done.
+        agree: Asked for each data directory that may be meant, the one that was changed last first.
+        set_id: As for `elsewhere`.
+        sure: Asked before the copy of postgresql.auto.conf replaces lines that are not as we have left them.
+        written: Told the ids of the changes whose old values were written.
+
+    Returns:
+        Whether the server was started, or was found starting.
+
+    Raises:
+        ClusterProblem: It cannot be mended or started from here; the hint is what to do.
+    """
+    for known in _known(conninfo, choice, directory, set_id, only_restarts=True):
+        if not _is_the_same(known):
+            tell(f"{known.place.data_directory} holds another cluster by now: it is left alone")
+        elif agree(known):
+            return _recovered(known, choice, directory, tell, sure, written)
+    return False
+
+
+def _readable(path: Path) -> JournalText:
+    """What a journal says; nothing where it is not to be used, which `revert` tells."""
+    try:
+        return read(path)
+    except JournalProblem:
+        return JournalText(None, (), ())
+
+
+def _is_same_way(place: ServerPlace, conninfo: ConnInfo) -> bool:
+    """Whether a server is, or once was, at the port of this machine that a connection leads to, named otherwise."""
+    ports = {str(each.port) for each in conninfo.endpoints if _is_here(each.host)}
+    ways = (each.rpartition(":") for each in (place.endpoint, *place.earlier))
+    return any(_is_here(host) and port in ports for host, _, port in ways)
+
+
+def _is_here(host: str) -> bool:
+    if host == "localhost" or host.startswith("/"):
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _known(
+    conninfo: ConnInfo, choice: Choice, directory: Path | None, set_id: str, *, only_restarts: bool = False
+) -> Iterator[Known]:
+    """Servers that may be meant, the one that was changed last first."""
+    endpoints = {f"{each.host}:{each.port}" for each in conninfo.endpoints}
+    texts = [text for text in map(_readable, journals(directory)) if text.place is not None and text.server is not None]
+    there = [text for text in texts if text.place is not None and text.place.was_at(endpoints)]
+    there = there or [text for text in texts if text.place is not None and _is_same_way(text.place, conninfo)]
+    found = []
+    for text in texts if set_id else there:
+        chosen = choice(text.in_force)
+        if any(change.restart for change in chosen) if only_restarts else chosen:
+            found.append(text)
+    for text in sorted(found, key=_changed_ms, reverse=True):
+        assert text.server is not None
+        assert text.place is not None
+        alone = bool(set_id) or len({each.place.data_directory for each in there if each.place is not None}) == 1
+        yield Known(text.server, text.place, _version(text.place), _changed_ms(text), alone)
+
+
+def _changed_ms(text: JournalText) -> int:
+    return max((change.at_ms for change in text.changes), default=0)
+
+
+def _version(place: ServerPlace) -> str:
+    try:
+        with opened(Path(place.data_directory, "PG_VERSION"), links=False) as file:
+            return file.read(8).decode("ascii", "replace").strip()
+    except OSError:
+        return ""
+
+
+def _is_the_same(known: Known) -> bool:
+    """Whether the data directory still holds the cluster of the journal, by the system identifier in its name."""
+    identifier = known.name.key.partition("-")[0]
+    try:
+        with opened(Path(known.place.data_directory, "global/pg_control"), links=False) as file:
+            (found,) = _IDENTIFIER.unpack(file.read(_IDENTIFIER.size))
+    except PermissionError:
+        raise _not_permitted(Path(known.place.data_directory)) from None
+    except (OSError, struct.error):
+        return False
+    # Where the server did not tell it, the journal is named after the endpoint.
+    return not identifier.isdecimal() or identifier == str(found)
+
+
+def _recovered(
+    known: Known,
+    choice: Choice,
+    directory: Path | None,
+    tell: Callable[[str], None],
+    sure: Callable[[str], bool],
+    written: Callable[[frozenset[str]], None],
+) -> bool:
+    place = known.place
+    data = Path(place.data_directory)
+    try:
+        check_recorded(place)
+        if _settled(data):
+            return True
+        with Journal(known.name, directory) as journal:
+            chosen = choice(journal.text().in_force)
+            changed = restore(place, chosen)
+    except PermissionError:
+        raise _not_permitted(data) from None
+    if changed:
+        written(frozenset(change.id for change in chosen))
+        tell(f"the server is down: the old values are back in {data / FILE_NAME}")
+    if not place.start:
+        by_hand = f": {place.command}" if place.command else ""
+        raise ClusterProblem("the server is down, and it is not ours to start", f"start it{by_hand}, then revert again")
+    tell("starting it")
+    words = _start(place)
+    if words:
+        with Journal(known.name, directory) as journal:
+            in_force = journal.text().in_force
+            copied = restore_copy(
+                place,
+                choice(in_force),
+                in_force,
+                lambda lines: sure(f"{lines} is not as it was left; {place.copy} has the file from before"),
+            )
+        if copied:
+            tell(f"it does not start: {data / FILE_NAME} is the copy from before the changes; starting it")
+            words = _start(place)
+    if words:
+        raise ClusterProblem(f"the server does not start with its old values either:\n{words}")
+    return True
+
+
+def _not_permitted(data: Path) -> ClusterProblem:
+    return ClusterProblem(
+        f"the server is down, and only root or its user may look into {data}", "run this command as one of them"
+    )
+
+
+def _settled(data: Path) -> bool:
+    """Waits while a process of the server starts or ends; whether one is there in the end."""
+    deadline = time.monotonic() + _SETTLED_S
+    while pid_of(data) is not None:
+        found = listening(data)
+        if (found is not None and (found.ready or found.standby)) or time.monotonic() > deadline:
+            return True
+        time.sleep(_POLL_S)
+    return False
+
+
+def _start(place: ServerPlace) -> str:
+    """Why it does not start, "" when it does."""
+    log = StartLog(place, time.time())
+    ran = run(place.start, place, as_owner=place.as_owner)
+    return "" if ran.status == 0 else "\n".join(explaining(log.pieces(), ran.words)) or "it gives no reason"

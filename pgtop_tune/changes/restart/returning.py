@@ -1,0 +1,168 @@
+"""Waits for a server that is being restarted: whether it is back, still the old one, or gone. For an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from pgtop_tune.changes.journal import ServerName
+from pgtop_tune.changes.restart.following import at_port, now_at
+from pgtop_tune.changes.restart.gather import started_ms
+from pgtop_tune.changes.server.control import PostgresControl
+from pgtop_tune.cluster.postmaster import listening, pid_of
+from pgtop_tune.errors import ConnectionProblem, NotLetIn
+from pgtop_tune.model.instance import Instance, Kin, kin
+from pgtop_tune.model.server_place import ServerPlace
+
+_POLL_S: Final = 0.1
+_PATIENCE_S: Final = 300.0
+"""As long as a process holds the data directory: it recovers, or waits for a standby to be consistent."""
+_OUT_OF_REACH_S: Final = 15.0
+"""For so long it has let others in, and we have found no way to it."""
+_GONE_S: Final = {False: 3.0, True: 0.3}
+"""Without a process for so long it does not come by itself, by whether the program that started it has failed."""
+
+
+class Return(StrEnum):
+    """What became of the server."""
+
+    BACK = "back"
+    THE_OLD_ONE = "the old one"
+    GONE = "gone"
+    OUT_OF_REACH = "out of reach"
+    """It lets sessions in, and not us."""
+    LEFT = "left"
+    """We were told to wait no longer."""
+
+
+class Before(Struct, frozen=True):
+    """The server before its restart.
+
+    Attributes:
+        name: Of its journal.
+        instance: Only the same server is the one that is waited for.
+        place: Where it is.
+        started_ms: When it was started.
+        moves: Its port or its addresses change with the restart.
+        port: The one it is to have; None where that is not known.
+    """
+
+    name: ServerName
+    instance: Instance
+    place: ServerPlace
+    started_ms: int
+    moves: bool = False
+    port: int | None = None
+
+
+class Waiting:
+    """Waits for a server, and goes after it where it listens elsewhere afterwards.
+
+    Args:
+        control: To ask; it is led to where the server is.
+        before: The server.
+        progress: Told when it takes long.
+        given_up: Set when nobody wants to wait any more.
+    """
+
+    def __init__(
+        self, control: PostgresControl, before: Before, progress: Callable[[str], None], given_up: asyncio.Event
+    ) -> None:
+        self._control: Final = control
+        self._before: Final = before
+        self._progress: Final = progress
+        self._given_up: Final = given_up
+
+    async def until_back(self, *, failed: bool) -> Return:
+        """Waits until the server answers, or nobody is there who could.
+
+        Args:
+            failed: The program that was to restart it has failed.
+        """
+        deadline, gone_since, open_since, told = time.monotonic() + _PATIENCE_S, 0.0, 0.0, False
+        while time.monotonic() < deadline:
+            now_ms = await self._start()
+            if now_ms is not None:
+                return Return.BACK if now_ms != self._before.started_ms else Return.THE_OLD_ONE
+            if runs(self._before.place):
+                gone_since = 0.0
+                if not told:
+                    self._progress("it is starting")
+                    told = True
+            else:
+                gone_since = gone_since or time.monotonic()
+                if time.monotonic() - gone_since >= _GONE_S[failed]:
+                    return Return.GONE
+            open_since = (open_since or time.monotonic()) if await asyncio.to_thread(self._lets_in) else 0.0
+            if open_since and time.monotonic() - open_since >= _OUT_OF_REACH_S:
+                return Return.OUT_OF_REACH
+            if await self._left():
+                return Return.LEFT
+        return Return.GONE
+
+    async def until_restarted(self) -> Return:
+        """Waits for as long as it takes somebody else to restart the server."""
+        away = False
+        while (now_ms := await self._start()) in (None, self._before.started_ms):
+            if now_ms is None and not away:
+                self._progress("the server is away")
+            away = now_ms is None
+            if await self._left():
+                return Return.LEFT
+        return Return.BACK
+
+    def _lets_in(self) -> bool:
+        try:
+            found = listening(Path(self._before.place.data_directory))
+        except PermissionError:
+            return False
+        return found is not None and found.ready
+
+    async def _left(self) -> bool:
+        """A little later: whether we are to wait no longer."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._given_up.wait(), _POLL_S)
+        return self._given_up.is_set()
+
+    async def _start(self) -> int | None:
+        """When the server that answers now was started; None where it does not.
+
+        Raises:
+            NotLetIn: It is there, at the place it had, and says no.
+        """
+        try:
+            now, at_ms = await self._control.ask(lambda session: (session.instance, started_ms(session)))
+            if kin(self._before.instance, now) is not Kin.OTHER:
+                return at_ms
+        except NotLetIn:
+            if not self._before.moves:
+                raise
+        except ConnectionProblem:
+            pass
+        if self._before.moves:
+            await self._follow()
+        return None
+
+    async def _follow(self) -> None:
+        """Leads the control to where the server listens now, where that is another place."""
+        conninfo, before = self._control.conninfo, self._before
+        there = await asyncio.to_thread(now_at, conninfo, before.place)
+        if there is None and before.place.uid is None and before.port not in (None, conninfo.port):
+            there = at_port(conninfo, before.port)
+        if there is not None and there.endpoints != conninfo.endpoints:
+            await self._control.lead_to(there)
+
+
+def runs(place: ServerPlace) -> bool:
+    """Whether a process holds the data directory, or we may not look."""
+    try:
+        return pid_of(Path(place.data_directory)) is not None
+    except PermissionError:
+        return True

@@ -1,0 +1,77 @@
+"""What parameters will be after a restart: asked for now, written already, or as they are. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from pgtop_tune.changes.model.change import Wanted
+from pgtop_tune.changes.model.restart import PendingParameter
+from pgtop_tune.changes.server.one_change import AT_START
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.model.parameter_values import parse
+from pgtop_tune.model.postgres import Parameter
+
+_BYTES: Final = {"B": 1, "kB": 2**10, "8kB": 8 * 2**10, "MB": 2**20, "16MB": 16 * 2**20}
+"""pg_settings.unit → bytes."""
+
+
+class ValuesAfter(Struct, frozen=True):
+    """Values after a restart.
+
+    Attributes:
+        now: Parameters as they are, by name.
+        texts: Values that will be others, by name, as typed or written.
+    """
+
+    now: Mapping[str, Parameter]
+    texts: Mapping[str, str]
+
+    def text(self, name: str) -> str | None:
+        """The value after the restart; None for a parameter that the server does not have."""
+        if name in self.texts:
+            return self.texts[name]
+        return self.now[name].shown if name in self.now else None
+
+    def number(self, name: str) -> float | None:
+        """The same in bytes where it is a size, else in the parameter's unit; None where it cannot be said."""
+        text = self.text(name)
+        return None if text is None else self._number(name, text)
+
+    def number_now(self, name: str) -> float | None:
+        """The number now, in the same units."""
+        return self._number(name, self.now[name].setting) if name in self.now else None
+
+    def _number(self, name: str, text: str) -> float | None:
+        parameter = self.now.get(name)
+        if parameter is None:
+            return None
+        try:
+            return parse(text, parameter.unit, integer=False) * _BYTES.get(parameter.unit, 1)
+        except UsageProblem:
+            return None
+
+
+def values_after(
+    now: Mapping[str, Parameter], pending: Sequence[PendingParameter], wanted: Sequence[Wanted]
+) -> ValuesAfter:
+    """What a restart makes of parameters.
+
+    Args:
+        now: As they are, by name.
+        pending: What waits already.
+        wanted: What is about to be written; a RESET brings the server's own default back. What the server was
+            started with wins over it.
+    """
+    texts = {each.name: each.after for each in pending if each.after}
+    for each in wanted:
+        known = next((name for name in now if name.lower() == each.name.lower()), each.name)
+        if known in now and now[known].source in AT_START:
+            continue
+        default = now[known].boot_val if known in now else None
+        value = default if each.value is None else each.value
+        if value is not None:
+            texts[known] = value
+    return ValuesAfter(now, texts)

@@ -1,0 +1,1 @@
+"""Changes of parameters of the server: order, statements, journal, read back, revert."""

@@ -1,0 +1,279 @@
+"""Several changes as one: made together, taken back together, each step in the journal before it is made. Blocking.
+
+`control` calls it from a thread. Making is all or nothing: what was made before a refusal is taken back. Taking back is
+not: what the server refuses stays in force, and does not keep the others. One reload for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from pgtop_tune.changes.journal import Journal
+from pgtop_tune.changes.model.change import ChangeState, ParameterChange, ScopeKind, Terms, Wanted
+from pgtop_tune.changes.model.revert_outcome import Refusal, RevertOutcome
+from pgtop_tune.changes.server.instances import note_instance
+from pgtop_tune.changes.server.one_change import (
+    PutBack,
+    Seen,
+    check_unchanged,
+    difference,
+    intended,
+    objection,
+    put_back,
+)
+from pgtop_tune.changes.server.statements import same
+from pgtop_tune.errors import ConnectionProblem, JournalProblem, ServerProblem
+from pgtop_tune.model.postgres import Parameter
+
+if TYPE_CHECKING:
+    from pgtop_tune.changes.server.operator_session import OperatorSession
+
+_UNKNOWN: Final = (
+    "the connection was lost between change and read-back: whether it is in force is not known. The journal has it; "
+    "it is settled when the server answers again"
+)
+_DEFAULT: Final = "default"
+_NO_LIBRARY: Final = "the library that has it is not loaded"
+
+
+def make(
+    session: OperatorSession,
+    journal: Journal,
+    wanted: Sequence[Wanted],
+    terms: Terms,
+    *,
+    losses: Mapping[str, str],
+    seen: Mapping[str, Seen],
+    watched: Callable[[Sequence[ParameterChange]], None] = lambda changes: None,
+) -> tuple[ParameterChange, ...]:
+    """Sets parameters in the order given, reloads, reads back.
+
+    Args:
+        session: To the server.
+        journal: Open.
+        wanted: In this order.
+        terms: Whether it has to be kept, and why it is made.
+        losses: What unlocked values can lose, by name.
+        seen: What the operator was shown, by name.
+        watched: Told of the changes once they are in the journal and before they are made.
+
+    Raises:
+        ServerProblem: One was refused; nothing is changed.
+        ChangedMeanwhile: One is not what the operator saw; nothing was changed.
+        JournalProblem: The journal could not be written; nothing is changed.
+        ConnectionProblem: The connection went away half-way; the journal has the changes as intended.
+    """
+    if any(each.scope.kind is ScopeKind.SYSTEM for each in wanted):
+        session.check_permitted()
+        session.check_alter_system()
+    changes = intended(session, wanted, terms, losses)
+    for change in changes:
+        check_unchanged(change, seen.get(change.name), journal.text().in_force)
+    note_instance(session, journal)
+    for change in changes:
+        journal.write(change)
+    try:
+        watched(changes)
+    except OSError as error:
+        for change in changes:
+            journal.write(replace(change, state=ChangeState.FAILED, message="nothing would take it back after a crash"))
+        raise JournalProblem(
+            f"what takes the change back after a crash cannot be started: {error.strerror}", "nothing was changed"
+        ) from None
+    made: list[ParameterChange] = []
+    try:
+        with session.plain_words():
+            for change in changes:
+                session.alter(change.name, change.value, change.scope)
+                made.append(change)
+            settled = _read_back(session, changes, ChangeState.APPLIED)
+    except ServerProblem as problem:
+        _withdraw(session, journal, changes, made, problem)
+        raise
+    except ConnectionProblem as problem:
+        raise ConnectionProblem(problem.message, _UNKNOWN) from None
+    try:
+        for change in settled:
+            journal.write(change)
+    except JournalProblem:
+        _put_all_back(session, journal, changes)
+        _read_back(session, changes, ChangeState.REVERTED)
+        raise
+    _note_file(session, journal)
+    return settled
+
+
+def take_back(
+    session: OperatorSession,
+    journal: Journal,
+    changes: Sequence[ParameterChange],
+    why: str = "",
+    *,
+    certain: bool = True,
+) -> RevertOutcome:
+    """Gives back what was there before, last change first, reloads, reads back; safe to be done again.
+
+    Args:
+        session: To the server.
+        journal: Open.
+        changes: In force, in the order they were made.
+        why: What is to be said about it, for instance the trip wire.
+        certain: The journal is surely this server's, and says from now on what the server is.
+
+    Returns:
+        What was done to each; what was refused is still in force.
+
+    Raises:
+        ServerProblem: This role may not reload; nothing was done.
+        ConnectionProblem: The connection went away; taking back again is safe.
+    """
+    if any(each.scope.kind is ScopeKind.SYSTEM for each in changes):
+        session.check_permitted()
+    if certain:
+        note_instance(session, journal)
+    put, refused = _put_all_back(session, journal, changes)
+    back = [change for change in reversed(changes) if change.id in put]
+    settled: list[ParameterChange] = []
+    for change in _read_back(session, back, ChangeState.REVERTED):
+        done = put[change.id]
+        said = (why, done.note, "" if done.note else change.message)
+        state = ChangeState.SUPERSEDED if done.superseded else ChangeState.REVERTED
+        settled.append(replace(change, state=state, message="; ".join(filter(None, said))))
+        journal.write(settled[-1])
+    if certain:
+        _note_file(session, journal)
+    return RevertOutcome(
+        settled=tuple(settled),
+        written=frozenset(identity for identity, done in put.items() if done.wrote),
+        refused=refused,
+    )
+
+
+def look_again(
+    session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange]
+) -> tuple[ParameterChange, ...]:
+    """Reads changes in force once more, for instance after a restart; the journal has what they are now.
+
+    Raises:
+        ServerProblem: The server refuses to show one.
+        ConnectionProblem: It is away.
+    """
+    settled = _read_back(session, changes, ChangeState.APPLIED)
+    for change in settled:
+        journal.write(change)
+    return settled
+
+
+def settle(session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange]) -> None:
+    """Finds out what became of changes that were intended when the connection was lost.
+
+    Made as a whole they are in force; made in part they are taken back; not made they are marked so.
+
+    Args:
+        session: To the server.
+        journal: Open.
+        changes: Intended, of one set.
+    """
+    stored = {change.id: session.stored(change.name, change.scope) for change in changes}
+    made = [change for change in changes if same(change.name, stored[change.id], change.value)]
+    if len(made) == len(changes):
+        for change in _read_back(session, changes, ChangeState.APPLIED):
+            journal.write(change)
+    elif not made:
+        for change in changes:
+            journal.write(replace(change, state=ChangeState.FAILED, message="the connection was lost before it"))
+    else:
+        take_back(session, journal, changes, "made in part when the connection was lost").check_none_refused()
+
+
+def _withdraw(
+    session: OperatorSession,
+    journal: Journal,
+    changes: Sequence[ParameterChange],
+    made: Sequence[ParameterChange],
+    problem: ServerProblem,
+) -> None:
+    """After a refusal: what was made is taken back, the rest is marked."""
+    for number, change in enumerate(changes[len(made) :]):
+        words = problem.message if number == 0 else f"not tried: {changes[len(made)].name} was refused"
+        journal.write(replace(change, state=ChangeState.FAILED, message=words))
+    if made:
+        refused = f"{changes[len(made)].name} was refused" if len(made) < len(changes) else problem.message
+        take_back(session, journal, made, refused).check_none_refused()
+
+
+def _put_all_back(
+    session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange]
+) -> tuple[dict[str, PutBack], tuple[Refusal, ...]]:
+    """What was done to each change by id, and which the server refused."""
+    put: dict[str, PutBack] = {}
+    refused: list[Refusal] = []
+    together = {change.id for change in changes}
+    for change in reversed(changes):
+        try:
+            put[change.id] = put_back(session, journal, change, together)
+        except ServerProblem as problem:
+            refused.append(Refusal(change, problem))
+            # It stays, so an earlier change of the same parameter hands on to it what was before both.
+            together.discard(change.id)
+    return put, tuple(refused)
+
+
+def _note_file(session: OperatorSession, journal: Journal) -> None:
+    """Every ALTER SYSTEM leaves another file; known the next time, if not now."""
+    try:
+        note_instance(session, journal)
+    except JournalProblem:
+        pass
+
+
+def _read_back(
+    session: OperatorSession, changes: Sequence[ParameterChange], state: ChangeState
+) -> tuple[ParameterChange, ...]:
+    """Reloads where a change needs it, and reads all of them in this session."""
+    fault, found = "", dict[str, Parameter]()
+    system = [change.name for change in changes if change.scope.kind is ScopeKind.SYSTEM]
+    lines: dict[str, str] = {}
+    if system:
+        fault, parameters = session.reload(system)
+        found = {parameter.name: parameter for parameter in parameters}
+        lines = _lines(session) if state is ChangeState.APPLIED else {}
+    others = [change.name for change in changes if change.name not in found]
+    if others:
+        found |= {parameter.name: parameter for parameter in session.parameters(others)}
+    settled = []
+    for change in changes:
+        of_system = change.scope.kind is ScopeKind.SYSTEM
+        # Our session has what its role and database had when it began.
+        stored = lines.get(change.name.lower()) if of_system else session.stored(change.name, change.scope)
+        settled.append(_as_read(change, state, found.get(change.name), stored, fault if of_system else ""))
+    return tuple(settled)
+
+
+def _as_read(
+    change: ParameterChange, state: ChangeState, after: Parameter | None, stored: str | None, fault: str
+) -> ParameterChange:
+    """A change after reading it back; pg_settings shows no parameter without its library."""
+    of_system = change.scope.kind is ScopeKind.SYSTEM
+    shown = after.shown if of_system and after is not None else stored or _DEFAULT
+    if after is None:
+        message = _NO_LIBRARY
+    elif fault:
+        message = f"written, but not in force: {fault}"
+    elif state is ChangeState.APPLIED:
+        message = objection(change, after, change.value)
+    else:
+        message = difference(change, after)
+    stored_after = stored if state is ChangeState.APPLIED else change.stored_after
+    return replace(change, state=state, shown_after=shown, message=message, stored_after=stored_after)
+
+
+def _lines(session: OperatorSession) -> dict[str, str]:
+    """What postgresql.auto.conf sets, by name in small letters; nothing where the server cannot read its files."""
+    try:
+        return {name.lower(): value for name, value in session.auto_conf().items()}
+    except ServerProblem:
+        return {}

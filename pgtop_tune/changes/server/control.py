@@ -1,0 +1,395 @@
+"""The door to the server's parameters (session.ports.ParameterControl)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from msgspec.structs import replace
+
+from pgtop_tune.changes.deadlines import Trials
+from pgtop_tune.changes.journal import Journal, JournalText, ServerName, path_for, read
+from pgtop_tune.changes.model.change import SYSTEM, ChangeState, ParameterChange, Scope, ScopeKind, Terms, Wanted
+from pgtop_tune.changes.model.pending_set import PendingSet, SetOwner, outlived_losses
+from pgtop_tune.changes.model.proof import Proof
+from pgtop_tune.changes.model.revert_outcome import RevertOutcome
+from pgtop_tune.changes.server import adoption, change_set
+from pgtop_tune.changes.server.adoption import OUTLIVED
+from pgtop_tune.changes.server.instances import ServerJournals, find_journals
+from pgtop_tune.changes.server.one_change import Seen, now_ms, who
+from pgtop_tune.changes.server.proof import prove
+from pgtop_tune.changes.server.revert_guard import guard_set
+from pgtop_tune.changes.server.reverting import (
+    Choice,
+    everything,
+    in_force_on,
+    last,
+    missed_set,
+    of_set,
+    overdue,
+    take_back_from,
+)
+from pgtop_tune.changes.server.rules import Rules, losses
+from pgtop_tune.changes.server.session_runner import SessionRunner
+from pgtop_tune.changes.server.statements import statement
+from pgtop_tune.errors import JournalProblem, ServerProblem
+from pgtop_tune.model.instance import Kin
+from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.postgres.server.own_sessions import OwnSessions
+
+if TYPE_CHECKING:
+    from pgtop_tune.changes.server.operator_session import OperatorSession
+
+_AT_RESTART: Final = "postmaster"
+_RELOAD: Final = "SELECT pg_reload_conf()"
+
+_NO_RULES: Final = Rules()
+
+_T = TypeVar("_T")
+
+
+class PostgresControl:
+    """Changes with a journal; fits ParameterControl. Connects when first used, and again after a loss."""
+
+    def __init__(
+        self,
+        conninfo: ConnInfo,
+        *,
+        own: OwnSessions | None = None,
+        directory: Path | None = None,
+        rules: Rules = _NO_RULES,
+    ) -> None:
+        """Args:
+        conninfo: The server.
+        own: Where the cost of these statements is counted, shared with the reader.
+        directory: Of the journals; paths.journal_dir() by default.
+        rules: The fence and the order of changes.
+        """
+        self._own = own if own is not None else OwnSessions()
+        self._runner: Final = SessionRunner(conninfo, self._own, opened=self._settle, closed=self._forget_journal)
+        self.directory: Final = directory
+        self._rules = rules
+        self._journal: ServerName | None = None
+        self._journal_key = ""
+        self._paths: tuple[Path, ...] = ()
+        self._seen: dict[str, Seen] = {}
+        self._undone: list[tuple[Wanted, ...]] = []
+        self._trials = Trials(self.revert_set)
+
+    @property
+    def conninfo(self) -> ConnInfo:
+        """The server; another one counts from the next connection on."""
+        return self._runner.conninfo
+
+    @conninfo.setter
+    def conninfo(self, conninfo: ConnInfo) -> None:
+        self._runner.conninfo = conninfo
+
+    async def list(self, names: tuple[str, ...]) -> tuple[Parameter, ...]:
+        """The named rows of pg_settings that this server has, in the order asked for.
+
+        A later change holds against these values: it is refused when one is different by then.
+        """
+        found = await self._runner.run(lambda session: session.parameters(names))
+        at_ms = now_ms()
+        self._seen.update({parameter.name: Seen(parameter.shown, at_ms) for parameter in found})
+        return found
+
+    def statement(self, name: str, value: str | None, scope: Scope = SYSTEM) -> str:
+        """The exact SQL `apply` would run, for the screen."""
+        reload = f" {_RELOAD};" if scope.kind is ScopeKind.SYSTEM else ""
+        return f"{statement(name, value, scope)};{reload}"
+
+    async def apply(self, name: str, value: str | None) -> ParameterChange:
+        """A set of one; `message` says plainly when the value is written but not what sessions have."""
+        return (await self.apply_set((Wanted(name, value),), Terms()))[0]
+
+    async def apply_set(self, wanted: Sequence[Wanted], terms: Terms) -> tuple[ParameterChange, ...]:
+        """See `change_set.make`; in the right order, and on trial where the terms say so.
+
+        What is on trial is taken back when its time is over, when we end without keeping it, and by a process of its
+        own when we are killed. So is what can lose data.
+
+        Raises:
+            UnsafeChange: A value can lose data and was not unlocked; nothing was changed.
+        """
+        made = await self._make(wanted, terms)
+        self._undone.clear()
+        return made
+
+    async def keep(self, set_id: str) -> tuple[ParameterChange, ...]:
+        """A set on trial stays; empty when it is not in force (any more). What can lose data still ends with us.
+
+        Raises:
+            JournalProblem: Nothing would take it back then; it goes when its time is over.
+        """
+
+        def kept(session: OperatorSession) -> tuple[ParameterChange, ...]:
+            with Journal(self._journal_with(session, set_id), self.directory) as journal:
+                chosen = of_set(set_id)(journal.text().in_force)
+                staying = tuple(replace(change, kept=True, until_ms=None) for change in chosen)
+                for change in staying:
+                    journal.write(change)
+                return staying
+
+        staying = await self._runner.run(kept)
+        if not any(change.loss for change in staying):
+            self._trials.end(set_id)
+            return staying
+        try:
+            self._trials.lift(set_id)
+        except OSError as error:
+            raise JournalProblem(
+                f"what takes the change back when we end cannot be started: {error.strerror}",
+                "it is taken back when its time is over",
+            ) from None
+        return staying
+
+    async def revert_set(self, set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
+        """Takes a set back; empty when it is not in force (any more)."""
+        outcome = await self._take_back(of_set(set_id), why)
+        # Its trial is not over before it is taken back there.
+        if outcome.elsewhere:
+            raise ServerProblem(
+                f"{outcome.elsewhere[0].name} was changed on another server of this cluster, and stays in force there",
+                f"connect to that one: `pgtop-tune revert --set {set_id}`",
+            )
+        missed = await asyncio.to_thread(missed_set, set_id, self.directory)
+        if missed is not None:
+            raise missed
+        return outcome.settled
+
+    async def revert_overdue(self) -> tuple[ParameterChange, ...]:
+        """Takes back what nobody kept in time, also of processes that are gone."""
+        return (await self._take_back(overdue(now_ms()), "nobody kept it in time")).settled
+
+    @property
+    def journal_paths(self) -> tuple[Path, ...] | None:
+        """The journals that are, or may be, of this server; None before the server has said which one it is."""
+        return None if self._journal is None else self._paths
+
+    async def adopt(self, *, hold: bool = True) -> tuple[PendingSet[ParameterChange], ...]:
+        """Takes over sets that are pending confirmation, and whose program is gone; see `adoption.adopt`.
+
+        Args:
+            hold: Whether they end with us, as sets of our own; else only a revert watchdog that outlives us is started.
+        """
+
+        def of_all(session: OperatorSession) -> tuple[PendingSet[ParameterChange], ...]:
+            own, found = self.journal_of(session), self._journals(session)
+            here = {change.id for change in in_force_on(session, found)}
+            names = [each.name for each in found.known if here.intersection(change.id for change in each.text.in_force)]
+            # What perhaps is of this server, and is not here, is not asked for again.
+            self._look_into(names)
+            adopted: list[PendingSet[ParameterChange]] = []
+            for name in dict.fromkeys((own, *names)):
+                try:
+                    adopted += adoption.adopt(
+                        session, name, self.conninfo, self.directory, self._trials, here=here, to_hold=hold
+                    )
+                except JournalProblem:
+                    if not adopted:
+                        raise
+                    break
+            return tuple(adopted)
+
+        adopted = await self._runner.run(of_all)
+        for each in adopted if hold else ():
+            # What takes a restart is reverted by the screen's restart, or by its watchdog.
+            if not each.owner.with_restart:
+                self._trials.begin(each.set_id, each.remaining_s(now_ms()))
+        return adopted
+
+    async def revert_outlived(self) -> tuple[ParameterChange, ...]:
+        """Takes back what can lose data and was to end with a program that is gone."""
+        texts = await self.journal_texts()
+        outlived = [change for text in texts for change in outlived_losses(text.in_force, text.owners)]
+        if not outlived:
+            return ()
+        back = await self._take_back(lambda in_force: [each for each in in_force if each in outlived], OUTLIVED)
+        return back.settled
+
+    async def undo(self) -> ParameterChange | None:
+        """Reverts the last change that is still in force, with its set; None when there is none."""
+        undone = await self.undo_last()
+        return undone[0] if undone else None
+
+    async def undo_last(self) -> tuple[ParameterChange, ...]:
+        """Reverts the last change that is still in force, with its set, last first; empty when there is none."""
+        undone = (await self._take_back(last)).settled
+        self._remember(undone)
+        return undone
+
+    async def undo_all(self) -> tuple[ParameterChange, ...]:
+        """Reverts all changes still in force, last first."""
+        undone = (await self._take_back(everything)).settled
+        self._remember(undone)
+        return undone
+
+    async def redo(self) -> tuple[ParameterChange, ...]:
+        """Makes again what `undo` or `undo_all` took back last; empty when there is nothing."""
+        if not self._undone:
+            return ()
+        made = await self._make(self._undone[-1], Terms())
+        self._undone.pop()
+        return made
+
+    async def prove(self, changes: Sequence[ParameterChange], conninfo: ConnInfo | None = None) -> tuple[Proof, ...]:
+        """What running and new sessions have after changes, and what wins over them.
+
+        Args:
+            changes: In force.
+            conninfo: Role and database of the sessions it is about; ours by default.
+        """
+        where = self.conninfo if conninfo is None else conninfo
+        return await self._runner.run(lambda session: prove(session, where, changes, self._own))
+
+    async def look_again(self, set_id: str) -> tuple[ParameterChange, ...]:
+        """Reads a set in force once more, after a restart; the journal has what it is now."""
+
+        def again(session: OperatorSession) -> tuple[ParameterChange, ...]:
+            with Journal(self._journal_with(session, set_id), self.directory) as journal:
+                return change_set.look_again(session, journal, of_set(set_id)(journal.text().in_force))
+
+        settled = await self._runner.run(again)
+        self._look_again(settled)
+        return settled
+
+    async def overdue_after(self, set_id: str, later_s: float) -> None:
+        """A set on trial counts as overdue so many seconds from now, for whoever finds it in the journal then."""
+        until_ms = now_ms() + int(later_s * 1000)
+
+        def noted(session: OperatorSession) -> None:
+            with Journal(self._journal_with(session, set_id), self.directory) as journal:
+                for change in of_set(set_id)(journal.text().in_force):
+                    journal.write(replace(change, until_ms=until_ms))
+
+        await self._runner.run(noted)
+
+    async def ask(self, act: Callable[[OperatorSession], _T]) -> _T:
+        """What an act on the operator's session gives; in a thread, one at a time, within a deadline."""
+        return await self._runner.run(act)
+
+    async def lead_to(self, conninfo: ConnInfo) -> None:
+        """Goes on at another place, where a restart has led the same server."""
+        await self._runner.close(conninfo)
+
+    async def in_force(self) -> tuple[ParameterChange, ...]:
+        """Changes that the journal holds as made and not reverted, oldest first."""
+        return await self._runner.run(lambda session: in_force_on(session, self._journals(session)))
+
+    async def journal_texts(self) -> tuple[JournalText, ...]:
+        """What the journals say that are, or may be, of this server."""
+        found = await self._runner.run(self._journals)
+        return tuple(each.text for each in found.known if each.kin is not Kin.OTHER)
+
+    def journal_of(self, session: OperatorSession) -> ServerName:
+        """What the journal of the server is called to which a session leads."""
+        if self._journal is None:
+            found = self._journals(session)
+            self._journal, self._journal_key = found.name, found.name.key
+            self._look_into([each.name for each in found.known if each.kin is not Kin.OTHER])
+        return self._journal
+
+    async def aclose(self) -> None:
+        """Takes back what is on trial or can lose data, and closes the connection; other changes stay in force."""
+        await self._trials.aclose()
+        await self._runner.close()
+
+    async def _make(self, wanted: Sequence[Wanted], terms: Terms) -> tuple[ParameterChange, ...]:
+        made = await self._runner.run(lambda session: self._made(session, wanted, terms))
+        self._look_again(made)
+        set_id = made[0].set_id or made[0].id
+        if set_id in self._trials.ids and terms.keep_within_s is not None:
+            self._trials.begin(set_id, terms.keep_within_s)
+        return made
+
+    def _made(self, session: OperatorSession, wanted: Sequence[Wanted], terms: Terms) -> tuple[ParameterChange, ...]:
+        current = {parameter.name.lower(): parameter for parameter in session.parameters([w.name for w in wanted])}
+        at_stake = losses(self._rules, wanted, terms, current)
+        ordered = self._rules.in_order(wanted, current)
+        with Journal(self.journal_of(session), self.directory) as journal:
+            known = set(self._trials.ids)
+
+            def watched(changes: Sequence[ParameterChange]) -> None:
+                set_id, until_ms = changes[0].set_id or changes[0].id, changes[0].until_ms
+                if until_ms is not None or at_stake:
+                    self._trials.guard(
+                        set_id,
+                        until_ms,
+                        lambda at_ms: guard_set(
+                            self.conninfo, set_id, at_ms, self.directory, with_restart=terms.with_restart
+                        ),
+                    )
+                    owner = SetOwner(set_id, "", trip_wires=terms.trip_wires, with_restart=terms.with_restart)
+                    journal.write(adoption.new_owner(owner, self._trials.watchdog(set_id)))
+
+            if any(
+                current[each.name.lower()].context == _AT_RESTART for each in ordered if each.name.lower() in current
+            ):
+                self._rules.note_place(session, journal)
+            try:
+                return change_set.make(
+                    session, journal, ordered, terms, losses=at_stake, seen=self._seen, watched=watched
+                )
+            except (ServerProblem, JournalProblem):
+                # Nothing is changed. After a lost connection that is not known, and it stays.
+                for set_id in set(self._trials.ids) - known:
+                    self._trials.end(set_id)
+                raise
+
+    async def _take_back(self, choice: Choice, why: str = "") -> RevertOutcome:
+        outcome = await self._runner.run(lambda session: take_back_from(session, self._journals(session), choice, why))
+        undone = outcome.settled
+        self._look_again(undone)
+        still = {change.set_id or change.id for change in (each.change for each in outcome.refused)}
+        for set_id in {change.set_id or change.id for change in undone} - still:
+            self._trials.end(set_id)
+        outcome.check_none_refused()
+        return outcome
+
+    def _look_again(self, changes: Sequence[ParameterChange]) -> None:
+        """What our operator is shown now is what our own change brought."""
+        at_ms = now_ms()
+        for change in changes:
+            if change.scope.kind is ScopeKind.SYSTEM and change.name in self._seen:
+                self._seen[change.name] = Seen(change.shown_after, at_ms)
+
+    def _remember(self, undone: Sequence[ParameterChange]) -> None:
+        ours = [each for each in reversed(undone) if each.state is not ChangeState.SUPERSEDED]
+        if ours:
+            self._undone.append(tuple(Wanted(each.name, each.value, each.scope) for each in ours))
+
+    def _read(self, session: OperatorSession) -> JournalText:
+        return read(path_for(self.journal_of(session).key, self.directory))
+
+    def _journals(self, session: OperatorSession) -> ServerJournals:
+        return find_journals(session, self.conninfo.describe(), self.directory, self._journal_key)
+
+    def _look_into(self, names: Sequence[ServerName]) -> None:
+        keys = dict.fromkeys((self._journal_key, *(name.key for name in names)))
+        self._paths = tuple(path_for(key, self.directory) for key in keys)
+
+    def _journal_with(self, session: OperatorSession, set_id: str) -> ServerName:
+        """That holds a set: the server's own, or one that may be of it, whose set we have adopted."""
+        known = (each for each in self._journals(session).known if each.kin is not Kin.OTHER)
+        own = self.journal_of(session)
+        return next((each.name for each in known if of_set(set_id)(each.text.in_force)), own)
+
+    def _settle(self, session: OperatorSession) -> None:
+        """Finds out whether a set that was begun when the connection was lost is made; a failure leaves it open."""
+        if not self._begun(self._read(session)):
+            return
+        with Journal(self.journal_of(session), self.directory) as journal:
+            for set_id in dict.fromkeys(each.set_id or each.id for each in self._begun(journal.text())):
+                change_set.settle(session, journal, of_set(set_id)(journal.text().in_force))
+
+    def _begun(self, text: JournalText) -> tuple[ParameterChange, ...]:
+        ours = who()
+        return tuple(each for each in text.in_force if each.state is ChangeState.INTENDED and each.by == ours)
+
+    def _forget_journal(self) -> None:
+        self._journal = None

@@ -1,0 +1,213 @@
+"""Which server a connection leads to, and which of the journals hold changes of it. Blocking.
+
+A system identifier is shared by a primary, its standbys and every copy; a data directory's path by all that were made
+of one image; an endpoint says how one came, not where. So a journal is about one instance, and says in lines of its
+own what that instance was when it was seen last (`model.instance`). The postmaster's start tells two servers apart that
+run at the same time, whatever role asks and whichever way it came. After a restart the files of the data directory do,
+where the role may look at them. Where even these do not decide, a journal is only `PERHAPS` of this server, as is one
+of an older version: of its changes those count whose values this server has, and the rest stays in force.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from pgtop_tune.changes.journal import Journal, JournalText, ServerName, journals, path_for, read
+from pgtop_tune.changes.model.change import ParameterChange
+from pgtop_tune.errors import JournalProblem, ServerProblem
+from pgtop_tune.model.instance import Instance, Kin, joined, kin
+from pgtop_tune.postgres.queries import OLDEST_MAJOR, sql
+
+if TYPE_CHECKING:
+    from pgtop_tune.changes.server.operator_session import OperatorSession
+
+_IDENTIFIER: Final = "SELECT system_identifier::text AS value FROM pg_control_system()"
+_TIMELINE: Final = "SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) AS value"
+_TIMELINE_OF_STANDBY: Final = "SELECT lpad(upper(to_hex(timeline_id)), 8, '0') AS value FROM pg_control_checkpoint()"
+_FILE: Final = """
+SELECT extract(epoch FROM modification)::bigint AS written_s, extract(epoch FROM change)::bigint AS changed_s
+  FROM pg_stat_file(%s, true)
+"""
+_HOST_NAME: Final = "SELECT pg_read_file('/proc/sys/kernel/hostname', 0, 256, true) AS value"
+_MOUNTS: Final = "SELECT pg_read_file('/proc/self/mountinfo', 0, 1048576, true) AS value"
+_MOUNT: Final = re.compile(r"^\d+ \d+ \S+ (\S+) (\S+) .* - (.*)$", re.MULTILINE)
+"""Root, mount point, file system; numbers and propagation are others after every start (proc_pid_mountinfo(5))."""
+_ESCAPED: Final = re.compile(r"\\([0-7]{3})")
+_OLDER_KEY: Final = re.compile(r"(\d+)-([0-9a-f]{8})")
+"""Of older versions: system identifier, CRC-32 of the data directory."""
+_KEY: Final = re.compile(r"(\d+|server)-([0-9a-f]{9,})")
+
+
+_RANK: Final = {Kin.SAME: 0, Kin.PERHAPS: 1, Kin.OTHER: 2}
+
+
+class KnownJournal(Struct, frozen=True):
+    """A journal that may be about the server at hand.
+
+    Attributes:
+        name: Of its server, as its first line has it.
+        path: The file.
+        text: What it says.
+        kin: What its server has to do with the one at hand; OTHER is of the same cluster.
+    """
+
+    name: ServerName
+    path: Path
+    text: JournalText
+    kin: Kin
+
+
+class ServerJournals(Struct, frozen=True):
+    """The journals of the server at hand.
+
+    Attributes:
+        name: What its own journal is called; it may not be there yet.
+        known: Its own first, then others of it, then those that perhaps are, then those of the same cluster.
+    """
+
+    name: ServerName
+    known: tuple[KnownJournal, ...]
+
+    @property
+    def in_force(self) -> tuple[ParameterChange, ...]:
+        """What was surely changed on this server and is in force, oldest first."""
+        own = [change for each in self.known if each.kin is Kin.SAME for change in each.text.in_force]
+        return tuple(sorted(own, key=lambda change: change.at_ms))
+
+
+def seen(session: OperatorSession) -> Instance:
+    """The server of a session as it is now, as far as its role may know."""
+    (row,) = session.rows(sql("instance", OLDEST_MAJOR))
+    version = _row(session, _FILE, "PG_VERSION") if row["may_stat"] else {}
+    auto_conf = _row(session, _FILE, "postgresql.auto.conf") if row["may_stat"] else {}
+    return Instance(
+        system_identifier=_word(session, _IDENTIFIER) if row["may_identify"] else "",
+        started_us=row["started_us"],
+        in_recovery=row["in_recovery"],
+        timeline=_timeline(session, row),
+        data_directory=row["data_directory"],
+        written_s=version.get("written_s"),
+        put_there_s=version.get("changed_s"),
+        altered_s=auto_conf.get("changed_s"),
+        machine=_machine(session, row["data_directory"]) if row["may_read"] else "",
+    )
+
+
+def find_journals(session: OperatorSession, description: str, directory: Path | None, ours: str = "") -> ServerJournals:
+    """Finds the journals of a session's server.
+
+    A journal that cannot be read is none, unless it may be of this cluster; `revert` tells of all.
+
+    Args:
+        session: To the server.
+        description: Of the server, for a journal that is begun.
+        directory: Of the journals; paths.journal_dir() by default.
+        ours: Key of the journal this process wrote, before the server was started anew.
+
+    Raises:
+        JournalProblem: One of this cluster cannot be read, or others could have written it.
+    """
+    now, known = session.instance, list[KnownJournal]()
+    for path in journals(directory):
+        try:
+            text = read(path)
+        except JournalProblem:
+            if path.stem.startswith((f"{now.system_identifier or 'server'}-", "server-")):
+                raise
+            continue
+        name, found = _name(path, text), _kin(path, text, now, session.endpoint)
+        if found is Kin.PERHAPS and name.key == ours:
+            found = Kin.SAME
+        if found is not Kin.OTHER or _of_cluster(name, text, now):
+            known.append(KnownJournal(name, path, text, found))
+    known.sort(key=lambda each: (_RANK[each.kin], -_started_us(each.text)))
+    own = known[0].name if known and known[0].kin is Kin.SAME else ServerName(_key(now), description)
+    return ServerJournals(own, tuple(known))
+
+
+def note_instance(session: OperatorSession, journal: Journal) -> None:
+    """Writes down what the server is now, where that is news.
+
+    Raises:
+        JournalProblem: It could not be written.
+    """
+    known = journal.text().instance
+    now = joined(known, seen(session))
+    if now != known:
+        journal.write(now)
+
+
+def _name(path: Path, text: JournalText) -> ServerName:
+    """That leads to this file, whatever its first line says."""
+    if text.server is not None and path_for(text.server.key, path.parent) == path:
+        return text.server
+    return ServerName(path.stem, text.server.description if text.server is not None else path.stem)
+
+
+def _kin(path: Path, text: JournalText, now: Instance, endpoint: str) -> Kin:
+    if text.instance is not None:
+        return kin(text.instance, now)
+    key = text.server.key if text.server is not None else path.stem
+    begun = _KEY.fullmatch(key)
+    if begun is not None:
+        # A crash, or damage, took the line that says it all.
+        return kin(Instance(begun[1].removeprefix("server"), int(begun[2], 16), in_recovery=now.in_recovery), now)
+    older = _OLDER_KEY.fullmatch(key)
+    if older is None:
+        return Kin.PERHAPS if key == endpoint else Kin.OTHER
+    of_cluster = now.system_identifier in ("", older[1])
+    # A role that was not told the directory took it for "".
+    directories = {f"{zlib.crc32(each.encode()):08x}" for each in (now.data_directory, "")}
+    fits = of_cluster and (older[2] in directories or not now.data_directory)
+    return Kin.PERHAPS if fits else Kin.OTHER
+
+
+def _key(now: Instance) -> str:
+    """The same for every role and every way to a postmaster; its journal keeps the name when it is started anew."""
+    return f"{now.system_identifier or 'server'}-{now.started_us:x}"
+
+
+def _of_cluster(name: ServerName, text: JournalText, now: Instance) -> bool:
+    known = text.instance.system_identifier if text.instance is not None else name.key.partition("-")[0]
+    return known != "" and known == now.system_identifier
+
+
+def _started_us(text: JournalText) -> int:
+    return text.instance.started_us if text.instance is not None else 0
+
+
+def _machine(session: OperatorSession, data_directory: str) -> str:
+    """Host name, and a mark of the file system that the data directory is in."""
+    mounts = {
+        _ESCAPED.sub(lambda found: chr(int(found[1], 8)), point): f"{root} {system}"
+        for root, point, system in _MOUNT.findall(_word(session, _MOUNTS))
+    }
+    directory = PurePosixPath(data_directory or "/")
+    holding = next((mounts[str(each)] for each in (directory, *directory.parents) if str(each) in mounts), "")
+    name = _word(session, _HOST_NAME).strip()
+    return f"{name} {zlib.crc32(holding.encode()):08x}" if name and holding else ""
+
+
+def _timeline(session: OperatorSession, row: Mapping[str, Any]) -> str:
+    if row["in_recovery"]:
+        return _word(session, _TIMELINE_OF_STANDBY)
+    return _word(session, _TIMELINE) if row["may_name_wal"] else ""
+
+
+def _word(session: OperatorSession, text: str) -> str:
+    return str(_row(session, text).get("value") or "")
+
+
+def _row(session: OperatorSession, text: str, *arguments: object) -> dict[str, int | None]:
+    """A row of a question that a server may refuse all the same, for instance by SELinux."""
+    try:
+        with session.plain_words():
+            return session.rows(text, *arguments)[0]
+    except ServerProblem:
+        return {}

@@ -1,0 +1,280 @@
+"""One change of a parameter: what it is about to replace, its undoing, and what reading it back says. Blocking."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import time
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pgtop_tune.changes.journal import Journal
+from pgtop_tune.changes.model.change import ChangeState, ParameterChange, ScopeKind, Terms, Wanted
+from pgtop_tune.changes.server.list_values import check_list
+from pgtop_tune.changes.server.statements import is_unwritable_empty, out_of_order, said, same
+from pgtop_tune.errors import ChangedMeanwhile, ServerProblem, UsageProblem
+from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.secret import without_secrets
+
+if TYPE_CHECKING:
+    from pgtop_tune.changes.server.operator_session import OperatorSession
+
+_AUTO_CONF: Final = "postgresql.auto.conf"
+_FILE: Final = "configuration file"
+AT_START: Final = frozenset({"command line", "environment variable"})
+"""Sources that win over every file, also after a restart; pending_restart is shown all the same (guc.c)."""
+_NEW_SESSIONS_ONLY: Final = frozenset({"backend", "superuser-backend"})
+ALREADY: Final = "it had its old value already"
+
+
+class Seen(Struct, frozen=True):
+    """What an operator was shown of a parameter.
+
+    Attributes:
+        shown: SHOW's text.
+        at_ms: When, milliseconds since the epoch.
+    """
+
+    shown: str
+    at_ms: int
+
+
+def who() -> str:
+    """This process, as journals name it: "user@host, pid"."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}, {os.getpid()}"
+
+
+def now_ms() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def intended(
+    session: OperatorSession, wanted: Sequence[Wanted], terms: Terms, losses: Mapping[str, str]
+) -> tuple[ParameterChange, ...]:
+    """The changes as the journal gets them before they are made, in the order given.
+
+    Raises:
+        ServerProblem: The server does not have one of the parameters, or no statement writes a list.
+        UsageProblem: One of them is there twice, or holds a password.
+    """
+    at_ms, by = now_ms(), who()
+    is_set = len(wanted) > 1 or terms.keep_within_s is not None
+    set_id = terms.set_id or (uuid.uuid4().hex[:12] if is_set else "")
+    until_ms = None if terms.keep_within_s is None else at_ms + int(terms.keep_within_s * 1000)
+    lines = list(session.auto_conf()) if any(each.scope.kind is ScopeKind.SYSTEM for each in wanted) else []
+    found: list[ParameterChange] = []
+    for each in wanted:
+        before = session.parameter(each.name)
+        if any((before.name, each.scope) == (other.name, other.scope) for other in found):
+            raise UsageProblem(f"{before.name} is to be set twice at once", "leave one of the values out")
+        stored = session.stored(before.name, each.scope)
+        _check_no_password(before, each, stored)
+        check_list(session, before, each, stored)
+        empty = each.value is not None and is_unwritable_empty(before.name, each.value)
+        follow = _following(lines, before.name, each) if each.scope.kind is ScopeKind.SYSTEM else ()
+        found.append(
+            ParameterChange(
+                id=uuid.uuid4().hex[:12],
+                at_ms=at_ms,
+                name=before.name,
+                value=None if empty else each.value,
+                shown_before=before.shown if each.scope.kind is ScopeKind.SYSTEM or stored is None else stored,
+                auto_conf_before=stored,
+                source_before=before.source,
+                state=ChangeState.INTENDED,
+                scope=each.scope,
+                set_id=set_id,
+                by=by,
+                reason=terms.reason,
+                kept=terms.keep_within_s is None,
+                until_ms=until_ms,
+                followed_by=follow,
+                loss=losses.get(before.name, ""),
+                restart=before.context == "postmaster",
+            )
+        )
+    return tuple(found)
+
+
+def _check_no_password(before: Parameter, wanted: Wanted, stored: str | None) -> None:
+    """The journal keeps values for the way back; a password must not come to stand there."""
+    if any(value and without_secrets(value) != value for value in (wanted.value, stored, before.shown)):
+        raise UsageProblem(
+            f"{before.name} holds a password or a key, and the journal would keep it",
+            "change it in psql with ALTER SYSTEM, or move the password to ~/.pgpass of the server's account",
+        )
+
+
+def check_unchanged(change: ParameterChange, seen: Seen | None, others: Sequence[ParameterChange]) -> None:
+    """Makes sure that a change replaces what the operator saw.
+
+    Args:
+        change: As intended.
+        seen: What the operator was shown; None when nothing was.
+        others: Changes in force, of the same journal.
+
+    Raises:
+        ChangedMeanwhile: It is something else by now; with both values, and who it was where the journal knows.
+    """
+    if seen is None:
+        return
+    theirs = [
+        other for other in others if (other.name, other.scope) == (change.name, change.scope) and other.by != change.by
+    ]
+    newer = next((other for other in reversed(theirs) if other.at_ms > seen.at_ms), None)
+    differs = change.scope.kind is ScopeKind.SYSTEM and change.shown_before != seen.shown
+    if newer is None and not differs:
+        return
+    now = change.auto_conf_before if newer is not None and change.auto_conf_before is not None else change.shown_before
+    by = f"changed by {newer.by}; " if newer is not None else ""
+    raise ChangedMeanwhile(
+        f"{change.name} is {now} by now; it was {seen.shown} when you looked", f"{by}look again before you change it"
+    )
+
+
+class PutBack(Struct, frozen=True):
+    """What was done to one change.
+
+    Attributes:
+        wrote: The old value was written.
+        superseded: The scope has another value than the change's and the old one.
+        note: What is to be said about it, or "".
+    """
+
+    wrote: bool = False
+    superseded: bool = False
+    note: str = ""
+
+
+def put_back(session: OperatorSession, journal: Journal, change: ParameterChange, together: Collection[str]) -> PutBack:
+    """Gives a scope back what it had for a parameter, without a reload.
+
+    What a crash has hidden is settled by looking at the server. What somebody else has set since is left alone; what
+    a later change of the journal has set belongs to that one, which then remembers the value from before this one.
+
+    Args:
+        session: To the server.
+        journal: Open.
+        change: In force.
+        together: Ids of changes that are put back along with it.
+
+    Raises:
+        ServerProblem: Refused; nothing was done.
+        ConnectionProblem: The connection went away; putting back again is safe.
+    """
+    name, before = change.name, change.auto_conf_before
+    now = session.stored(name, change.scope)
+    later = _later(journal, change, together, now)
+    if later is not None:
+        taken = ("auto_conf_before", "shown_before", "source_before", "followed_by")
+        journal.write(replace(later, **{field: getattr(change, field) for field in taken}))
+        note = f"changed again since, to {later.value or 'default'}: undoing that gives {change.shown_before}"
+        return PutBack(superseded=True, note=note)
+    wrote = is_ours(change, now) and not same(name, now, before)
+    if wrote:
+        session.alter(name, before, change.scope)
+    elif not same(name, now, before):
+        note = f"left alone: somebody has set it to {now} since" if now is not None else "left alone: reset since"
+        return PutBack(superseded=True, note=note)
+    order = _in_order_again(session, change) if change.scope.kind is ScopeKind.SYSTEM else ""
+    return PutBack(wrote=wrote, note="; ".join(filter(None, ("" if wrote else ALREADY, order))))
+
+
+def is_ours(change: ParameterChange, now: str | None) -> bool:
+    """Whether what a scope has now is what a change gave it, as the server has written it."""
+    if now is None or change.value is None:
+        return now == change.value
+    # Older versions had an empty list of libraries or directories written as an element without a name.
+    nameless = now == '""' and is_unwritable_empty(change.name, change.value)
+    return nameless or now == change.stored_after or same(change.name, now, change.value)
+
+
+def objection(change: ParameterChange, after: Parameter, wanted: str | None) -> str:
+    """Why the value read back is not the one asked for; "" when it is."""
+    later = _takes_effect_later(change, after, wanted)
+    if later or wanted is None or change.scope.kind is not ScopeKind.SYSTEM:
+        return later
+    if after.source != _FILE:
+        return f"overridden ({after.source}): sessions like ours still have {after.shown}"
+    if after.sourcefile and _AUTO_CONF not in after.sourcefile:
+        return f"overridden by {after.sourcefile}: still {after.shown}"
+    return ""
+
+
+def difference(change: ParameterChange, after: Parameter) -> str:
+    """Why the value read back after taking a change back is not the one from before it; "" when it is.
+
+    A value that waited for a restart never was in force, and the source of the running one is still what it was
+    before: without an entry of ours, whatever else gives the value gives it.
+    """
+    if change.restart and change.auto_conf_before is None and after.shown == change.shown_before:
+        # The server says that a line taken out waits for a restart, also where it never was in force (guc-file.l).
+        return ""
+    later = _takes_effect_later(change, after, change.auto_conf_before)
+    if later or change.scope.kind is not ScopeKind.SYSTEM or after.shown == change.shown_before:
+        return later
+    return f"{after.sourcefile or after.source} gives it now; it was {change.shown_before} before the change"
+
+
+def _takes_effect_later(change: ParameterChange, after: Parameter, wanted: str | None) -> str:
+    if change.scope.kind is not ScopeKind.SYSTEM:
+        return f"takes effect in {said(change.scope)} that begin from now on"
+    if wanted is not None and after.source in AT_START:
+        return f"overridden ({after.source}): sessions like ours still have {after.shown}"
+    if after.pending_restart:
+        return f"takes effect when the server is restarted; until then {after.shown}"
+    if after.context in _NEW_SESSIONS_ONLY:
+        return "takes effect in sessions that begin from now on"
+    return ""
+
+
+def _following(lines: list[str], name: str, wanted: Wanted) -> tuple[str, ...]:
+    """Lines after that of a parameter; `lines` is left as it will be after the change."""
+    index = next((at for at, line in enumerate(lines) if line.lower() == name.lower()), None)
+    following = () if index is None else tuple(lines[index + 1 :])
+    if index is not None:
+        del lines[index]
+    if wanted.value is not None:
+        lines.append(name)
+    return following
+
+
+def _later(
+    journal: Journal, change: ParameterChange, together: Collection[str], now: str | None
+) -> ParameterChange | None:
+    """The next change of the same parameter that is in force and stays."""
+    in_force = journal.text().in_force
+    ids = [each.id for each in in_force]
+    after = in_force[ids.index(change.id) + 1 :] if change.id in ids else ()
+    for each in after:
+        made = each.state is ChangeState.APPLIED or (is_ours(each, now) and now != change.value)
+        if (each.name, each.scope) == (change.name, change.scope) and each.id not in together and made:
+            return each
+    return None
+
+
+def _in_order_again(session: OperatorSession, change: ParameterChange) -> str:
+    """Brings the lines of postgresql.auto.conf back into the order they had, by setting them to what they say."""
+    try:
+        lines = session.auto_conf()
+    except ServerProblem as problem:
+        # The value is back all the same.
+        return f"the order of the lines of {_AUTO_CONF} is not known: {problem.message}"
+    own = () if change.auto_conf_before is None else (change.name,)
+    wanted = [name for name in (*own, *change.followed_by) if name in lines]
+    for name in out_of_order([line for line in lines if line in wanted], wanted):
+        try:
+            session.alter(name, lines[name])
+        except ServerProblem as problem:
+            return f"the lines of {_AUTO_CONF} stand in another order than before: {name}: {problem.message}"
+    return ""

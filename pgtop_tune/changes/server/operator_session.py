@@ -1,0 +1,399 @@
+"""The operator's hand on the server: ALTER SYSTEM and its like, reload and reading back, over one psycopg connection.
+
+Blocking; `control` calls it from a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import psycopg
+from psycopg.rows import dict_row
+
+from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind
+from pgtop_tune.changes.server.instances import seen
+from pgtop_tune.changes.server.statements import STORED, statement
+from pgtop_tune.errors import ConnectionProblem, NotLetIn, ServerProblem
+from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.postgres import queries
+from pgtop_tune.postgres.server import time_limits
+from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo
+from pgtop_tune.postgres.server.failures import (
+    STATEMENT_HINTS,
+    PlainWords,
+    connection_problem,
+    libpq_problem,
+    not_text,
+    refused_in_other_words,
+    server_words,
+    sqlstate_of,
+)
+from pgtop_tune.postgres.server.libpq import connect
+from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
+from pgtop_tune.postgres.server.search_path import AT_START, pin, unpinned
+from pgtop_tune.sql_quoting import quoted
+
+CONTROL_NAME: Final = f"{APPLICATION_NAME} control"
+_ATTEMPTS: Final = 20
+_RELOAD_DEADLINE_S: Final = 3.0
+_POLL_S: Final = 0.01
+_UNREAD: Final = """
+SELECT sourcefile, sourceline, error FROM pg_file_settings
+ WHERE name IS NULL
+   AND (sourcefile IS NOT NULL
+        OR (NOT EXISTS (SELECT FROM pg_file_settings WHERE name IS NOT NULL)
+            AND NOT EXISTS (SELECT FROM pg_settings WHERE pending_restart)))
+ LIMIT 1
+"""
+"""Faults of a file, not of a value (guc-file.l: record_config_file_error). Neither name nor file has a parameter that
+takes a restart and whose line is gone; where postgresql.conf cannot be opened, nothing else is there."""
+_MAY_OPEN: Final = "SELECT has_function_privilege('pg_read_file(text, bigint, bigint, boolean)', 'execute')"
+_OPENED: Final = "SELECT pg_read_file('postgresql.auto.conf', 0, 1, true)"
+_NO_LIBRARY: Final = "its library is not loaded: put it back into shared_preload_libraries, restart, and try again"
+_LOADED: Final = "SELECT pg_conf_load_time()::text"
+"""As text: with another DateStyle than ISO psycopg reads no time (ALTER DATABASE … SET DateStyle)."""
+_READ_ONLY: Final = "default_transaction_read_only"
+_ROLE_OF_DATABASE: Final = """
+SELECT EXISTS (SELECT FROM pg_db_role_setting s CROSS JOIN LATERAL unnest(s.setconfig) AS entry
+                WHERE s.setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())
+                  AND s.setrole = 0 AND entry LIKE 'role=%')
+   AND NOT EXISTS (SELECT FROM pg_db_role_setting s CROSS JOIN LATERAL unnest(s.setconfig) AS entry
+                    WHERE s.setrole = (SELECT oid FROM pg_roles WHERE rolname = session_user) AND entry LIKE 'role=%')
+"""
+"""Whether ALTER DATABASE … SET role has made this session another role; what a role sets for itself is meant."""
+_IN_TRANSACTION: Final = psycopg.pq.TransactionStatus.INTRANS
+_INSUFFICIENT_PRIVILEGE: Final = "42501"
+
+
+class OperatorSession:
+    """A psycopg connection in autocommit.
+
+    Attributes:
+        instance: Which server it is, as its role sees it.
+        endpoint: host:port as connected.
+    """
+
+    def __init__(self, conninfo: ConnInfo, own: OwnSessions) -> None:
+        """Connects.
+
+        Raises:
+            ConnectionProblem: Not there; in libpq's words.
+            NotLetIn: There, and says no.
+            PasswordNeeded: It wants a password.
+        """
+        self._own = own
+        self._conninfo = conninfo
+        self._major = time_limits.ALL_SINCE
+        try:
+            self._begin("")
+            self._prepare()
+        except (ConnectionProblem, psycopg.Error) as error:
+            if not time_limits.bites(str(error), sqlstate_of(error)):
+                raise
+            self._begin_without_limits(error)
+        self._own.pids.add(self._pid)
+        self.endpoint = f"{self._connection.info.host}:{self._connection.info.port}"
+        self.instance = seen(self)
+
+    def _begin(self, options: str) -> None:
+        self._lifted_from_start = bool(options)
+        try:
+            self._connection: psycopg.Connection[dict[str, Any]] = connect(
+                self._conninfo,
+                CONTROL_NAME,
+                options=options,
+                # Behind a pooler a statement prepared in one session is asked of another.
+                prepare_threshold=None,
+                row_factory=dict_row,
+            )
+        except psycopg.OperationalError as error:
+            raise libpq_problem(error, self._conninfo, _state_of(error, self._conninfo)) from None
+        except (OSError, UnicodeError) as error:
+            # psycopg looks host names up by itself, before libpq has a say.
+            raise connection_problem(error, self._conninfo) from None
+        self._pid = self._connection.info.backend_pid
+        self._major = self._connection.info.server_version // 10_000
+
+    def _begin_without_limits(self, problem: Exception) -> None:
+        """A limit is so low that it ends sessions before they can lift it, some of them even then."""
+        names = time_limits.of_major(self._major)
+        for _ in range(_ATTEMPTS):
+            try:
+                self._begin(time_limits.options(names))
+                self._prepare()
+            except NotLetIn:
+                break
+            except (ConnectionProblem, psycopg.Error):
+                continue
+            return
+        raise problem
+
+    def _prepare(self) -> None:
+        """What the owner of a database sets for it keeps nobody from taking a change back: neither time limits, nor
+        transactions that only read, nor another role.
+        """
+        try:
+            # A pooler tells a number of its own, or that of another session.
+            self._direct = self._run("SELECT pg_catalog.pg_backend_pid() AS pid").fetchall()[0]["pid"] == self._pid
+            if self._direct:
+                self._run(f"SELECT {pin(local=False)}, pg_catalog.set_config('{_READ_ONLY}', 'off', false)")
+                if self._value(_ROLE_OF_DATABASE):
+                    self._run("SET ROLE NONE")
+                self._run(time_limits.lifting(time_limits.of_major(self._major)))
+        except psycopg.Error:
+            self._connection.close()
+            raise
+
+    def answers(self) -> bool:
+        """Whether the connection still leads to the server; a restart cuts it without a word to us."""
+        try:
+            return bool(self._value("SELECT true"))
+        except psycopg.OperationalError:
+            return False
+
+    def parameters(self, names: Sequence[str]) -> tuple[Parameter, ...]:
+        """The named rows of pg_settings that this server has, in the order asked for."""
+        text = f"SELECT * FROM ({queries.sql('parameters', self._major)}) p WHERE lower(name) = ANY(%s)"
+        wanted = [name.lower() for name in names]
+        rows = self._rows(text, wanted)
+        found = {row["name"].lower(): Parameter(**{**row, "enumvals": tuple(row["enumvals"])}) for row in rows}
+        after = {_READ_ONLY, *time_limits.LIMITS} if self._direct else set()
+        ours = [name for name in found if name in AT_START or name in after]
+        if ours:
+            lines = {row["name"]: (row["setting"], row["place"]) for row in self._lines_of(ours)}
+            for name in ours:
+                line = lines.get(name)
+                if name not in time_limits.LIMITS:
+                    found[name] = unpinned(found[name], line)
+                else:
+                    found[name] = time_limits.as_set(found[name], line, from_start=self._lifted_from_start)
+        return tuple(found[name.lower()] for name in names if name.lower() in found)
+
+    def _lines_of(self, names: Sequence[str]) -> list[dict[str, Any]]:
+        try:
+            return self._rows(time_limits.IN_FILES, list(names))
+        except psycopg.errors.InsufficientPrivilege:
+            return []
+
+    def parameter(self, name: str) -> Parameter:
+        """One row of pg_settings.
+
+        Raises:
+            ServerProblem: The server does not have it, or this role may not see it.
+        """
+        found = self.parameters([name])
+        if not found:
+            raise ServerProblem(f'unrecognized configuration parameter "{name}"', sqlstate="42704")
+        return found[0]
+
+    def check_permitted(self) -> None:
+        """Makes sure that a change could be undone and would take effect, before any is made.
+
+        Raises:
+            ServerProblem: This role may not look into the files or not reload; the hint has the GRANTs.
+        """
+        rows = self._rows(
+            "SELECT has_function_privilege('pg_show_all_file_settings()', 'execute')"
+            " AND has_table_privilege('pg_file_settings', 'select')"
+            " AND has_function_privilege('pg_reload_conf()', 'execute')"
+            " AND pg_has_role('pg_read_all_settings', 'usage') AS permitted"
+        )
+        if not rows[0]["permitted"]:
+            user = quoted(self._conninfo.user)
+            raise ServerProblem(
+                "this role may not reload the configuration or not look into it, so a change could not be undone",
+                "connect as a superuser, or: GRANT SELECT ON pg_file_settings, EXECUTE ON FUNCTION "
+                f"pg_show_all_file_settings(), pg_reload_conf(), and the role pg_read_all_settings, to {user}",
+                _INSUFFICIENT_PRIVILEGE,
+            )
+
+    def check_alter_system(self) -> None:
+        """Makes sure that ALTER SYSTEM is possible at all.
+
+        Raises:
+            ServerProblem: allow_alter_system is off (PostgreSQL 17).
+        """
+        found = self.parameters(["allow_alter_system"])
+        if found and found[0].setting == "off":
+            raise ServerProblem(
+                "ALTER SYSTEM is switched off on this server (allow_alter_system)",
+                "whoever manages its configuration changes it there; a role or a database can still have its own value",
+            )
+
+    def auto_conf(self) -> dict[str, str]:
+        """What postgresql.auto.conf sets, in the order of its lines.
+
+        Raises:
+            ServerProblem: One of the server's files cannot be read: it stops there, and says nothing of this one.
+        """
+        for fault in self._rows(_UNREAD):
+            place = f"{fault['sourcefile']}:{fault['sourceline']}: " if fault["sourcefile"] else ""
+            raise ServerProblem(
+                f"the server cannot read its files: {place}{fault['error']}", "mend that first; nothing was changed"
+            )
+        rows = self._rows(queries.sql("auto_conf", self._major))
+        if not rows:
+            self._check_auto_conf()
+        return {row["name"]: row["setting"] for row in rows}
+
+    def _check_auto_conf(self) -> None:
+        """A file that the server may not open is to it as one that is not there (guc-file.l: not strict)."""
+        if not self._value(_MAY_OPEN):
+            return
+        try:
+            self._value(_OPENED)
+        except psycopg.Error as error:
+            if self._connection.broken or self._connection.closed:
+                raise
+            raise ServerProblem(
+                f"the server cannot read its files: {server_words(error)}", "mend that first; nothing was changed"
+            ) from None
+
+    def stored(self, name: str, scope: Scope) -> str | None:
+        """What a scope has for a parameter, None when it has no entry for it.
+
+        For the system the line of postgresql.auto.conf, else of pg_db_role_setting.
+        """
+        if scope.kind is ScopeKind.SYSTEM:
+            return next((value for key, value in self.auto_conf().items() if key.lower() == name.lower()), None)
+        rows = self._rows(STORED, scope.database or None, scope.role or None, name)
+        return rows[0]["value"] if rows else None
+
+    def alter(self, name: str, value: str | None, scope: Scope = SYSTEM) -> None:
+        """Sets or resets a parameter in its scope; for the system nothing takes effect before `reload`.
+
+        Raises:
+            ServerProblem: Refused, in the server's words; the hint names what it would take.
+            ConnectionProblem: The connection went away; whether it was written is not known.
+        """
+        try:
+            self._run(statement(name, value, scope))
+        except psycopg.OperationalError as error:
+            if self._connection.broken or self._connection.closed:
+                raise ConnectionProblem(f"{self._conninfo.describe()}: {server_words(error)}") from None
+            raise self._refused(error, name, scope) from None
+        except psycopg.Error as error:
+            raise self._refused(error, name, scope) from None
+        except UnicodeError as error:
+            raise not_text(error) from None
+
+    def reload(self, names: Sequence[str]) -> tuple[str, tuple[Parameter, ...]]:
+        """pg_reload_conf(), waits until this session has read the files again, and reads parameters in it.
+
+        Behind a pooler in one transaction: the next one may be in a session that has not read the files yet.
+
+        Returns:
+            "" when it has; else why not, for instance the line of a file that has an error. And the parameters that
+            the server shows: not those whose library is not loaded.
+        """
+        if self._direct:
+            return self._read_again(), self.parameters(names)
+        with self._one_session():
+            return self._read_again(), self.parameters(names)
+
+    def plain_words(self) -> PlainWords:
+        """psycopg's exceptions become ours on the way out."""
+        return PlainWords(self._conninfo)
+
+    def rows(self, text: str, *arguments: object) -> list[dict[str, Any]]:
+        """The rows of a query of ours."""
+        return self._rows(text, *arguments)
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """Role and database of this connection."""
+        return self._connection.info.user, self._connection.info.dbname
+
+    def _read_again(self) -> str:
+        before = self._value(_LOADED)
+        self._value("SELECT pg_reload_conf()")
+        deadline = time.monotonic() + _RELOAD_DEADLINE_S
+        while time.monotonic() < deadline:
+            if self._value(_LOADED) != before:
+                return ""
+            time.sleep(_POLL_S)
+        rows = self._rows("SELECT sourcefile, sourceline, error FROM pg_file_settings WHERE error IS NOT NULL")
+        faults = [f"{row['sourcefile']}:{row['sourceline']}: {row['error']}" for row in rows]
+        return "; ".join(faults) or f"the server has not read its files again within {_RELOAD_DEADLINE_S:.0f} s"
+
+    def abort(self) -> None:
+        """Makes a call that hangs in another thread fail at once."""
+        try:
+            with socket.socket(fileno=os.dup(self._connection.fileno())) as line:
+                line.shutdown(socket.SHUT_RDWR)
+        except (OSError, psycopg.Error):
+            pass
+
+    def close(self) -> None:
+        """Says goodbye."""
+        self._own.pids.discard(self._pid)
+        self._connection.close()
+
+    def _refused(self, error: psycopg.Error, name: str, scope: Scope) -> ServerProblem:
+        words = "; ".join(filter(None, (error.diag.message_primary, error.diag.message_detail))) or str(error)
+        state = sqlstate_of(error)
+        if state == _INSUFFICIENT_PRIVILEGE:
+            names = quoted(name), quoted(self._conninfo.user)
+            act = "ALTER SYSTEM" if scope.kind is ScopeKind.SYSTEM else "SET"
+            hint = "a superuser lets you with: GRANT {} ON PARAMETER {} TO {}  (PostgreSQL 15+)".format(act, *names)
+        elif state in STATEMENT_HINTS:
+            hint = STATEMENT_HINTS[state]
+        else:
+            found = self.parameters([name])
+            unknown = _NO_LIBRARY if "." in name else ""
+            hint = error.diag.message_hint or (allowed(found[0]) if found else unknown)
+        return ServerProblem(words, hint, state)
+
+    def _value(self, text: str) -> Any:
+        return next(iter(self._rows(text)[0].values()))
+
+    def _rows(self, text: str, *arguments: object) -> list[dict[str, Any]]:
+        if self._direct or self._connection.info.transaction_status == _IN_TRANSACTION:
+            return self._run(text, *arguments).fetchall()
+        with self._one_session():
+            return self._run(text, *arguments).fetchall()
+
+    @contextmanager
+    def _one_session(self) -> Iterator[None]:
+        """A transaction, which a pooler gives one session to, with names looked up in pg_catalog."""
+        with self._connection.transaction():
+            self._own.calls += 2
+            self._own.transactions += 1
+            self._run(f"SELECT {pin(local=True)}")
+            yield
+
+    def _run(self, text: str, *arguments: object) -> psycopg.Cursor[dict[str, Any]]:
+        words = marked(text)
+        started = time.perf_counter()
+        try:
+            return self._connection.execute(words.encode(), arguments or None)
+        finally:
+            self._own.statements += 1
+            self._own.calls += 1
+            self._own.transactions += self._connection.info.transaction_status != _IN_TRANSACTION
+            self._own.statement_ms += (time.perf_counter() - started) * 1000
+
+
+def allowed(parameter: Parameter) -> str:
+    """What values a parameter takes, as a hint: "from 2 to 2147483647 MB, now 1GB"."""
+    if parameter.vartype == "bool":
+        return f"on or off, now {parameter.shown}"
+    if parameter.enumvals:
+        return f"one of {', '.join(parameter.enumvals)}, now {parameter.shown}"
+    if parameter.min_val and parameter.max_val:
+        unit = f" in units of {parameter.unit}" if parameter.unit else ""
+        return f"from {parameter.min_val} to {parameter.max_val}{unit}, now {parameter.shown}"
+    return f"now {parameter.shown}"
+
+
+def _state_of(error: psycopg.OperationalError, conninfo: ConnInfo) -> str:
+    if not refused_in_other_words(error):
+        return ""
+    from pgtop_tune.postgres.server.refusal import refused_with
+
+    return refused_with(conninfo)

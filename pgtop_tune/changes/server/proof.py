@@ -1,0 +1,162 @@
+"""Proof of a change: what running and new sessions have, where it comes from, and what wins over it. Blocking.
+
+Another session's values cannot be read in PostgreSQL. A session takes new values over between two statements, so the
+proof is: our session, which is older than the change, a new one, and how many are still within an older statement.
+Source: pg_settings, pg_file_settings, pg_db_role_setting, pg_conf_load_time(); postgres.c (ProcessConfigFile).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pgtop_tune.changes.model.change import ParameterChange, Scope, ScopeKind
+from pgtop_tune.changes.model.proof import Proof
+from pgtop_tune.changes.server.one_change import AT_START
+from pgtop_tune.changes.server.opening import operator_session
+from pgtop_tune.changes.server.statements import STORED, said, same
+from pgtop_tune.errors import PgtopError
+from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.postgres.server.own_sessions import OwnSessions
+
+if TYPE_CHECKING:
+    from pgtop_tune.changes.server.operator_session import OperatorSession
+
+_BEHIND: Final = """
+SELECT count(*) AS behind
+  FROM pg_stat_activity
+ WHERE backend_type = 'client backend' AND state = 'active'
+   AND pid <> pg_backend_pid() AND query_start < pg_conf_load_time()
+"""
+_LINES: Final = """
+SELECT sourcefile, sourceline, setting, applied, coalesce(error, '') AS error
+  FROM pg_file_settings
+ WHERE lower(name) = lower(%s) OR error IS NOT NULL AND name IS NULL
+ ORDER BY seqno
+"""
+_MANAGED: Final = """
+SELECT min(split_part(name, '.', 1)) AS provider,
+       (SELECT count(*) FROM pg_file_settings WHERE sourcefile LIKE '%%/postgresql.base.conf') > 0 AS patroni
+  FROM pg_settings
+ WHERE name ~ '^(rds|cloudsql|azure|alloydb|neon|supautils)[.]'
+"""
+_AUTO_CONF: Final = "/postgresql.auto.conf"
+_ADVICE: Final = {
+    "command line": "change it where the server is started: what is given there wins over every file",
+    "environment variable": "change it in the environment the server is started in",
+    "database": "ALTER DATABASE … RESET, or change it for that database",
+    "user": "ALTER ROLE … RESET, or change it for that role",
+    "database user": "ALTER ROLE … IN DATABASE … RESET, or change it there",
+    "client": "PGOPTIONS or options= of the connection sets it",
+    "override": "the server sets it by itself, for instance in recovery",
+}
+"""pg_settings.source → what to do."""
+
+
+def prove(
+    session: OperatorSession, conninfo: ConnInfo, changes: Sequence[ParameterChange], own: OwnSessions
+) -> tuple[Proof, ...]:
+    """What became of changes that were made, in their order.
+
+    Args:
+        session: One that is older than the changes.
+        conninfo: Of the sessions it is about: role and database of the load.
+        changes: In force.
+        own: Where the fresh session is counted.
+
+    Raises:
+        ConnectionProblem: No new session can be had.
+        ServerProblem: The server refuses what is asked.
+    """
+    fresh = operator_session(conninfo, own)
+    try:
+        return tuple(_proof(session, fresh, change) for change in changes)
+    finally:
+        fresh.close()
+
+
+def _proof(session: OperatorSession, fresh: OperatorSession, change: ParameterChange) -> Proof:
+    now, seen = session.parameter(change.name), fresh.parameter(change.name)
+    role, database = fresh.identity
+    overrides, advice = _against(fresh, session, change, seen)
+    return Proof(
+        name=change.name,
+        wanted=change.value,
+        running=now.shown,
+        fresh=seen.shown,
+        role=role,
+        database=database,
+        source=seen.source,
+        place=seen.sourcefile,
+        pending_restart=seen.pending_restart,
+        behind=session.rows(_BEHIND)[0]["behind"],
+        overrides=overrides,
+        advice=advice,
+    )
+
+
+def _against(
+    fresh: OperatorSession, session: OperatorSession, change: ParameterChange, seen: Parameter
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What stands against a change, and what to do about it."""
+    overrides: list[str] = []
+    advice: list[str] = []
+    role, database = fresh.identity
+    if change.scope.kind is ScopeKind.SYSTEM:
+        for line in _lines(session, change):
+            overrides.append(line)
+        for scope in _narrower(role, database):
+            rows = session.rows(STORED, scope.database or None, scope.role or None, change.name)
+            if rows and not same(change.name, rows[0]["value"], change.value):
+                overrides.append(f"{said(scope)} have {rows[0]['value']}")
+                advice.append(_ADVICE[_SOURCES[scope.kind]])
+        if seen.source in (*AT_START, "client", "override") and change.value is not None:
+            overrides.append(f"the {seen.source} has {seen.shown}")
+            advice.append(_ADVICE[seen.source])
+    advice += _owners(session) if overrides else []
+    return tuple(overrides), tuple(dict.fromkeys(advice))
+
+
+_SOURCES: Final = {
+    ScopeKind.ROLE_IN_DATABASE: "database user",
+    ScopeKind.ROLE: "user",
+    ScopeKind.DATABASE: "database",
+}
+
+
+def _narrower(role: str, database: str) -> tuple[Scope, ...]:
+    """Scopes that win over the system for a session, strongest first."""
+    return (
+        Scope(ScopeKind.ROLE_IN_DATABASE, role, database),
+        Scope(ScopeKind.ROLE, role),
+        Scope(ScopeKind.DATABASE, database=database),
+    )
+
+
+def _lines(session: OperatorSession, change: ParameterChange) -> list[str]:
+    """What the files say against it: another file that is read later, or a fault that keeps all from being read."""
+    found: list[str] = []
+    rows: list[dict[str, Any]] = session.rows(_LINES, change.name)
+    for row in rows:
+        where = f"{row['sourcefile']}:{row['sourceline']}"
+        restart = "restart" in row["error"] or "could not be applied" in row["error"]
+        if row["error"] and not restart:
+            found.append(f"{where}: {row['error']}")
+        elif row["applied"] and change.value is not None and not row["sourcefile"].endswith(_AUTO_CONF):
+            found.append(f"{where} sets {row['setting']}")
+    return found
+
+
+def _owners(session: OperatorSession) -> list[str]:
+    """Who else manages the configuration."""
+    try:
+        row = session.rows(_MANAGED)[0]
+    except PgtopError:
+        return []
+    found = []
+    if row["patroni"]:
+        found.append("Patroni manages this server: change it with patronictl edit-config, else it comes back")
+    if row["provider"]:
+        found.append(f"a managed service ({row['provider']}): change it in the provider's parameter group")
+    return found

@@ -1,0 +1,257 @@
+"""Taking changes back without the process that made them: by the change journal, also after a crash. Blocking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pgtop_tune.changes.journal import Journal, journals, read
+from pgtop_tune.changes.model.change import ParameterChange, Scope
+from pgtop_tune.changes.model.revert_outcome import RevertOutcome
+from pgtop_tune.changes.server.change_set import take_back
+from pgtop_tune.changes.server.instances import KnownJournal, ServerJournals, find_journals
+from pgtop_tune.changes.server.one_change import is_ours
+from pgtop_tune.changes.server.opening import operator_session
+from pgtop_tune.changes.server.statements import same
+from pgtop_tune.errors import ConnectionProblem, JournalProblem, ServerProblem
+from pgtop_tune.model.instance import Kin
+from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.postgres.server.failures import PlainWords
+from pgtop_tune.postgres.server.own_sessions import OwnSessions
+
+if TYPE_CHECKING:
+    from pgtop_tune.changes.server.operator_session import OperatorSession
+
+Choice = Callable[[Sequence[ParameterChange]], Sequence[ParameterChange]]
+"""From the changes in force, oldest first, those to be taken back."""
+
+
+_INSUFFICIENT_PRIVILEGE: Final = "42501"
+_HIDDEN: Final = "\0"
+"""No value has this character."""
+
+
+def everything(in_force: Sequence[ParameterChange]) -> Sequence[ParameterChange]:
+    """All of them."""
+    return in_force
+
+
+def last(in_force: Sequence[ParameterChange]) -> Sequence[ParameterChange]:
+    """The last change, with the set it belongs to."""
+    return whole_sets(in_force, in_force[-1:])
+
+
+def of_set(set_id: str) -> Choice:
+    """A set, or a single change, by its id."""
+
+    def chosen(in_force: Sequence[ParameterChange]) -> Sequence[ParameterChange]:
+        return [change for change in in_force if set_id in (change.set_id, change.id)]
+
+    return chosen
+
+
+def since(moment_ms: int) -> Choice:
+    """What was changed after a moment, milliseconds since the epoch: the server is as it was then."""
+
+    def chosen(in_force: Sequence[ParameterChange]) -> Sequence[ParameterChange]:
+        return [change for change in in_force if change.at_ms > moment_ms]
+
+    return chosen
+
+
+def overdue(now_ms: int) -> Choice:
+    """What nobody kept in time."""
+
+    def chosen(in_force: Sequence[ParameterChange]) -> Sequence[ParameterChange]:
+        return [
+            change
+            for change in in_force
+            if not change.kept and change.until_ms is not None and change.until_ms < now_ms
+        ]
+
+    return chosen
+
+
+def whole_sets(in_force: Sequence[ParameterChange], some: Sequence[ParameterChange]) -> tuple[ParameterChange, ...]:
+    """Some changes and all that belong to the same sets."""
+    ids: Final = {change.id for change in some}
+    sets: Final = {change.set_id for change in some if change.set_id}
+    return tuple(change for change in in_force if change.id in ids or change.set_id in sets)
+
+
+def try_to_revert(
+    conninfo: ConnInfo,
+    choice: Choice = everything,
+    *,
+    directory: Path | None = None,
+    why: str = "",
+    adopt: bool = False,
+    first: Callable[[Sequence[ParameterChange]], None] = lambda chosen: None,
+    key: str = "",
+) -> RevertOutcome:
+    """Takes back what the journals of this server hold as in force, last first; what is refused does not stop the rest.
+
+    Args:
+        conninfo: The server; `instances` finds its journals.
+        choice: Which of them.
+        directory: Of the journals; paths.journal_dir() by default.
+        why: What is to be said about it.
+        adopt: Also what was made on another server of the cluster, where this one has its values: a standby that was
+            promoted, a data directory that was moved.
+        first: Told of the changes before they are taken back: other halves of their sets may have to go first.
+        key: Of the journal that is meant; "" is that of whatever server answers.
+
+    Raises:
+        ConnectionProblem: The server is not there; nothing was reverted, or the rest was not.
+        ServerProblem: This role may not reload, or the server cannot read its files; nothing was reverted.
+        JournalProblem: The journal cannot be read or written, or another process is writing it.
+    """
+    session = operator_session(conninfo, OwnSessions())
+    try:
+        with PlainWords(conninfo):
+            found = find_journals(session, conninfo.describe(), directory)
+            if key and not any(each.name.key == key and each.kin is not Kin.OTHER for each in found.known):
+                raise ConnectionProblem(f"{conninfo.describe()}: another server answers there")
+            return take_back_from(session, found, choice, why, adopt=adopt, first=first)
+    finally:
+        session.close()
+
+
+def revert(
+    conninfo: ConnInfo, choice: Choice = everything, *, directory: Path | None = None
+) -> tuple[ParameterChange, ...]:
+    """As `try_to_revert`; what is not in force any more.
+
+    Raises:
+        ServerProblem: One was refused, and is still in force; the others are reverted.
+    """
+    outcome = try_to_revert(conninfo, choice, directory=directory)
+    outcome.check_none_refused()
+    return outcome.settled
+
+
+def in_force_on(session: OperatorSession, found: ServerJournals) -> tuple[ParameterChange, ...]:
+    """What is in force on a server by its journals, oldest first; of doubtful changes those whose values it has."""
+    doubtful = [change for each in found.known if each.kin is Kin.PERHAPS for change in each.text.in_force]
+    return in_order((*found.in_force, *_here(session, found.in_force, doubtful)))
+
+
+def take_back_from(
+    session: OperatorSession,
+    found: ServerJournals,
+    choice: Choice,
+    why: str = "",
+    *,
+    adopt: bool = False,
+    first: Callable[[Sequence[ParameterChange]], None] = lambda chosen: None,
+) -> RevertOutcome:
+    """Takes changes of a server back, out of all journals that are about it. Arguments as those of `try_to_revert`."""
+    doubtful = [
+        change
+        for each in found.known
+        if each.kin is Kin.PERHAPS or (adopt and each.kin is Kin.OTHER)
+        for change in each.text.in_force
+    ]
+    foreign = [change for each in found.known if each.kin is not Kin.SAME for change in each.text.in_force]
+    chosen = choice(in_order((*found.in_force, *_here(session, found.in_force, doubtful))))
+    # Of those that a change covers which stays, only a journal of this server can hand the old value on.
+    wanted = {change.id for change in chosen if change in found.in_force}
+    wanted |= {
+        change.id
+        for change in _here(
+            session,
+            [change for change in chosen if change.id in wanted],
+            [change for change in chosen if change.id not in wanted],
+        )
+    }
+    away = choice(in_order(foreign)) if choice is not last or not chosen else ()
+    elsewhere = tuple(change for change in away if change.id not in wanted)
+    left = {change.id for change in elsewhere}
+    outcome = RevertOutcome(
+        elsewhere=elsewhere,
+        origins={
+            change.id: _origin(each)
+            for each in found.known
+            for change in each.text.in_force
+            if change.id in left or (each.kin is Kin.OTHER and change.id in wanted)
+        },
+    )
+    if wanted:
+        first([change for change in chosen if change.id in wanted])
+    for each in found.known:
+        if any(change.id in wanted for change in each.text.in_force):
+            with Journal(each.name, each.path.parent) as journal:
+                # Somebody may have kept it by the time we are alone.
+                mine = choice([change for change in journal.text().in_force if change.id in wanted])
+                if mine:
+                    back = take_back(session, journal, mine, why, certain=each.kin is Kin.SAME)
+                    outcome = outcome.and_then(back)
+    return outcome
+
+
+def _origin(journal: KnownJournal) -> str:
+    """user@host:port/database, and the data directory where it is known."""
+    instance = journal.text.instance
+    directory = instance.data_directory if instance is not None else ""
+    return f"{journal.name.description}, {directory}" if directory else journal.name.description
+
+
+def missed_set(set_id: str, directory: Path | None, choice: Choice = everything) -> ServerProblem | None:
+    """Why a set that was to be taken back is in force still: its server is another one than the one that answered.
+
+    Args:
+        set_id: The set, or a single change; "" is none.
+        directory: Of the journals; paths.journal_dir() by default.
+        choice: Which of its changes were to be taken back.
+    """
+    for path in journals(directory) if set_id else ():
+        try:
+            text = read(path)
+        except JournalProblem:
+            continue
+        held = choice(of_set(set_id)(text.in_force))
+        if held:
+            there = text.server.description if text.server is not None else path.stem
+            return ServerProblem(
+                f"{held[0].name} was changed on another server, {there}, and stays in force there",
+                f"connect to that one: `pgtop-tune revert --set {set_id}`",
+            )
+    return None
+
+
+def in_order(changes: Iterable[ParameterChange]) -> tuple[ParameterChange, ...]:
+    """Oldest first; those of one set as their journal has them."""
+    return tuple(sorted(changes, key=lambda change: change.at_ms))
+
+
+def _here(
+    session: OperatorSession, certain: Sequence[ParameterChange], doubtful: Sequence[ParameterChange]
+) -> tuple[ParameterChange, ...]:
+    """The doubtful changes whose values this server has, or would have without later ones."""
+    if not doubtful:
+        return ()
+    standing: dict[tuple[str, Scope], str | None] = {}
+    here: list[ParameterChange] = []
+    for change in reversed(in_order((*certain, *doubtful))):
+        key = (change.name.lower(), change.scope)
+        if key not in standing:
+            standing[key] = _stored(session, change)
+        now = standing[key]
+        if now == _HIDDEN:
+            continue
+        if is_ours(change, now) and not same(change.name, now, change.auto_conf_before):
+            standing[key] = change.auto_conf_before
+            here += [change] if change in doubtful else []
+    return tuple(here)
+
+
+def _stored(session: OperatorSession, change: ParameterChange) -> str | None:
+    """What the scope has; _HIDDEN where this role may not look: then nothing is taken for ours."""
+    try:
+        with session.plain_words():
+            return session.stored(change.name, change.scope)
+    except ServerProblem as problem:
+        if problem.sqlstate != _INSUFFICIENT_PRIVILEGE:
+            raise
+        return _HIDDEN

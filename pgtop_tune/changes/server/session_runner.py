@@ -1,0 +1,107 @@
+"""Runs blocking acts on one session of the operator: in a thread, one at a time, within a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from pgtop_tune.changes.server.opening import operator_session
+from pgtop_tune.errors import ConnectionProblem, PgtopError
+from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.postgres.server.failures import PlainWords
+from pgtop_tune.postgres.server.own_sessions import OwnSessions
+
+if TYPE_CHECKING:
+    from pgtop_tune.changes.server.operator_session import OperatorSession
+
+ANSWER_DEADLINE_S: Final = 15.0
+"""For one act, its connection included."""
+
+_T = TypeVar("_T")
+
+
+class SessionRunner:
+    """Connects for the first act, and again after a loss.
+
+    Attributes:
+        conninfo: The server; another one counts from the next connection on.
+    """
+
+    def __init__(
+        self,
+        conninfo: ConnInfo,
+        own: OwnSessions,
+        *,
+        opened: Callable[[OperatorSession], None],
+        closed: Callable[[], None],
+    ) -> None:
+        """Args:
+        conninfo: The server.
+        own: Where the cost of the statements is counted.
+        opened: Called with each new session before the first act; a failure of it does not stop the act.
+        closed: Called when a session is closed or lost.
+        """
+        self.conninfo = conninfo
+        self._own = own
+        self._opened = opened
+        self._closed = closed
+        self._session: OperatorSession | None = None
+        self._one_at_a_time = asyncio.Lock()
+
+    async def run(self, act: Callable[[OperatorSession], _T]) -> _T:
+        """The result of an act.
+
+        Raises:
+            ConnectionProblem: No connection, or no answer within the deadline.
+        """
+        async with self._one_at_a_time:
+            given_up = threading.Event()
+            work = asyncio.create_task(asyncio.to_thread(self._run, act, given_up))
+            done, _ = await asyncio.wait({work}, timeout=ANSWER_DEADLINE_S)
+            if not done:
+                given_up.set()
+                if self._session is not None:
+                    self._session.abort()
+                await asyncio.wait({work}, timeout=1.0)
+            if not work.done():
+                raise self._no_answer()
+            return work.result()
+
+    async def close(self, next_place: ConnInfo | None = None) -> None:
+        """Closes the session after the act that runs; the next act connects again, to the next place if given."""
+        async with self._one_at_a_time:
+            self._let_go()
+            if next_place is not None:
+                self.conninfo = next_place
+
+    def _run(self, act: Callable[[OperatorSession], _T], given_up: threading.Event) -> _T:
+        if self._session is not None and not self._session.answers():
+            self._let_go()
+        with PlainWords(self.conninfo):
+            if self._session is None:
+                self._session = operator_session(self.conninfo, self._own)
+                self._try_opened(self._session)
+            if given_up.is_set():
+                # The caller was told that the act did not happen.
+                raise self._no_answer()
+            return act(self._session)
+
+    def _try_opened(self, session: OperatorSession) -> None:
+        try:
+            with PlainWords(self.conninfo):
+                self._opened(session)
+        except PgtopError:
+            if not session.answers():
+                self._let_go()
+                self._session = operator_session(self.conninfo, self._own)
+
+    def _no_answer(self) -> ConnectionProblem:
+        return ConnectionProblem(f"{self.conninfo.describe()}: no answer within {ANSWER_DEADLINE_S:.0f} s")
+
+    def _let_go(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+            self._closed()

@@ -1,0 +1,173 @@
+"""The statements that change a parameter, by scope, and how a value stands in the server's catalogue afterwards.
+
+SQL is composed from identifiers and literals, never from strings.
+Source: SQL commands ALTER SYSTEM, ALTER ROLE, ALTER DATABASE; pg_db_role_setting; guc_funcs.c
+(flatten_set_variable_args).
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind
+from pgtop_tune.sql_quoting import Sql, composed, identifier, joined, literal
+
+QUOTED_LISTS: Final = frozenset(
+    {
+        "local_preload_libraries",
+        "oauth_validator_libraries",
+        "search_path",
+        "session_preload_libraries",
+        "shared_preload_libraries",
+        "temp_tablespaces",
+        "unix_socket_directories",
+    }
+)
+"""GUC_LIST_QUOTE parameters (guc_tables.c): one literal would be taken for one element."""
+_IDENTIFIERS: Final = frozenset({"search_path", "temp_tablespaces"})
+"""Those whose elements are identifiers: folded where they are not quoted, and one without a name counts as none."""
+
+STORED: Final = """
+SELECT substr(entry, strpos(entry, '=') + 1) AS value
+  FROM pg_db_role_setting s CROSS JOIN LATERAL unnest(s.setconfig) AS entry
+ WHERE s.setdatabase = coalesce((SELECT oid FROM pg_database WHERE datname = %s), 0)
+   AND s.setrole = coalesce((SELECT oid FROM pg_roles WHERE rolname = %s), 0)
+   AND lower(split_part(entry, '=', 1)) = lower(%s)
+"""
+"""What a role, a database or a role in a database has set: one row or none. Arguments: database, role, name."""
+
+_BLANKS: Final = " \t\n\r\f\v"
+_BARE: Final = re.compile(r"[a-z_][a-z0-9_]*")
+_FOLDED: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+_TARGETS: Final[Mapping[ScopeKind, str]] = {
+    ScopeKind.SYSTEM: "ALTER SYSTEM",
+    ScopeKind.ROLE: "ALTER ROLE {role}",
+    ScopeKind.DATABASE: "ALTER DATABASE {database}",
+    ScopeKind.ROLE_IN_DATABASE: "ALTER ROLE {role} IN DATABASE {database}",
+}
+_SAID: Final = {
+    ScopeKind.SYSTEM: "all sessions",
+    ScopeKind.ROLE: "sessions of role {role}",
+    ScopeKind.DATABASE: "sessions in database {database}",
+    ScopeKind.ROLE_IN_DATABASE: "sessions of role {role} in database {database}",
+}
+
+
+def statement(name: str, value: str | None, scope: Scope = SYSTEM) -> Sql:
+    """The statement that sets a parameter, or RESETs it when there is no value, or an empty list that SET cannot write.
+
+    Whether a RESET comes to an empty list is not known here: `changes.intended` makes sure of it.
+    """
+    target = composed(_TARGETS[scope.kind], role=identifier(scope.role), database=identifier(scope.database))
+    parameter = identifier(*name.split("."))
+    if value is None or is_unwritable_empty(name, value):
+        return composed("{target} RESET {parameter}", target=target, parameter=parameter)
+    pieces = elements(name, value) if name.lower() in QUOTED_LISTS else None
+    literals = joined(", ", (literal(piece) for piece in ((value,) if pieces is None else pieces or ("",))))
+    return composed("{target} SET {parameter} = {value}", target=target, parameter=parameter, value=literals)
+
+
+def is_unwritable_empty(name: str, value: str) -> bool:
+    """Whether it is an empty list that no SET can write.
+
+    SET x = '' stores one element without a name, `""` (flatten_set_variable_args): a library or a directory that is
+    not there. A list of identifiers skips it.
+    """
+    quoted = name.lower() in QUOTED_LISTS and name.lower() not in _IDENTIFIERS
+    return quoted and elements(name, value) == ()
+
+
+def as_written(name: str, value: str) -> str | None:
+    """How a value stands in postgresql.auto.conf after `statement`; None where that leaves no line."""
+    if is_unwritable_empty(name, value):
+        return None
+    pieces = elements(name, value) if name.lower() in QUOTED_LISTS else None
+    if pieces is None:
+        return value
+    quoted = ('"' + piece.replace('"', '""') + '"' for piece in pieces or ("",))
+    return ", ".join(word[1:-1] if _BARE.fullmatch(word[1:-1]) else word for word in quoted)
+
+
+def list_fault(name: str, value: str) -> str:
+    """Why a value is not a list that the server can use, "" where it is one or the parameter has none."""
+    if name.lower() not in QUOTED_LISTS or "\n" in value:
+        # A line break is refused by the server, for every parameter.
+        return ""
+    pieces = elements(name, value)
+    if pieces is None:
+        return "this is not a list: commas separate its elements, double quotes enclose one with a comma or a blank"
+    return "an element has no name" if "" in pieces and name.lower() not in _IDENTIFIERS else ""
+
+
+def said(scope: Scope) -> str:
+    """For whom it is, in words. Foreign text."""
+    return _SAID[scope.kind].format(role=scope.role, database=scope.database)
+
+
+def elements(name: str, value: str) -> tuple[str, ...] | None:
+    """The elements of a list as the server splits it; None where it is no list.
+
+    Source: varlena.c, SplitIdentifierString and SplitDirectoriesString.
+    """
+    identifiers = name.lower() in _IDENTIFIERS
+    pieces: list[str] = []
+    at = _past_blanks(value, 0)
+    while at < len(value) or pieces:
+        if value.startswith('"', at):
+            piece, at = _quoted(value, at)
+        else:
+            begin, at = at, _end(value, at, "," + _BLANKS if identifiers else ",")
+            piece = value[begin:at].rstrip(_BLANKS)
+            piece = piece.translate(_FOLDED) if identifiers else piece
+            at = at if piece else -1
+        if at < 0:
+            return None
+        pieces.append(piece)
+        at = _past_blanks(value, at)
+        if at == len(value):
+            break
+        if value[at] != ",":
+            return None
+        at = _past_blanks(value, at + 1)
+    return tuple(pieces)
+
+
+def same(name: str, one: str | None, other: str | None) -> bool:
+    """Whether two stored values of a parameter are the same: lists by their elements, all else as texts."""
+    if one is None or other is None or one == other or name.lower() not in QUOTED_LISTS:
+        return one == other
+    pieces, others = elements(name, one), elements(name, other)
+    if name.lower() in _IDENTIFIERS:
+        pieces, others = (() if each == ("",) else each for each in (pieces, others))
+    return pieces is not None and pieces == others
+
+
+def out_of_order(have: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
+    """Which names have to be written anew, each at the end, so that the lines stand as wanted; those it is about."""
+    for index, (standing, meant) in enumerate(zip(have, wanted, strict=True)):
+        if standing != meant:
+            return tuple(wanted[index:])
+    return ()
+
+
+def _past_blanks(text: str, at: int) -> int:
+    while at < len(text) and text[at] in _BLANKS:
+        at += 1
+    return at
+
+
+def _end(text: str, at: int, stops: str) -> int:
+    while at < len(text) and text[at] not in stops:
+        at += 1
+    return at
+
+
+def _quoted(text: str, at: int) -> tuple[str, int]:
+    """A quoted element and the place behind it, -1 where its end is missing; a quote inside is doubled."""
+    end = text.find('"', at + 1)
+    while text.startswith('""', end) and end >= 0:
+        end = text.find('"', end + 2)
+    return text[at + 1 : end].replace('""', '"'), end + 1 if end >= 0 else -1

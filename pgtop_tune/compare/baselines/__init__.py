@@ -1,0 +1,1 @@
+"""Runs kept under a name, and how they change over the months."""

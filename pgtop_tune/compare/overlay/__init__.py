@@ -1,0 +1,1 @@
+"""The baseline overlay: curves of an earlier run for the charts of a live one."""

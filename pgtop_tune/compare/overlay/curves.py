@@ -1,0 +1,213 @@
+"""An earlier run under the live charts: its curves from the start of its load on, and where they lie now. Pure."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from msgspec import Struct, field
+
+from pgtop_tune.metrics.load import run_of
+from pgtop_tune.model.bench import BenchRun
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.runtime.history import Point
+
+MOST_POINTS: Final = 20_000
+"""Of a curve; five hours and a half at a frame a second, 320 kB."""
+MOST_RUNS: Final = 200
+
+
+class Curve:
+    """Values by seconds since the start of the load, in the order of time."""
+
+    def __init__(self) -> None:
+        self._at_s = array("d")
+        self._values = array("d")
+
+    def add(self, at_s: float, value: float) -> None:
+        """The next value; one that is not later than the one before, or too many, is left out."""
+        if len(self._at_s) < MOST_POINTS and (not self._at_s or at_s > self._at_s[-1]):
+            # Read in another thread meanwhile: a moment is there only once its value is.
+            self._values.append(value)
+            self._at_s.append(at_s)
+
+    def between(self, since_s: float, until_s: float) -> Iterator[tuple[float, float]]:
+        """(seconds since the start of the load, value) in a part of it."""
+        first, end = bisect_left(self._at_s, since_s), bisect_left(self._at_s, until_s)
+        return zip(self._at_s[first:end], self._values[first:end], strict=True)
+
+    @property
+    def length_s(self) -> float:
+        """Where it ends; 0 for an empty one."""
+        return self._at_s[-1] if self._at_s else 0.0
+
+    def __len__(self) -> int:
+        return len(self._at_s)
+
+
+class OverlayRun(Struct, frozen=True):
+    """One run of a load, or all of a recording without one.
+
+    Attributes:
+        profile: Of the load; "" without one.
+        clients: 0 without a load.
+        tps: Transactions per second: the client's, without a load the server's.
+        p99_ms: Latency of each second that 99 % of its transactions did not exceed.
+    """
+
+    profile: str = ""
+    clients: int = 0
+    rate_per_s: float | None = None
+    tps: Curve = field(default_factory=Curve)
+    p99_ms: Curve = field(default_factory=Curve)
+
+    def likeness(self, run: BenchRun) -> int:
+        """How much its load is that one: 2 is the same, 1 as many clients, 0 another."""
+        if self.clients != run.clients:
+            return 0
+        return 2 if (self.profile, self.rate_per_s) == (run.profile, run.rate_per_s) else 1
+
+
+class OverlayCurves(Struct, frozen=True):
+    """An earlier recording, or the records of earlier runs.
+
+    Attributes:
+        name: Of the file. Foreign.
+        runs: In the order in which they were run; at least one.
+    """
+
+    name: str
+    runs: tuple[OverlayRun, ...]
+
+    def of(self, run: BenchRun | None) -> OverlayRun | None:
+        """The run to stand under that one: the same step, or as many clients; one load alone stands under any.
+
+        Without a load now only what had none either is comparable.
+        """
+        loads = [each for each in self.runs if each.clients]
+        if run is None:
+            return None if loads else self.runs[0]
+        best = max(loads, key=lambda each: each.likeness(run), default=None)
+        if best is not None and best.likeness(run):
+            return best
+        return self.runs[0] if len(self.runs) == 1 else None
+
+
+class Placed(Struct, frozen=True):
+    """A run of the ghost at its place on the session's clock.
+
+    Attributes:
+        start_s: Where its start lies.
+        loaded: Whether a load of ours is what it stands under.
+    """
+
+    run: OverlayRun
+    start_s: float
+    loaded: bool
+
+
+class Overlay:
+    """A ghost and the loads of the session it has stood under so far.
+
+    Args:
+        ghost: Drawn under the charts.
+
+    Attributes:
+        ghost: See above.
+    """
+
+    def __init__(self, ghost: OverlayCurves) -> None:
+        self.ghost = ghost
+        self._starts: dict[int, tuple[float, BenchRun]] = {}
+
+    def follow(self, shown: Frame | None) -> None:
+        """Takes note of the load in the frame that is shown."""
+        if shown is None:
+            return
+        run = run_of(shown)
+        if run is None or run.started_ms in self._starts:
+            return
+        while len(self._starts) >= MOST_RUNS:
+            del self._starts[next(iter(self._starts))]
+        self._starts[run.started_ms] = started_s(run, shown), run
+
+    def now(self, shown: Frame | None) -> Placed | None:
+        """What stands under the load in that frame; without one, under the session."""
+        run = run_of(shown)
+        found = None if shown is None else self.ghost.of(run)
+        if shown is None or found is None:
+            return None
+        return Placed(found, 0.0 if run is None else started_s(run, shown), run is not None)
+
+    def points(self, curve: str, since_s: float, until_s: float) -> list[Point]:
+        """A curve of everything that stands in a part of the session's time; a gap where one run ends.
+
+        Args:
+            curve: "tps" or "p99_ms".
+        """
+        found: list[Point] = []
+        placed = sorted(self._placed(), key=lambda each: each.start_s)
+        for place, each in enumerate(placed):
+            end_s = min(placed[place + 1].start_s if place + 1 < len(placed) else until_s, until_s)
+            values: Curve = getattr(each.run, curve)
+            begin_s = max(since_s, each.start_s)
+            found.append(Point(begin_s, None))
+            found += [
+                Point(at_s + each.start_s, value)
+                for at_s, value in values.between(begin_s - each.start_s, end_s - each.start_s)
+            ]
+        return found
+
+    def _placed(self) -> Sequence[Placed]:
+        if not self._starts:
+            alone = self.ghost.of(None)
+            return () if alone is None else (Placed(alone, 0.0, False),)
+        found = ((self.ghost.of(run), start_s) for start_s, run in self._starts.values())
+        return [Placed(run, start_s, True) for run, start_s in found if run is not None]
+
+
+def started_s(run: BenchRun, frame: Frame) -> float:
+    """When a run began, on the session's clock of a frame."""
+    return (run.started_ms - frame.taken_at_ms) / 1000.0 + frame.elapsed_s
+
+
+class OverlayEntry(Struct, frozen=True):
+    """A file that can be a ghost.
+
+    Attributes:
+        began_ms: Wall clock, milliseconds since the epoch.
+        target: Whom it watched; of records the loads. Foreign.
+        seconds: How long it is.
+        tps: Mean transactions per second over all of it; None where that is not known.
+        problem: Why it cannot be read; "" when it can.
+    """
+
+    path: Path
+    began_ms: int
+    target: str = ""
+    seconds: float = 0.0
+    tps: float | None = None
+    problem: str = ""
+
+
+class OverlayShelf(Protocol):
+    """Earlier recordings and records of runs. Used in threads."""
+
+    def newest(self) -> Sequence[Path]:
+        """Files where recordings usually are, newest first."""
+        ...
+
+    def entry(self, path: Path) -> OverlayEntry:
+        """What is known of a file without reading all of it; never raises a PgtopError."""
+        ...
+
+    def read(self, path: Path) -> Generator[OverlayCurves, None, None]:
+        """The ghost as far as it is read, again and again, the last time whole; closing ends the reading.
+
+        Raises:
+            RecordingProblem: It is neither a recording nor a record, or cannot be read.
+        """
+        ...

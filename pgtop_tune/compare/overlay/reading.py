@@ -1,0 +1,149 @@
+"""Reads the curves of a ghost out of a recording or of records of runs, and what a list tells of a file."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Generator
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from pgtop_tune.compare.overlay.curves import MOST_RUNS, OverlayCurves, OverlayEntry, OverlayRun, started_s
+from pgtop_tune.compare.sides.figures import BY_ID, TPS
+from pgtop_tune.compare.sides.from_records import read_records
+from pgtop_tune.compare.sides.opening import is_records
+from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.metrics import server
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.percentiles import percentile
+from pgtop_tune.model.bench import BenchSample
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.recording.reader import RecordingReader, without_frames
+
+_P99: Final = 99.0
+_BREATH: Final = 20
+"""Frames after which whoever else wants the processor gets it: the screen goes on meanwhile."""
+_BREATH_S: Final = 0.002
+_SHOWN_EVERY: Final = 100
+_PAST: Final = 8
+"""Frames that a rate is computed from: more than a second, also at the shortest interval."""
+
+
+def ghost_of(path: Path, name: str) -> Generator[OverlayCurves, None, None]:
+    """The ghost as far as it is read, again and again, the last time whole.
+
+    Raises:
+        RecordingProblem: It is neither a recording nor a record, or cannot be read.
+    """
+    if is_records(path):
+        yield _of_records(path, name)
+        return
+    reader = RecordingReader(path)
+    try:
+        reading = _Reading(name)
+        for count, (_, frame) in enumerate(reader.frames(), 1):
+            reading.take(frame)
+            if count % _BREATH == 0:
+                time.sleep(_BREATH_S)
+            if count % _SHOWN_EVERY == 0:
+                yield reading.ghost
+        if not reading.ghost.runs:
+            raise without_frames(str(path))
+        yield reading.ghost
+    finally:
+        reader.close()
+
+
+def described(path: Path) -> OverlayEntry:
+    """What a list tells of a file, without reading all of a recording.
+
+    Raises:
+        RecordingProblem: It is neither a recording nor a record, or cannot be read.
+    """
+    return _entry_of_records(path) if is_records(path) else _entry_of_recording(path)
+
+
+class _Reading:
+    """A recording so far. Once it has a load, what was before it is forgotten."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._first: Frame | None = None
+        self._past: deque[Frame] = deque(maxlen=_PAST)
+        self._alone = OverlayRun()
+        self._runs: dict[int, OverlayRun] = {}
+
+    @property
+    def ghost(self) -> OverlayCurves:
+        """What there is."""
+        alone = (self._alone,) if self._first is not None else ()
+        return OverlayCurves(self._name, tuple(self._runs.values()) or alone)
+
+    def take(self, frame: Frame) -> None:
+        """The next frame."""
+        self._first = self._first or frame
+        self._past.append(frame)
+        bench = frame.bench
+        if isinstance(bench, BenchSample):
+            self._take_load(frame, bench)
+        elif not self._runs:
+            tps = server.TPS(Interval(self._past))
+            if tps is not None:
+                self._alone.tps.add(frame.elapsed_s - self._first.elapsed_s, tps)
+
+    def _take_load(self, frame: Frame, bench: BenchSample) -> None:
+        run = bench.run
+        if run.run not in self._runs:
+            if len(self._runs) >= MOST_RUNS:
+                return
+            self._runs[run.run] = OverlayRun(run.profile, run.clients, run.rate_per_s)
+        ghost, start_s = self._runs[run.run], started_s(run, frame)
+        for line in bench.progress:
+            ghost.tps.add(frame.elapsed_s - start_s, line.tps)
+        for second in bench.latencies:
+            value = percentile(second.buckets, _P99, second.max_us) if second.logged else None
+            if value is not None:
+                ghost.p99_ms.add(second.second + 1 - run.started_ms / 1000.0, value / 1000.0)
+
+
+def _of_records(path: Path, name: str) -> OverlayCurves:
+    runs: list[OverlayRun] = []
+    for run in read_records(path).runs[:MOST_RUNS]:
+        ghost = OverlayRun(run.key.name, run.key.clients, run.key.rate_per_s)
+        for at_s, value in run.gathered.series(TPS):
+            ghost.tps.add(at_s + run.gathered.step_s, value)
+        for at_s, value in run.gathered.latency_series(_P99) or run.gathered.series(BY_ID["p99"].id):
+            ghost.p99_ms.add(at_s + run.gathered.step_s, value)
+        if len(ghost.tps):
+            runs.append(ghost)
+    if not runs:
+        raise RecordingProblem(f"{path} tells of no second of a run", "bench run --out DIR writes records that do")
+    return OverlayCurves(name, tuple(runs))
+
+
+def _entry_of_records(path: Path) -> OverlayEntry:
+    material = read_records(path)
+    told = [run.summary.tps for run in material.runs if run.summary.tps is not None]
+    titles = dict.fromkeys(run.key.title for run in material.runs)
+    return OverlayEntry(
+        path, material.began_ms, "; ".join(titles), material.seconds, sum(told) / len(told) if told else None
+    )
+
+
+def _entry_of_recording(path: Path) -> OverlayEntry:
+    reader = RecordingReader(path)
+    try:
+        header = reader.header
+        found = OverlayEntry(path, header.created_ms, header.target)
+        if not reader.frame_count:
+            return replace(found, problem="no frames")
+        first = next((frame for _, frame in reader.frames()), None)
+        last = next((frame for _, frame in reader.frames(reader.frame_count - 1)), None)
+        if first is None or last is None:
+            return replace(found, problem="no frame can be read")
+        seconds = last.elapsed_s - first.elapsed_s
+        return replace(found, seconds=seconds, tps=server.TPS(Interval((first, last))) if seconds > 0 else None)
+    finally:
+        reader.close()

@@ -1,0 +1,70 @@
+"""Earlier recordings and records of runs as ghosts: only their curves are kept, whatever their length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from typing import Final
+
+from pgtop_tune.compare.overlay.curves import OverlayCurves, OverlayEntry
+from pgtop_tune.errors import PgtopError
+
+MOST_LISTED: Final = 40
+ENDINGS: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json")
+
+
+class Shelf:
+    """Implements `OverlayShelf`.
+
+    Args:
+        directory: Where recordings are.
+        without: Says which file is being shown or written.
+    """
+
+    def __init__(self, directory: Path, without: Callable[[], Path | None]) -> None:
+        self._directory = directory
+        self._without = without
+
+    def newest(self) -> Sequence[Path]:
+        """See `OverlayShelf.newest`."""
+        found: list[tuple[float, Path]] = []
+        shown = self._without()
+        without = None if shown is None else shown.resolve()
+        try:
+            for path in self._directory.iterdir():
+                if path.name.endswith(ENDINGS) and path.is_file() and path.resolve() != without:
+                    found.append((path.stat().st_mtime, path))
+        except OSError:
+            # A directory that is not there holds nothing; a file may go while it is looked at.
+            pass
+        return [path for _, path in sorted(found, reverse=True)[:MOST_LISTED]]
+
+    def check(self, path: Path) -> None:
+        """Looks whether a file can be a ghost, without reading all of it.
+
+        Raises:
+            RecordingProblem: It is neither a recording nor a record of runs, or cannot be read.
+        """
+        from pgtop_tune.compare.overlay.reading import described
+
+        described(path)
+
+    def entry(self, path: Path) -> OverlayEntry:
+        """See `OverlayShelf.entry`."""
+        from pgtop_tune.compare.overlay.reading import described
+
+        try:
+            return described(path)
+        except PgtopError as problem:
+            # The list has the name in a column of its own.
+            return OverlayEntry(path, 0, problem=problem.message.removeprefix(f"{path}: "))
+
+    def read(self, path: Path) -> Generator[OverlayCurves, None, None]:
+        """See `OverlayShelf.read`."""
+        from pgtop_tune.compare.overlay.reading import ghost_of
+
+        yield from ghost_of(path, _name(path))
+
+
+def _name(path: Path) -> str:
+    return next((path.name[: -len(ending)] for ending in reversed(ENDINGS) if path.name.endswith(ending)), path.name)

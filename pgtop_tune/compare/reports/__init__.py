@@ -1,0 +1,1 @@
+"""Comparisons as text, Markdown, HTML and JSON."""

@@ -1,0 +1,179 @@
+"""Tables of runs in the shapes the field makes by hand: loads across, endpoints down, clients down, statements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from pgtop_tune import units
+from pgtop_tune.compare.reports.sheets import Sheet
+from pgtop_tune.compare.reports.tables import Table
+from pgtop_tune.compare.sides.material import LoadKey, Material, Run, Summary
+from pgtop_tune.compare.words import signed
+from pgtop_tune.metrics.run_validity import short_words
+from pgtop_tune.safe_text import one_line
+
+_MANY: Final = 12
+"""Columns of figures that fit beside each other."""
+_MOST_STATEMENTS: Final = 60
+
+
+class _Row(Struct, frozen=True):
+    title: str
+    value: Callable[[Summary], float | None]
+    digits: int
+
+
+_ROWS: Final = (
+    _Row("transactions", lambda found: found.transactions, 0),
+    _Row("failed", lambda found: found.failed, 0),
+    _Row("latency avg, ms", lambda found: found.latency_ms, 3),
+    _Row("latency stddev, ms", lambda found: found.stddev_ms, 3),
+    _Row("p95, ms", lambda found: found.p95_ms, 3),
+    _Row("p99, ms", lambda found: found.p99_ms, 3),
+    _Row("connect, ms", lambda found: found.connect_ms, 3),
+    _Row("tps", lambda found: found.tps, 2),
+)
+
+
+def run_sheets(sides: Sequence[Material]) -> tuple[Sheet, ...]:
+    """Tables of everything that was run, those that have something to say."""
+    loaded = [side for side in sides if any(run.key.name for run in side.runs)]
+    if not loaded:
+        return ()
+    tables = (_datasets, _across, _down, _steps, _statements)
+    return tuple(sheet for table in tables if (sheet := table(loaded)) is not None)
+
+
+def _datasets(sides: Sequence[Material]) -> Sheet | None:
+    """Seconds of each step in which a data set was made: steps down, sides across."""
+    columns = [(side, made) for side in sides for made in side.made]
+    if not columns:
+        return None
+    told = [dict(made.steps_s) for _, made in columns]
+    names = list(dict.fromkeys(name for each in told for name in each if name != "total"))
+    heads = ("init step, s", *(one_line(f"{side.name}: {made.title}", 60) for side, made in columns))
+    rows = tuple((one_line(name, 40), *(_number(each.get(name), 2) for each in told)) for name in (*names, "total"))
+    return Sheet("data sets", (), Table(heads, rows, frozenset(range(1, len(heads)))))
+
+
+def _across(sides: Sequence[Material]) -> Sheet | None:
+    """Sides and their loads across, figures down: where there are few of them and each was run once."""
+    cells = [(side, run) for side in sides for run in _of_loads(side)]
+    keys = {(run.key.clients, run.key.endpoint, run.key.rate_per_s) for _, run in cells}
+    if len(keys) > 1 or len(cells) > _MANY or any(run.summary.state == "failed" for _, run in cells):
+        return None
+    heads = ("", *(_column(side, run, sides) for side, run in cells))
+    rows = tuple(
+        (row.title, *(_number(row.value(run.summary), row.digits) for _, run in cells))
+        for row in _ROWS
+        if any(row.value(run.summary) is not None for _, run in cells)
+    )
+    return Sheet("runs", (), Table(heads, rows, frozenset(range(1, len(heads)))))
+
+
+def _column(side: Material, run: Run, sides: Sequence[Material]) -> str:
+    return one_line(f"{side.name}: {run.key.name}" if len(sides) > 1 else run.key.name, 60)
+
+
+def _down(sides: Sequence[Material]) -> Sheet | None:
+    """A row for each run; a failed one has its reason in place of figures."""
+    cells = [(side, run) for side in sides for run in _of_loads(side)]
+    if _across(sides) is not None:
+        return None
+    named = [
+        name for name in _NAMES if name.title == "clients" or len({name.text(side, run) for side, run in cells}) > 1
+    ]
+    heads = (*(name.title for name in named), *(row.title for row in _ROWS))
+    rows = tuple(
+        (*(one_line(name.text(side, run), 50) for name in named), *_figures(run.summary)) for side, run in cells
+    )
+    return Sheet("runs", (), Table(heads, rows, frozenset(range(len(named) - 1, len(heads)))))
+
+
+class _Name(Struct, frozen=True):
+    title: str
+    text: Callable[[Material, Run], str]
+
+
+_NAMES: Final = (
+    _Name("side", lambda side, run: side.name),
+    _Name("endpoint", lambda side, run: run.key.endpoint),
+    _Name("load", lambda side, run: run.key.name),
+    _Name("rate", lambda side, run: "" if run.key.rate_per_s is None else units.number(run.key.rate_per_s)),
+    _Name("clients", lambda side, run: str(run.key.clients)),
+)
+
+
+def _figures(found: Summary) -> Iterator[str]:
+    if found.state == "failed":
+        reason = one_line(short_words(found.message), 100) or "no reason given"
+        yield from (units.UNKNOWN for _ in _ROWS[:-1])
+        yield f"failed: {reason}"
+        return
+    for row in _ROWS:
+        partial = " (partial)" if row.title == "tps" and found.state == "stopped" else ""
+        yield _number(row.value(found), row.digits) + partial
+
+
+def curve_groups(sides: Sequence[Material]) -> dict[str, list[tuple[Material, LoadKey, float]]]:
+    """Throughput over clients by load, of loads that were run with several numbers of clients; means of repeats."""
+    found: dict[str, list[tuple[Material, LoadKey, float]]] = {}
+    for side in sides:
+        for key, runs in side.phases.items():
+            tps = [run.summary.tps for run in runs if run.summary.tps is not None]
+            if key.name and tps:
+                found.setdefault(key.name, []).append((side, key, sum(tps) / len(tps)))
+    return {name: rows for name, rows in found.items() if len({key.clients for _, key, _ in rows}) > 1}
+
+
+def line_name(side: Material, key: LoadKey, sides: int) -> str:
+    """What tells one curve from another."""
+    return " ".join(filter(None, (side.name if sides > 1 else "", key.endpoint))) or "tps"
+
+
+def _steps(sides: Sequence[Material]) -> Sheet | None:
+    """Clients down, sides across, throughput in the cells: the matrix of a study."""
+    groups = curve_groups(sides)
+    if not groups:
+        return None
+    rows: list[tuple[str, ...]] = []
+    names = list(dict.fromkeys(line_name(side, key, len(sides)) for each in groups.values() for side, key, _ in each))
+    for load, each in groups.items():
+        cells = {(key.clients, line_name(side, key, len(sides))): tps for side, key, tps in each}
+        for clients in sorted({clients for clients, _ in cells}):
+            values = [cells.get((clients, name)) for name in names]
+            rows.append((one_line(load, 40), str(clients), *(_number(value, 2) for value in values)))
+    heads = ("load", "clients", *(one_line(name, 40) for name in names))
+    return Sheet("tps over clients", (), Table(heads, tuple(rows), frozenset(range(1, len(heads)))))
+
+
+def _statements(sides: Sequence[Material]) -> Sheet | None:
+    """Mean latency of each statement on every side, with -r."""
+    told: list[dict[tuple[str, str, str], float]] = [
+        {(run.key.title, script, text): ms for run in side.runs for script, text, ms in run.summary.statements}
+        for side in sides
+    ]
+    keys = list(dict.fromkeys(key for side in told for key in side))[:_MOST_STATEMENTS]
+    if not keys:
+        return None
+    rows = []
+    for load, script, text in keys:
+        values = [side.get((load, script, text)) for side in told]
+        change: tuple[str, ...] = ()
+        if len(values) == 2:
+            a, b = values
+            change = (f"{signed(100 * (b / a - 1))} %" if a and b is not None else units.UNKNOWN,)
+        rows.append((one_line(load, 30), one_line(text, 80), *(_number(value, 3) for value in values), *change))
+    heads = ("load", "statement, ms", *(one_line(side.name, 40) for side in sides), *(("change",) if change else ()))
+    return Sheet("statements", (), Table(heads, tuple(rows), frozenset(range(2, len(heads)))))
+
+
+def _of_loads(side: Material) -> list[Run]:
+    return [run for run in side.runs if run.key.name]
+
+
+def _number(value: float | None, digits: int) -> str:
+    return units.UNKNOWN if value is None else f"{value:.{digits}f}"

@@ -1,0 +1,1 @@
+"""One side of a comparison, read from a recording or from records of runs."""

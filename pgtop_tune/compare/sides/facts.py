@@ -1,0 +1,286 @@
+"""The fingerprint: what a result depends on, line by line, out of frames or out of a run's record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from pgtop_tune import units
+from pgtop_tune.compare.sides.figures import disks_by_role
+from pgtop_tune.compare.sides.material import Fact, Kind, Run
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.bench import BenchRun
+from pgtop_tune.model.cgroup import CgroupSample
+from pgtop_tune.model.filesystems import FileSystemSample
+from pgtop_tune.model.frame import Footprint, Frame
+from pgtop_tune.model.host import DiskSample, HostFacts, MemorySample
+from pgtop_tune.model.numa import FrequencySample, NumaSample
+from pgtop_tune.model.postgres import ParameterSample, ServerFacts
+from pgtop_tune.model.relations import FIRST_USER_OID, RelationSample, TableCounters
+from pgtop_tune.model.setup import MachineSetup
+from pgtop_tune.secret import without_secrets
+
+MACHINE: Final = "machine"
+SYSTEM: Final = "system"
+SERVER: Final = "server"
+PARAMETERS: Final = "parameters"
+DATA: Final = "data"
+LOAD: Final = "load"
+TOOL: Final = "tool"
+GROUPS: Final = (MACHINE, SYSTEM, SERVER, PARAMETERS, DATA, LOAD, TOOL)
+"""In the order of a table."""
+
+OF_THE_PLACE: Final = frozenset(
+    {"cluster_name", "config_file", "data_directory", "external_pid_file", "hba_file", "ident_file"}
+    | {"listen_addresses", "port", "unix_socket_directories", "log_directory", "stats_temp_directory"}
+)
+"""Parameters that name a directory, a file or an address: they differ between any two servers."""
+OF_THE_BUILD: Final = frozenset(
+    {"data_checksums", "block_size", "wal_block_size", "segment_size"}
+    | {"wal_segment_size", "debug_assertions", "integer_datetimes", "ssl_library", "lc_collate", "lc_ctype"}
+    | {"server_encoding", "max_function_args", "max_identifier_length", "max_index_keys"}
+)
+"""Parameters fixed when the server or its cluster was made."""
+_LARGEST: Final = 12
+"""Tables whose sizes are told."""
+_ROWS_A_SCALE: Final = 100_000
+_SAME_SCALE: Final = 0.05
+_SHIPPED: Final = frozenset({"default", "override", "client", "session"})
+"""pg_settings.source of what nobody has set for the server."""
+_NOBODYS: Final = frozenset({"in_hot_standby", "shared_memory_size", "shared_memory_size_in_huge_pages"})
+"""Parameters the server works out of others."""
+
+
+class FactsSeen:
+    """What frames said of the surroundings; of each thing what was said last."""
+
+    def __init__(self) -> None:
+        self._machine: HostFacts | None = None
+        self._setup: MachineSetup | None = None
+        self._cgroup: CgroupSample | None = None
+        self._relations: RelationSample | None = None
+        self._footprints: list[Footprint] = []
+        self._memory: MemorySample | None = None
+        self._numa: NumaSample | None = None
+        self._frequency: FrequencySample | None = None
+        self._file_systems: FileSystemSample | None = None
+        self._disks: tuple[DiskSample, dict[str, str]] | None = None
+        self._server: ServerFacts | None = None
+        self._parameters: ParameterSample | None = None
+        self._runs: dict[int, BenchRun] = {}
+
+    def take(self, frame: Frame) -> None:
+        """One more frame."""
+        host = frame.host
+        if not isinstance(host, Unavailable):
+            self._machine = host.facts if isinstance(host.facts, HostFacts) else self._machine
+            self._setup = host.setup if isinstance(host.setup, MachineSetup) else self._setup
+            self._cgroup = host.cgroup if isinstance(host.cgroup, CgroupSample) else self._cgroup
+            self._memory = host.memory if isinstance(host.memory, MemorySample) else self._memory
+            self._numa = host.numa if isinstance(host.numa, NumaSample) else self._numa
+            self._frequency = host.frequency if isinstance(host.frequency, FrequencySample) else self._frequency
+            if isinstance(host.file_systems, FileSystemSample):
+                self._file_systems = host.file_systems
+            if isinstance(host.disks, DiskSample) and (self._disks is None or self._disks[0].disks != host.disks.disks):
+                self._disks = host.disks, disks_by_role(Interval((frame,)))
+        server, parameters = sections.server(frame), sections.parameters(frame)
+        relations = sections.relations(frame)
+        if self._relations is None and not isinstance(relations, Unavailable):
+            self._relations = relations
+        if not isinstance(frame.footprint, Unavailable):
+            self._footprints[min(len(self._footprints), 1) :] = [frame.footprint]
+        self._server = self._server if isinstance(server, Unavailable) else server
+        self._parameters = self._parameters if isinstance(parameters, Unavailable) else parameters
+        if not isinstance(frame.bench, Unavailable):
+            self._runs[frame.bench.run.run] = frame.bench.run
+
+    def found(self, runs: Sequence[Run]) -> tuple[Fact, ...]:
+        """The fingerprint.
+
+        Args:
+            runs: For what the load had in common.
+        """
+        rows: list[Fact] = []
+        if self._machine is not None:
+            rows += machine_facts(self._machine)
+        if self._setup is not None:
+            rows += setup_facts(self._setup)
+        if self._cgroup is not None:
+            rows += cgroup_facts(self._cgroup)
+        rows += self._system()
+        if self._server is not None:
+            rows += _server(self._server)
+        if self._parameters is not None:
+            for each in self._parameters.parameters:
+                rows += parameter_fact(each.name, each.shown, each.sourcefile or each.source, each.source in _SHIPPED)
+        if self._relations is not None:
+            rows += data_facts(self._relations, self._server)
+        rows += _warmth(runs)
+        rows += load_facts(self._runs.values())
+        rows += self._own_cost()
+        return in_order(rows)
+
+    def _own_cost(self) -> Iterator[Fact]:
+        """What watching cost; the first and the last look are kept."""
+        if len(self._footprints) == 2 and self._footprints[1].at_s > self._footprints[0].at_s:
+            first, last = self._footprints
+            share = 100.0 * (last.cpu_s - first.cpu_s) / (last.at_s - first.at_s)
+            yield Fact(TOOL, "own CPU", f"{share:.1f} % of a core", Kind.IDENTITY)
+            yield Fact(TOOL, "own memory", units.size(last.rss_bytes), Kind.IDENTITY)
+
+    def _system(self) -> Iterator[Fact]:
+        if self._memory is not None and self._setup is None:
+            yield Fact(SYSTEM, "transparent_hugepage/enabled", self._memory.thp_mode or units.UNKNOWN, Kind.SETTING)
+        if self._memory is not None:
+            for pool in self._memory.huge_pages:
+                yield Fact(SYSTEM, f"huge pages of {units.size(pool.page_bytes)}", str(pool.total), Kind.SETTING)
+        if self._numa is not None:
+            yield Fact(MACHINE, "NUMA nodes", str(len(self._numa.nodes)), Kind.CONDITION)
+        if self._frequency is not None and self._frequency.policies:
+            governors = sorted({policy.governor for policy in self._frequency.policies})
+            yield Fact(SYSTEM, "governor", ", ".join(governors), Kind.SETTING)
+        if self._file_systems is not None:
+            for each in self._file_systems.file_systems:
+                for role in each.roles:
+                    if self._setup is None:
+                        yield Fact(MACHINE, f"file system of {role}", each.kind, Kind.CONDITION)
+                    yield Fact(MACHINE, f"room for {role}", units.size(each.total_bytes), Kind.IDENTITY)
+        if self._disks is not None:
+            sample, roles = self._disks
+            by_name = {disk.name: disk for disk in sample.disks}
+            for role, name in roles.items():
+                disk = by_name[name]
+                caps = [
+                    *([f"{units.number(disk.cap_iops)} IOPS"] if disk.cap_iops else []),
+                    *([f"{units.size(disk.cap_bytes_per_s)}B/s"] if disk.cap_bytes_per_s else []),
+                ]
+                yield Fact(MACHINE, f"disk of {role}", name, Kind.IDENTITY)
+                yield Fact(MACHINE, f"caps of the disk of {role}", ", ".join(caps) or "none known", Kind.CONDITION)
+
+
+def machine_facts(facts: HostFacts) -> Iterator[Fact]:
+    """The machine of the server."""
+    yield Fact(MACHINE, "host name", facts.hostname, Kind.IDENTITY)
+    yield Fact(MACHINE, "boot", facts.boot_id, Kind.IDENTITY)
+    yield Fact(MACHINE, "kernel", facts.kernel, Kind.CONDITION)
+    yield Fact(MACHINE, "CPUs", str(facts.cpu_count), Kind.CONDITION)
+    yield Fact(MACHINE, "memory", units.size(facts.memory_bytes), Kind.CONDITION)
+
+
+def _server(facts: ServerFacts) -> Iterator[Fact]:
+    yield Fact(SERVER, "PostgreSQL", facts.version, Kind.CONDITION)
+    if facts.build:
+        yield Fact(SERVER, "build", facts.build, Kind.IDENTITY)
+        yield Fact(SERVER, "extensions", ", ".join(facts.extensions) or "none", Kind.SETTING)
+    yield Fact(SERVER, "endpoint", facts.endpoint, Kind.IDENTITY)
+    yield Fact(SERVER, "database", facts.database, Kind.IDENTITY)
+    yield Fact(SERVER, "user", facts.user, Kind.IDENTITY)
+    yield Fact(SERVER, "system identifier", facts.system_identifier or units.UNKNOWN, Kind.IDENTITY)
+    yield Fact(SERVER, "started", str(facts.started_ms), Kind.IDENTITY)
+    yield Fact(SERVER, "standby", "yes" if facts.in_recovery else "no", Kind.CONDITION)
+    yield Fact(SERVER, "through a pooler", "yes" if facts.pooled else "no", Kind.CONDITION)
+    yield Fact(SERVER, "block size", units.size(facts.block_bytes), Kind.CONDITION)
+    yield Fact(SERVER, "WAL segment size", units.size(facts.wal_segment_bytes), Kind.CONDITION)
+
+
+def parameter_fact(name: str, shown: str, source: str = "", shipped: bool = False) -> Iterator[Fact]:
+    """A parameter as SHOW prints it; nothing of those that the server works out of others."""
+    if name in _NOBODYS:
+        return
+    kind = Kind.SETTING
+    if name in OF_THE_PLACE or name.startswith("server_version"):
+        kind = Kind.IDENTITY
+    elif name in OF_THE_BUILD:
+        kind = Kind.CONDITION
+    # Recordings of older versions have secrets as the server shows them.
+    yield Fact(PARAMETERS, name, without_secrets(shown), kind, source, shipped)
+
+
+def setup_facts(setup: MachineSetup) -> Iterator[Fact]:
+    """How the machine is set up."""
+    yield Fact(MACHINE, "CPU model", setup.cpu_model or units.UNKNOWN, Kind.CONDITION)
+    yield Fact(MACHINE, "sockets", str(setup.sockets or units.UNKNOWN), Kind.CONDITION)
+    yield Fact(MACHINE, "virtualisation", setup.virtualisation or "none known", Kind.CONDITION)
+    for mount in setup.mounts:
+        yield Fact(MACHINE, f"file system of {mount.role}", mount.kind, Kind.CONDITION)
+        yield Fact(SYSTEM, f"mount options of {mount.role}", ",".join(mount.options), Kind.SETTING)
+    for disk in setup.disks:
+        roles = ", ".join(disk.roles)
+        kind = {True: "turning", False: "not turning", None: "unknown"}[disk.rotational]
+        yield Fact(
+            MACHINE, f"disk below {roles}", f"{disk.model} {units.size(disk.size_bytes)}".strip(), Kind.CONDITION
+        )
+        yield Fact(MACHINE, f"disk below {roles} is", kind, Kind.CONDITION)
+        for name, value in (
+            ("scheduler", disk.scheduler),
+            ("write_cache", disk.write_cache),
+            ("read_ahead_kb", disk.read_ahead_kb),
+            ("nr_requests", disk.nr_requests),
+        ):
+            yield Fact(SYSTEM, f"{name} of the disk below {roles}", str(value or units.UNKNOWN), Kind.SETTING)
+    yield Fact(SYSTEM, "clock source", setup.clock_source or units.UNKNOWN, Kind.SETTING)
+    yield from (Fact(SYSTEM, each.name, each.value, Kind.SETTING) for each in setup.settings)
+
+
+def cgroup_facts(group: CgroupSample) -> Iterator[Fact]:
+    """Limits on the server."""
+    cores = group.cpu_quota_cores
+    yield Fact(MACHINE, "CPU limit", "none" if cores is None else f"{cores:g} CPUs", Kind.CONDITION)
+    limit = group.memory_max_bytes
+    yield Fact(MACHINE, "memory limit", "none" if limit is None else units.size(limit), Kind.CONDITION)
+
+
+def data_facts(relations: RelationSample, server: ServerFacts | None) -> Iterator[Fact]:
+    """Sizes of tables as the first look found them, from pg_class.relpages; the scale from pgbench's own."""
+    block_bytes = 8192 if server is None else server.block_bytes
+    tables = [
+        table for table in relations.tables if table.kind != "toast" and table.pages > 0 and table.oid >= FIRST_USER_OID
+    ]
+    for table in sorted(tables, key=lambda each: -each.pages)[:_LARGEST]:
+        size = units.size(table.pages * block_bytes)
+        yield Fact(DATA, f"table {table.name}", f"{size}, {units.count(max(table.tuples, 0))} rows", Kind.IDENTITY)
+    scale = _scale(_rows_of(tables, "pgbench_accounts") / _ROWS_A_SCALE, _rows_of(tables, "pgbench_branches"))
+    if scale:
+        yield Fact(DATA, "pgbench scale", units.number(scale), Kind.CONDITION)
+
+
+def _rows_of(tables: Sequence[TableCounters], name: str) -> float:
+    return max((table.tuples for table in tables if table.name.rpartition(".")[2] == name), default=0.0)
+
+
+def _scale(estimated: float, branches: float) -> float:
+    """The number of branches where the accounts bear it out; else two digits, as vacuum's estimate of accounts has."""
+    agree = abs(branches - estimated) <= _SAME_SCALE * estimated
+    return float(round(branches)) if agree else float(f"{estimated:.2g}")
+
+
+def _warmth(runs: Sequence[Run]) -> Iterator[Fact]:
+    """How warm the cache was when the first run began."""
+    hits = runs[0].first_hits if runs else None
+    if hits is not None:
+        yield Fact(DATA, "buffer hits at the begin", f"{hits[1]:.1f} % in {hits[0]} s", Kind.IDENTITY)
+
+
+def load_facts(runs: Iterable[BenchRun]) -> Iterator[Fact]:
+    """What all runs of a side have in common."""
+    runs = tuple(runs)
+    for name, digest in sorted({pair for run in runs for pair in zip(run.scripts, run.script_hashes, strict=False)}):
+        yield Fact(LOAD, f"script {name}", digest[:16], Kind.CONDITION)
+    if runs:
+        seeds = sorted({run.seed for run in runs if run.seed is not None})
+        yield Fact(LOAD, "seed", ", ".join(map(str, seeds)) or "a new one each time", Kind.IDENTITY)
+    versions = sorted({run.pgbench_version for run in runs})
+    machines = sorted({run.machine or "beside pgtop-tune" for run in runs})
+    threads = sorted({run.threads for run in runs})
+    if versions:
+        yield Fact(LOAD, "pgbench", ", ".join(versions), Kind.CONDITION)
+        yield Fact(LOAD, "pgbench runs", ", ".join(machines), Kind.CONDITION)
+        yield Fact(LOAD, "threads", ", ".join(map(str, threads)), Kind.CONDITION)
+
+
+def in_order(facts: Iterable[Fact]) -> tuple[Fact, ...]:
+    """Group by group, each as it came."""
+    places = {group: place for place, group in enumerate(GROUPS)}
+    return tuple(sorted(facts, key=lambda fact: places[fact.group]))

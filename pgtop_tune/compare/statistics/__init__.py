@@ -1,0 +1,1 @@
+"""The statistics of a verdict: blocks, effects with intervals, change points."""

@@ -1,0 +1,273 @@
+"""The difference of two windows or of two sets of runs: ratio with a 95 % interval, and the verdict it allows.
+
+Windows, cut into blocks (`compare.blocks`):
+
+    log(mean B / mean A) ± t · √(c · (s²A/(kA·mean²A) + s²B/(kB·mean²B)))
+
+t is Student's with min(kA, kB) − 1 degrees of freedom: fewer than Welch's formula gives, because block lengths were
+estimated from the same data. c is 1.2: the variance of means of blocks three autocorrelation times long is too small by
+about 1 − 1/(2·3) (exactly so for a first-order autoregressive series). Noise from run to run is not in that interval.
+
+Runs, each of which is one value (`effect_of_runs`): the logarithms, with Student's t on the variance pooled over both
+sides and kA + kB − 2 degrees of freedom. What runs of one setting differ by is in that interval.
+
+A verdict takes more than the interval that is shown: 98 % instead of 95 %. Of several figures judged together Holm's
+correction says which are certain (Holm, "A simple sequentially rejective multiple test procedure", 1979).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from statistics import fmean, variance
+from typing import Final, TypeVar
+
+from msgspec import Struct
+
+from pgtop_tune.compare.statistics.blocks import FEWEST, TIMES, block_length, block_means
+from pgtop_tune.compare.statistics.student import t_probability, t_quantile
+
+T = TypeVar("T")
+SAME: Final = 0.02
+"""Differences within this share are of no consequence."""
+LEAST: Final = 0.01
+"""A difference below this share is not called better or worse, however certain."""
+WRONG: Final = 0.02
+"""Share of equal figures that are called different all the same."""
+_SHOWN: Final = 0.975
+_DECIDED: Final = 1.0 - WRONG / 2.0
+_STILL_ALIKE: Final = 1.0 / (1.0 - 0.5 / TIMES)
+_POWER: Final = 0.8
+_MOST_BLOCKS: Final = 10_000
+_LARGEST: Final = 700.0
+"""Of a logarithm whose number can still be said."""
+
+
+class Verdict(StrEnum):
+    """What may be said."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    NO_DIFFERENCE = "no difference distinguishable"
+    UNDECIDED = "undecided"
+    DIFFER = "differ"
+    """These runs do, which says nothing of the next ones: how runs of one setting differ among each other is not known,
+    or they were not steady."""
+
+
+class Effect(Struct, frozen=True):
+    """B against A.
+
+    Attributes:
+        relative: mean B / mean A − 1.
+        low, high: Its 95 % interval; None with fewer than four blocks on a side.
+        blocks_a, blocks_b: How many there were.
+        block_s: Steps (seconds) of a block; 1 where each is a run.
+        smallest_seen: The relative difference that this many blocks would have found four times out of five.
+        chance: How often so large a difference would be seen where there is none, two-sided; None without an interval.
+    """
+
+    relative: float
+    low: float | None
+    high: float | None
+    blocks_a: int
+    blocks_b: int
+    block_s: int
+    smallest_seen: float | None
+    chance: float | None = None
+
+    @property
+    def certain(self) -> bool:
+        """Whether 0 is outside of the wider interval that a verdict takes."""
+        return self.chance is not None and self.chance < WRONG
+
+
+class Spread(Struct, frozen=True):
+    """How runs of one setting differ among each other.
+
+    Attributes:
+        squares: Of the deviations from the mean of each group of runs: of logarithms, or of shares.
+        degrees: Of freedom: runs less groups. 0 when nothing is known.
+    """
+
+    squares: float = 0.0
+    degrees: int = 0
+
+    def __add__(self, other: Spread) -> Spread:
+        return Spread(self.squares + other.squares, self.degrees + other.degrees)
+
+
+def spread_of(groups: Sequence[Sequence[float]]) -> Spread:
+    """The spread within groups of runs that were made alike."""
+    found = Spread()
+    for values in groups:
+        if len(values) > 1:
+            mean = fmean(values)
+            found += Spread(math.fsum((value - mean) ** 2 for value in values), len(values) - 1)
+    return found
+
+
+def effect_of(a: Sequence[float], b: Sequence[float], period: int | None = None) -> Effect | None:
+    """How B differs from A; None when one of them is empty or its mean is not above 0.
+
+    Args:
+        a, b: Evenly spaced readings of a positive number (transactions per second, milliseconds).
+        period: Steps of something that recurs in both (checkpoints).
+    """
+    if not a or not b or fmean(a) <= 0 or fmean(b) <= 0:
+        return None
+    length = block_length((a, b), period)
+    blocks_a, blocks_b = block_means(a, length), block_means(b, length)
+    if min(len(blocks_a), len(blocks_b)) < FEWEST:
+        return Effect(fmean(b) / fmean(a) - 1.0, None, None, len(blocks_a), len(blocks_b), length, None)
+    return _of_blocks(fmean(blocks_b) / fmean(blocks_a), blocks_a, blocks_b, length)
+
+
+def effect_of_whole(whole: tuple[float, float], a: Sequence[float], b: Sequence[float], length: int) -> Effect | None:
+    """The same for a figure that is no mean of its blocks, as a percentile: it is told from the whole windows.
+
+    Args:
+        whole: The figure over all of A, and of B.
+        a, b: The figure of each block, for the uncertainty.
+        length: Steps of a block.
+    """
+    if min(whole) <= 0:
+        return None
+    ratio = whole[1] / whole[0]
+    if min(len(a), len(b)) < FEWEST or min(fmean(a), fmean(b)) <= 0:
+        return Effect(ratio - 1.0, None, None, len(a), len(b), length, None)
+    return _of_blocks(ratio, a, b, length)
+
+
+def share_effect(a: Sequence[float], b: Sequence[float], whole: float) -> Effect | None:
+    """How a part of something changed, as a share of the whole: 2 ms less of a wait in 10 ms of latency are −20 %.
+
+    A part may be 0 in one of them, so that differences are taken in place of ratios: (mean B − mean A) ± t · error.
+
+    Args:
+        a, b: The part in each block, in the unit of `whole`.
+    """
+    if not a or not b or whole <= 0:
+        return None
+    difference, counts = (fmean(b) - fmean(a)) / whole, (len(a), len(b))
+    if min(counts) < FEWEST:
+        return Effect(difference, None, None, *counts, 1, None)
+    error = math.sqrt(_STILL_ALIKE * (variance(a) / len(a) + variance(b) / len(b))) / whole
+    return _effect(difference, error, min(counts) - 1, counts, 1, ratio=False)
+
+
+def effect_of_runs(
+    whole: tuple[float, float], a: Sequence[float], b: Sequence[float], points: float | None = None
+) -> Effect | None:
+    """The same where each value is a whole run: what varies from run to run is in the interval.
+
+    Args:
+        whole: The figure over all runs of A, and of B.
+        a, b: The figure of each run.
+        points: Of a figure in per cent, the points that the change is told as a share of; None where it is a ratio.
+    """
+    if not a or not b or (points is None and min(*whole, *a, *b) <= 0):
+        return None
+    counts = len(a), len(b)
+    change = math.log(whole[1] / whole[0]) if points is None else (whole[1] - whole[0]) / points
+    if min(counts) < FEWEST:
+        return Effect(math.expm1(change) if points is None else change, None, None, *counts, 1, None)
+    return _between(change, spread_of((on_scale(a, points), on_scale(b, points))), counts, counts, 1, points is None)
+
+
+def widened(effect: Effect, spread: Spread, runs: tuple[int, int], *, ratio: bool) -> Effect:
+    """An effect of fewer runs with what is known of how runs differ: the wider one of the two intervals.
+
+    Args:
+        spread: From runs of the same kind, made earlier or on the same side.
+        runs: Of A, and of B.
+        ratio: The effect is one of ratios, and the spread one of logarithms.
+    """
+    if effect.low is None or effect.high is None or not spread.degrees:
+        return effect
+    change = math.log1p(effect.relative) if ratio else effect.relative
+    counts = effect.blocks_a, effect.blocks_b
+    between = _between(change, spread, runs, counts, effect.block_s, ratio)
+    return max((effect, between), key=lambda each: (each.high or 0.0) - (each.low or 0.0))
+
+
+def on_scale(values: Sequence[float], points: float | None) -> list[float]:
+    """Values on the scale on which a spread of runs is told: logarithms, or shares of so many points."""
+    return [math.log(value) if points is None else value / points for value in values]
+
+
+def _between(
+    change: float, spread: Spread, runs: tuple[int, int], counts: tuple[int, int], block_s: int, ratio: bool
+) -> Effect:
+    error = math.sqrt(spread.squares / spread.degrees * (1.0 / runs[0] + 1.0 / runs[1]))
+    return _effect(change, error, spread.degrees, counts, block_s, ratio=ratio)
+
+
+def _of_blocks(ratio: float, a: Sequence[float], b: Sequence[float], length: int) -> Effect:
+    variances = variance(a) / len(a) / fmean(a) ** 2 + variance(b) / len(b) / fmean(b) ** 2
+    counts = len(a), len(b)
+    return _effect(math.log(ratio), math.sqrt(_STILL_ALIKE * variances), min(counts) - 1, counts, length, ratio=True)
+
+
+def _effect(change: float, error: float, degrees: int, counts: tuple[int, int], block_s: int, *, ratio: bool) -> Effect:
+    """An effect with its interval, of a change of logarithms (a ratio) or of shares."""
+    t, decided = t_quantile(_SHOWN, degrees), t_quantile(_DECIDED, degrees)
+
+    def told(size: float) -> float:
+        return math.expm1(min(size, _LARGEST)) if ratio else size
+
+    chance = 2.0 * t_probability(-abs(change) / error, degrees) if error > 0 else float(change == 0.0)
+    return Effect(
+        relative=told(change),
+        low=told(change - t * error),
+        high=told(change + t * error),
+        blocks_a=counts[0],
+        blocks_b=counts[1],
+        block_s=block_s,
+        smallest_seen=told((decided + t_quantile(_POWER, degrees)) * error),
+        chance=chance,
+    )
+
+
+def certain_together(chances: Mapping[T, float]) -> frozenset[T]:
+    """Which of several figures differ for certain: all of them together are wrong in no more than 2 % (Holm)."""
+    found: set[T] = set()
+    for place, (name, chance) in enumerate(sorted(chances.items(), key=lambda each: each[1])):
+        if chance >= WRONG / (len(chances) - place):
+            break
+        found.add(name)
+    return frozenset(found)
+
+
+def verdict(effect: Effect, *, higher_is_better: bool, certain: bool | None = None) -> Verdict:
+    """Better or worse only when that is certain and the difference is worth mentioning.
+
+    Args:
+        certain: What a correction for several figures says of it; None takes the effect's own.
+    """
+    if effect.low is None or effect.high is None:
+        return Verdict.UNDECIDED
+    if (effect.certain if certain is None else certain) and abs(effect.relative) >= LEAST:
+        return Verdict.BETTER if (effect.relative > 0) == higher_is_better else Verdict.WORSE
+    if effect.low >= -SAME and effect.high <= SAME:
+        return Verdict.NO_DIFFERENCE
+    return Verdict.UNDECIDED
+
+
+def without_verdict(found: Verdict) -> Verdict:
+    """What is left of a verdict where the runs allow none."""
+    return Verdict.DIFFER if found in (Verdict.BETTER, Verdict.WORSE) else Verdict.UNDECIDED
+
+
+def blocks_needed(effect: Effect) -> int | None:
+    """Blocks on each side until a difference as large as this one, or 2 %, would be found four times out of five.
+
+    None when there are too few to say, or when there are enough already.
+    """
+    if effect.smallest_seen is None:
+        return FEWEST
+    wanted = max(abs(effect.relative), SAME)
+    have = min(effect.blocks_a, effect.blocks_b)
+    needed = min(math.ceil(have * (math.log1p(effect.smallest_seen) / math.log1p(wanted)) ** 2), _MOST_BLOCKS)
+    return needed if needed > have else None

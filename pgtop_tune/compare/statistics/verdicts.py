@@ -1,0 +1,104 @@
+"""Whether two sides allow a verdict at all, and a verdict in words.
+
+Seconds of one run say how sure its mean is, and nothing of the next run with the same settings: with 2 % from run to
+run two runs of five minutes "differ" two times out of five. So better and worse take four runs on each side, which are
+steady or, on a machine on which none is, were made in turn (A B B A): what drifts weighs on both sides alike then.
+Within one run, before and after a moment, they take the same phase of checkpoints and as much foreign CPU time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Final
+
+from pgtop_tune.compare.sides.figures import Better
+from pgtop_tune.compare.sides.gathered import quotient
+from pgtop_tune.compare.sides.material import Run
+from pgtop_tune.compare.statistics.blocks import FEWEST
+from pgtop_tune.compare.statistics.effect import Effect, Verdict, verdict, without_verdict
+from pgtop_tune.metrics.host import CPU_FOREIGN
+
+NOT_COMPARABLE: Final = "not comparable"
+TOO_SHORT: Final = "too little to say"
+MORE: Final = "more"
+LESS: Final = "less"
+CERTAIN: Final = frozenset({Verdict.BETTER.value, Verdict.WORSE.value, MORE, LESS})
+"""Verdicts that say that something differs."""
+CHECKPOINTS_ALIKE: Final = 1.25
+"""Checkpoints per second on one side over those on the other, up to which their cost is in both alike."""
+FOREIGN_ALIKE: Final = 5.0
+"""Percentage points of the machine's CPU time up to which foreign programs took as much on both sides."""
+_EXPLAINING: Final = {Verdict.BETTER: MORE, Verdict.WORSE: LESS}
+
+
+def why_no_verdict(a: Sequence[Run], b: Sequence[Run], *, one_run: bool = False) -> str:
+    """Why these sides allow no verdict, as a sentence; "" when they do.
+
+    Args:
+        one_run: Both are parts of the same run.
+    """
+    if one_run:
+        return _unlike(a, b)
+    if min(len(a), len(b)) < FEWEST:
+        return (
+            f"{_count(a)} of A and {_count(b)} of B do not show how runs with the same settings differ:"
+            f" it takes {FEWEST} on each side"
+        )
+    if in_turn(a, b):
+        return ""
+    for side, runs in (("A", a), ("B", b)):
+        steady = sum(1 for run in runs if run.steady)
+        if steady < FEWEST:
+            return f"{steady} of the {len(runs)} runs of {side} are steady: it takes {FEWEST}, or runs in turn"
+    return ""
+
+
+def in_turn(a: Sequence[Run], b: Sequence[Run]) -> bool:
+    """Whether runs of both sides followed each other so that a drift weighs on both alike: A B B A, A B A B."""
+    order = sorted([(run.began_ms, 0) for run in a] + [(run.began_ms, 1) for run in b])
+    places = [[place for place, (_, side) in enumerate(order) if side == wanted] for wanted in (0, 1)]
+    return all(places) and abs(fmean(places[0]) - fmean(places[1])) <= 1.0
+
+
+def _count(runs: Sequence[Run]) -> str:
+    return f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
+
+
+def _unlike(a: Sequence[Run], b: Sequence[Run]) -> str:
+    """What else differs between two parts of one run."""
+    if checkpoints_alike(a, b) is False:
+        return "checkpoints took another share of A than of B"
+    foreign = [quotient([each for run in side for each in run.gathered.sums(CPU_FOREIGN.id)]) for side in (a, b)]
+    if foreign[0] is not None and foreign[1] is not None and abs(foreign[1] - foreign[0]) > FOREIGN_ALIKE:
+        return f"other programs took {foreign[0]:.0f} % of the CPU time in A and {foreign[1]:.0f} % in B"
+    return ""
+
+
+def checkpoints_alike(a: Sequence[Run], b: Sequence[Run]) -> bool | None:
+    """Whether both sides have as many checkpoints for their length; None where that is not known."""
+    checkpoints = [[run.checkpoints_s for run in side] for side in (a, b)]
+    if any(None in side for side in checkpoints):
+        return None
+    counts = [sum(len(each or ()) for each in side) for side in checkpoints]
+    per_s = [count / max(sum(run.seconds for run in side), 1.0) for count, side in zip(counts, (a, b), strict=True)]
+    return counts == [0, 0] or (min(per_s) > 0 and max(per_s) <= CHECKPOINTS_ALIKE * min(per_s))
+
+
+def worded(effect: Effect | None, better: Better, certain: bool | None, *, comparable: bool, decisive: bool) -> str:
+    """A verdict as a table has it.
+
+    Args:
+        better: Which way is an improvement; of what is no aim it is said that it is more or less.
+        certain: As of `effect.verdict`.
+        comparable: Whether the fingerprints allow a comparison.
+        decisive: Whether the runs allow a verdict, see `why_no_verdict`; of others it is only said that they differ.
+    """
+    if not comparable:
+        return NOT_COMPARABLE
+    if effect is None or effect.low is None:
+        return TOO_SHORT
+    found = verdict(effect, higher_is_better=better is not Better.LOWER, certain=certain)
+    if not decisive:
+        return str(without_verdict(found))
+    return _EXPLAINING.get(found, str(found)) if better is Better.NEITHER else str(found)

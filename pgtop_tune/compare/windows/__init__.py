@@ -1,0 +1,1 @@
+"""Two windows of time compared."""

@@ -1,0 +1,277 @@
+"""Two windows side by side: everything that can be said of both, the largest effect against its noise first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from enum import StrEnum
+from statistics import fmean, variance
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pgtop_tune.compare.comparison import Comparison, FigureRow, aligned_period, compare
+from pgtop_tune.compare.sides.figures import FAILED, FIGURES, LATENCY, PERCENTILES, TPS, Better, Figure
+from pgtop_tune.compare.sides.gathered import Sums, blocks, quotient
+from pgtop_tune.compare.sides.material import Material
+from pgtop_tune.compare.statistics.blocks import autocorrelation_time, block_length
+from pgtop_tune.compare.statistics.effect import WRONG, Effect, Verdict, effect_of_whole, share_effect
+from pgtop_tune.compare.statistics.standardised import standardised
+from pgtop_tune.compare.statistics.verdicts import CERTAIN, worded
+from pgtop_tune.compare.windows.every_metric import PER_TRANSACTION, Number
+from pgtop_tune.compare.windows.window import Side
+
+_OUTCOMES: Final = frozenset({TPS, LATENCY, FAILED, "server_tps", *(figure.id for figure in PERCENTILES)})
+_ROUNDING: Final = 1e-9
+_MOST_APART: Final = 1e6
+_DIFFERING: Final = CERTAIN | {Verdict.DIFFER}
+
+
+class Told(StrEnum):
+    """How a change reads."""
+
+    SHARE = "share"
+    """Of A: +4.1 %."""
+    POINTS = "points"
+    """Of a percentage: −12 pt."""
+    AMOUNT = "amount"
+    """In the unit of the number, where one side is 0 or below."""
+
+
+class Differing(Struct, frozen=True):
+    """One number.
+
+    Attributes:
+        name: What it is called; its key is foreign.
+        a, b: Means over the windows.
+        effect: None where nothing can be said of a difference.
+        told: How the change reads.
+        change: The change and its 95 % interval as `told` says; None without.
+        size: The effect in standard deviations of blocks; None without an interval.
+        apart: How far the means are apart; larger is farther.
+        outcome: What a load is run for: throughput, latency, failures.
+    """
+
+    name: str
+    unit: str
+    definition: str
+    source: str
+    a: float
+    b: float
+    effect: Effect | None
+    told: Told
+    change: tuple[float, float | None, float | None] | None
+    size: float | None
+    apart: float
+    verdict: str
+    outcome: bool = False
+
+    @property
+    def certain(self) -> bool:
+        """Whether it differs for certain, in these windows."""
+        return self.verdict in _DIFFERING
+
+
+class Brushed(Struct, frozen=True):
+    """Two windows.
+
+    Attributes:
+        comparison: Fingerprint, waits of a transaction, notes.
+        rows: What is certain first, each part by the size of the effect.
+        alike: Numbers that were one and the same in both all the time.
+        notes: What a reader must know beyond those of the phase.
+    """
+
+    comparison: Comparison
+    rows: tuple[Differing, ...]
+    alike: int
+    notes: tuple[str, ...]
+
+    @property
+    def outcomes(self) -> tuple[Differing, ...]:
+        """Throughput, latency, failures, in the order of a comparison."""
+        order = {figure.title: place for place, figure in enumerate(FIGURES)}
+        return tuple(sorted((row for row in self.rows if row.outcome), key=lambda row: order[row.name]))
+
+    @property
+    def others(self) -> tuple[Differing, ...]:
+        """Everything else, in the order of `rows`."""
+        return tuple(row for row in self.rows if not row.outcome)
+
+
+def brushed(a: Side, b: Side, under_test: Sequence[str] = (), *, one_recording: bool = True) -> Brushed:
+    """B against A.
+
+    Args:
+        under_test: As of `comparison.compare`. What ran in a window is always what it is about.
+        one_recording: Both are windows of the same recording or session.
+    """
+    one_run = bool({run.started_ms for run in a.loads} & {run.started_ms for run in b.loads})
+    one_run = one_run or (one_recording and not a.loads and not b.loads)
+    comparison = compare(a.material, b.material, (*under_test, "load"), one_run=one_run)
+    phase = comparison.phases[0] if comparison.phases else None
+    decisive = phase is not None and not phase.no_verdict
+    told = [] if phase is None else [_of_figure(row, a, b) for row in phase.rows]
+    names = [name for name in a.numbers if name in b.numbers and not (_has_waits(comparison) and _is_wait(a, name))]
+    alike = {name for name in names if _alike(a, b, name)}
+    period_s = aligned_period(a.material.runs, b.material.runs)
+    for name in names:
+        if name not in alike:
+            number = _of_number(a, b, name, period_s)
+            said = worded(number.effect, Better.NEITHER, None, comparable=comparison.comparable, decisive=decisive)
+            told.append(replace(number, verdict=said))
+    rows = tuple(sorted((row for row in told if not _nothing(row)), key=_place))
+    return Brushed(comparison, rows, len(alike) + len(told) - len(rows), tuple(_notes(a, b, rows)))
+
+
+def _has_waits(comparison: Comparison) -> bool:
+    return any(phase.waits for phase in comparison.phases)
+
+
+def _is_wait(side: Side, name: str) -> bool:
+    return side.numbers[name].metric.id in PER_TRANSACTION
+
+
+def _alike(a: Side, b: Side, name: str) -> bool:
+    if name in a.moving or name in b.moving:
+        return False
+    return quotient(a.run.gathered.sums(name)[:1]) == quotient(b.run.gathered.sums(name)[:1])
+
+
+def _nothing(row: Differing) -> bool:
+    """Whether neither the change nor its uncertainty is more than an error of arithmetic."""
+    return row.change is not None and all(each is None or abs(each) < _ROUNDING for each in row.change)
+
+
+def _place(row: Differing) -> tuple[bool, float, str]:
+    """What is certain by the size of its effect, then the rest by how far apart the seconds are."""
+    return not row.certain, -abs(row.size or 0.0) if row.certain else -row.apart, row.name
+
+
+def _apart(a: Sequence[float], b: Sequence[float]) -> float:
+    """The distance of means in standard deviations of what varies: no ground for a verdict, but for an order.
+
+    What drifts is far apart in two windows whatever happens, so that steps that resemble each other count for fewer.
+    """
+    if len(a) < 2 or len(b) < 2:
+        return 0.0
+    alike = max(autocorrelation_time(a), autocorrelation_time(b))
+    distance, spread = abs(fmean(b) - fmean(a)), math.sqrt(alike * (variance(a) + variance(b)) / 2.0)
+    return distance / spread if spread > distance / _MOST_APART else _MOST_APART if distance else 0.0
+
+
+def _of_figure(row: FigureRow, a: Side, b: Side) -> Differing:
+    figure, ratio = row.figure, row.figure.points is None
+    return Differing(
+        name=figure.title,
+        unit=figure.unit,
+        definition="",
+        source=figure.source,
+        a=row.a or 0.0,
+        b=row.b or 0.0,
+        effect=row.effect,
+        told=Told.SHARE if ratio else Told.POINTS,
+        change=row.change,
+        size=None if row.effect is None else standardised(row.effect, ratio=ratio),
+        apart=_apart(_steps(a, figure), _steps(b, figure)),
+        verdict=row.verdict,
+        outcome=figure.id in _OUTCOMES,
+    )
+
+
+def _steps(side: Side, figure: Figure) -> list[float]:
+    if figure.quantile is not None:
+        return [value for _, value in side.run.gathered.latency_series(figure.quantile)]
+    return [value for _, value in side.run.gathered.series(figure.id)]
+
+
+def _of_number(a: Side, b: Side, name: str, period_s: int | None) -> Differing:
+    number, sums = a.numbers[name], (a.run.gathered.sums(name), b.run.gathered.sums(name))
+    whole = quotient(sums[0]) or 0.0, quotient(sums[1]) or 0.0
+    step_s = max(a.run.gathered.step_s, b.run.gathered.step_s)
+    steps = [[part / share for part, share in side] for side in sums]
+    length = block_length(
+        steps,
+        None if period_s is None else max(round(period_s / step_s), 1),
+    )
+    means = _block_means(sums[0], length), _block_means(sums[1], length)
+    told, effect, scale = _effect(number, whole, means, length)
+    seconds = max(round(length * max(_pace(a, sums[0]), _pace(b, sums[1]))), 1)
+    effect = None if effect is None else replace(effect, block_s=seconds)
+    return Differing(
+        name=name,
+        unit=number.metric.unit,
+        definition=number.metric.definition,
+        source=number.metric.source,
+        a=whole[0],
+        b=whole[1],
+        effect=effect,
+        told=told,
+        change=None if effect is None else _scaled(effect, scale),
+        size=None if effect is None else standardised(effect, ratio=told is Told.SHARE),
+        apart=_apart(steps[0], steps[1]),
+        verdict="",
+    )
+
+
+def _pace(side: Side, sums: Sequence[Sums]) -> float:
+    """Seconds of one of its steps: frames may be further apart than a second."""
+    return side.run.seconds / len(sums) if sums else 1.0
+
+
+def _block_means(sums: Sequence[Sums], length: int) -> list[float]:
+    found = (quotient(sums[part]) for part in blocks(len(sums), length))
+    return [value for value in found if value is not None]
+
+
+def _effect(
+    number: Number, whole: tuple[float, float], means: tuple[list[float], list[float]], length: int
+) -> tuple[Told, Effect | None, float]:
+    """How it is told, the effect, and what the effect is multiplied with to be told so."""
+    if number.metric.unit == "%":
+        return Told.POINTS, _difference(whole, means, 100.0), 1.0
+    if min(whole) > 0 and all(min(side, default=0.0) >= 0 for side in means):
+        return Told.SHARE, effect_of_whole(whole, *means, length), 1.0
+    most = max(abs(whole[0]), abs(whole[1]), *(abs(value) for side in means for value in side))
+    return Told.AMOUNT, _difference(whole, means, most), most
+
+
+def _difference(whole: tuple[float, float], means: tuple[list[float], list[float]], of: float) -> Effect | None:
+    found = share_effect(*means, of) if all(means) else None
+    if found is None:
+        difference = (whole[1] - whole[0]) / of if of > 0 else 0.0
+        return Effect(difference, None, None, len(means[0]), len(means[1]), 1, None)
+    # Blocks leave out the rest at the beginning, the table does not: the interval moves with the difference.
+    off = (whole[1] - whole[0]) / of - (fmean(means[1]) - fmean(means[0])) / of
+    if found.low is None or found.high is None:
+        return replace(found, relative=found.relative + off)
+    return replace(found, relative=found.relative + off, low=found.low + off, high=found.high + off)
+
+
+def _scaled(effect: Effect, scale: float) -> tuple[float, float | None, float | None]:
+    if effect.low is None or effect.high is None:
+        return effect.relative * scale, None, None
+    return effect.relative * scale, effect.low * scale, effect.high * scale
+
+
+def _notes(a: Side, b: Side, rows: Sequence[Differing]) -> list[str]:
+    judged = sum(1 for row in rows if row.size is not None)
+    chance = WRONG * judged
+    notes = [f"{name} {_load(side)}" for name, side in (("A", a), ("B", b)) if len(side.loads) != 1]
+    if chance >= 1.0:
+        notes.append(f"of {judged} numbers about {chance:.0f} may be called different by chance alone")
+    few = len(rows) - judged
+    if few:
+        notes.append(f"{few} numbers have fewer than four blocks: longer windows say more")
+    if a.loads and b.loads and [_known(side.material) for side in (a, b)].count(True) == 1:
+        notes.append("percentiles are of one window only")
+    return notes
+
+
+def _load(side: Side) -> str:
+    return "has no load of ours" if not side.loads else f"has parts of {len(side.loads)} runs of pgbench"
+
+
+def _known(material: Material) -> bool:
+    return bool(material.runs[0].gathered.latencies())

@@ -1,0 +1,218 @@
+"""One side of a comparison out of a window of frames: what somebody marked is what is read, nothing before or after.
+
+Rates, waits and budgets of the first seconds are therefore missing rather than told from what was before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from msgspec import Struct
+
+from pgtop_tune.compare.sides.facts import FactsSeen
+from pgtop_tune.compare.sides.figures import frame_sums, line_sums
+from pgtop_tune.compare.sides.from_recording import budget_of, key_of, spec_of
+from pgtop_tune.compare.sides.gathered import Gathered
+from pgtop_tune.compare.sides.material import BUDGET_S, Budget, LoadKey, Material, Run
+from pgtop_tune.compare.windows.every_metric import Number, every_number
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.load import under_way
+from pgtop_tune.metrics.server import checkpoints_between
+from pgtop_tune.model.bench import BenchRun, BenchSample, RunState
+from pgtop_tune.model.events import Event
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.recording.minutes import Look
+from pgtop_tune.runtime.window import Window
+
+LATE_S: Final = 5.0
+"""Seconds of the transaction log come so much later than they were."""
+LEAST_FRAMES: Final = 2
+_PAST: Final = 130
+_MOST_EVENTS: Final = 2_000
+
+
+class Side(Struct, frozen=True):
+    """What was read of a window.
+
+    Attributes:
+        material: With one run: the window, whatever ran in it.
+        numbers: Numbers of the catalogue that are in the run's `gathered`, by name.
+        moving: Names of those that were not the same all the time.
+        loads: Runs of pgbench that were under way in it.
+        since_s: Moment of its first frame: later than asked for where no more was kept.
+    """
+
+    material: Material
+    numbers: dict[str, Number]
+    moving: frozenset[str]
+    loads: tuple[BenchRun, ...]
+    since_s: float
+
+    @property
+    def run(self) -> Run:
+        """Its only run."""
+        return self.material.runs[0]
+
+
+def read_window(
+    frames: Iterable[Frame], window: Window, name: str, given_up: Callable[[], bool] | None = None
+) -> Side | None:
+    """As `read_looks`, of frames that each stand for themselves."""
+    return read_looks(map(Look, frames), window, name, given_up)
+
+
+def read_looks(
+    looks: Iterable[Look], window: Window, name: str, given_up: Callable[[], bool] | None = None
+) -> Side | None:
+    """Reads a window.
+
+    Args:
+        looks: Those of the window and, for what arrives late, of `LATE_S` after it; others do no harm. Oldest first.
+        name: Of the side.
+        given_up: Asked at each of them; the rest is not read when it says so.
+
+    Returns:
+        None without two frames in it, and when it was given up.
+    """
+    reading = _Reading(window)
+    for look in looks:
+        if given_up is not None and given_up():
+            return None
+        frame = look.frame
+        if frame.elapsed_s > window.until_s + LATE_S:
+            break
+        if frame.elapsed_s > window.until_s:
+            reading.take_late(frame)
+        elif frame.elapsed_s >= window.since_s:
+            reading.take(frame, look.folded)
+    return reading.finished(name)
+
+
+class _Reading:
+    """The window so far; moments are told from its first frame."""
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+        self._gathered = Gathered()
+        self._facts = FactsSeen()
+        self._past: list[Frame] = []
+        self._first: Frame | None = None
+        self._last: Frame | None = None
+        self._events: list[Event] = []
+        self._numbers: dict[str, Number] = {}
+        self._firsts: dict[str, float] = {}
+        self._moving: set[str] = set()
+        self._loads: dict[int, BenchRun] = {}
+        self._run_before: int | None = None
+        self._progress_s: dict[int, float] = {}
+        self._checkpoints: list[float] | None = None
+        self._counted_s = 0.0
+        self._budgets: list[Budget] = []
+        self._due_s = BUDGET_S
+
+    def take(self, frame: Frame, folded: int) -> None:
+        """The next frame of it, which stands for so many before it."""
+        before, self._last = self._last, frame
+        self._past.append(frame)
+        if len(self._past) > 2 * _PAST:
+            del self._past[:-_PAST]
+        self._facts.take(frame)
+        if self._first is None or before is None:
+            self._first = frame
+            self._run_before = frame.bench.run.run if isinstance(frame.bench, BenchSample) else None
+            self._take_load(frame, None)
+            return
+        if len(self._events) < _MOST_EVENTS:
+            self._events.extend(frame.events)
+        interval, seconds = Interval(self._past), frame.elapsed_s - before.elapsed_s
+        at_s = frame.elapsed_s - self._first.elapsed_s - seconds / 2
+        if folded:
+            self._gathered.widen(seconds)
+        loaded = under_way(frame) is not None
+        for figure, part, whole in frame_sums(interval, seconds, loaded=loaded):
+            self._gathered.add(figure, at_s, part, whole)
+        for number, value in every_number(interval):
+            self._take_number(number, value, at_s, seconds)
+        self._take_load(frame, at_s)
+        self.take_late(frame)
+        self._look_for_checkpoints(interval, frame.elapsed_s - self._first.elapsed_s)
+        if frame.elapsed_s - self._first.elapsed_s >= self._due_s:
+            self._due_s = frame.elapsed_s - self._first.elapsed_s + BUDGET_S
+            found = budget_of(
+                interval, frame.elapsed_s - self._first.elapsed_s, seconds if folded else None, loaded=loaded
+            )
+            self._budgets += [] if found is None else [found]
+
+    def _take_number(self, number: Number, value: float, at_s: float, seconds: float) -> None:
+        self._gathered.add(number.name, at_s, value * seconds, seconds)
+        if number.name not in self._numbers:
+            self._numbers[number.name] = number
+            self._firsts[number.name] = value
+        elif value != self._firsts[number.name]:
+            self._moving.add(number.name)
+
+    def _take_load(self, frame: Frame, at_s: float | None) -> None:
+        """Progress lines; those that came with the first frame are of the time before it."""
+        bench = frame.bench
+        if not isinstance(bench, BenchSample):
+            return
+        run = bench.run
+        if run.state in (RunState.STARTING, RunState.RUNNING):
+            self._loads[run.run] = run
+        for line in bench.progress:
+            # Of a run that was there when the window began, the first line may be of a longer time.
+            before_s = self._progress_s.get(run.run, None if run.run == self._run_before else 0.0)
+            self._progress_s[run.run] = line.elapsed_s
+            if before_s is None or at_s is None or line.elapsed_s <= before_s:
+                continue
+            seconds = line.elapsed_s - before_s
+            for figure, part, whole in line_sums(line, seconds):
+                self._gathered.add(figure, at_s, part, whole)
+
+    def take_late(self, frame: Frame) -> None:
+        """Seconds of the transaction log that lie in the window, whenever they came."""
+        first, last = self._first, self._last
+        if first is None or last is None or not isinstance(frame.bench, BenchSample):
+            return
+        length_s = last.elapsed_s - first.elapsed_s
+        for second in frame.bench.latencies:
+            at_s = second.second - first.taken_at_ms / 1000.0
+            if second.logged and -0.5 <= at_s < length_s:
+                self._gathered.add_latencies(at_s, second)
+
+    def _look_for_checkpoints(self, interval: Interval, at_s: float) -> None:
+        pair = interval.pair(sections.checkpoints, over_gaps=True)
+        between = None if pair is None or pair[1].at_s <= self._counted_s else checkpoints_between(*pair)
+        if pair is None or between is None:
+            return
+        self._counted_s = pair[1].at_s
+        self._checkpoints = self._checkpoints or []
+        if sum(between):
+            self._checkpoints.append(at_s)
+
+    def finished(self, name: str) -> Side | None:
+        """What came of it."""
+        first, last = self._first, self._last
+        if first is None or last is None or last is first:
+            return None
+        loads = tuple(self._loads.values())
+        run = Run(
+            began_ms=first.taken_at_ms,
+            key=key_of(loads[0]) if loads else LoadKey(),
+            gathered=self._gathered,
+            seconds=last.elapsed_s - first.elapsed_s,
+            checkpoints_s=self._checkpoints,
+            budgets=self._budgets,
+            spec=spec_of(loads[0]) if loads else None,
+        )
+        material = Material(
+            name=name,
+            began_ms=first.taken_at_ms,
+            seconds=run.seconds,
+            runs=(run,),
+            facts=self._facts.found((run,)),
+            events=tuple(self._events),
+        )
+        return Side(material, self._numbers, frozenset(self._moving), loads, first.elapsed_s)

@@ -1,0 +1,127 @@
+"""Arithmetic of parameter values: texts like "16GB" and "5min", and numbers in the server's unit.
+
+Pure. The rules are those of guc.c: parse_int, parse_real, convert_to_base_unit, convert_int_from_base_unit,
+convert_real_from_base_unit and ShowGUCOption (_ShowOption to 15).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final
+
+from pgtop_tune.errors import UsageProblem
+
+_MEMORY: Final = {"B": 1, "kB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
+_TIME_US: Final = {
+    "us": 1,
+    "ms": 1_000,
+    "s": 1_000_000,
+    "min": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+}
+_UNIT: Final = re.compile(r"(?P<count>\d*)(?P<name>[A-Za-z]+)")
+_NUMBER: Final = re.compile(
+    r"\s*(?P<number>[+-]?(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))\s*(?P<unit>[A-Za-z]*)\s*",
+    re.ASCII,
+)
+_TRUE: Final = ("on", "true", "yes")
+_FALSE: Final = ("off", "false", "no")
+_NEARLY: Final = 1e-8
+_LARGEST: Final = 1e300
+"""Beyond it converting to a smaller unit overflows; no parameter goes near it."""
+
+
+def parse(text: str, unit: str, *, integer: bool) -> float:
+    """A typed value as a number in the server's unit.
+
+    Args:
+        text: "16GB", "5min", "0.9", "1024", "0x400"; without a unit it is in the server's.
+        unit: pg_settings.unit: "8kB", "ms", … or "".
+        integer: Whether the parameter takes whole numbers only; then it is rounded as the server does.
+
+    Raises:
+        UsageProblem: Not a number, or a unit that this parameter does not take.
+    """
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        raise UsageProblem(f"{text!r} is not a number", _example(unit))
+    number = _plain(match["number"])
+    if match["unit"]:
+        number = _converted(number, match["unit"], unit, text)
+    if not math.isfinite(number) or abs(number) > _LARGEST:
+        raise UsageProblem(f"{text!r} is out of range", _example(unit))
+    return float(round(number)) if integer else number
+
+
+def show(value: float, unit: str, *, integer: bool) -> str:
+    """A number in the server's unit as SHOW prints it: 1024 MB is "1GB", 1 ms is "1ms", 0.5 ms is "500us"."""
+    if value <= 0 or not unit:
+        return f"{value:.0f}" if integer else f"{value:g}"
+    names, base = _family(unit)
+    chosen, scaled = "", value
+    for name, size in reversed(names.items()):
+        chosen, multiplier = name, size / base
+        scaled = value / multiplier
+        fits = value % multiplier == 0 if integer else abs(round(scaled) / scaled - 1.0) <= _NEARLY
+        if fits or (integer and multiplier <= 1.0):
+            break
+    return f"{round(scaled)}{chosen}" if integer else f"{scaled:g}{chosen}"
+
+
+def parse_bool(text: str) -> str:
+    """ "on" or "off" for what the server takes as such: on, true, yes, 1 and their beginnings.
+
+    Raises:
+        UsageProblem: None of these.
+    """
+    word = text.strip().lower()
+    for result, one, digit, names in (("on", "on", "1", _TRUE), ("off", "of", "0", _FALSE)):
+        shortest = len(one)
+        if word == digit or any(
+            name.startswith(word) and word and (name[0] != "o" or len(word) >= shortest) for name in names
+        ):
+            return result
+    raise UsageProblem(f"{text!r} is neither on nor off")
+
+
+def _plain(number: str) -> float:
+    """strtol with base 0, or strtod: a leading 0x is hexadecimal, a leading 0 octal."""
+    body = number.lstrip("+-")
+    sign = -1 if number.startswith("-") else 1
+    if body[:2] in {"0x", "0X"}:
+        return float(sign * int(body, 16))
+    if len(body) > 1 and body[0] == "0" and body.isdigit() and set(body) <= set("01234567"):
+        return float(sign * int(body, 8))
+    return sign * float(body)
+
+
+def _family(unit: str) -> tuple[dict[str, int], float]:
+    """The units a parameter of this unit is shown in, ascending, and the size of its own in the smallest."""
+    match = _UNIT.fullmatch(unit)
+    for names in (_MEMORY, _TIME_US):
+        if match and match["name"] in names:
+            return names, int(match["count"] or 1) * names[match["name"]]
+    raise UsageProblem(f"unknown unit {unit!r}")
+
+
+def _converted(number: float, typed: str, unit: str, text: str) -> float:
+    """A number of typed units in the server's; a fraction is rounded to the next smaller unit, as the server does."""
+    names, base = _family(unit) if unit else ({}, 1.0)
+    if typed not in names:
+        raise UsageProblem(f"{text!r}: {typed} is no unit of this parameter", _example(unit))
+    value = number * names[typed] / base
+    order = list(names)
+    place = order.index(typed)
+    if place == 0:
+        return value
+    smaller = names[order[place - 1]] / base
+    return round(value / smaller) * smaller
+
+
+def _example(unit: str) -> str:
+    if not unit:
+        return "a number without a unit"
+    names, _ = _family(unit)
+    return f"a number, in {unit} or with one of {', '.join(names)}"

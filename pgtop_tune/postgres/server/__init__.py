@@ -1,0 +1,1 @@
+"""Connections to the server, of both drivers, and what the server allows."""

@@ -1,0 +1,134 @@
+"""Opens the read-only connection, of the kind that fits what stands between us and the server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import asyncpg
+
+from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.postgres.server import time_limits
+from pgtop_tune.postgres.server.connection import ANSWER_TIMEOUT_S, CLIENT_ERRORS, ReadConnection
+from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo, Endpoint
+from pgtop_tune.postgres.server.failures import connection_problem, sqlstate_of
+from pgtop_tune.postgres.server.keywords import beyond_asyncpg
+from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
+from pgtop_tune.postgres.server.pooled_connection import PooledConnection
+from pgtop_tune.postgres.server.reaching import takes_connections
+from pgtop_tune.postgres.server.search_path import pinned_first
+
+CONNECT_TIMEOUT_S: Final = 5.0
+_ENCODING: Final = {"client_encoding": "UTF8"}
+"""As the server writes it: PgBouncer takes asyncpg's 'utf-8' for another one and sets it anew for every transaction."""
+_LIFTED: Final[tuple[Mapping[str, Any], ...]] = (
+    {},
+    *({"limits": dict.fromkeys(time_limits.of_major(major), "0")} for major in (14, time_limits.ALL_SINCE)),
+)
+"""What the start-up packet says in attempt after attempt, while a limit of the database or the role ends our session
+before it can lift it. A server that does not know one of the limits lets nobody in."""
+
+
+async def open_connection(conninfo: ConnInfo, own: OwnSessions, patience_s: float = ANSWER_TIMEOUT_S) -> ReadConnection:
+    """Connects to the first endpoint that lets us in.
+
+    Args:
+        conninfo: Where to.
+        own: Our sessions.
+        patience_s: How long one answer is waited for.
+
+    Raises:
+        ConnectionProblem: None did; speaks of the last.
+        PasswordNeeded: It wants a password and there was none to send.
+    """
+    error: BaseException = OSError("nowhere to connect to")
+    through_libpq = bool(beyond_asyncpg(conninfo))
+    connect = _connected_by_libpq if through_libpq else _connected
+    for number, arguments in enumerate(conninfo.as_libpq() if through_libpq else conninfo.as_asyncpg()):
+        endpoint = conninfo.endpoints[number % len(conninfo.endpoints)]
+        for limits in _LIFTED:
+            try:
+                return await _opened(connect, {**arguments, **limits}, endpoint, conninfo, own, patience_s)
+            except asyncpg.TargetServerAttributeNotMatched:
+                error = _unfit(arguments["target_session_attrs"], conninfo)
+            except (*CLIENT_ERRORS, asyncpg.PostgresError, ValueError, ConnectionProblem) as problem:
+                error = problem
+            if not _ended_by_limit(error, conninfo):
+                break
+    if isinstance(error, ConnectionProblem):
+        raise error from None
+    reached = isinstance(error, TimeoutError) and await asyncio.to_thread(takes_connections, endpoint)
+    raise connection_problem(error, conninfo, reached=reached) from None
+
+
+def _ended_by_limit(error: BaseException, conninfo: ConnInfo) -> bool:
+    state = sqlstate_of(error)
+    # asyncpg gives a session that was ended between two statements a state of its own (08003).
+    words = (error if isinstance(error, ConnectionProblem) else connection_problem(error, conninfo)).message
+    return time_limits.bites(words, "" if state.startswith("08") else state)
+
+
+def _unfit(wish: str, conninfo: ConnInfo) -> ConnectionProblem:
+    """The server is there, and not of the kind that the operator asks for: a standby before it is promoted."""
+    hint = "target_session_attrs asks for one; after a failover the standby has to be promoted first"
+    return ConnectionProblem(f"{conninfo.describe()}: no server there is {wish}", hint)
+
+
+async def _connected(arguments: dict[str, Any], settings: dict[str, str], conninfo: ConnInfo, patience_s: float) -> Any:
+    return await asyncpg.connect(
+        **{"timeout": CONNECT_TIMEOUT_S, **arguments},
+        server_settings=settings,
+        statement_cache_size=0,
+        command_timeout=patience_s,
+    )
+
+
+async def _connected_by_libpq(
+    arguments: dict[str, Any], settings: dict[str, str], conninfo: ConnInfo, patience_s: float
+) -> Any:
+    # Only here: watching does without psycopg otherwise.
+    from pgtop_tune.postgres.server import libpq_connection
+
+    return await libpq_connection.connect(arguments, settings, conninfo, CONNECT_TIMEOUT_S, patience_s)
+
+
+async def _opened(
+    connect: Callable[[dict[str, Any], dict[str, str], ConnInfo, float], Awaitable[Any]],
+    arguments: dict[str, Any],
+    endpoint: Endpoint,
+    conninfo: ConnInfo,
+    own: OwnSessions,
+    patience_s: float,
+) -> ReadConnection:
+    limits = arguments.pop("limits", {})
+    settings = {**arguments.pop("server_settings", {}), **limits, "application_name": APPLICATION_NAME, **_ENCODING}
+    raw = await pinned_first(lambda pinned: connect(arguments, {**settings, **pinned}, conninfo, patience_s))
+    try:
+        kind = PooledConnection if await _behind_pooler(raw, own) else ReadConnection
+        connection = kind(raw, endpoint, conninfo, own)
+    except BaseException:
+        raw.terminate()
+        raise
+    try:
+        await connection.settle()
+        if raw.get_settings().server_encoding == "SQL_ASCII":
+            await connection.read_bytes_as_they_are()
+    except ConnectionProblem:
+        raise
+    except BaseException:
+        connection.terminate()
+        raise
+    return connection
+
+
+async def _behind_pooler(raw: Any, own: OwnSessions) -> bool:
+    """Whether the process that serves us is not the one we were told of when we connected.
+
+    A pooler answers the start-up packet itself, with a key of its own making for cancel requests. Asked before
+    anything is set. Source: BackendKeyData, chapter "Message Flow", Start-up.
+    """
+    own.statements += 1
+    own.calls += 1
+    own.transactions += 1
+    return bool(await raw.fetchval(marked("SELECT pg_catalog.pg_backend_pid()")) != raw.get_server_pid())

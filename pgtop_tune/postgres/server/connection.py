@@ -1,0 +1,225 @@
+"""One read-only asyncpg connection that costs the server little and cannot hang us."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import asyncpg
+
+from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.model.statements import OWN_MARK
+from pgtop_tune.postgres.server.conninfo import ConnInfo, Endpoint
+from pgtop_tune.postgres.server.failures import connection_problem
+from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
+from pgtop_tune.postgres.server.search_path import pin
+
+ANSWER_TIMEOUT_S: Final = 4.0
+"""Longer than the server's own statement_timeout: whoever misses this one is hung or cut off."""
+
+SESSION_SETTINGS: Final[Mapping[str, str]] = {
+    "default_transaction_read_only": "on",
+    "statement_timeout": "1s",
+    "lock_timeout": "50ms",
+    "idle_in_transaction_session_timeout": "10s",
+    "idle_session_timeout": "0",
+    "jit": "off",
+}
+"""Made after connecting, not at the start: so a reset shows what the server would have given us."""
+
+_LONGER_TRANSACTIONS: Final = (
+    "CASE WHEN pg_catalog.current_setting('transaction_timeout', true) ~ '^([1-4]s|[0-9]+ms)$'"
+    " THEN pg_catalog.set_config('transaction_timeout', '0', false) END"
+)
+"""From 17 on: one that would end our looks is lifted, any other stays to be seen. A reset would end us at once."""
+_SETTLE: Final = f"SELECT {OWN_MARK} " + ", ".join(
+    (
+        pin(local=False),
+        _LONGER_TRANSACTIONS,
+        *(f"pg_catalog.set_config('{name}', '{value}', false)" for name, value in SESSION_SETTINGS.items()),
+    )
+)
+"""Where something on the way has dropped the start-up packet's search_path, this is where it is pinned."""
+_WITHOUT_OWN: Final = (
+    f"WITH {OWN_MARK} given AS MATERIALIZED (SELECT count(set_config(name, NULL, true)) AS settings"
+    f" FROM unnest('{{{{{','.join(SESSION_SETTINGS)}}}}}'::text[]) AS name)"
+    " SELECT * FROM ({}) AS seen WHERE (SELECT settings FROM given) >= 0"
+)
+"""A setting that is given NULL is reset until the transaction ends; the condition is judged before the first row.
+
+RESET and ROLLBACK would do the same, but pg_stat_statements would not show that they are ours.
+"""
+
+CLIENT_ERRORS: Final[tuple[type[BaseException], ...]] = (
+    OSError,
+    TimeoutError,
+    EOFError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
+"""The network's errors and asyncpg's own, which the server has not sent: there is no server to ask now."""
+
+_LOST: Final[tuple[type[BaseException], ...]] = (
+    *CLIENT_ERRORS,
+    asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.IdleSessionTimeoutError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+)
+_STALE: Final[tuple[type[BaseException], ...]] = (
+    asyncpg.InvalidCachedStatementError,
+    asyncpg.OutdatedSchemaCacheError,
+    asyncpg.InvalidSQLStatementNameError,
+)
+
+Rows = Sequence[Any]
+
+
+class ReadConnection:
+    """Prepared statements over one connection, one at a time.
+
+    Attributes:
+        endpoint: Where the connection was made.
+        backend_pid: Of the session, as the server said when we connected; behind a pooler nobody's.
+        pooled: Behind a pooler: every statement may be served by another backend.
+    """
+
+    pooled = False
+    _calls_of_a_reset = 1
+
+    def __init__(self, raw: Any, endpoint: Endpoint, conninfo: ConnInfo, own: OwnSessions) -> None:
+        self._raw = raw
+        self._conninfo = conninfo
+        self._own = own
+        self._prepared: dict[str, Any] = {}
+        self._names = 0
+        self._busy = asyncio.Lock()
+        self.endpoint = endpoint
+        self.backend_pid: int = raw.get_server_pid()
+        own.pooled = self.pooled
+        if not self.pooled:
+            own.pids.add(self.backend_pid)
+
+    async def settle(self) -> None:
+        """Makes the session one that cannot write and does not wait. Raises as `execute` does."""
+        await self.execute(_SETTLE)
+
+    async def read_bytes_as_they_are(self) -> None:
+        """Decodes text leniently from now on: what is not UTF-8 becomes U+FFFD instead of an error.
+
+        A SQL_ASCII database holds bytes of any encoding; with client_encoding SQL_ASCII the server neither converts
+        nor checks them.
+        """
+        await self.execute(marked("SELECT pg_catalog.set_config('client_encoding', 'SQL_ASCII', false)"))
+        async with self._looking_up():
+            for type_name in ("text", "name"):
+                await self._raw.set_type_codec(
+                    type_name, schema="pg_catalog", encoder=str.encode, decoder=_lenient, format="binary"
+                )
+        self._prepared.clear()
+
+    async def fetch(self, text: str, *arguments: object) -> Rows:
+        """Rows of a prepared statement; arrays that come or go are text[] or oid[].
+
+        To learn what another array is made of, asyncpg asks the catalogue, in statements without our mark.
+
+        Raises:
+            ConnectionProblem: The connection is gone (and closed).
+            asyncpg.PostgresError: The server refused the statement; the connection is fine.
+        """
+        async with self._busy:
+            try:
+                return await self._fetch(text, arguments)
+            except _STALE:
+                self._prepared.pop(text, None)
+                await self._raw.reload_schema_state()
+                return await self._fetch(text, arguments)
+            except UnicodeDecodeError:
+                pass
+            except _LOST as error:
+                raise self._lost(error) from None
+        await self.read_bytes_as_they_are()
+        async with self._busy:
+            try:
+                return await self._fetch(text, arguments)
+            except UnicodeDecodeError:
+                # asyncpg reads arrays of text by itself.
+                raise asyncpg.CharacterNotInRepertoireError("an array holds bytes that are not text") from None
+            except _LOST as error:
+                raise self._lost(error) from None
+
+    async def execute(self, text: str) -> None:
+        """Runs statements without parameters, as one simple query. Raises as `fetch` does."""
+        async with self._busy:
+            try:
+                await self._timed(self._raw.execute(text), calls=text.count(";") + 1)
+            except _LOST as error:
+                raise self._lost(error) from None
+
+    async def fetch_without_own_settings(self, text: str) -> Rows:
+        """Rows as a session sees them that has none of `SESSION_SETTINGS`. Raises as `fetch` does."""
+        async with self._busy:
+            try:
+                answer = self._inside_reset(text)
+                return await self._timed(answer, calls=self._calls_of_a_reset)  # type: ignore[no-any-return]
+            except _LOST as error:
+                raise self._lost(error) from None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection is known to be gone."""
+        return bool(self._raw.is_closed())
+
+    def terminate(self) -> None:
+        """Drops the connection at once."""
+        self._own.pids.discard(self.backend_pid)
+        self._raw.terminate()
+
+    async def aclose(self) -> None:
+        """Says goodbye to the server, or drops the connection when it does not answer."""
+        self._own.pids.discard(self.backend_pid)
+        try:
+            await self._raw.close(timeout=1.0)
+        except (*_LOST, asyncpg.PostgresError):
+            self._raw.terminate()
+
+    async def _fetch(self, text: str, arguments: Sequence[object]) -> Rows:
+        statement = self._prepared.get(text)
+        if statement is None:
+            # Named: an unnamed statement would be parsed and planned anew by the server at every look.
+            self._names += 1
+            prepared = self._raw.prepare(marked(text), name=f"pgtop_{self._names}")
+            statement = await self._timed(prepared, calls=0, transactions=0)
+            self._prepared[text] = statement
+        return await self._timed(statement.fetch(*arguments))  # type: ignore[no-any-return]
+
+    @asynccontextmanager
+    async def _looking_up(self) -> AsyncIterator[None]:
+        """Around what the driver asks the catalogue by itself."""
+        yield
+
+    async def _inside_reset(self, text: str) -> Rows:
+        return await self._raw.fetch(_WITHOUT_OWN.format(text))  # type: ignore[no-any-return]
+
+    async def _timed(self, answer: Any, *, calls: int = 1, transactions: int = 1) -> Any:
+        started = time.perf_counter()
+        try:
+            return await answer
+        finally:
+            self._own.statement_ms += (time.perf_counter() - started) * 1000
+            self._own.statements += 1
+            self._own.transactions += transactions
+            self._own.calls += calls
+
+    def _lost(self, error: BaseException) -> ConnectionProblem:
+        self.terminate()
+        return connection_problem(error, self._conninfo, reached=True)
+
+
+def _lenient(value: bytes) -> str:
+    return value.decode("utf-8", "replace")

@@ -1,0 +1,383 @@
+"""Which server is meant: what the user gave, resolved by libpq itself, in the words of every driver.
+
+libpq fills in PG* variables, the service file, .pgpass and its own defaults while it prepares a connection. It
+is asked to do just that, with one parameter it refuses *after* all this and before it touches the network, and
+then tells what it found (PQconninfo, PQhost, PQpass). So psql, pgbench, psycopg and asyncpg mean the same server.
+
+Source: libpq "Database Connection Control Functions", fe-connect.c (connectOptions1, pqConnectOptions2).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.postgres.server.keywords import beyond_asyncpg, refused, since
+from pgtop_tune.secret import Secret
+
+APPLICATION_NAME: Final = "pgtop-tune"
+
+HANDED_ON: Final = "PGTOP_TUNE_CONNECTION"
+"""Variable for a process of our own: keywords that libpq has no variable for, as a connection string."""
+
+_SECRET_KEYWORDS: Final = frozenset(
+    {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
+)
+_KEY_FILE_SECRETS: Final = frozenset({"sslpassword"})
+"""Secrets that open a file of this machine and never leave it."""
+_STOP_KEYWORD: Final = "load_balance_hosts"
+_STOP_VALUE: Final = "resolve-only"
+_BEFORE_IT: Final = "target_session_attrs"
+"""What libpq looks at just before; stops it where the value of the other is wanted."""
+_IN_ORDER: Final = "disable"
+_AT_RANDOM: Final = "random"
+_OWN_KEYWORDS: Final = frozenset({"host", "hostaddr", "port", "user", "dbname", "service", _STOP_KEYWORD})
+_OLDEST_LIBPQ: Final = 13
+"""Of a pgbench that may be used: a variable that its libpq does not know would be passed over without a word."""
+_ASYNCPG_TLS: Final = ("sslmode", "ssl_min_protocol_version", "krbsrvname")
+"""The others are at their defaults where asyncpg is used (`keywords.beyond_asyncpg`)."""
+_SESSION_ATTRS: Final[Mapping[str, tuple[str, ...]]] = {
+    "any": ("any",),
+    "read-write": ("read-write",),
+    "read-only": ("read-only",),
+    "primary": ("primary",),
+    "standby": ("standby",),
+    "prefer-standby": ("standby", "any"),
+}
+_SOCKET_DIRECTORIES: Final = ("/var/run/postgresql", "/run/postgresql", "/tmp")
+
+
+class Endpoint(Struct, frozen=True):
+    """One place where the server may be found.
+
+    Attributes:
+        host: Host name, address, or the directory of a Unix socket.
+        hostaddr: Address to connect to without a look-up; "" when `host` is to be looked up.
+        port: TCP port, or the number in the name of the socket.
+        password: What libpq would send to this host, from the string, PGPASSWORD or .pgpass.
+    """
+
+    host: str
+    port: int
+    hostaddr: str = ""
+    password: Secret | None = None
+
+    @property
+    def is_socket(self) -> bool:
+        """Whether it is a Unix socket of this machine (also in the abstract namespace)."""
+        return not self.hostaddr and self.host.startswith(("/", "@"))
+
+    def __str__(self) -> str:
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{name}:{self.port}"
+
+
+class ConnInfo(Struct, frozen=True):
+    """A resolved connection: everything libpq would use, secrets apart.
+
+    Attributes:
+        endpoints: Tried in this order.
+        keywords: All further libpq keywords that have a value, none of them secret: sslmode, options, passfile …
+        secrets: Secret keywords as given (the password also when it comes from PGPASSWORD, not from .pgpass).
+        variables: Keyword → environment variable, of those that libpq has one for and that are not secret.
+    """
+
+    endpoints: tuple[Endpoint, ...]
+    user: str
+    dbname: str
+    keywords: Mapping[str, str]
+    secrets: Mapping[str, Secret]
+    variables: Mapping[str, str]
+
+    @property
+    def host(self) -> str:
+        """Of the first endpoint."""
+        return self.endpoints[0].host
+
+    @property
+    def port(self) -> int:
+        """Of the first endpoint."""
+        return self.endpoints[0].port
+
+    @property
+    def password(self) -> Secret | None:
+        """Of the first endpoint."""
+        return self.endpoints[0].password
+
+    def describe(self) -> str:
+        """`user@host:port/dbname` for titles and messages, without secrets. Foreign text."""
+        return f"{self.user}@{','.join(map(str, self.endpoints))}/{self.dbname}"
+
+    def with_password(self, password: Secret) -> ConnInfo:
+        """The same connection with a password that the user typed."""
+        return replace(
+            self,
+            endpoints=tuple(replace(endpoint, password=password) for endpoint in self.endpoints),
+            secrets={**self.secrets, "password": password},
+        )
+
+    def as_role(self, user: str) -> ConnInfo:
+        """The same server as another role, which gets none of this role's passwords: libpq looks into .pgpass only.
+
+        The empty password keeps libpq from taking that of PGPASSWORD or of a service file. For psycopg; asyncpg looks
+        into the environment again.
+        """
+        none = {keyword: Secret("") for keyword in self.secrets if keyword not in _KEY_FILE_SECRETS}
+        return replace(
+            self,
+            user=user,
+            endpoints=tuple(replace(endpoint, password=None) for endpoint in self.endpoints),
+            secrets={**self.secrets, **none, "password": Secret("")},
+        )
+
+    def as_psycopg(self) -> dict[str, str]:
+        """Keyword arguments for `psycopg.connect`, passwords revealed.
+
+        In UTF-8 whatever the database has: what it has no character for is refused in the server's words, and texts of
+        one in SQL_ASCII are texts.
+        """
+        return {
+            **self.keywords,
+            **self._places(),
+            "client_encoding": "UTF8",
+            "user": self.user,
+            "dbname": self.dbname,
+            **{keyword: secret.reveal() for keyword, secret in self.secrets.items()},
+            _STOP_KEYWORD: _IN_ORDER,
+        }
+
+    def as_libpq(self) -> tuple[dict[str, Any], ...]:
+        """The attempts of `as_asyncpg` as keyword arguments for `psycopg.connect`, passwords revealed."""
+        return tuple(self._libpq_arguments(endpoint, attempt) for attempt, endpoint in self._attempts())
+
+    def as_asyncpg(self) -> tuple[dict[str, Any], ...]:
+        """Keyword arguments for `asyncpg.connect`, one set per attempt, to be tried in this order.
+
+        Every value asyncpg would otherwise look up for itself is given, so that it cannot come to another answer.
+        """
+        return tuple(self._asyncpg_arguments(endpoint, attempt) for attempt, endpoint in self._attempts())
+
+    def for_pgbench(self) -> dict[str, str]:
+        """Environment variables by which pgbench finds the same server; holds no password.
+
+        .pgpass is found through PGPASSFILE; a password from elsewhere is in `password` and needs a private file.
+        """
+        variables = self.variables
+        values = {**self.keywords, **self._places(), "user": self.user, "dbname": self.dbname}
+        if len(self.endpoints) > 1:
+            values[_STOP_KEYWORD] = _IN_ORDER
+        return {variables[keyword]: value for keyword, value in values.items() if keyword in variables and value}
+
+    def beside_variables(self) -> dict[str, str]:
+        """Keywords that pgbench must be given as words: without a variable, or with one that an older libpq ignores."""
+        return {
+            name: self.keywords[name]
+            for name in beyond_asyncpg(self)
+            if name in self.keywords and (name not in self.variables or since(name) > _OLDEST_LIBPQ)
+        }
+
+    def for_ourselves(self) -> dict[str, str]:
+        """Environment variables by which a process of this program finds the same server; they hold secrets."""
+        from psycopg.conninfo import make_conninfo
+
+        beside = {name: value for name, value in self.keywords.items() if name not in self.variables}
+        secrets = {name: secret.reveal() for name, secret in self.secrets.items() if name != "password"}
+        password = {} if self.password is None else {"PGPASSWORD": self.password.reveal()}
+        return {**self.for_pgbench(), **password, HANDED_ON: make_conninfo("", **beside, **secrets)}
+
+    def _places(self) -> dict[str, str]:
+        places = {
+            "host": ",".join(endpoint.host for endpoint in self.endpoints),
+            "port": ",".join(str(endpoint.port) for endpoint in self.endpoints),
+        }
+        if any(endpoint.hostaddr for endpoint in self.endpoints):
+            places["hostaddr"] = ",".join(endpoint.hostaddr for endpoint in self.endpoints)
+        return places
+
+    def _attempts(self) -> list[tuple[str, Endpoint]]:
+        wishes = _SESSION_ATTRS[self.keywords.get("target_session_attrs", "any")]
+        return [(wish, endpoint) for wish in wishes for endpoint in self.endpoints]
+
+    def _libpq_arguments(self, endpoint: Endpoint, session_attrs: str) -> dict[str, Any]:
+        place = {"host": endpoint.host, "port": str(endpoint.port), "hostaddr": endpoint.hostaddr}
+        password = {} if endpoint.password is None else {"password": endpoint.password.reveal()}
+        return {**self.as_psycopg(), **place, **password, "target_session_attrs": session_attrs}
+
+    def _asyncpg_arguments(self, endpoint: Endpoint, session_attrs: str) -> dict[str, Any]:
+        tls = {key: self.keywords[key] for key in _ASYNCPG_TLS if self.keywords.get(key)}
+        arguments: dict[str, Any] = {
+            "host": endpoint.hostaddr or endpoint.host,
+            "port": endpoint.port,
+            "user": self.user,
+            "database": self.dbname,
+            "password": endpoint.password.reveal() if endpoint.password else None,
+            "passfile": f"{os.devnull}/none",
+            "target_session_attrs": session_attrs,
+        }
+        arguments["dsn"] = f"postgresql://?{urlencode(tls)}"
+        timeout_s = int(self.keywords.get("connect_timeout") or 0)
+        if timeout_s > 0:
+            arguments["timeout"] = float(max(timeout_s, 2))
+        if self.keywords.get("options"):
+            arguments["server_settings"] = {"options": self.keywords["options"]}
+        return arguments
+
+
+def resolve(
+    target: str = "", *, host: str = "", port: str = "", user: str = "", password: Secret | None = None
+) -> ConnInfo:
+    """What psql would connect to.
+
+    Args:
+        target: A database name, a URI or a keyword string; what a string says wins over the options, as in psql.
+        host: -h; several are separated by commas.
+        port: -p.
+        user: -U.
+        password: Typed by the user; wins over everything.
+
+    Raises:
+        UsageProblem: libpq refuses the words: unknown keyword, unknown service, value out of range.
+    """
+    given = {"host": host, "port": port, "user": user}
+    for word in (target, *given.values()):
+        if "\0" in word or word != word.encode(errors="replace").decode():
+            raise UsageProblem("the connection parameters hold bytes that are not text")
+    handed_on = _parsed(os.environ.get(HANDED_ON, ""))
+    wanted = handed_on | {keyword: value for keyword, value in given.items() if value} | _parsed(target)
+    if password is not None:
+        wanted["password"] = password.reveal()
+    found = _asked(wanted)
+    values = found.values
+    if keyword := refused(values.items()):
+        raise UsageProblem(
+            f"{keyword}={values[keyword]} cannot be used here", "the server would answer no queries; leave it out"
+        )
+    hosts = values.get("host", "").split(",")
+    addresses = values.get("hostaddr", "").split(",")
+    places = max(len(hosts), len(addresses))
+    ports = (values.get("port", "") or "5432").split(",")
+    ports = ports * places if len(ports) == 1 else ports
+    hosts = hosts if len(hosts) == places else [""] * places
+    addresses = addresses if len(addresses) == places else [""] * places
+    listed = list(zip(hosts, addresses, ports, strict=True))
+    if places > 1 and _balanced(wanted):
+        random.shuffle(listed)
+    endpoints = [endpoint for place in listed for endpoint in _endpoints(*place, found, wanted, alone=places == 1)]
+    return ConnInfo(
+        endpoints=tuple(endpoints),
+        user=values.get("user", ""),
+        dbname=values.get("dbname", ""),
+        keywords={k: v for k, v in values.items() if v and k not in _SECRET_KEYWORDS | _OWN_KEYWORDS},
+        secrets={k: Secret(v) for k, v in values.items() if v and k in _SECRET_KEYWORDS},
+        variables=_variables(),
+    )
+
+
+class _Found(Struct, frozen=True):
+    """libpq's answer about a set of keywords."""
+
+    values: dict[str, str]
+    host: str
+    password: Secret | None
+
+
+def _endpoints(
+    host: str, hostaddr: str, port: str, found: _Found, wanted: dict[str, str], *, alone: bool
+) -> list[Endpoint]:
+    """The endpoints of one host of the list; an unnamed host may stand for several socket directories."""
+    try:
+        number = int(port or 5432)
+    except ValueError:
+        raise UsageProblem(f"invalid port number: {port!r}", "a port is a number from 1 to 65535") from None
+    if not 1 <= number <= 65535:
+        raise UsageProblem(f"invalid port number: {port}", "a port is a number from 1 to 65535")
+    if not alone:
+        found = _asked({**wanted, "host": host, "hostaddr": hostaddr, "port": str(number)})
+    names = [host] if host or hostaddr else _socket_directories(found.host, number)
+    return [Endpoint(name or hostaddr, number, hostaddr, found.password) for name in names]
+
+
+def _socket_directories(compiled: str, port: int) -> list[str]:
+    """Where a socket may be when no host is named: libpq builds differ in their default, machines do as well."""
+    candidates = [compiled, *(directory for directory in _SOCKET_DIRECTORIES if directory != compiled)]
+    existing = [directory for directory in candidates if Path(directory).is_dir()]
+    with_socket = [directory for directory in existing if Path(directory, f".s.PGSQL.{port}").exists()]
+    unique = {os.path.realpath(directory): directory for directory in reversed(with_socket or existing)}
+    return list(reversed(unique.values()))[: 1 if with_socket else None] or [compiled]
+
+
+def _parsed(target: str) -> dict[str, str]:
+    """The keywords of a connection string; a plain word is a database name (psql's rule)."""
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    if not target:
+        return {}
+    if "=" not in target and not target.startswith(("postgresql://", "postgres://")):
+        return {"dbname": target}
+    try:
+        return {keyword: str(value) for keyword, value in conninfo_to_dict(target).items() if value is not None}
+    except ProgrammingError as problem:
+        # libpq quotes the piece it could not read, and that piece may be a password.
+        secret = any(word in target for word in ("@", *_SECRET_KEYWORDS))
+        words = "" if secret else f": {str(problem).strip()}"
+        raise UsageProblem(
+            f"the connection string cannot be read{words}",
+            "write postgresql://user@host:port/database or host=… port=… dbname=… user=…; "
+            "special characters in a URI are written as %XX",
+        ) from None
+
+
+def _balanced(wanted: dict[str, str]) -> bool:
+    """Whether the hosts are to be taken in random order.
+
+    All our connections must lead to one server, so the order is drawn here, once.
+    """
+    chosen = _asked(wanted, _BEFORE_IT).values.get(_STOP_KEYWORD, _IN_ORDER)
+    if chosen not in (_IN_ORDER, _AT_RANDOM):
+        raise UsageProblem(f'invalid {_STOP_KEYWORD} value: "{chosen}"', f"it is {_IN_ORDER} or {_AT_RANDOM}")
+    return chosen == _AT_RANDOM
+
+
+def _asked(wanted: dict[str, str], stop: str = _STOP_KEYWORD) -> _Found:
+    """Lets libpq resolve the keywords without connecting; it tells all of them but the one that stops it."""
+    from psycopg import pq
+    from psycopg.conninfo import make_conninfo
+
+    keywords: dict[str, Any] = {keyword: value for keyword, value in wanted.items() if value}
+    text = make_conninfo("", **{**keywords, stop: _STOP_VALUE})
+    connection = pq.PGconn.connect_start(text.encode())
+    try:
+        message = connection.error_message.decode(errors="replace").strip()
+        if _STOP_VALUE not in message:
+            raise UsageProblem(message or "libpq cannot use these connection parameters")
+        values = {
+            option.keyword.decode(): option.val.decode(errors="replace")
+            for option in connection.info
+            if option.val is not None
+        }
+        secret = connection.password.decode(errors="replace")
+        return _Found(values, connection.host.decode(errors="replace"), Secret(secret) if secret else None)
+    finally:
+        connection.finish()
+
+
+@cache
+def _variables() -> dict[str, str]:
+    """See `ConnInfo.variables`."""
+    from psycopg import pq
+
+    return {
+        option.keyword.decode(): option.envvar.decode()
+        for option in pq.Conninfo.get_defaults()
+        if option.envvar and option.keyword.decode() not in _SECRET_KEYWORDS | {"service"}
+    }

@@ -1,0 +1,227 @@
+"""From a driver's exception to the sentence a user can act on."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import socket
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from pgtop_tune.errors import ConnectionProblem, NotLetIn, NotReady, PasswordNeeded, ServerProblem, WrongPassword
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.postgres.server.reaching import takes_connections
+
+if TYPE_CHECKING:
+    import psycopg
+
+_PASSWORD_FAILED: Final = "28P01"
+
+_FINAL: Final = frozenset({"3D000", "42501", "42704"})
+"""Besides class 28: answers that trying again does not change."""
+
+_PASSING: Final = frozenset({"57P01", "57P02", "57P03"})
+"""Answers of a server that starts, stops or recovers."""
+
+_CONNECT_HINTS: Final[Mapping[str, str]] = {
+    _PASSWORD_FAILED: "check the user and the password (PGPASSWORD, .pgpass, or type it)",
+    "28000": "pg_hba.conf of the server decides who may connect from where, and the role must be allowed to log in",
+    "3D000": "name a database with -d; `psql -l` lists them",
+    "53300": "the server has no free connection; raise max_connections or close some",
+    "57P03": "it is starting, stopping or recovering; trying again",
+    "57P01": "it was shut down by an administrator; trying again",
+    "42501": "the role may not connect to this database",
+    "42704": "a setting in PGOPTIONS or options= does not exist on this server",
+    "08P01": "a pooler takes no PGOPTIONS or options=, unless its ignore_startup_parameters has `options`",
+}
+"""sqlstate → what to do, PostgreSQL appendix A."""
+
+_NO_SUCH_CHARACTER: Final = "this database has no such character; name one in UTF8 with -d"
+STATEMENT_HINTS: Final[Mapping[str, str]] = {"22P05": _NO_SUCH_CHARACTER}
+"""sqlstate → what to do about a statement that was refused."""
+
+_REASONS: Final[Mapping[str, Reason]] = {
+    "42501": Reason.NO_PERMISSION,
+    "42883": Reason.NOT_SUPPORTED,
+    "42P01": Reason.NOT_SUPPORTED,
+    "42703": Reason.NOT_SUPPORTED,
+    "57014": Reason.TOO_SLOW,
+    "55P03": Reason.TOO_SLOW,
+    "57P03": Reason.NO_ANSWER,
+}
+"""sqlstate → why a section is missing."""
+
+_ENDED: Final = frozenset({"25P03", "25P04", "57P05"})
+"""The server has ended the session: a time limit for idling in a transaction, for a transaction, for idling."""
+
+_TOO_SLOW: Final = "took longer than we let it"
+
+
+def sqlstate_of(error: BaseException) -> str:
+    """The server's five characters (asyncpg and psycopg both call them `sqlstate`); "" when there are none."""
+    return getattr(error, "sqlstate", None) or ""
+
+
+def server_words(error: BaseException) -> str:
+    """The server's message in one line, with its detail and hint. Foreign text."""
+    diagnosis = getattr(error, "diag", None)
+    if diagnosis is not None and diagnosis.message_primary:
+        parts = (diagnosis.message_primary, diagnosis.message_detail, diagnosis.message_hint)
+    else:
+        parts = (str(error).split("\n", 1)[0], getattr(error, "detail", None), getattr(error, "hint", None))
+    return "; ".join(part for part in parts if isinstance(part, str) and part)
+
+
+def connection_problem(error: BaseException, conninfo: ConnInfo, *, reached: bool = False) -> ConnectionProblem:
+    """Why there is no connection, in one sentence that names where we tried, and what to do about it.
+
+    Args:
+        error: As the driver or the network raised it.
+        conninfo: Where to.
+        reached: Something listens there: an answer that does not come is not the network's fault.
+    """
+    where = conninfo.describe()
+    state = sqlstate_of(error)
+    if state:
+        kind = _kind(state)
+        if state == _PASSWORD_FAILED:
+            kind = PasswordNeeded if conninfo.password is None else WrongPassword
+        words = server_words(error)
+        return kind(f"{where}: {words}", _CONNECT_HINTS.get(state, ""))
+    for class_, words, hint in _NETWORK:
+        if isinstance(error, class_):
+            cut = issubclass(class_, ConnectionResetError | BrokenPipeError)
+            hint = _SILENT if reached and class_ is TimeoutError else hint
+            return (NotReady if cut else ConnectionProblem)(f"{where}: {words}", hint)
+    return ConnectionProblem(f"{where}: {server_words(error) or type(error).__name__}")
+
+
+def refused_in_other_words(error: psycopg.OperationalError) -> bool:
+    """Whether a server has said something that is not understood here: it may speak another language."""
+    words = str(error)
+    return _ANSWERED.search(words) is not None and not any(pattern.search(words) for pattern, _ in _REFUSALS)
+
+
+def libpq_problem(error: psycopg.OperationalError, conninfo: ConnInfo, state: str = "") -> ConnectionProblem:
+    """Why libpq has no connection: as `connection_problem`, also of the last place it tried; a server in libpq's words.
+
+    Blocks for up to half a second for each place that did not answer.
+
+    Args:
+        error: What it raised.
+        conninfo: Where to.
+        state: The sqlstate, if it is known: libpq tells none of a connection that failed. The server's own words do,
+            where they are English.
+    """
+    said = str(error).partition(_ALL_OF_THEM)[0].removeprefix("connection failed: ").removeprefix("connection is bad: ")
+    # The sampler has words of this module, too, and does without psycopg.
+    from psycopg.errors import ConnectionTimeout
+
+    if isinstance(error, ConnectionTimeout):
+        reached = any(map(takes_connections, conninfo.endpoints))
+        return connection_problem(TimeoutError(), conninfo, reached=reached)
+    nobody = next((number for number in _NOBODY_THERE if f"failed: {os.strerror(number)}" in said), None)
+    if nobody is not None:
+        return connection_problem(OSError(nobody, ""), conninfo)
+    if any(words in said for words in _NAME_NOT_KNOWN):
+        return connection_problem(socket.gaierror(), conninfo)
+    words = " ".join(said.split())
+    message = f"{conninfo.describe()}: {words}"
+    if error.pgconn is not None and error.pgconn.needs_password:
+        return PasswordNeeded(message, _CONNECT_HINTS[_PASSWORD_FAILED])
+    if _FORBIDDEN.search(words):
+        return NotLetIn(message, "a keyword of the connection, or a PG* variable, shuts this server out")
+    state = state or next((state for pattern, state in _REFUSALS if pattern.search(words)), "")
+    if state == _PASSWORD_FAILED and error.pgconn is not None and error.pgconn.used_password:
+        return WrongPassword(message, _CONNECT_HINTS[_PASSWORD_FAILED])
+    return _kind(state)(message, _CONNECT_HINTS.get(state, ""))
+
+
+def _kind(state: str) -> type[ConnectionProblem]:
+    if state.startswith("28") or state in _FINAL:
+        return NotLetIn
+    return NotReady if state in _PASSING else ConnectionProblem
+
+
+_REFUSALS: Final = (
+    (re.compile(r"FATAL: .*(password|\w+) authentication failed for user"), _PASSWORD_FAILED),
+    (re.compile(r"FATAL: .*role \".*\" (does not exist|is not permitted to log in)"), "28000"),
+    (re.compile(r"FATAL: .*pg_hba\.conf"), "28000"),
+    (re.compile(r"FATAL: .*database \".*\" does not exist"), "3D000"),
+    (re.compile(r"FATAL: .*permission denied for database"), "42501"),
+    (re.compile(r"FATAL: .*unrecognized configuration parameter"), "42704"),
+    (re.compile(r"FATAL: .*unsupported startup parameter"), "08P01"),
+    (re.compile(r"FATAL: .*(too many (clients|connections)|remaining connection slots)"), "53300"),
+    (re.compile(r"FATAL: .*the database system is "), "57P03"),
+)
+"""What the server's sources say when they let nobody in, and the sqlstate that goes with it."""
+
+_FORBIDDEN: Final = re.compile(
+    r"authentication method requirement|channel binding (is )?required|requirepeer specifies|certificate verify failed"
+    r"|server certificate for .* does not match"
+)
+"""What libpq says when a keyword shuts the server out: require_auth, channel_binding, requirepeer, sslmode."""
+
+_ALL_OF_THEM: Final = "\nMultiple connection attempts failed"
+"""Behind it psycopg repeats what it has said, once for each place."""
+_NAME_NOT_KNOWN: Final = ("failed to resolve host", "could not translate host name")
+"""psycopg's words, and libpq's."""
+_NOBODY_THERE: Final = (errno.ENOENT, errno.ECONNREFUSED, errno.EACCES, errno.ECONNRESET)
+
+_ANSWERED: Final = re.compile(r": \S+:  ")
+"""How libpq writes what a server has said, severity first, in the server's language."""
+
+_SILENT: Final = (
+    "a server that hangs or waits for a lock listens there (pg_locks in an open session), or another program"
+)
+_NETWORK: Final[tuple[tuple[type[BaseException], str, str], ...]] = (
+    (socket.gaierror, "the host name is not known", "check -h / PGHOST and the name service"),
+    (UnicodeError, "this cannot be a host name", "check -h / PGHOST"),
+    (FileNotFoundError, "no server has a socket there", "is it running? `-h` names another socket directory or host"),
+    (ConnectionRefusedError, "nothing listens there", "is the server running, and is the port right?"),
+    (PermissionError, "this user may not use the socket", "run as a user who may enter its directory"),
+    (TimeoutError, "no answer in time", "is the address right, and does a firewall drop the packets?"),
+    (ConnectionResetError, "the connection was cut", "the server may be restarting; trying again"),
+    (BrokenPipeError, "the connection was cut", "the server may be restarting; trying again"),
+)
+
+
+def absence(error: BaseException) -> Unavailable:
+    """Why a section is missing after the server refused its query."""
+    reason = _REASONS.get(sqlstate_of(error), Reason.FAILED)
+    words = server_words(error)
+    return Unavailable(reason, f"{words} ({_TOO_SLOW})" if reason is Reason.TOO_SLOW else words)
+
+
+def not_text(error: UnicodeError) -> ServerProblem:
+    """A value of ours holds bytes that are no characters, or one of the server's is not in the encoding it says."""
+    if isinstance(error, UnicodeEncodeError):
+        return ServerProblem("a name or a value holds bytes that are not text", "write it in the terminal's encoding")
+    return ServerProblem("the server sent bytes that are not text in the encoding of the database")
+
+
+class PlainWords:
+    """Turns psycopg's exceptions into ours on the way out."""
+
+    def __init__(self, conninfo: ConnInfo) -> None:
+        self._conninfo = conninfo
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is None:
+            return
+        if isinstance(error, UnicodeError):
+            raise not_text(error) from None
+        # The sampler has these words, too, and does without psycopg.
+        import psycopg
+
+        state = sqlstate_of(error)
+        lost = isinstance(error, psycopg.OperationalError) and not state.startswith(("22", "42", "55"))
+        if lost or state in _ENDED:
+            raise ConnectionProblem(f"{self._conninfo.describe()}: {server_words(error)}") from None
+        if isinstance(error, psycopg.Error):
+            raise ServerProblem(server_words(error), STATEMENT_HINTS.get(state, ""), state) from None

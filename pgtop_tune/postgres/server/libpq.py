@@ -1,0 +1,67 @@
+"""Opens connections of libpq whose search_path is pinned from the start (see `search_path`).
+
+A pooler that does not know the parameter refuses the connection; it is then opened without, and each user pins its
+transactions with `pin`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import psycopg
+
+from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.postgres.server.search_path import AT_START, pinned_first, refused
+from pgtop_tune.start_options import with_settings
+
+CONNECT_TIMEOUT_S: Final = 5
+"""Unless the operator's connect_timeout says otherwise."""
+
+
+def connect(conninfo: ConnInfo, application_name: str, *, options: str = "", **more: Any) -> psycopg.Connection[Any]:
+    """A connection in autocommit.
+
+    Args:
+        conninfo: Where to.
+        application_name: What the server calls us.
+        options: Of the start-up packet, behind the operator's own.
+        more: Further arguments of `psycopg.connect`.
+
+    Raises:
+        psycopg.OperationalError, OSError, UnicodeError: As psycopg does.
+    """
+    words = _words(conninfo, application_name, options)
+    try:
+        return psycopg.connect(autocommit=True, **_with(words, AT_START), **more)
+    except psycopg.OperationalError as refusal:
+        if not refused(refusal):
+            raise
+    return psycopg.connect(autocommit=True, **words, **more)
+
+
+async def connect_async(
+    conninfo: ConnInfo, application_name: str, *, pinned: bool = True, **more: Any
+) -> psycopg.AsyncConnection[Any]:
+    """The same for an event loop; arguments and exceptions as those of `connect`.
+
+    Args:
+        pinned: False for a session that has to be as others are; it must look nothing up.
+    """
+    words = _words(conninfo, application_name, "")
+
+    async def connected(settings: Mapping[str, str]) -> psycopg.AsyncConnection[Any]:
+        return await psycopg.AsyncConnection.connect(autocommit=True, **_with(words, settings), **more)
+
+    return await (pinned_first(connected) if pinned else connected({}))
+
+
+def _words(conninfo: ConnInfo, application_name: str, options: str) -> dict[str, Any]:
+    """Keyword arguments of psycopg."""
+    words: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT_S, **conninfo.as_psycopg()}
+    options = f"{words.get('options', '')} {options}".strip()
+    return {**words, "application_name": application_name, "options": options}
+
+
+def _with(words: Mapping[str, Any], settings: Mapping[str, str]) -> dict[str, Any]:
+    return {**words, "options": with_settings(words["options"], settings)}

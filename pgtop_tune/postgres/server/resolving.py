@@ -1,0 +1,170 @@
+"""`conninfo.resolve` in a short-lived process of its own, so that ours need not load libpq to be told where to connect.
+
+libpq and psycopg take a tenth of a second to load and 11 MB to keep; a session that only watches has no other use for
+them. The child is a fork: it has the words, the password among them, without their being written anywhere, and its
+answer comes through a pipe that nobody else holds. Meanwhile we go on.
+
+A child that dies costs nothing but the memory: the same is then asked in this process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from typing import Any, Final, NoReturn
+
+from pgtop_tune.errors import ConnectionProblem, UsageProblem
+from pgtop_tune.postgres.server.conninfo import ConnInfo, Endpoint, resolve
+from pgtop_tune.secret import Secret
+
+DEADLINE_S: Final = 20
+"""Longer than a service file in LDAP, or a home directory that is being mounted, takes."""
+_MARGIN_S: Final = 1.0
+"""A child that reads from a dead file server cannot be ended, not even by its own alarm."""
+_CHUNK_BYTES: Final = 65_536
+_WHOLE: Final = b"\n"
+"""Ends an answer: a child that is killed while it writes has not said everything."""
+
+
+class Resolving:
+    """What `resolve` gives for the same arguments, begun when this is made.
+
+    Where a fork is not safe, because other threads run or the system's libraries do not stand it (macOS), nothing
+    happens before `answer`, which then resolves in this process.
+    """
+
+    def __init__(
+        self, target: str = "", *, host: str = "", port: str = "", user: str = "", password: Secret | None = None
+    ) -> None:
+        self._target = target
+        self._words: dict[str, Any] = {"host": host, "port": port, "user": user, "password": password}
+        self._child: tuple[int, int] | None = None
+        if sys.platform != "darwin" and threading.active_count() == 1:
+            self._begin()
+
+    @property
+    def ready(self) -> bool:
+        """Whether `answer` need not wait for the child any more."""
+        return self._child is None or bool(select.select([self._child[1]], [], [], 0.0)[0])
+
+    def answer(self) -> ConnInfo:
+        """Waits for it.
+
+        Raises:
+            UsageProblem: As `resolve` does.
+            ConnectionProblem: There was no answer in time.
+        """
+        if self._child is None:
+            return self._here()
+        pid, reading = self._child
+        self._child = None
+        try:
+            said = _all_of(reading)
+        except BaseException:
+            os.kill(pid, signal.SIGKILL)
+            raise
+        finally:
+            os.close(reading)
+        status = _status_of(pid)
+        if said.endswith(_WHOLE):
+            return _understood(json.loads(said))
+        if status == -signal.SIGALRM:
+            raise _too_late()
+        return self._here()
+
+    def _here(self) -> ConnInfo:
+        return resolve(self._target, **self._words)
+
+    def _begin(self) -> None:
+        reading, writing = os.pipe()
+        try:
+            pid = os.fork()
+        except OSError:
+            os.close(reading)
+            os.close(writing)
+            return
+        if pid == 0:
+            self._be_child(writing)
+        os.close(writing)
+        self._child = pid, reading
+
+    def _be_child(self, writing: int) -> NoReturn:
+        """Answers and is gone, past everything that the parent would do at its end."""
+        try:
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
+                signal.signal(number, signal.SIG_DFL)
+            signal.alarm(DEADLINE_S)
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            for stream in (0, 1, 2):
+                os.dup2(nowhere, stream)
+            with open(writing, "wb") as pipe:
+                pipe.write(json.dumps(self._said()).encode() + _WHOLE)
+            os._exit(0)
+        finally:
+            os._exit(1)
+
+    def _said(self) -> dict[str, Any]:
+        try:
+            found = self._here()
+        except UsageProblem as problem:
+            return {"refused": [problem.message, problem.hint]}
+        return {
+            "endpoints": [
+                [each.host, each.port, each.hostaddr, None if each.password is None else each.password.reveal()]
+                for each in found.endpoints
+            ],
+            "user": found.user,
+            "dbname": found.dbname,
+            "keywords": dict(found.keywords),
+            "secrets": {keyword: secret.reveal() for keyword, secret in found.secrets.items()},
+            "variables": dict(found.variables),
+        }
+
+
+def _all_of(reading: int) -> bytes:
+    said = b""
+    deadline_s = time.monotonic() + DEADLINE_S + _MARGIN_S
+    while select.select([reading], [], [], max(deadline_s - time.monotonic(), 0.0))[0]:
+        chunk = os.read(reading, _CHUNK_BYTES)
+        if not chunk:
+            return said
+        said += chunk
+    raise _too_late()
+
+
+def _status_of(pid: int) -> int:
+    """How a child has ended, negative for a signal."""
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    except ChildProcessError:
+        # Whoever started us has SIGCHLD ignored: the kernel does not keep it.
+        return 0
+
+
+def _too_late() -> ConnectionProblem:
+    return ConnectionProblem(
+        f"libpq did not find out within {DEADLINE_S} s where to connect",
+        "a service file, a .pgpass or a directory of keys may be on a file server that does not answer; "
+        "PGSERVICEFILE and PGPASSFILE name others",
+    )
+
+
+def _understood(said: dict[str, Any]) -> ConnInfo:
+    if "refused" in said:
+        raise UsageProblem(*said["refused"])
+    return ConnInfo(
+        endpoints=tuple(
+            Endpoint(host, port, hostaddr, None if password is None else Secret(password))
+            for host, port, hostaddr, password in said["endpoints"]
+        ),
+        user=said["user"],
+        dbname=said["dbname"],
+        keywords=said["keywords"],
+        secrets={keyword: Secret(value) for keyword, value in said["secrets"].items()},
+        variables=said["variables"],
+    )

@@ -1,0 +1,276 @@
+"""SQL for those who may not know a driver: data sets, housekeeping between runs (fits bench.ports.SqlSession).
+
+One psycopg session in autocommit. When the awaiting task is cancelled, psycopg cancels the statement; when this
+process is killed, the server notices within a second (client_connection_check_interval, PostgreSQL 14).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from pgtop_tune.errors import ConnectionProblem, PasswordNeeded, PgtopError, ServerProblem
+from pgtop_tune.owner_trust import ME, trusted
+from pgtop_tune.postgres.server import time_limits
+from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo
+from pgtop_tune.postgres.server.failures import connection_problem, libpq_problem, not_text, server_words, sqlstate_of
+from pgtop_tune.postgres.server.libpq import connect_async
+from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
+from pgtop_tune.postgres.server.search_path import NAME, catalog_first, in_order, pin, schemas
+
+HAND_NAME: Final = f"{APPLICATION_NAME} dataset"
+_SETTINGS: Final = (
+    ("lock_timeout", "10s"),
+    ("statement_timeout", "0"),
+    ("client_min_messages", "warning"),
+    ("client_connection_check_interval", "1s"),
+)
+_PIN: Final = marked(f"SELECT {pin(local=True)}")
+_ALONE: Final = ("VACUUM", "CHECKPOINT")
+"""Statements that no transaction may have around them; they name tables with their schemas."""
+_CONNECTION_CLASSES: Final = ("08", "28", "57P")
+"""Beginnings of SQLSTATEs that speak of the connection, not of a statement."""
+_LOGIN_TRIGGER: Final = "SELECT EXISTS (SELECT FROM pg_event_trigger WHERE evtevent = 'login' AND evtenabled <> 'D')"
+_CONFIGURED: Final = f"""
+SELECT (SELECT substr(entry, strpos(entry, '=') + 1)
+          FROM pg_db_role_setting s CROSS JOIN LATERAL unnest(s.setconfig) AS entry
+         WHERE s.setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
+           AND s.setrole IN (0, (SELECT oid FROM pg_roles WHERE rolname = session_user))
+           AND split_part(entry, '=', 1) = '{NAME}'
+         ORDER BY s.setrole <> 0 DESC, s.setdatabase <> 0 DESC
+         LIMIT 1),
+       (SELECT boot_val FROM pg_settings WHERE name = '{NAME}')
+"""
+"""Of role and database, the strongest (ApplySetting in postinit.c), and the server's own default."""
+_DATABASE_OWNER: Final = f"SELECT pg_get_userbyid(me.datdba)::text, {trusted('me.datdba')} FROM {ME}"
+_SAFE_SCHEMAS: Final = f"""
+SELECT n.nspname::text FROM pg_namespace n CROSS JOIN {ME}
+ WHERE n.nspname = ANY (%s) AND n.nspname NOT IN ('pg_catalog', 'pg_temp') AND {trusted("n.nspowner")}
+"""
+_MAY_READ_FILES: Final = "SELECT has_function_privilege('pg_show_all_file_settings()', 'execute')"
+_WHO: Final = marked("SELECT pg_catalog.pg_backend_pid()")
+_WITHOUT_POLLING: Final = "22023"
+"""The kernel of the server cannot tell that a client is gone (invalid_parameter_value)."""
+
+
+class PsycopgSession:
+    """A session; made by `open_sql_session`.
+
+    Behind a pooler each call may be served by another one: what we set lasts for one transaction then, and a statement
+    that takes none has only the settings that stand there.
+    """
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any], conninfo: ConnInfo, own: OwnSessions) -> None:
+        self._connection = connection
+        self._conninfo = conninfo
+        self._own = own
+        self._pid = connection.info.backend_pid
+        self._pooled = True
+        own.pids.add(self._pid)
+
+    @property
+    def backend_pid(self) -> int:
+        """The process as it was told when we were let in: the backend's, or a number that a pooler made up."""
+        return self._pid
+
+    async def execute(self, sql: str) -> None:
+        """Runs statements that give no rows; several separated by semicolons are one transaction.
+
+        They are work, as a load's are: pg_stat_statements shows them as they are. Names are those of pg_catalog unless
+        a schema stands before them.
+
+        Raises:
+            ServerProblem: Refused, in the server's words.
+            ConnectionProblem: The connection is gone.
+        """
+        pinned = self._pooled and not sql.lstrip().upper().startswith(_ALONE)
+        await self._run(f"{_PIN}; {sql}" if pinned else sql, None)
+
+    async def rows(self, sql: str, parameters: Sequence[object] = (), *, longest: str = "") -> list[tuple[object, ...]]:
+        """Rows of one statement, a question of ours; parameters are written `%s`. Raises as `execute`.
+
+        Args:
+            longest: statement_timeout for it alone; "" for what stands.
+        """
+        if not self._pooled and not longest:
+            return await self._fetched(sql, parameters)
+        async with self._connection.transaction():
+            await self._run(_PIN, None)
+            if longest:
+                await self._run(marked(f"SELECT pg_catalog.set_config('statement_timeout', '{longest}', true)"), None)
+            return await self._fetched(sql, parameters)
+
+    async def search_path(self) -> tuple[str, ...]:
+        """The schemas that other sessions of this role in this database look through, in their order.
+
+        Raises:
+            ServerProblem: Refused.
+            ConnectionProblem: No such session can be had.
+        """
+        if self._pooled:
+            setting = await self._shown(self._connection)
+        elif (await self.rows(_LOGIN_TRIGGER))[0][0]:
+            # A trigger would run in a session that is not pinned: what it would have is read off the catalogue.
+            setting = await self._configured()
+        else:
+            setting = await self._shown_elsewhere()
+        return schemas(setting, self._connection.info.user)
+
+    async def safe_path(self) -> str:
+        """A search_path for a load's sessions, in which nothing of a stranger's comes before what is meant.
+
+        Returns:
+            "" where that of other sessions will do. Raises as `search_path`.
+
+        Raises:
+            ServerProblem: There is none, or the pooler lets nobody set it.
+        """
+        names = await self.search_path()
+        [(owner, owner_is_safe)] = await self.rows(_DATABASE_OWNER)
+        if owner_is_safe:
+            path = catalog_first(names)
+        else:
+            # That role can make a schema of any name on the path, and tables in it, while the load runs.
+            safe = {str(name) for (name,) in await self.rows(_SAFE_SCHEMAS, [list(names)])}
+            path = in_order([name for name in names if name in safe]) if safe else ""
+        if (path or not owner_is_safe) and self._pooled:
+            raise ServerProblem(
+                f"through this pooler, functions that {owner}, the owner of the database, puts before those of"
+                f" PostgreSQL would run as {self._connection.info.user}",
+                f"connect to the server itself, or as {owner}",
+            )
+        if not path and not owner_is_safe:
+            raise ServerProblem(
+                f"every schema of search_path belongs to an ordinary role, as the database does to {owner}: functions"
+                " that are put there would run as a superuser",
+                f"connect as {owner}, or use a database of your own",
+            )
+        return path
+
+    async def count_rows(self, table: str) -> int:
+        """How many rows a table has, as COPY writes them: nothing is planned, so nothing of the table's is evaluated.
+
+        Args:
+            table: Schema and name, quoted; no partitioned table and no view. Raises as `execute`.
+        """
+        try:
+            async with self._connection.cursor() as cursor, cursor.copy(f"COPY {table} TO STDOUT".encode()) as copy:
+                return sum([1 async for _ in copy.rows()])
+        except psycopg.Error as error:
+            raise self._told(error) from None
+
+    async def aclose(self) -> None:
+        """Says goodbye."""
+        self._own.pids.discard(self._pid)
+        await self._connection.close()
+
+    async def settle(self) -> None:
+        """Makes the session's settings, where it is one and not a pooler's.
+
+        Raises:
+            ServerProblem: Refused.
+            ConnectionProblem: The connection is gone.
+        """
+        [(pid,)] = await (await self._run(_WHO, None)).fetchall()
+        self._pooled = pid != self._pid
+        if self._pooled:
+            return
+        await self._run(marked(f"SELECT {pin(local=False)}"), None)
+        for name, value in _SETTINGS:
+            try:
+                await self._run(marked(f"SELECT pg_catalog.set_config('{name}', '{value}', false)"), None)
+            except ServerProblem as problem:
+                if problem.sqlstate != _WITHOUT_POLLING:
+                    raise
+
+    async def _shown(self, connection: psycopg.AsyncConnection[Any]) -> str:
+        """search_path as a session has it; SHOW looks no name up."""
+        try:
+            found = await (await connection.execute("SHOW search_path")).fetchone()
+        except psycopg.Error as error:
+            raise self._told(error) from None
+        return str(found[0]) if found else ""
+
+    async def _shown_elsewhere(self) -> str:
+        try:
+            plain = await connect_async(self._conninfo, HAND_NAME, pinned=False, row_factory=tuple_row)
+        except psycopg.Error as error:
+            raise self._told(error) from None
+        self._own.pids.add(plain.info.backend_pid)
+        try:
+            return await self._shown(plain)
+        finally:
+            self._own.pids.discard(plain.info.backend_pid)
+            await plain.close()
+
+    async def _configured(self) -> str:
+        [(scoped, default)] = await self.rows(_CONFIGURED)
+        if scoped is None and (await self.rows(_MAY_READ_FILES))[0][0]:
+            found = await self.rows(time_limits.IN_FILES, [[NAME]])
+            scoped = found[0][1] if found else None
+        return str(default if scoped is None else scoped)
+
+    async def _fetched(self, sql: str, parameters: Sequence[object]) -> list[tuple[object, ...]]:
+        cursor = await self._run(marked(sql), parameters or None)
+        try:
+            return list(await cursor.fetchall())
+        except UnicodeError as error:
+            raise not_text(error) from None
+
+    async def _run(self, sql: str, parameters: Sequence[object] | None) -> psycopg.AsyncCursor[Any]:
+        started = time.perf_counter()
+        try:
+            return await self._connection.execute(sql.encode(), parameters)
+        except psycopg.Error as error:
+            raise self._told(error) from None
+        except UnicodeError as error:
+            raise not_text(error) from None
+        finally:
+            self._own.statements += 1
+            self._own.calls += 1
+            self._own.transactions += 1
+            self._own.statement_ms += (time.perf_counter() - started) * 1000
+
+    def _told(self, error: psycopg.Error) -> PgtopError:
+        state = sqlstate_of(error)
+        if self._connection.broken or self._connection.closed or state.startswith(_CONNECTION_CLASSES):
+            words = server_words(error) or "the connection was cut"
+            return ConnectionProblem(f"{self._conninfo.describe()}: {words}", "the server may be restarting; try again")
+        return ServerProblem(server_words(error) or str(error), sqlstate=state)
+
+
+async def open_sql_session(conninfo: ConnInfo, own: OwnSessions | None = None) -> PsycopgSession:
+    """Connects.
+
+    Args:
+        conninfo: The server; its first database that lets us in.
+        own: Our sessions, left out of what the others do; None where nobody watches.
+
+    Raises:
+        ConnectionProblem: Not there, or it does not let us in; in libpq's words.
+        PasswordNeeded: It wants a password.
+    """
+    try:
+        connection = await connect_async(conninfo, HAND_NAME, row_factory=tuple_row)
+    except psycopg.errors.ConnectionTimeout as error:
+        raise (await asyncio.to_thread(libpq_problem, error, conninfo)) from None
+    except psycopg.OperationalError as error:
+        needs_password = error.pgconn is not None and error.pgconn.needs_password
+        words = " ".join(str(error).removeprefix("connection failed: ").split())
+        kind = PasswordNeeded if needs_password else ConnectionProblem
+        raise kind(f"{conninfo.describe()}: {words}") from None
+    except (OSError, UnicodeError) as error:
+        # psycopg looks host names up by itself, before libpq has a say.
+        raise connection_problem(error, conninfo) from None
+    hand = PsycopgSession(connection, conninfo, own if own is not None else OwnSessions())
+    try:
+        await hand.settle()
+    except BaseException:
+        await hand.aclose()
+        raise
+    return hand

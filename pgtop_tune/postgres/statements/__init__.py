@@ -1,0 +1,1 @@
+"""What an operator does with the statement of a session: cancel, terminate, EXPLAIN."""

@@ -1,0 +1,166 @@
+"""What is done to the server's sessions, with psycopg: signals and EXPLAIN.
+
+Each act opens a connection of its own and closes it: acts are rare, and none may wait for another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final
+
+import psycopg
+from msgspec import Struct
+from msgspec.structs import replace
+from psycopg.rows import dict_row
+
+from pgtop_tune.errors import ConnectionProblem, ServerProblem
+from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, Outcome, PlanRisk, QueryPlan
+from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo
+from pgtop_tune.postgres.server.failures import (
+    libpq_problem,
+    not_text,
+    refused_in_other_words,
+    server_words,
+    sqlstate_of,
+)
+from pgtop_tune.postgres.server.libpq import connect_async
+from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
+from pgtop_tune.postgres.server.refusal import refusal
+from pgtop_tune.postgres.server.search_path import pin
+from pgtop_tune.postgres.statements.backend_statement import signal_statement
+from pgtop_tune.postgres.statements.explain import Seen, explainable, explained, whole_statement
+from pgtop_tune.postgres.statements.planning_role import login_role, planners, unagreed
+from pgtop_tune.sql_quoting import quoted
+
+_DEADLINE_S: Final = 15.0
+_LIMITS: Final = (
+    "pg_catalog.set_config('statement_timeout', '5s', true), pg_catalog.set_config('lock_timeout', '200ms', true),"
+    " pg_catalog.set_config('idle_in_transaction_session_timeout', '10s', true)"
+)
+_BEGIN: Final = "BEGIN READ ONLY, NOT DEFERRABLE; " + marked(f"SELECT {_LIMITS}")
+"""For one transaction: a pooler knows no startup options, and lends the session to others after it."""
+_BEGIN_PINNED: Final = "BEGIN READ ONLY, NOT DEFERRABLE; " + marked(f"SELECT {pin(local=True)}, {_LIMITS}")
+_CONNECTION_CLASSES: Final = ("08", "28", "53", "57P", "3D")
+"""Beginnings of SQLSTATEs that speak of the connection, not of a statement."""
+
+Connection = psycopg.AsyncConnection[dict[str, Any]]
+
+
+class BackendActs(Struct, frozen=True):
+    """See `PostgresBackends`, whose methods these are.
+
+    Attributes:
+        conninfo: The server.
+        own: Our sessions.
+    """
+
+    conninfo: ConnInfo
+    own: OwnSessions
+
+    async def signal(self, act: BackendAct, backends: Sequence[BackendKey]) -> tuple[BackendResult, ...]:
+        """See `PostgresBackends.signal`."""
+        async with self._connected(self.conninfo) as connection:
+            return tuple([await self._signalled(connection, act, backend) for backend in backends])
+
+    async def explain(self, backend: BackendKey, seen: str, agreed: PlanRisk | None) -> QueryPlan | PlanRisk:
+        """See `PostgresBackends.explain`."""
+        async with self._connected(self.conninfo) as connection, _bounded(connection):
+            found = await whole_statement(connection, backend, seen)
+            # Before anything is asked or tried that would be in vain.
+            explainable(connection, found)
+            candidates = await planners(connection, found)
+        not_as_session = ""
+        async with contextlib.AsyncExitStack() as stack:
+            for role in candidates:
+                conninfo = self.conninfo if role is None else self.conninfo.as_role(role)
+                try:
+                    connection = await stack.enter_async_context(
+                        self._connected(replace(conninfo, dbname=found.datname))
+                    )
+                except ConnectionProblem as problem:
+                    if role is None:
+                        raise
+                    not_as_session = problem.message
+                    continue
+                await stack.enter_async_context(_bounded(connection))
+                login = await login_role(connection, role)
+                if login is not None:
+                    risk = await unagreed(connection, found, login, not_as_session, agreed)
+                    return risk or await self._planned(replace(conninfo, dbname=found.datname), found, login)
+                not_as_session = f"{conninfo.describe()}: a pooler makes this a connection of another role"
+        raise AssertionError("the operator's own role is always among them")
+
+    async def _planned(self, conninfo: ConnInfo, found: Seen, role: str) -> QueryPlan:
+        """Plans in a session that is as the role's own: names in the statement are found along its search_path.
+
+        Only once that is harmless or agreed to: there, login triggers already run as the owner of the database wants.
+        """
+        async with self._connected(conninfo, pinned=False) as connection, _bounded(connection, _BEGIN):
+            return await explained(connection, found, role)
+
+    async def _signalled(self, connection: Connection, act: BackendAct, backend: BackendKey) -> BackendResult:
+        pid, started_ms = backend
+        if pid in self.own.pids:
+            return BackendResult(backend, Outcome.REFUSED, "one of our own sessions")
+        if started_ms is None:
+            return BackendResult(backend, Outcome.NOT_PERMITTED, f"this role may not see who that is; {self._grant()}")
+        try:
+            async with _bounded(connection):
+                words = marked(signal_statement(act, backend))
+                row = await (await connection.execute(words.encode())).fetchone()
+        except psycopg.errors.InsufficientPrivilege as error:
+            return BackendResult(backend, Outcome.NOT_PERMITTED, f"{server_words(error)}; {self._grant()}")
+        if row is None:
+            return BackendResult(backend, Outcome.GONE)
+        if not row["sent"]:
+            return BackendResult(backend, Outcome.REFUSED, "an auxiliary process of the server takes no such signal")
+        return BackendResult(backend, Outcome.DONE)
+
+    def _grant(self) -> str:
+        return f"GRANT pg_signal_backend, pg_monitor TO {quoted(self.conninfo.user)}"
+
+    @contextlib.asynccontextmanager
+    async def _connected(self, conninfo: ConnInfo, *, pinned: bool = True) -> AsyncIterator[Connection]:
+        """A connection for one act, within a deadline; psycopg's words become ours on the way out."""
+        name = f"{APPLICATION_NAME} control"
+        try:
+            async with asyncio.timeout(_DEADLINE_S):
+                connection = await connect_async(
+                    conninfo, name, pinned=pinned, row_factory=dict_row, prepare_threshold=None
+                )
+                pid = connection.info.backend_pid
+                self.own.pids.add(pid)
+                try:
+                    yield connection
+                finally:
+                    self.own.pids.discard(pid)
+                    await connection.close()
+        except TimeoutError:
+            raise ConnectionProblem(f"{conninfo.describe()}: no answer within {_DEADLINE_S:.0f} s") from None
+        except UnicodeError as error:
+            raise not_text(error) from None
+        except psycopg.Error as error:
+            if sqlstate_of(error) and not sqlstate_of(error).startswith(_CONNECTION_CLASSES):
+                raise ServerProblem(server_words(error), sqlstate=sqlstate_of(error)) from None
+            if isinstance(error, psycopg.OperationalError) and not sqlstate_of(error):
+                # Asked for another role, asyncpg would send the password of PGPASSWORD.
+                asks = conninfo.user == self.conninfo.user and refused_in_other_words(error)
+                state = await refusal(conninfo) if asks else ""
+                raise (await asyncio.to_thread(libpq_problem, error, conninfo, state)) from None
+            raise ConnectionProblem(f"{conninfo.describe()}: {server_words(error)}") from None
+
+
+@contextlib.asynccontextmanager
+async def _bounded(connection: Connection, begin: str = _BEGIN_PINNED) -> AsyncIterator[None]:
+    """A transaction that cannot write, within time limits; rolled back in the end."""
+    await connection.execute(begin.encode())
+    try:
+        yield
+    except Exception:
+        # Not after a cancellation: a server that hangs would hang this, too.
+        if not connection.closed:
+            await connection.execute("ROLLBACK")
+        raise
+    await connection.execute("ROLLBACK")

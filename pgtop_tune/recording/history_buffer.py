@@ -1,0 +1,220 @@
+"""The last hour of a live session: of each frame what is not the same as before, packed block by block.
+
+Three hundred sessions make 10 MB of it. Beside a server that is too much to hold for what is seldom looked at, so where
+there is a drawer, blocks go there once they are packed; what it does not take stays in memory. A thread puts them away:
+the disk may be the one that the server is busy with, and frames are made in the caller's loop.
+"""
+
+from __future__ import annotations
+
+import marshal
+import threading
+import zlib
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.recording.frames import Score
+from pgtop_tune.recording.landmarks import score_of_frame
+from pgtop_tune.recording.memory_form import MemoryForm
+from pgtop_tune.recording.spill import PutAway, SpillFiles
+
+if TYPE_CHECKING:
+    from pgtop_tune.runtime.ports import Step
+
+LONGEST_S: Final = 3600.0
+MOST_BYTES: Final = 16 << 20
+"""Packed, put away or not: an hour of 300 sessions that work now and then is less. Else the past is shorter."""
+_BLOCK_FRAMES: Final = 30
+"""Frames from one whole frame to the next: what one step back may have to read."""
+_LEVEL: Final = 5
+
+
+class _Block(Struct):
+    """A whole frame and those after it.
+
+    Attributes:
+        first: Number of its first frame.
+        moments: Elapsed seconds of each.
+        scores: What each is worth to whoever searches.
+        forms: As long as frames are added.
+        packed: Afterwards, or where it is.
+        packed_bytes: Its length.
+    """
+
+    first: int
+    moments: array[float] = field(default_factory=lambda: array("d"))
+    scores: dict[Score, array[float]] = field(default_factory=lambda: {score: array("d") for score in Score})
+    forms: list[bytes] = field(default_factory=list)
+    packed: bytes | PutAway = b""
+    packed_bytes: int = 0
+
+    def unpacked(self) -> list[bytes]:
+        """Its forms. Raises as `PutAway.read` does."""
+        if not self.packed_bytes:
+            return list(self.forms)
+        packed = self.packed if isinstance(self.packed, bytes) else self.packed.read()
+        found: list[bytes] = marshal.loads(zlib.decompress(packed))
+        return found
+
+
+class HistoryBuffer:
+    """Implements `FrameSink` and `Frames`. Filled in the engine's thread, read in any.
+
+    Frames are numbered from the first one it was given; `first` moves on as old ones go.
+
+    Args:
+        longest_s: Seconds that are kept.
+        most_bytes: Bytes that are kept at most, packed.
+        drawer: Where packed blocks are put away; None keeps them in memory.
+    """
+
+    growing: Final = True
+
+    def __init__(
+        self, longest_s: float = LONGEST_S, most_bytes: int = MOST_BYTES, drawer: SpillFiles | None = None
+    ) -> None:
+        self._longest_s = longest_s
+        self._most_bytes = most_bytes
+        self._drawer = drawer
+        self._putting: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._form = MemoryForm()
+        self._blocks: list[_Block] = []
+        self._bytes = 0
+        self._count = 0
+
+    def accept(self, step: Step) -> None:
+        """See `FrameSink.accept`."""
+        for frame in step.frames:
+            self._add(frame)
+
+    def _add(self, frame: Frame) -> None:
+        block = self._blocks[-1] if self._blocks else None
+        filled = block is not None and len(block.moments) >= _BLOCK_FRAMES
+        form = self._form.whole(frame) if block is None or filled else self._form.changed(frame)
+        packed = zlib.compress(marshal.dumps(block.forms), _LEVEL) if block is not None and filled else b""
+        with self._lock:
+            if block is not None and filled:
+                block.packed, block.packed_bytes, block.forms = packed, len(packed), []
+                self._bytes += len(packed)
+            if block is None or filled:
+                block = _Block(self._count)
+                self._blocks.append(block)
+            block.moments.append(frame.elapsed_s)
+            block.forms.append(form)
+            for score, values in block.scores.items():
+                values.append(score_of_frame(score, frame))
+            self._count += 1
+            self._forget(frame.elapsed_s)
+        if packed:
+            self._begin_to_put_away()
+
+    def _forget(self, now_s: float) -> None:
+        while len(self._blocks) > 1 and (
+            self._bytes > self._most_bytes or self._blocks[0].moments[-1] < now_s - self._longest_s
+        ):
+            self._bytes -= self._blocks.pop(0).packed_bytes
+
+    def _begin_to_put_away(self) -> None:
+        # A disk that hangs keeps one thread, and the blocks wait in memory.
+        if self._drawer is not None and (self._putting is None or not self._putting.is_alive()):
+            self._putting = threading.Thread(target=self._put_away, args=(self._drawer,), name="put away", daemon=True)
+            self._putting.start()
+
+    def _put_away(self, drawer: SpillFiles) -> None:
+        with self._lock:
+            waiting = [(block, block.packed) for block in self._blocks if isinstance(block.packed, bytes)]
+        for block, packed in waiting:
+            if packed:
+                piece = drawer.put(packed)
+                if piece is None:
+                    return
+                with self._lock:
+                    block.packed = piece
+
+    @property
+    def packed_bytes(self) -> int:
+        """Bytes that are kept, put away or not, without the newest block."""
+        return self._bytes
+
+    @property
+    def first(self) -> int:
+        """See `Frames.first`."""
+        with self._lock:
+            return self._blocks[0].first if self._blocks else 0
+
+    @property
+    def frame_count(self) -> int:
+        """See `Frames.frame_count`."""
+        return self._count
+
+    @property
+    def length_s(self) -> float:
+        """See `Frames.length_s`."""
+        return self.elapsed_s(self._count - 1) if self._count else 0.0
+
+    def elapsed_s(self, index: int) -> float:
+        """See `Frames.elapsed_s`."""
+        with self._lock:
+            block = self._blocks[self._place(index)]
+            return block.moments[min(max(index - block.first, 0), len(block.moments) - 1)]
+
+    def index_at(self, elapsed_s: float) -> int:
+        """See `Frames.index_at`."""
+        with self._lock:
+            if not self._blocks:
+                return 0
+            place = bisect_right(self._blocks, elapsed_s, key=lambda block: block.moments[0]) - 1
+            block = self._blocks[max(place, 0)]
+            return max(block.first + bisect_right(block.moments, elapsed_s) - 1, block.first)
+
+    def frames(self, first: int = 0) -> Iterator[tuple[int, Frame]]:
+        """See `Frames.frames`. What has gone by the time it is read is left out."""
+        index = self.block_begin(first)
+        while (block := self._block_at(index)) is not None:
+            index, before = block.first, None
+            for form in block.unpacked():
+                before = self._form.read(form, before)
+                if index >= first:
+                    yield index, before
+                index += 1
+            # More may have come into this block by now.
+            first = index
+
+    def scores(self, score: Score, first: int = 0) -> Iterator[tuple[int, float]]:
+        """See `Frames.scores`."""
+        index = first
+        while (block := self._block_at(index)) is not None:
+            index = max(index, block.first)
+            for value in block.scores[score][index - block.first :]:
+                yield index, value
+                index += 1
+
+    def _block_at(self, index: int) -> _Block | None:
+        """The block of a frame, as far as it has come."""
+        with self._lock:
+            if not self._blocks or index >= self._count:
+                return None
+            found = self._blocks[self._place(index)]
+            return replace(found, forms=list(found.forms))
+
+    def block_begin(self, index: int) -> int:
+        """See `Frames.block_begin`."""
+        with self._lock:
+            return self._blocks[self._place(index)].first if self._blocks else 0
+
+    def _place(self, index: int) -> int:
+        return max(bisect_right(self._blocks, index, key=lambda block: block.first) - 1, 0)
+
+    def extend(self) -> bool:
+        """See `Frames.extend`: frames come by themselves."""
+        return False
+
+    def close(self) -> None:
+        """See `FrameSink.close` and `Frames.close`: what is held is held by who still looks at it."""

@@ -1,0 +1,148 @@
+"""The engine: takes steps from a source and hands them to sinks, in a thread of its own beside a screen.
+
+A terminal may stall for a minute (SSH, Ctrl-S) and block Textual's loop; the recording must not notice. Headless
+commands run the same engine without a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Coroutine, Iterable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pgtop_tune.errors import PgtopError
+from pgtop_tune.model.events import Event, EventKind
+
+if TYPE_CHECKING:
+    from pgtop_tune.runtime.ports import FrameSink, FrameSource
+
+T = TypeVar("T")
+
+
+class Engine:
+    """Runs a source and feeds sinks until the source ends or `stop` is called.
+
+    Args:
+        source: Where the frames come from. Closed when the engine ends.
+        sinks: Who gets them. Closed when the engine ends.
+    """
+
+    def __init__(self, source: FrameSource, sinks: Iterable[FrameSink] = ()) -> None:
+        self._source = source
+        self._sinks = list(sinks)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._thread: threading.Thread | None = None
+        self._started = threading.Event()
+        self._wanted = threading.Event()
+        self._released = asyncio.Event()
+        self.failure: BaseException | None = None
+
+    def attach(self, sink: FrameSink, *, first: bool = False) -> None:
+        """Adds a sink; before `start` or `run`. After `prepare` it still gets every step.
+
+        Args:
+            sink: Who gets the steps.
+            first: Before those that are there: somebody waits for it.
+        """
+        self._sinks.insert(0 if first else len(self._sinks), sink)
+
+    def note(self, event: Event) -> None:
+        """Puts an event into the next frame. Thread-safe."""
+        self._source.note(event)
+
+    async def run(self) -> None:
+        """Runs in the caller's loop until the source ends or the task is cancelled."""
+        self._wanted.set()
+        await self._run()
+
+    def prepare(self) -> None:
+        """Starts the engine in a thread, but holds its first step back until `start`. Returns at once.
+
+        The source connects and takes its first look while its reader gets ready.
+        """
+        self._thread = threading.Thread(target=self._run_thread, name="engine", daemon=True)
+        self._thread.start()
+
+    def start(self) -> None:
+        """Starts the engine in a thread, or lets go what `prepare` holds back; returns at once."""
+        self._wanted.set()
+        if self._thread is None:
+            self.prepare()
+        elif self._loop is not None:
+            # It is closed where the source could not even begin.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._released.set)
+
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        if self._wanted.is_set():
+            self._released.set()
+        self._started.set()
+        try:
+            await self._feed()
+        except Exception:
+            # A sink that is attached while the start is awaited is to hear of the end as well.
+            await self._released.wait()
+            raise
+        finally:
+            await self._source.aclose()
+            for sink in self._sinks:
+                sink.close()
+
+    async def _feed(self) -> None:
+        async for step in self._source.steps():
+            await self._released.wait()
+            for sink in tuple(self._sinks):
+                try:
+                    sink.accept(step)
+                except PgtopError as problem:
+                    self._sinks.remove(sink)
+                    with contextlib.suppress(PgtopError):
+                        sink.close()
+                    self.note(Event(int(time.time() * 1000), EventKind.WARNING, problem.message, problem.hint))
+        await self._released.wait()
+
+    def _run_thread(self) -> None:
+        try:
+            asyncio.run(self._run())
+        except asyncio.CancelledError:
+            pass
+        except BaseException as failure:
+            self.failure = failure
+        finally:
+            self._started.set()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Runs a coroutine (of a control) in the engine's loop; the answer comes as a future for the calling thread.
+
+        Raises:
+            RuntimeError: The engine is not running any more.
+        """
+        self._started.wait(5)
+        if self._loop is None or self._loop.is_closed():
+            work.close()
+            raise RuntimeError("the engine has ended")
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def stop(self, timeout_s: float = 15.0) -> bool:
+        """Ends the engine and waits until source and sinks are closed.
+
+        Returns:
+            Whether everything was closed in time.
+        """
+        thread = self._thread
+        if thread is None:
+            return True
+        self._started.wait(timeout_s)
+        loop, task = self._loop, self._task
+        if loop is not None and task is not None and not loop.is_closed():
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(task.cancel)
+        thread.join(timeout_s)
+        return not thread.is_alive()

@@ -1,0 +1,197 @@
+"""What plugs into a session: where frames come from, where they go, and what an operator may do.
+
+Protocols only: a pane or a command is handed objects that fit them and cannot tell live from replayed.
+Everything here is called from the engine's thread unless it says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, PlanRisk, QueryPlan
+    from pgtop_tune.model.events import Event
+    from pgtop_tune.model.frame import Frame
+
+
+class Step(Struct, frozen=True):
+    """What a source hands over at once.
+
+    Attributes:
+        frames: One frame when live; after a jump the frames that lead up to the moment, oldest first.
+        restart: The frames do not follow those before: forget these and start anew.
+        back_to_s: The session is set back to this moment: what came after it is forgotten, and the frames lead up to it
+            once more, whole. None to go on from the newest.
+    """
+
+    frames: tuple[Frame, ...]
+    restart: bool = False
+    back_to_s: float | None = None
+
+
+class FrameSource(Protocol):
+    """Live sampling, a replayed file, or a script in a test."""
+
+    def steps(self) -> AsyncIterator[Step]:
+        """EngineClient over steps until the source ends or is cancelled."""
+        ...
+
+    def note(self, event: Event) -> None:
+        """Puts an event into the next frame. Thread-safe."""
+        ...
+
+    async def aclose(self) -> None:
+        """Lets go of connections, files and child processes."""
+        ...
+
+
+class FrameSink(Protocol):
+    """Shows, stores or judges frames."""
+
+    def accept(self, step: Step) -> None:
+        """Takes a step; must not block. A PgtopError detaches the sink and becomes an event."""
+        ...
+
+    def close(self) -> None:
+        """No more steps will come."""
+        ...
+
+
+class FramesFrom(Protocol):
+    """What has been, read again: frames of a recording, or of what is kept of a live session."""
+
+    def __call__(self, since_s: float) -> Iterator[Frame]:
+        """Frames from that moment of the session on, or from the oldest there is; oldest first. From any thread."""
+        ...
+
+
+class RecordingState(Struct, frozen=True):
+    """Whether frames are being written.
+
+    Attributes:
+        path: The file, the newest where it is rotated; None when not recording.
+        since_s: Moment of the first frame on the session's clock; None before there is one.
+        frames: Written so far.
+        problem: Why nothing can be written now, and where there is a path, is tried again; "" otherwise.
+        missing: Frames that are lost since then.
+    """
+
+    path: str | None = None
+    since_s: float | None = None
+    frames: int = 0
+    problem: str = ""
+    missing: int = 0
+
+
+class RecordingControl(Protocol):
+    """The record key."""
+
+    def start(self, path: str | None = None) -> RecordingState:
+        """Opens a recording; without a path one is made up from server and time.
+
+        Raises:
+            RecordingProblem: The file cannot be made.
+        """
+        ...
+
+    def stop(self) -> RecordingState:
+        """Closes the recording, if there is one."""
+        ...
+
+    def state(self) -> RecordingState:
+        """Now. Thread-safe."""
+        ...
+
+
+class TransportState(Struct, frozen=True):
+    """Where a replay stands."""
+
+    paused: bool
+    speed: float
+    position_s: float
+    """Elapsed seconds of the frame shown."""
+    length_s: float
+    """Elapsed seconds of the last frame."""
+    at_end: bool
+    growing: bool = False
+    """More frames may come after the last one."""
+
+
+class Landmark(StrEnum):
+    """Moments worth jumping to, in words for whoever asks in vain."""
+
+    NEXT_EVENT = "event after this moment"
+    PREVIOUS_EVENT = "event before this moment"
+    NEXT_CHECKPOINT = "checkpoint after this moment"
+    PREVIOUS_CHECKPOINT = "checkpoint before this moment"
+    WORST_SECOND = "second with a latency: no load of ours was logged"
+
+
+class Transport(Protocol):
+    """Play, pause, step and jump through frames that were kept. Thread-safe, but for `find`."""
+
+    def state(self) -> TransportState:
+        """Now."""
+        ...
+
+    def pause(self, paused: bool) -> None:
+        """Stops or goes on."""
+        ...
+
+    def set_speed(self, speed: float) -> None:
+        """Plays at this multiple of the recorded pace, 0.25 to 60."""
+        ...
+
+    def step(self, frames: int) -> None:
+        """Moves by so many frames, back when negative, and pauses."""
+        ...
+
+    def jump(self, elapsed_s: float) -> None:
+        """Moves to the last frame at or before this moment of the recording."""
+        ...
+
+    async def find(self, landmark: Landmark) -> float | None:
+        """Elapsed seconds of the frame that a landmark is at; None where there is none. In the engine's loop."""
+        ...
+
+
+class BackendControl(Protocol):
+    """The server's sessions in the operator's hand."""
+
+    def statement(self, act: BackendAct, backend: BackendKey) -> str:
+        """The exact SQL `signal` would run for one session, for the screen."""
+        ...
+
+    async def signal(self, act: BackendAct, backends: Sequence[BackendKey]) -> tuple[BackendResult, ...]:
+        """Cancels statements or terminates sessions, each bound to pid and start; never one of our own.
+
+        Raises:
+            ConnectionProblem: The server is not there, or went away in between.
+        """
+        ...
+
+    async def explain(self, backend: BackendKey, seen: str, agreed: PlanRisk | None = None) -> QueryPlan | PlanRisk:
+        """The plan of a session's statement, or what has to be agreed to before it is made.
+
+        The statement is not executed, but planning executes functions in it. So it is planned by the session's own
+        role, logged in as such, where that role is an ordinary one and lets us in without a password of the operator;
+        else by the operator's role where that is an ordinary one; else only once the risk is agreed to.
+
+        Args:
+            backend: Which session.
+            seen: Its statement as the operator saw it, perhaps only the beginning.
+            agreed: The risk that the operator has agreed to; None before the question.
+
+        Returns:
+            The plan; or the risk, where it is another one than was agreed to.
+
+        Raises:
+            UsageProblem: It is not one complete plain query, or another one by now.
+            ServerProblem: The server refuses it.
+            ConnectionProblem: The server, or the session's database, does not let us in.
+        """
+        ...

@@ -1,0 +1,142 @@
+"""What the screen (or a headless printer) knows: the newest frames, series for charts, events.
+
+Owned by one thread; frames reach it as steps handed over by the engine.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar, cast
+
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.runtime.frame_window import FrameWindow
+from pgtop_tune.runtime.history import Charted, History, LatencyHistory
+
+if TYPE_CHECKING:
+    from pgtop_tune.model.events import Event
+    from pgtop_tune.model.frame import Frame
+    from pgtop_tune.runtime.ports import Step
+
+T = TypeVar("T")
+KEEP_EVENTS: Final = 2_000
+
+
+class Session:
+    """The newest frames and what was derived from all of them.
+
+    Args:
+        charted: Metrics whose series are kept.
+        whole: The session that goes on while this one looks at its past; None for one that stands by itself. After a
+            restart the series and events that lead up to the new frames are taken from there.
+
+    Attributes:
+        history: Series of the charted metrics.
+        latency: Percentiles per second of the load.
+        events: Newest last, bounded.
+    """
+
+    def __init__(self, charted: Sequence[Charted] = (), whole: Session | None = None) -> None:
+        self._charted: Final = tuple(charted)
+        self._whole: Final = whole
+        self._frames = FrameWindow()
+        self.history: Final = History(charted)
+        self.latency: Final = LatencyHistory()
+        self.events: Final[deque[tuple[float, Event]]] = deque(maxlen=KEEP_EVENTS)
+        self._known_s: Final[deque[float]] = deque(maxlen=KEEP_EVENTS)
+        self._interval: Interval | None = None
+        self._known: dict[Callable[[Session], object], object] = {}
+
+    def apply(self, step: Step) -> None:
+        """Takes a step; one with `restart` replaces everything known."""
+        self._known.clear()
+        if step.restart and self._whole is not None and step.frames:
+            self._recall(self._whole, step.frames)
+            return
+        if step.restart:
+            self._frames.clear()
+            self.history.clear()
+            self.latency.clear()
+            self._forget_events(0)
+            self._interval = None
+        if step.back_to_s is not None:
+            self._set_back(step.back_to_s, step.frames)
+            return
+        for frame in step.frames:
+            self._append(frame)
+
+    def _recall(self, whole: Session, frames: Sequence[Frame]) -> None:
+        """What the other session knew at the last of these frames."""
+        until_s = frames[-1].elapsed_s
+        self._frames.clear()
+        self._frames.extend(frames)
+        self.history.adopt(whole.history, until_s)
+        self.latency.adopt(whole.latency, until_s)
+        self._forget_events(0)
+        self.events.extend(whole.events)
+        self._known_s.extend(whole._known_s)
+        self._forget_events(bisect_right(self._known_s, until_s))
+        self._interval = Interval(self._frames)
+
+    def _set_back(self, until_s: float, frames: Sequence[Frame]) -> None:
+        begin_s = frames[0].elapsed_s if frames else math.nextafter(until_s, math.inf)
+        while self._frames and self._frames[-1].elapsed_s >= begin_s:
+            self._frames.pop()
+        self._frames.extend(frames)
+        self.history.cut(until_s)
+        self.latency.cut(until_s)
+        self._forget_events(bisect_right(self._known_s, until_s))
+        self._interval = Interval(self._frames) if self._frames else None
+
+    def _forget_events(self, beyond: int) -> None:
+        while len(self.events) > beyond:
+            self.events.pop()
+            self._known_s.pop()
+
+    def _append(self, frame: Frame) -> None:
+        self._frames.append(frame)
+        self._interval = Interval(self._frames)
+        offset_s = frame.taken_at_ms / 1000.0 - frame.elapsed_s
+        self.events.extend((event.at_ms / 1000.0 - offset_s, event) for event in frame.events)
+        self._known_s.extend(frame.elapsed_s for _ in frame.events)
+        self.history.append(self._interval)
+        if not isinstance(frame.bench, Unavailable) and frame.bench.latencies:
+            self.latency.add(frame.bench.latencies, offset_s, frame.elapsed_s, frame.bench.run.run)
+
+    def once(self, compute: Callable[[Session], T]) -> T:
+        """What a function makes of this session, computed once a step: the screen is drawn more often than that."""
+        if compute not in self._known:
+            self._known[compute] = compute(self)
+        return cast(T, self._known[compute])
+
+    def copy(self) -> Session:
+        """A session that knows the same and goes its own way from here on: what a frozen screen shows.
+
+        Where it is sent into the past, it takes from this one what it does not know.
+        """
+        twin = Session(self._charted, self)
+        twin._frames = FrameWindow(self._frames)
+        twin.history.adopt(self.history)
+        twin.latency.adopt(self.latency)
+        twin.events.extend(self.events)
+        twin._known_s.extend(self._known_s)
+        twin._interval = Interval(twin._frames) if twin._frames else None
+        return twin
+
+    @property
+    def interval(self) -> Interval | None:
+        """What metrics are computed from; None before the first frame."""
+        return self._interval
+
+    @property
+    def frames(self) -> tuple[Frame, ...]:
+        """Those of `FrameWindow`, oldest first."""
+        return tuple(self._frames)
+
+    @property
+    def now(self) -> Frame | None:
+        """The newest frame."""
+        return self._frames[-1] if self._frames else None

@@ -1,0 +1,121 @@
+"""What servers were measured to do at most, kept from one session to the next in the user's state directory.
+
+A file for each server, named by its system identifier; a standby, which shares that with its primary and not the disk,
+has one of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from msgspec import to_builtins
+
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
+from pgtop_tune.model.ceilings import Measured, MeasuredLimit
+from pgtop_tune.model.postgres import PostgresSample, ServerFacts
+from pgtop_tune.paths import private, replacing, state_dir
+
+NOT_MEASURED: Final = Unavailable(Reason.SWITCHED_OFF, "not measured, `pgtop-tune check --measure` does it")
+_DIRECTORY: Final = "ceilings"
+_LOOK_EVERY_S: Final = 5.0
+_LARGEST_BYTES: Final = 1024 * 1024
+
+
+def remember(server: ServerFacts, measured: Measured) -> bool:
+    """Keeps a measurement for sessions to come, in place of the one before.
+
+    Returns:
+        Whether it was kept: not where nothing was measured, or the role may not see which server it is.
+
+    Raises:
+        UsageProblem: It cannot be written.
+    """
+    path = _place(server)
+    if path is None or not measured.ceilings:
+        return False
+    text = json.dumps({"at_ms": measured.at_ms, "ceilings": to_builtins(measured.ceilings)}, indent=1)
+    try:
+        private(path.parent)
+        with replacing(path) as file:
+            file.write(text.encode())
+    except OSError as problem:
+        raise UsageProblem(
+            f"{path.parent}: what was measured is not kept: {problem.strerror or problem}",
+            "XDG_STATE_HOME names another place",
+        ) from None
+    return True
+
+
+def remembered(server: ServerFacts) -> Measured | Unavailable:
+    """The newest measurement of this server."""
+    path = _place(server)
+    return NOT_MEASURED if path is None else _read(path)
+
+
+class MeasuredLimits:
+    """What frames have of it: of the server they are of, and renewed when it is measured meanwhile.
+
+    Args:
+        clock: The session's.
+        given: What the operator gave; the state directory is not looked at then.
+    """
+
+    def __init__(self, clock: Callable[[], float], given: Measured | None = None) -> None:
+        self._clock = clock
+        self._given = given
+        self._path: Path | None = None
+        self._stamp: tuple[int, int] | None = None
+        self._found: Measured | Unavailable = NOT_YET
+        self._due_s = 0.0
+
+    def sample(self, postgres: PostgresSample | Unavailable) -> Measured | Unavailable:
+        """For a frame with this server; what was known stays while it does not answer."""
+        if self._given is not None:
+            return self._given
+        if isinstance(postgres, Unavailable) or isinstance(postgres.server, Unavailable):
+            return self._found
+        path = _place(postgres.server)
+        if path != self._path or self._found is NOT_YET:
+            self._path, self._stamp, self._found, self._due_s = path, None, NOT_MEASURED, 0.0
+        if path is not None and self._clock() >= self._due_s:
+            self._due_s = self._clock() + _LOOK_EVERY_S
+            self._renew(path)
+        return self._found
+
+    def _renew(self, path: Path) -> None:
+        try:
+            seen = path.stat()
+        except OSError:
+            return
+        if (stamp := (seen.st_mtime_ns, seen.st_ino)) != self._stamp:
+            self._stamp, self._found = stamp, _read(path)
+
+
+def _place(server: ServerFacts) -> Path | None:
+    if not server.system_identifier.isdecimal():
+        return None
+    name = f"{server.system_identifier}{'-standby' if server.in_recovery else ''}.json"
+    return state_dir() / _DIRECTORY / name
+
+
+def _read(path: Path) -> Measured | Unavailable:
+    try:
+        with path.open("rb") as file:
+            told = json.loads(file.read(_LARGEST_BYTES))
+        rows = tuple(MeasuredLimit(**row) for row in told["ceilings"])
+        at_ms = told["at_ms"]
+    except FileNotFoundError:
+        return NOT_MEASURED
+    except OSError as problem:
+        return Unavailable(Reason.FAILED, f"{path}: {problem.strerror}")
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return Unavailable(Reason.FAILED, f"{path} cannot be understood; `pgtop-tune check --measure` writes it anew")
+    numbers = all(type(row.value) in (int, float) for row in rows) and type(at_ms) is int
+    texts = all(type(text) is str for row in rows for text in (row.id, row.says, row.unit, row.source))
+    if not numbers or not texts:
+        return Unavailable(Reason.FAILED, f"{path} cannot be understood; `pgtop-tune check --measure` writes it anew")
+    return Measured(rows, at_ms=at_ms)

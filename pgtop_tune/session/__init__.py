@@ -1,1 +1,0 @@
-"""The middle: takes frames from a source and hands them to sinks; keeps what the screen needs."""

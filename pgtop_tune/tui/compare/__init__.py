@@ -1,0 +1,1 @@
+"""Comparing on the screen: windows A and B, and the baseline overlay."""

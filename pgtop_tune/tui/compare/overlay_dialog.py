@@ -1,0 +1,106 @@
+"""Which earlier run stands under the charts: the newest files with when, whom, how long and transactions per second."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from textual import events
+
+from pgtop_tune.safe_text import one_line
+from pgtop_tune.tui.dialogs.dialog import Dialog
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, clip, shortened
+from pgtop_tune.tui.widgets.phrase import padded
+from pgtop_tune.tui.widgets.wrapping import wrapped
+from pgtop_tune.units import clock, count, wall_moment
+
+if TYPE_CHECKING:
+    from pgtop_tune.compare.overlay.curves import OverlayEntry, OverlayShelf
+
+_TITLE: Final = "ghost: an earlier run under the charts"
+_KEYS: Final = "Enter under the charts  Esc back"
+_NO_KEYS: Final = "Esc back"
+_FRAME_ROWS: Final = 2
+_WHEN, _LENGTH, _TPS = 19, 8, 7
+_MOVES: Final = {
+    "up": -1, "k": -1, "down": 1, "j": 1, "pageup": -10, "pagedown": 10, "home": -1_000, "end": 1_000,
+}  # fmt: skip
+
+
+class OverlayDialog(Dialog[Path]):
+    """Lists what there is; the files are looked into beside the screen. Returns the chosen one.
+
+    Args:
+        shelf: What there is.
+        glyphs: What it is drawn with.
+    """
+
+    CELLS = 140
+
+    def __init__(self, shelf: OverlayShelf, glyphs: Glyphs) -> None:
+        super().__init__(_TITLE, glyphs, keys=_NO_KEYS)
+        self._shelf = shelf
+        self._paths: Sequence[Path] | None = None
+        self._entries: dict[Path, OverlayEntry] = {}
+        self._at = 0
+        self._first = 0
+
+    def on_mount(self) -> None:
+        """Begins to look."""
+        super().on_mount()
+        self.run_worker(self._look(), group="ghosts")
+
+    async def _look(self) -> None:
+        self._paths = await asyncio.to_thread(self._shelf.newest)
+        if self._paths:
+            self.captions(_TITLE, _KEYS)
+        self.repaint()
+        for path in self._paths:
+            self._entries[path] = await asyncio.to_thread(self._shelf.entry, path)
+            self.repaint()
+
+    def content(self, cells: int) -> list[Line]:
+        """A line per file."""
+        paths = self._paths
+        if paths is None:
+            return [((f"looking {self.glyphs.ellipsis}", "dim"),)]
+        if not paths:
+            words = (
+                "there are no recordings yet: r records, and --ghost FILE takes any recording or record of bench run"
+            )
+            return wrapped(words, cells, "warning")
+        room = max(self.app.size.height - _FRAME_ROWS - 1, 1)
+        self._first = min(max(self._first, self._at - room + 1), self._at)
+        name = max(cells - _WHEN - _LENGTH - _TPS - 30 - 8, 16)
+        head = f"{'began':<{_WHEN}}  {'length':<{_LENGTH}}  {'tps':>{_TPS}}  {'name':<{name}}  target"
+        shown = range(self._first, min(self._first + room, len(paths)))
+        return [((clip(head, cells), "title"),), *(self._line(at, name, cells) for at in shown)]
+
+    def _line(self, at: int, name: int, cells: int) -> Line:
+        path = (self._paths or ())[at]
+        entry = self._entries.get(path)
+        if entry is None:
+            figures, target = f"{'':<{_WHEN}}  {'':<{_LENGTH}}  {self.glyphs.ellipsis:>{_TPS}}", ""
+        else:
+            when = wall_moment(entry.began_ms) if entry.began_ms else ""
+            figures = f"{when:<{_WHEN}}  {clock(entry.seconds):<{_LENGTH}}  {count(entry.tps):>{_TPS}}"
+            target = entry.problem or entry.target
+        words = f"{figures}  {clip(one_line(path.name, name), name)}  {one_line(target, 80)}"
+        broken = entry is not None and entry.problem
+        style = "cursor" if at == self._at else "dim" if broken else PLAIN
+        return padded(((shortened(words, cells, self.glyphs.ellipsis), style),), cells)
+
+    def on_key(self, event: events.Key) -> None:
+        """Moving and choosing."""
+        paths = self._paths or ()
+        if event.key in _MOVES:
+            self._at = min(max(self._at + _MOVES[event.key], 0), max(len(paths) - 1, 0))
+            self.repaint()
+        elif event.key in ("enter", "g") and paths:
+            self.dismiss(paths[self._at])
+        else:
+            return
+        event.stop()

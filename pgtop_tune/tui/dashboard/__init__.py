@@ -1,0 +1,1 @@
+"""The dashboard: its panes and how they share the screen."""

@@ -1,0 +1,189 @@
+"""Latency as the client measures it: percentiles of every second."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from statistics import median
+from typing import Final
+
+from pgtop_tune.compare.overlay.difference import OverlayWatch
+from pgtop_tune.metrics.load import CLIENT_LATENCY, running
+from pgtop_tune.metrics.stall import OLDEST, SHORTEST_S
+from pgtop_tune.model.bench import estimate_mark
+from pgtop_tune.runtime.history import LatencyPoint, Point
+from pgtop_tune.runtime.newest_latency import NewestLatency, newest_latency
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.compare.overlay_words import latency_phrase
+from pgtop_tune.tui.widgets.chart import GUTTER, ChartMark, ChartSeries, chart_lines, nice_ceiling
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets.phrase import Phrase, head, labelled, lasting, padded
+from pgtop_tune.tui.widgets.time_axis import SPARK_ROWS, chart_marks, spark_line, time_axis
+from pgtop_tune.units import marked_ms, ms
+
+_CELLS: Final = 5
+_AGED_S: Final = 10.0
+"""Figures older than this say how old they are; a buffered log is some seconds late."""
+_SPIKE: Final = 4.0
+"""Times the top of the curves, and the usual slowest transaction of a second, from which on one is drawn as a spike."""
+_FEWEST: Final = 3
+_USUAL: Final = 20
+"""Seconds that tell what is usual at least, and those that do when the chart has fewer."""
+_NO_LOAD: Final = "latency is measured by a load"
+_CURVES: Final = ((2, "series-5"), (1, "series-4"), (0, "series-3"))
+"""Index into the quantiles and style, drawn in this order: p99, p95, p50 on top."""
+_QUANTILES: Final = (("p50", 0, 1), ("p95", 1, 2), ("p99", 2, 0), ("p99.9", 3, 4))
+"""Name, index into the quantiles, rank when room is short."""
+_STYLES: Final = {"p50": "series-3", "p95": "series-4", "p99": "series-5"}
+
+
+def latency_lines(
+    session: Session, width: int, height: int, glyphs: Glyphs, ghost: OverlayWatch | None = None, load_key: str = ""
+) -> list[Line]:
+    """A head with the percentiles of the last complete second over a chart of p50, p95 and p99; or a spark of p99.
+
+    Under the curves stands the p99 of the ghost. A second whose slowest transaction is far above the curves has a
+    spike. While the load stands still, the head says since when, and how old its oldest transaction is.
+    `load_key` starts a load; "" where none can be started.
+    """
+    axis = time_axis(session, width, height)
+    seconds = session.latency.series(axis.since_s)
+    loaded = session.interval is not None and running(session.interval) is not None
+    how = (f"{_NO_LOAD} (press {load_key})" if load_key else _NO_LOAD) + _of_others(session)
+    newest = session.once(newest_latency)
+    p99 = [Point(second.at_s, second.quantiles_ms[2]) for second in seconds]
+    slow = _spikes(seconds, session.latency.series()[-_USUAL:])
+    slow_seconds = [second.second for second in slow]
+    spikes_s = {
+        point.at_s
+        for point in seconds
+        if any(point.second - point.span_s < each <= point.second for each in slow_seconds)
+    }
+    if height <= SPARK_ROWS:
+        if not seconds and not loaded:
+            return [padded(((" lat   ", "title"), (how, "dim")), width)]
+        top_ms = _top(p99, spikes_s)
+        shown = [Point(point.at_s, top_ms or point.value) if point.at_s in spikes_s else point for point in p99]
+        figures = [Phrase(_silent(newest, "none")), *_since_when(session, newest), *_figures(session, newest)]
+        if slow:
+            figures.append(Phrase(((_spike_label(slow, glyphs), "warning"),), 1))
+        span = _span(newest)
+        if not any(text.endswith("s") for phrase in figures for text, _ in phrase.line):
+            span = f"ms {span}".rstrip()
+        if span:
+            figures.append(Phrase(((span, "label"),), 0 if _span(newest) else 1))
+        return [spark_line("lat", shown, "series-5", figures, axis, glyphs)]
+    if not seconds and not loaded:
+        blank = ((" " * width, PLAIN),)
+        words = padded((((" " * GUTTER) + how, "dim"),), width)
+        return [head((("latency ms", "title"),), width, glyphs), words, *[blank] * (height - 2)]
+    curves = [
+        ChartSeries([Point(second.at_s, second.quantiles_ms[index]) for second in seconds], style)
+        for index, style in _CURVES
+    ]
+    # What comes and goes stands on the left: the figures keep their places.
+    span = _span(newest)
+    pooled = [Phrase(((span, "label"),))] if span else []
+    figures = [*_since_when(session, newest), *pooled, *_figures(session, newest)]
+    if ghost is not None:
+        curves.insert(0, ChartSeries(ghost.overlay.points("p99_ms", axis.since_s, axis.until_s), "dim", dim=True))
+        figures.append(latency_phrase(session, ghost, glyphs))
+    slowest = max(slow, key=lambda second: second.max_ms, default=None)
+    marks = [
+        ChartMark(second.at_s, "warning", _spike_label([second], glyphs) if second is slowest else glyphs.up)
+        for second in slow
+    ]
+    return [
+        head((("latency ms", "title"), *_silent(newest, "  no transaction has")), width, glyphs, figures),
+        *chart_lines(
+            curves, width=width, height=height - 1, since_s=axis.since_s, until_s=axis.until_s,
+            unit_format=_scale, glyphs=glyphs, marks=[*chart_marks(session, axis), *marks],
+            maximum=_top([point for curve in curves for point in curve.points], spikes_s) if slow else None,
+        ),
+    ]  # fmt: skip
+
+
+def _of_others(session: Session) -> str:
+    """What is known of the latency of a pgbench that others have started."""
+    oldest_s = None if session.interval is None else OLDEST(session.interval)
+    if oldest_s is None or oldest_s < SHORTEST_S:
+        return ""
+    return f"; oldest open transaction of pgbench {lasting(oldest_s)}"
+
+
+def _scale(value_ms: float) -> str:
+    return ms(value_ms) if value_ms else "0"
+
+
+def _spikes(seconds: Sequence[LatencyPoint], newest: Sequence[LatencyPoint]) -> list[LatencyPoint]:
+    """Seconds with a transaction far slower than the curves are without a few of their seconds, one in twenty or two.
+
+    When there are more of them, that is what the load is like, and the curves show it.
+
+    Args:
+        seconds: Of the chart.
+        newest: What is usual where the chart has fewer.
+    """
+    usual = max(seconds, newest, key=len)
+    if len(usual) < _FEWEST:
+        return []
+    few = max(len(usual) // 20, min(len(usual) // 3, 2), 1)
+    top_ms = nice_ceiling(sorted(second.rough_p99_ms for second in usual)[-1 - few])
+    line_ms = _SPIKE * max(top_ms, median(second.max_ms for second in usual))
+    return [second for second in seconds if second.max_ms > line_ms]
+
+
+def _top(points: Iterable[Point], spikes_s: Container[float]) -> float | None:
+    """The scale that holds everything but the spikes; None where there is nothing else."""
+    values = [point.value for point in points if point.value is not None and point.at_s not in spikes_s]
+    return nice_ceiling(max(values)) if values else None
+
+
+def _spike_label(seconds: Sequence[LatencyPoint], glyphs: Glyphs) -> str:
+    return glyphs.up + ms(max(second.max_ms for second in seconds))
+
+
+def _silent(newest: NewestLatency, words: str) -> Line:
+    return () if newest.stalled_s is None else ((f"{words} ended for {lasting(newest.stalled_s)}", "critical"),)
+
+
+def _since_when(session: Session, newest: NewestLatency) -> list[Phrase]:
+    """How old the figures are, where they are old; while no transaction ends, and how old the oldest of them is."""
+    ago = f"{lasting(newest.age_s)} ago"
+    if newest.stalled_s is None:
+        aged = newest.second is not None and newest.age_s >= _AGED_S
+        return [Phrase(((f"figures of {ago}", "label"),), 0, ((ago, "label"),))] if aged else []
+    oldest_s = None if session.interval is None else OLDEST(session.interval)
+    found = []
+    if oldest_s is not None:
+        open_for = f"open {lasting(oldest_s)}"
+        found.append(Phrase(((f"oldest {open_for}", "critical"),), 0, ((open_for, "critical"),)))
+    if newest.second is not None:
+        several = f"{newest.second.span_s} s, " if newest.second.span_s > 1 else ""
+        found.append(Phrase(((f"figures of {several}{ago}", "critical"),), 1))
+    return found
+
+
+def _span(newest: NewestLatency) -> str:
+    """Of how many seconds the figures are; "" of one, and in a stall, where it stands beside their age."""
+    second = newest.second
+    return f"of {second.span_s} s" if second is not None and second.span_s > 1 and newest.stalled_s is None else ""
+
+
+def _figures(session: Session, newest: NewestLatency) -> list[Phrase]:
+    """All of the newest second of the log, or of those that a p99 needs; before it the mean alone, of pgbench's
+    progress line; unknown after the load.
+    """
+    second, stalled = newest.second, newest.stalled_s is not None
+    if second is not None:
+        mean_ms: float | None = second.span_mean_ms
+    else:
+        mean_ms = None if session.interval is None else CLIENT_LATENCY(session.interval)
+    found = [Phrase(labelled("mean", ms(mean_ms).rjust(_CELLS)), 5)]
+    for name, index, rank in _QUANTILES:
+        value = None if second is None else second.quantiles_ms[index]
+        style = "critical" if stalled else _STYLES.get(name, PLAIN)
+        mark = "" if second is None else estimate_mark(value, second.span_counted_below_ms)
+        found.append(Phrase(labelled(name, marked_ms(mark, value).rjust(_CELLS), style), rank + (2 if stalled else 0)))
+    found.append(Phrase(labelled("max", ms(None if second is None else second.span_max_ms).rjust(_CELLS)), 3))
+    return found

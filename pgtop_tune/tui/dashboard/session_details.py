@@ -1,0 +1,163 @@
+"""Everything known of one session: who, doing what, since when, held up by whom, and the whole query."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.backend_action import BackendKey
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.host import HostFacts, ProcessCounters
+from pgtop_tune.model.postgres import Activity, Backend
+from pgtop_tune.model.statements import StatementText
+from pgtop_tune.model.waits import CPU
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.safe_text import one_line
+from pgtop_tune.tui.widgets.lines import Line, clip
+from pgtop_tune.tui.widgets.phrase import lasting
+from pgtop_tune.tui.widgets.wrapping import labelled, wrapped
+from pgtop_tune.units import UNKNOWN, size, wall_clock
+
+_LABEL_CELLS: Final = 14
+_LOCAL: Final = "local"
+_OTHERS: Final = 5
+"""Sessions held up that are listed one by one."""
+_KEPT: Final = 500
+"""Characters of a query that a frame has: `Backend.query`."""
+
+
+def find(activity: Activity, key: BackendKey) -> Backend | None:
+    """The session, if it is still there."""
+    pid, started_ms = key
+    for backend in activity.backends:
+        if backend.pid == pid and backend.backend_start_ms == started_ms:
+            return backend
+    return None
+
+
+def details_lines(session: Session, key: BackendKey, cells: int) -> list[Line]:
+    """The session's facts and its query, wrapped; or one line saying that it is gone or cannot be seen.
+
+    Args:
+        session: What is known.
+        key: Which session.
+        cells: Width.
+    """
+    # Not needed for the first picture.
+    from pgtop_tune.tui.dashboard.session_work import earlier_lines, work_lines
+
+    frame = session.now
+    if frame is None:
+        return [(("waiting for the first frame", "dim"),)]
+    activity = sections.activity(frame)
+    if isinstance(activity, Unavailable):
+        return wrapped(str(activity), cells, "critical")
+    backend = find(activity, key)
+    if backend is None:
+        return [((f"session {key[0]} has ended", "warning"),)]
+    lines = [line for label, text in _facts(backend, activity.now_ms) for line in labelled(label, text, cells)]
+    processes = sections.processes(frame)
+    if not isinstance(processes, Unavailable):
+        process = next((each for each in processes.processes if each.pid == backend.pid), None)
+        if process is not None:
+            lines += labelled("process", _process(process, _ticks_per_s(frame)), cells)
+    lines += work_lines(backend, activity, session, cells)
+    lines += _blockers(backend, activity, cells)
+    return [*lines, *_query(backend, session, cells), *earlier_lines(backend, session, cells)]
+
+
+def _query(backend: Backend, session: Session, cells: int) -> list[Line]:
+    """The query; where it was cut also the statement, of which pg_stat_statements may have more."""
+    text = backend.query or UNKNOWN
+    cut = len(text) >= _KEPT
+    said = f"  cut: the first {_KEPT} characters," if cut else " "
+    lines: list[Line] = [(), (("query", "title"), (f"{said} as pg_stat_activity has it", "warning" if cut else "dim"))]
+    lines += wrapped(text, cells)
+    statement = _statement_of(backend, session) if cut else None
+    if statement is None:
+        return lines
+    shown, whole = len(statement.query), statement.characters
+    part = f"the first {shown:,} of {whole:,} characters" if whole > shown else f"all {whole:,} characters"
+    lines += [(), (("statement", "title"), (f"  {part}, as pg_stat_statements has it: constants replaced", "dim"))]
+    return [*lines, *wrapped(statement.query, cells)]
+
+
+def _statement_of(backend: Backend, session: Session) -> StatementText | None:
+    texts = None if session.now is None else sections.statement_texts(session.now)
+    if texts is None or isinstance(texts, Unavailable) or backend.query_id is None:
+        return None
+    return next((each for each in texts.texts if each.queryid == backend.query_id and each.query), None)
+
+
+def _facts(backend: Backend, now_ms: int) -> list[tuple[str, str]]:
+    def since(moment_ms: int | None) -> str:
+        if moment_ms is None:
+            return UNKNOWN
+        return f"{lasting((now_ms - moment_ms) / 1000.0)}, since {wall_clock(moment_ms)}"
+
+    wait = f"{backend.wait_event_type}:{backend.wait_event}" if backend.wait_event_type else _unwaiting(backend)
+    leader = f", leader {backend.leader_pid}" if backend.leader_pid else ""
+    where = f" in database {backend.datname}" if backend.datname else ""
+    whence = "over a Unix socket" if backend.client == _LOCAL else f"from {backend.client or UNKNOWN}"
+    xmin = UNKNOWN if backend.backend_xmin_age is None else f"{backend.backend_xmin_age} transactions old"
+    return [
+        ("pid", f"{backend.pid}  {backend.backend_type}{leader}"),
+        ("user", f"{backend.usename or UNKNOWN}{where}, {whence}"),
+        ("application", backend.application_name or UNKNOWN),
+        ("connected", since(backend.backend_start_ms)),
+        ("state", f"{backend.state or UNKNOWN}, {since(backend.state_change_ms)}"),
+        ("wait", wait),
+        ("transaction", f"{since(backend.xact_start_ms)}; xmin {xmin}"),
+        ("query began", since(backend.query_start_ms)),
+        ("query id", UNKNOWN if backend.query_id is None else str(backend.query_id)),
+    ]
+
+
+def _unwaiting(backend: Backend) -> str:
+    return CPU if backend.state == "active" else UNKNOWN
+
+
+def _ticks_per_s(frame: Frame) -> int | None:
+    facts = None if isinstance(frame.host, Unavailable) else frame.host.facts
+    return facts.ticks_per_s if isinstance(facts, HostFacts) else None
+
+
+def _process(process: ProcessCounters, ticks_per_s: int | None) -> str:
+    """Since the process began."""
+    parts = [f"memory {size(process.rss_bytes)}B"]
+    if ticks_per_s:
+        user_s, system_s = process.user_ticks / ticks_per_s, process.system_ticks / ticks_per_s
+        parts.append(f"CPU {lasting(user_s)} user and {lasting(system_s)} system")
+    return ", ".join([*parts, f"read {size(process.read_bytes)}B, written {size(process.write_bytes)}B"])
+
+
+def _blockers(backend: Backend, activity: Activity, cells: int) -> list[Line]:
+    """Who holds it up, and whom it holds up, one line each."""
+    by_pid = {each.pid: each for each in activity.backends}
+    lines: list[Line] = []
+    for pid in backend.blocked_by:
+        blocker = by_pid.get(pid)
+        what = "a prepared transaction" if pid == 0 else "not seen"
+        if blocker is not None:
+            what = f"{blocker.usename or UNKNOWN}  {blocker.state or UNKNOWN}  {blocker.query or ''}"
+        lines.append(_other("blocked by", f"{pid}  {what}", "critical", cells))
+    waiting = [each for each in activity.backends if backend.pid in each.blocked_by]
+    lines += [_other("holds up", f"{each.pid}  {each.query or ''}", "warning", cells) for each in waiting[:_OTHERS]]
+    if len(waiting) > _OTHERS:
+        lines.append(_other("", f"and {len(waiting) - _OTHERS} more", "warning", cells))
+    return lines
+
+
+def _other(label: str, text: str, style: str, cells: int) -> Line:
+    return ((label.ljust(_LABEL_CELLS), "label"), (clip(one_line(text, cells), cells - _LABEL_CELLS).rstrip(), style))
+
+
+def query_of(session: Session, key: BackendKey) -> str:
+    """The query text of a session as the server gave it; "" when there is none."""
+    frame = session.now
+    activity = None if frame is None else sections.activity(frame)
+    if activity is None or isinstance(activity, Unavailable):
+        return ""
+    backend = find(activity, key)
+    return (backend.query or "") if backend is not None else ""

@@ -1,0 +1,285 @@
+"""Sessions joined with their processes: which are shown, in which order, and which one the operator has selected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.host import PROCESS_CPU, PROCESS_READ_BYTES, PROCESS_RSS, PROCESS_WRITE_BYTES
+from pgtop_tune.metrics.host_details import PROCESS_RUN_DELAY
+from pgtop_tune.model.backend_action import BackendKey
+from pgtop_tune.model.postgres import Backend
+from pgtop_tune.runtime.session import Session
+
+BUSY: Final = 0
+IN_TRANSACTION: Final = 1
+AUXILIARY: Final = 2
+IDLE: Final = 3
+_RANKS: Final = {
+    "active": BUSY,
+    "fastpath function call": BUSY,
+    "idle in transaction": IN_TRANSACTION,
+    "idle in transaction (aborted)": IN_TRANSACTION,
+    "idle": IDLE,
+}
+"""Everything else has no state: auxiliary processes, and sessions we may not look into."""
+_RUNNING: Final = ("active", "fastpath function call")
+
+SETTLED_MS: Final = 1000
+"""What is younger says nothing: a session of fast OLTP is found active, idle in transaction or idle by chance. It
+counts as busy until it has been idle for so long, and short transactions stand in the order of pids: rows stay put."""
+
+
+class ProcessFigures:
+    """What the processes behind the sessions do, by pid; each figure is computed when a row is first asked for it."""
+
+    def __init__(self, interval: Interval) -> None:
+        self._interval = interval
+
+    @cached_property
+    def cpu_percent(self) -> dict[int, float]:
+        """See `PROCESS_CPU`."""
+        return PROCESS_CPU(self._interval)
+
+    @cached_property
+    def read_bytes_per_s(self) -> dict[int, float]:
+        """See `PROCESS_READ_BYTES`."""
+        return PROCESS_READ_BYTES(self._interval)
+
+    @cached_property
+    def write_bytes_per_s(self) -> dict[int, float]:
+        """See `PROCESS_WRITE_BYTES`."""
+        return PROCESS_WRITE_BYTES(self._interval)
+
+    @cached_property
+    def rss_bytes(self) -> dict[int, float]:
+        """See `PROCESS_RSS`."""
+        return PROCESS_RSS(self._interval)
+
+    @cached_property
+    def run_delay_percent(self) -> dict[int, float]:
+        """See `PROCESS_RUN_DELAY`."""
+        return PROCESS_RUN_DELAY(self._interval)
+
+
+class SessionRow(NamedTuple):
+    """A backend with what its process did; numbers are None where unknown.
+
+    Of hundreds of rows a screen shows some dozens: a figure is computed when it is read. `rank` is one of BUSY … IDLE.
+    """
+
+    backend: Backend
+    rank: int
+    now_ms: int
+    """The server's clock when it was seen."""
+    processes: ProcessFigures
+
+    @property
+    def cpu_percent(self) -> float | None:
+        """CPU of its process, per cent of a core."""
+        return self.processes.cpu_percent.get(self.backend.pid)
+
+    @property
+    def read_bytes_per_s(self) -> float | None:
+        """Read from storage by its process."""
+        return self.processes.read_bytes_per_s.get(self.backend.pid)
+
+    @property
+    def write_bytes_per_s(self) -> float | None:
+        """Handed to write calls by its process."""
+        return self.processes.write_bytes_per_s.get(self.backend.pid)
+
+    @property
+    def rss_bytes(self) -> float | None:
+        """Resident memory of its process."""
+        return self.processes.rss_bytes.get(self.backend.pid)
+
+    @property
+    def run_delay_percent(self) -> float | None:
+        """Share of the time it was ready to run and had no CPU."""
+        return self.processes.run_delay_percent.get(self.backend.pid)
+
+    @property
+    def xact_s(self) -> float | None:
+        """Age of its transaction."""
+        return _age_s(self.now_ms, self.backend.xact_start_ms)
+
+    @property
+    def statement_s(self) -> float | None:
+        """Age of its statement while active; otherwise how long it has been in its state."""
+        backend = self.backend
+        return _age_s(self.now_ms, backend.query_start_ms if self.running else backend.state_change_ms)
+
+    @property
+    def state_s(self) -> float | None:
+        """How long it has been in its state."""
+        return _age_s(self.now_ms, self.backend.state_change_ms)
+
+    @property
+    def connected_s(self) -> float | None:
+        """How long it has been connected."""
+        return _age_s(self.now_ms, self.backend.backend_start_ms)
+
+    @property
+    def running(self) -> bool:
+        """Whether it executes a statement at this moment."""
+        return self.backend.state in _RUNNING
+
+    @property
+    def key(self) -> BackendKey:
+        """What a selection and a dangerous action are bound to."""
+        return self.backend.pid, self.backend.backend_start_ms
+
+
+class SessionsView(Struct, frozen=True):
+    """What the operator chose.
+
+    Attributes:
+        sort: A key of `SORTS`.
+        reverse: Turns the order round; unknown values stay last.
+        filter: Text that a row must contain, upper and lower case alike; "" for all.
+        hide_idle: Leaves out sessions that have been idle for a second or more.
+        selected: The selected session, also while it is not shown.
+        top: First row shown.
+    """
+
+    sort: str = "activity"
+    reverse: bool = False
+    filter: str = ""
+    hide_idle: bool = False
+    selected: BackendKey | None = None
+    top: int = 0
+
+
+EVERYTHING: Final = SessionsView()
+"""Nothing chosen."""
+
+
+def _long_xact_first(row: SessionRow) -> float | None:
+    start_ms = row.backend.xact_start_ms
+    return None if start_ms is None or row.xact_s is None or row.xact_s * 1000 < SETTLED_MS else float(start_ms)
+
+
+def _largest(value: float | None) -> float | None:
+    return None if value is None else -value
+
+
+SORTS: Final[dict[str, Callable[[SessionRow], float | None]]] = {
+    "activity": _long_xact_first,
+    "pid": lambda row: float(row.backend.pid),
+    "cpu": lambda row: _largest(row.cpu_percent),
+    "read": lambda row: _largest(row.read_bytes_per_s),
+    "write": lambda row: _largest(row.write_bytes_per_s),
+    "xact": lambda row: _largest(row.xact_s),
+    "stmt": lambda row: _largest(row.statement_s),
+}
+"""Sort orders, in the order of their columns on screen: what is compared, smallest first."""
+
+
+def session_rows(session: Session, view: SessionsView = EVERYTHING) -> list[SessionRow]:
+    """The sessions to show, in order; empty while pg_stat_activity is not available.
+
+    Busy sessions come first, idle ones last; sorted by pid they mix. Ties go to the lower pid.
+    """
+    interval = session.interval
+    activity = None if interval is None else interval.now(sections.activity)
+    if interval is None or activity is None:
+        return []
+    processes, now_ms = ProcessFigures(interval), activity.now_ms
+    wanted = view.filter.casefold()
+    blockers = {pid for backend in activity.backends for pid in backend.blocked_by}
+    rows = []
+    for backend in activity.backends:
+        rank = _rank(backend, now_ms)
+        if rank == IDLE and backend.pid in blockers:
+            # A lock of the session, not of a transaction: who holds others up is not at rest.
+            rank = BUSY
+        if (view.hide_idle and rank == IDLE) or (wanted and not _contains(backend, wanted)):
+            continue
+        rows.append(SessionRow(backend, rank, now_ms, processes))
+    return _ordered(rows, view)
+
+
+def _rank(backend: Backend, now_ms: int) -> int:
+    rank = _RANKS.get(backend.state or "", AUXILIARY)
+    settled = backend.state_change_ms is None or now_ms - backend.state_change_ms >= SETTLED_MS
+    return rank if settled or rank == AUXILIARY else BUSY
+
+
+def _age_s(now_ms: int, since_ms: int | None) -> float | None:
+    return None if since_ms is None else max(now_ms - since_ms, 0) / 1000.0
+
+
+def _contains(backend: Backend, wanted: str) -> bool:
+    return any(wanted in text.casefold() for text in _texts(backend))
+
+
+def searched_texts(row: SessionRow) -> list[str]:
+    """What a filter looks into."""
+    return _texts(row.backend)
+
+
+def _texts(backend: Backend) -> list[str]:
+    texts = (
+        backend.usename, backend.datname, backend.application_name, backend.state, backend.query, backend.backend_type,
+        f"{backend.wait_event_type}:{backend.wait_event}" if backend.wait_event_type else None, backend.client,
+        str(backend.pid),
+    )  # fmt: skip
+    return [text for text in texts if text]
+
+
+def _ordered(rows: list[SessionRow], view: SessionsView) -> list[SessionRow]:
+    compared = SORTS[view.sort]
+    by_activity = view.sort == "activity"
+    mixed = view.sort == "pid"
+    sign = -1.0 if view.reverse else 1.0
+
+    def order(row: SessionRow) -> tuple[int, bool, float, int]:
+        value = compared(row)
+        group = row.rank if by_activity else 0 if mixed else int(row.rank == IDLE)
+        return group, value is None, 0.0 if value is None else sign * value, row.backend.pid
+
+    return sorted(rows, key=order)
+
+
+def cursor_of(rows: Sequence[SessionRow], view: SessionsView) -> int | None:
+    """Index of the selected session; None when none is selected or it is not among the rows."""
+    if view.selected is None:
+        return None
+    return next((index for index, row in enumerate(rows) if row.key == view.selected), None)
+
+
+def scrolled(view: SessionsView, rows: Sequence[SessionRow], visible: int) -> SessionsView:
+    """The view with its first row such that no row is left empty and the selected one is shown."""
+    top = min(view.top, max(len(rows) - visible, 0))
+    cursor = cursor_of(rows, view)
+    if cursor is not None:
+        top = min(max(top, cursor - visible + 1), cursor)
+    top = max(top, 0)
+    return view if top == view.top else replace(view, top=top)
+
+
+def moved(view: SessionsView, rows: Sequence[SessionRow], by: int, visible: int) -> SessionsView:
+    """The view with the selection moved by so many rows, as far as there are any.
+
+    Without a selected row among those shown the first step selects the first visible one (the last, upwards).
+    """
+    if not rows:
+        return view
+    cursor = cursor_of(rows, view)
+    edge = view.top if by > 0 else view.top + visible - 1
+    at = edge if cursor is None else cursor + by
+    at = min(max(at, 0), len(rows) - 1)
+    return scrolled(replace(view, selected=rows[at].key), rows, visible)
+
+
+def next_sort(view: SessionsView, by: int) -> SessionsView:
+    """The view sorted by the next (or previous) of `SORTS`, from the top."""
+    names = list(SORTS)
+    return replace(view, sort=names[(names.index(view.sort) + by) % len(names)], top=0)

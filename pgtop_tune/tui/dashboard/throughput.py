@@ -1,0 +1,148 @@
+"""Transactions per second, as the client counts them and as the server does."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pgtop_tune.compare.overlay.difference import OverlayWatch
+from pgtop_tune.compare.since_change import since_change
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.client_bound import client_bound
+from pgtop_tune.metrics.load import CLIENT_FAILED, CLIENT_TPS, UNDER_WAY, run_of, running
+from pgtop_tune.metrics.server import QPS, TPS
+from pgtop_tune.metrics.stall import stalled_s
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.bench import BenchRun, RunState
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.safe_text import one_line
+from pgtop_tune.tui.compare.overlay_words import cells_of, short_of, throughput_phrase
+from pgtop_tune.tui.dashboard.since_words import since_short, since_title
+from pgtop_tune.tui.widgets.chart import ChartSeries, chart_lines
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets.phrase import Phrase, absence, head, labelled, lasting, spaced, value_of
+from pgtop_tune.tui.widgets.time_axis import SPARK_ROWS, chart_marks, spark_line, time_axis
+from pgtop_tune.units import clock, count
+
+_CELLS: Final = 7
+"""Of a figure: 999 999."""
+_SPARK_CELLS: Final = 6
+_MESSAGE: Final = 120
+_ROOMY: Final = 110
+"""From here on the head also says which load runs."""
+_BESIDE_SINCE: Final = 27
+"""Cells of the head that its name, the client's figure and the strokes need beside what a change did."""
+_FAILED: Final = 14
+"""And those of failed transactions, where there are any: they stay in sight."""
+
+
+def throughput_lines(
+    session: Session, width: int, height: int, glyphs: Glyphs, ghost: OverlayWatch | None = None
+) -> list[Line]:
+    """A head with figures over a chart; in one or two rows a spark with figures beside it.
+
+    Series: server TPS, and over it client TPS while there was a load; under both that of the ghost.
+    """
+    axis = time_axis(session, width, height)
+    server = session.history.series(TPS, axis.since_s)
+    client = session.history.series(CLIENT_TPS, axis.since_s)
+    loaded = any(point.value is not None for point in client)
+    if height <= SPARK_ROWS:
+        points, style = (client, "series-1") if loaded else (server, "series-2")
+        figures = _figures(session, _SPARK_CELLS)
+        found = session.once(since_change)
+        if found is not None:
+            figures.insert(1, Phrase(since_short(found, glyphs), 1))
+        if ghost is not None:
+            figures.insert(1, short_of(throughput_phrase(session, ghost, glyphs)))
+        return [spark_line("TPS", points, style, figures, axis, glyphs)]
+    curves = [ChartSeries(server, "series-2"), *([ChartSeries(client, "series-1")] if loaded else [])]
+    figures, taken = _figures(session, _CELLS), 0
+    if ghost is not None:
+        curves.insert(0, ChartSeries(ghost.overlay.points("tps", axis.since_s, axis.until_s), "dim", dim=True))
+        phrase = throughput_phrase(session, ghost, glyphs)
+        figures.insert(0, phrase)
+        taken = cells_of(phrase)
+    return [
+        head((("TPS", "title"), *_beside(session, width, glyphs, taken)), width, glyphs, figures),
+        *chart_lines(
+            curves, width=width, height=height - 1, since_s=axis.since_s, until_s=axis.until_s,
+            unit_format=count, glyphs=glyphs, marks=chart_marks(session, axis),
+        ),
+    ]  # fmt: skip
+
+
+def _figures(session: Session, cells: int) -> list[Phrase]:
+    interval = session.interval
+    found: list[Phrase] = []
+    run = None if interval is None else running(interval)
+    if interval is not None and run is not None:
+        style = "series-1" if stalled_s(interval) is None else "critical"
+        found.append(Phrase(labelled("client", spaced(CLIENT_TPS(interval), cells), style)))
+    found.append(Phrase(labelled("server", spaced(value_of(TPS, session), cells), "series-2"), 1))
+    found.append(_queries(session, cells))
+    if interval is not None and run is not None:
+        failed = CLIENT_FAILED(interval)
+        words = labelled("failed", spaced(failed), "critical" if failed else PLAIN)
+        found.append(Phrase(words, 0 if failed else 2))
+    return found
+
+
+def _queries(session: Session, cells: int) -> Phrase:
+    absent = None if session.now is None else sections.statements(session.now)
+    if isinstance(absent, Unavailable) and absent.reason not in (Reason.NO_ANSWER, Reason.NOT_YET):
+        return Phrase((("qps ", "label"), *absence(absent)), 3, labelled("qps", "-", "dim"))
+    return Phrase(labelled("qps", spaced(value_of(QPS, session), cells)), 3)
+
+
+def _beside(session: Session, width: int, glyphs: Glyphs, taken: int) -> Line:
+    """What is wrong with the load, what the newest change did, or which load it is: the first of them there is.
+
+    Args:
+        taken: Cells that a ghost needs.
+    """
+    wrong = _wrong(session, width)
+    if wrong:
+        return wrong
+    found = session.once(since_change)
+    if found is not None:
+        failed = None if session.interval is None else CLIENT_FAILED(session.interval)
+        told = since_title(found, width - _BESIDE_SINCE - taken - (_FAILED if failed else 0), glyphs)
+        run = run_of(session.now)
+        over = f"{run.state}, " if run is not None and run.state not in UNDER_WAY else ""
+        return ((f"  {over}", "dim"), *told)
+    return () if taken else _load(session, width)
+
+
+def _wrong(session: Session, width: int) -> Line:
+    bench = None if session.now is None else session.now.bench
+    if bench is None or isinstance(bench, Unavailable):
+        return ()
+    run = bench.run
+    if run.state is RunState.FAILED:
+        return ((f"  pgbench failed: {one_line(run.message, _MESSAGE)}", "critical"),)
+    since_s = None if session.interval is None else stalled_s(session.interval)
+    if since_s is not None:
+        return ((f"  STALLED for {lasting(since_s)}", "critical"),)
+    bound = None if session.interval is None else client_bound(session.interval)
+    if bound is not None and bound.bound:
+        return (("  CLIENT-BOUND" + (f": {bound.advice}" if width >= _ROOMY else ""), "warning"),)
+    return ()
+
+
+def _load(session: Session, width: int) -> Line:
+    bench = None if session.now is None else session.now.bench
+    if width < _ROOMY or bench is None or isinstance(bench, Unavailable):
+        return ()
+    run = bench.run
+    words = f"  {one_line(run.profile, 30)}, {run.clients} clients"
+    if run.state is not RunState.RUNNING:
+        return ((f"{words}, {run.state}", "dim"),)
+    return ((words + _progress(session, run), "dim"),)
+
+
+def _progress(session: Session, run: BenchRun) -> str:
+    if session.now is None:
+        return ""
+    elapsed_s = max(session.now.taken_at_ms - run.started_ms, 0) / 1000.0
+    return f", {clock(elapsed_s)}" + (f" of {clock(run.duration_s)}" if run.duration_s else "")

@@ -1,0 +1,120 @@
+"""WAL and checkpoints: how much is written, what forces the next checkpoint, who writes the buffers."""
+
+from __future__ import annotations
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.checkpoints import (
+    FULL_PAGES_OF_CYCLE,
+    FULL_PAGES_SINCE,
+    SINCE_CHECKPOINT,
+    max_wal_size_bytes,
+    next_checkpoint,
+)
+from pgtop_tune.metrics.server import WAL_BUFFERS_FULL, WAL_BYTES, WAL_SINCE_REDO, buffer_writers, full_pages
+from pgtop_tune.model.absence import NOT_YET, Unavailable
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.dashboard.device import device_phrases
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, dot, fitting, head, labelled, lasting, padded
+from pgtop_tune.units import UNKNOWN, count, percent, size
+
+
+def wal_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
+    """One line with everything that fits; with a second row checkpoints and writers move there."""
+    frame, interval = session.now, session.interval
+    wal = NOT_YET if frame is None else sections.wal(frame)
+    checkpoints = NOT_YET if frame is None else sections.checkpoints(frame)
+    if interval is None or (isinstance(wal, Unavailable) and isinstance(checkpoints, Unavailable)):
+        reason = wal if isinstance(wal, Unavailable) else NOT_YET
+        first, second = [Phrase(absence(reason))], []
+    else:
+        first = [Phrase(absence(wal))] if isinstance(wal, Unavailable) else _written(interval)
+        first += device_phrases(interval)
+        second = [Phrase(absence(checkpoints))] if isinstance(checkpoints, Unavailable) else _checkpoints(interval)
+    rooms = [[*first, *second]] if height == 1 else [first, second]
+    gap = dot(glyphs)
+    title: Line = (("WAL ", "title"), *fitting(rooms[0], width - 10, gap))
+    lines = [head(title, width, glyphs)]
+    lines += [padded((("  ", PLAIN), *fitting(room, width - 3, gap)), width) for room in rooms[1:]]
+    lines += [((" " * width, PLAIN),)] * (height - len(lines))
+    return lines[:height]
+
+
+def _written(interval: Interval) -> list[Phrase]:
+    rate, full = WAL_BYTES(interval), WAL_BUFFERS_FULL(interval)
+    since, most = WAL_SINCE_REDO(interval), max_wal_size_bytes(interval)
+    bound = "" if most is None else f" of max_wal_size {size(most)}"
+    return [
+        Phrase(labelled("", size(rate).rjust(5), "strong" if rate is not None else "dim", "B/s")),
+        full_page_share(interval, 1),
+        Phrase(
+            labelled("since redo", size(since).rjust(5), alarm(since, most), bound),
+            5,
+            labelled("since redo", size(since).rjust(5), alarm(since, most)),
+        ),
+        Phrase(labelled("buffers full", count(full).rjust(3), alarm(full, WAL_BUFFERS_FULL.critical), "/s"), 7)
+        if full
+        else Phrase(()),
+    ]
+
+
+def full_page_share(interval: Interval, rank: int) -> Phrase:
+    """Full-page images in the WAL: a share, "~" before an estimate, "at most" where wal_compression makes it one."""
+    found = full_pages(interval)
+    if found is None:
+        return Phrase(labelled("full pages", UNKNOWN.rjust(3), "dim", " %"), rank)
+    share = percent(found.percent)
+    if found.compressed:
+        short = labelled("full pages at most", share, PLAIN, " %")
+        return Phrase(labelled("full pages at most", share, PLAIN, " % (wal_compression)"), rank, short)
+    return Phrase(labelled("full pages", f"{'~' if found.estimated else ''}{share}".rjust(3), PLAIN, " %"), rank)
+
+
+def _checkpoints(interval: Interval) -> list[Phrase]:
+    counters = interval.now(sections.checkpoints)
+    counted = UNKNOWN if counters is None else f"{counters.timed} timed {counters.requested} requested"
+    return [
+        _coming(interval),
+        _full_pages(interval),
+        Phrase(labelled("restartpoints" if _is_standby(interval) else "checkpoints", counted), 4),
+        Phrase(labelled("last", lasting(SINCE_CHECKPOINT(interval), 6), PLAIN, " ago"), 6),
+        _writers(interval),
+    ]
+
+
+def _is_standby(interval: Interval) -> bool:
+    server = sections.server(interval.newest)
+    return not isinstance(server, Unavailable) and server.in_recovery
+
+
+def _coming(interval: Interval) -> Phrase:
+    coming = next_checkpoint(interval)
+    if coming is None:
+        return Phrase(labelled("next checkpoint", UNKNOWN, "dim"), 2, labelled("next ckpt", UNKNOWN, "dim"))
+    what, short = ("restartpoint", "rstpt") if coming.restartpoint else ("checkpoint", "ckpt")
+    if coming.in_s <= 0:
+        return Phrase(((f"{what} due", "warning"), (f" ({coming.by})", "label")), 2, ((f"{short} due", "warning"),))
+    verb, style = ("forced in", "warning") if coming.forced else ("in", PLAIN)
+    text = lasting(coming.in_s, 6)
+    before = f"{what} under way, next" if coming.under_way else f"next {what}"
+    full: Line = ((f"{before} {verb} ", "label"), (text, style), (f" ({coming.by})", "label"))
+    return Phrase(full, 2, ((f"{'next ' if coming.under_way else ''}{short} {verb} ", "label"), (text, style)))
+
+
+def _full_pages(interval: Interval) -> Phrase:
+    """How many the next cycle will cost; until a whole cycle was seen, how many this one has cost so far."""
+    of_cycle = FULL_PAGES_OF_CYCLE(interval)
+    if of_cycle is not None:
+        return Phrase(labelled("then", count(of_cycle), PLAIN, " full pages"), 5)
+    since = FULL_PAGES_SINCE(interval)
+    return Phrase(()) if since is None else Phrase(labelled("since then", count(since), PLAIN, " full pages"), 7)
+
+
+def _writers(interval: Interval) -> Phrase:
+    writers = buffer_writers(interval)
+    names = ("ckpt", "bgw", "backends")
+    parts = (UNKNOWN,) * 3 if writers is None else tuple(percent(part) for part in writers)
+    text = " ".join(f"{name} {part:>3}" for name, part in zip(names, parts, strict=True))
+    return Phrase(labelled("buffers:", text, PLAIN, " %"), 3)

@@ -1,0 +1,168 @@
+"""What every dialog is: a box of lines over the dashboard, which goes on underneath."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, TypeVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Container
+from textual.content import Content
+from textual.geometry import Region
+from textual.screen import ModalScreen
+from textual.strip import Strip
+
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.safe_text import printable
+from pgtop_tune.tui.widgets.canvas import LineCanvas
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import Line
+
+T = TypeVar("T")
+
+FRAME_CELLS = 4
+"""Border and padding, left and right."""
+_FRAME_ROWS = 2
+
+
+class Dialog(ModalScreen[T]):
+    """Draws `content` in a box as wide as it may be and as high as it needs to be; longer content scrolls.
+
+    Escape and Ctrl+C close it without a result.
+
+    Args:
+        title: On the upper edge; our own words or foreign ones.
+        glyphs: What it is drawn with.
+    """
+
+    CELLS: ClassVar[int] = 76
+    """Width of the content where the terminal has room for it."""
+    LIVE: ClassVar[bool] = True
+    """Whether it follows the newest frames also while the screen is frozen."""
+    SHOWS_LOAD: ClassVar[bool] = False
+    """Whether it says itself what becomes of a load."""
+    BINDINGS: ClassVar[list[BindingType]] = [("escape,ctrl+c", "close")]
+    DEFAULT_CSS = """
+    Dialog { align: center middle; background: transparent; }
+    Dialog.-low { align: center bottom; }
+    Dialog > Container {
+        width: auto; height: auto; max-width: 100%; max-height: 100%;
+        padding: 0 1; border: round $primary; border-title-color: $text; border-subtitle-color: $text-muted;
+        background: $background;
+    }
+    Dialog.-ascii > Container { border: ascii $primary; }
+    """
+
+    def __init__(self, title: str, glyphs: Glyphs, *, keys: str = "Esc close", low: bool = False) -> None:
+        super().__init__()
+        self.glyphs = glyphs
+        self._box_title = title
+        self._box_keys = keys
+        self._top = 0
+        self._rows = 0
+        self._box = (0, 0)
+        self._more = False
+        self.set_class(glyphs.name == "ascii", "-ascii")
+        self.set_class(low, "-low")
+
+    def compose(self) -> ComposeResult:
+        """The box and its one canvas."""
+        with Container():
+            yield LineCanvas(self.glyphs)
+
+    def on_mount(self) -> None:
+        """First picture."""
+        self._caption()
+        self.repaint()
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """What lies below, as it is: Textual would take every cell of it apart and colour it anew."""
+        stack = self.app.screen_stack
+        if self not in stack[1:]:
+            return super().render_lines(crop)
+        below = stack[stack.index(self) - 1]._compositor.render_strips()
+        # While the terminal changes its size, what lies below has still the old one: Textual ends on too short a row.
+        width = self.size.width
+        rows = [below[y].adjust_cell_length(width) if y < len(below) else Strip.blank(width) for y in crop.line_range]
+        return [row.crop(*crop.column_span) for row in rows]
+
+    def _caption(self) -> None:
+        box = self.query_one(Container)
+        # A border title that is a str would be read as markup.
+        box.border_title = Content(printable(self._box_title))
+        box.border_subtitle = Content(f"PgDn more  {self._box_keys}" if self._more else self._box_keys)
+
+    def captions(self, title: str, keys: str) -> None:
+        """Other words on the edges."""
+        if (title, keys) != (self._box_title, self._box_keys):
+            self._box_title, self._box_keys = title, keys
+            self._caption()
+
+    def content(self, cells: int) -> Sequence[Line]:
+        """What stands in the box, lines of at most so many cells."""
+        raise NotImplementedError
+
+    @property
+    def cells(self) -> int:
+        """Width of the content on this terminal."""
+        return max(min(self.CELLS, self.app.size.width - FRAME_CELLS), 1)
+
+    def show_from(self, top: int) -> None:
+        """Shows the content from that line on, as far as there is enough of it."""
+        self._top = max(top, 0)
+        self.repaint()
+
+    @property
+    def top(self) -> int:
+        """First line in view."""
+        return self._top
+
+    def repaint(self) -> None:
+        """Draws the content anew; only what changed reaches the terminal."""
+        if not self.is_mounted or not self.query(LineCanvas):
+            # A worker may come back with an answer while the dialog is being taken down.
+            return
+        cells = self.cells
+        lines = self.content(cells)
+        self._rows = max(min(len(lines), self.app.size.height - _FRAME_ROWS), 1)
+        self._top = max(min(self._top, len(lines) - self._rows), 0)
+        if self._more != (self._top + self._rows < len(lines)):
+            self._more = not self._more
+            self._caption()
+        canvas = self.query_one(LineCanvas)
+        if self._box != (cells, self._rows):
+            self._box = canvas.styles.width, canvas.styles.height = cells, self._rows
+        canvas.show(lines[self._top : self._top + self._rows])
+
+    def scroll_key(self, key: str) -> bool:
+        """Moves longer content under the box, if the key is one that scrolls.
+
+        Returns:
+            Whether it was.
+        """
+        by = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -self._rows, "pagedown": self._rows, "space": self._rows,
+              "home": -self._top, "end": 1_000_000}.get(key)  # fmt: skip
+        if by is None:
+            return False
+        self.show_from(self._top + by)
+        return True
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Another terminal size: also for the dialogs below, which are laid out now and told nothing."""
+        for screen in self.app.screen_stack:
+            if isinstance(screen, Dialog):
+                screen.repaint()
+        self.call_after_refresh(self.repaint)
+
+    def on_screen_resume(self) -> None:
+        """On top again, perhaps of a terminal that has another size by now."""
+        self.call_after_refresh(self.repaint)
+
+    def frames_arrived(self, session: Session) -> None:
+        """Called once per tick; a dialog that shows something of the session overrides it."""
+
+    def action_close(self) -> None:
+        """Gives up."""
+        self.dismiss(None)

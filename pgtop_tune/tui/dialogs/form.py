@@ -1,0 +1,196 @@
+"""Fields of a small form, one line each: what keys do to them, and how they are drawn. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct, field
+
+from pgtop_tune import units
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, width
+from pgtop_tune.tui.widgets.text_field import TextField
+
+_LABEL_CELLS: Final = 12
+_VALUE_CELLS: Final = 24
+_DIGITS: Final = "0123456789"
+
+
+class ChoiceField(Struct):
+    """One of several words.
+
+    Attributes:
+        options: What can be chosen, with a remark beside each.
+        index: The chosen one.
+    """
+
+    label: str
+    options: tuple[tuple[str, str], ...]
+    index: int = 0
+
+    @property
+    def value(self) -> str:
+        """The chosen word."""
+        return self.options[self.index][0] if self.options else ""
+
+    @property
+    def remark(self) -> str:
+        """What is said beside it."""
+        return self.options[self.index][1] if self.options else ""
+
+    def choose(self, value: str) -> None:
+        """Chooses this word; the first one when it is not among them."""
+        words = [word for word, _ in self.options]
+        self.index = words.index(value) if value in words else 0
+
+    def press(self, key: str, character: str | None) -> bool:
+        """Left and right choose."""
+        by = {"left": -1, "right": 1, "space": 1, "minus": -1, "plus": 1}.get(key, 0)
+        if by and self.options:
+            self.index = (self.index + by) % len(self.options)
+        return bool(by)
+
+    def paste(self, text: str) -> None:
+        """Nothing is typed here."""
+
+    def shown(self, glyphs: Glyphs, *, focused: bool) -> Line:
+        """The chosen word, and the remark."""
+        value = f"{glyphs.pointer_left} {self.value} {glyphs.pointer}" if focused else f"  {self.value}"
+        return ((value.ljust(_VALUE_CELLS), "cursor" if focused else PLAIN), (f" {self.remark}", "dim"))
+
+
+class NumberField(Struct):
+    """A number typed, doubled with + and halved with -.
+
+    Attributes:
+        empty: What an empty field means, said in its place; "" when it must not be empty.
+        fractions: Whether a decimal point may be typed.
+    """
+
+    label: str
+    remark: str
+    empty: str = ""
+    fractions: bool = False
+    text: TextField = field(default_factory=TextField)
+
+    def press(self, key: str, character: str | None) -> bool:
+        """Digits and editing keys; + doubles, - halves. Letters are left to the dialog."""
+        if character in ("+", "-"):
+            self._scale(2.0 if character == "+" else 0.5)
+            return True
+        if character is not None and character.isprintable() and character not in _DIGITS:
+            if character == "." and self.fractions:
+                return self.text.press(key, character)
+            return False
+        return self.text.press(key, character)
+
+    def paste(self, text: str) -> None:
+        """The digits of a text from the clipboard."""
+        wanted = _DIGITS + "." if self.fractions else _DIGITS
+        self.text.insert("".join(character for character in text if character in wanted))
+
+    def fill(self, number: float | None) -> None:
+        """Shows this number; None is an empty field."""
+        self.text.replace("" if number is None else units.number(number) if self.fractions else f"{number:.0f}")
+
+    def _scale(self, factor: float) -> None:
+        try:
+            number = float(self.text.text or 0)
+        except ValueError:
+            return
+        self.text.replace(f"{max(round(number * factor), 1) if number or factor > 1 else 0:d}")
+
+    def number(self, least: float = 0.0) -> float | None:
+        """The number; None when the field is empty and may be.
+
+        Raises:
+            UsageProblem: Not a number, or below the least.
+        """
+        typed = self.text.text.strip()
+        if not typed and self.empty:
+            return None
+        try:
+            number = float(typed)
+        except ValueError:
+            what = f'"{typed}" is not a number' if typed else "a number is missing"
+            raise UsageProblem(f"{self.label}: {what}") from None
+        if number < least:
+            raise UsageProblem(f"{self.label} must be at least {units.number(least)}")
+        return number
+
+    def shown(self, glyphs: Glyphs, *, focused: bool) -> Line:
+        """What was typed, or what an empty field means."""
+        empty = not self.text.text
+        if focused:
+            return _typed(self.text, self.empty if empty else self.remark)
+        value = f"  {self.empty if empty else self.text.text}".ljust(_VALUE_CELLS)
+        return ((value, "dim" if empty else PLAIN), (f" {self.remark}", "dim"))
+
+
+class WordField(Struct):
+    """Text of any kind."""
+
+    label: str
+    remark: str
+    text: TextField = field(default_factory=TextField)
+
+    def press(self, key: str, character: str | None) -> bool:
+        """Typing, letters too."""
+        return self.text.press(key, character)
+
+    def paste(self, text: str) -> None:
+        """Text from the clipboard."""
+        self.text.insert(text)
+
+    def shown(self, glyphs: Glyphs, *, focused: bool) -> Line:
+        """What was typed."""
+        if focused:
+            return _typed(self.text, self.remark)
+        return ((f"  {self.text.text}".ljust(_VALUE_CELLS), PLAIN), (f" {self.remark}", "dim"))
+
+
+Field = ChoiceField | NumberField | WordField
+
+
+class Form(Struct):
+    """Fields, and the one the keys go to."""
+
+    fields: Sequence[Field]
+    focus: int = 0
+
+    @property
+    def focused(self) -> Field:
+        """Where the keys go."""
+        return self.fields[min(self.focus, len(self.fields) - 1)]
+
+    def press(self, key: str, character: str | None) -> bool:
+        """Moves between fields, or types into the one in focus.
+
+        Returns:
+            Whether the key meant something here.
+        """
+        by = {"up": -1, "shift+tab": -1, "down": 1, "tab": 1}.get(key)
+        if by is None:
+            return self.focused.press(key, character)
+        self.focus = (min(self.focus, len(self.fields) - 1) + by) % len(self.fields)
+        return True
+
+    def lines(self, glyphs: Glyphs) -> list[Line]:
+        """One line per field."""
+        focused = self.focused
+        return [
+            (
+                (f"{glyphs.pointer} " if each is focused else "  ", "key"),
+                (each.label.ljust(_LABEL_CELLS), "label"),
+                *each.shown(glyphs, focused=each is focused),
+            )
+            for each in self.fields
+        ]
+
+
+def _typed(text: TextField, remark: str) -> Line:
+    typed = text.line(_VALUE_CELLS)
+    blank = " " * max(_VALUE_CELLS - 2 - width(typed), 0)
+    return (("  ", PLAIN), *typed, (blank, PLAIN), (f" {remark}", "dim"))

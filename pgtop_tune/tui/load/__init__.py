@@ -1,0 +1,1 @@
+"""Load on the screen: profiles, steps, data sets, results."""

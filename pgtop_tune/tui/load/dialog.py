@@ -1,0 +1,310 @@
+"""The load in the operator's hand: choose, see the exact command line, start, stop; data sets, steps and results."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Final
+
+from textual import events
+
+from pgtop_tune.errors import PgtopError, UsageProblem
+from pgtop_tune.metrics.load import CLIENT_FAILED, CLIENT_LATENCY, CLIENT_TPS, UNDER_WAY, run_of, under_way
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.bench import BenchRun, RunState
+from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.runtime.load_control import LoadControl, LoadState
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.dialogs.dialog import Dialog
+from pgtop_tune.tui.engine_client import EngineClient
+from pgtop_tune.tui.load.data_set_dialog import InitDialog
+from pgtop_tune.tui.load.form import LoadForm
+from pgtop_tune.tui.load.making_drawing import making_lines
+from pgtop_tune.tui.load.results_dialog import ResultsDialog
+from pgtop_tune.tui.load.steps_dialog import StepsDialog
+from pgtop_tune.tui.load.steps_drawing import step_table
+from pgtop_tune.tui.terminal.clipboard import copy
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets.wrapping import wrapped
+from pgtop_tune.units import clock, count, with_ms
+
+_FORM_KEYS: Final = "Enter start  i data set  n steps  {results}y copy  Esc back"
+_LONG: Final = ("making", "steps")
+"""What is more than a run of pgbench."""
+_SCROLLING: Final = ("pageup", "pagedown")
+_ENDED: Final = {
+    RunState.FINISHED: ("finished", "good"),
+    RunState.STOPPED: ("stopped by the operator: what was measured is partial", "warning"),
+    RunState.FAILED: ("failed", "critical"),
+}
+
+
+def run_lines(session: Session, run: BenchRun, cells: int) -> list[Line]:
+    """A run under way: elapsed, remaining, figures, command.
+
+    Args:
+        session: For the figures.
+        run: The run.
+        cells: Width.
+    """
+    now_ms = session.now.taken_at_ms if session.now is not None else run.started_ms
+    elapsed_s = (now_ms - run.started_ms) / 1000.0
+    left = "until stopped" if run.duration_s is None else f"{clock(run.duration_s - elapsed_s)} left"
+    head: Line = ((f"{run.state} ", "good"), (run.profile, "strong"), (f"   {clock(elapsed_s)} elapsed, {left}", PLAIN))
+    interval = session.interval
+    if interval is None:
+        return [head, *wrapped(run.command, cells)]
+    tps, latency, failed = CLIENT_TPS(interval), CLIENT_LATENCY(interval), CLIENT_FAILED(interval)
+    figures: Line = (
+        ("tps ", "label"), (count(tps), "strong"), ("   mean ", "label"), (with_ms(latency), "strong"),
+        ("   failed ", "label"), (count(failed), "critical" if failed else PLAIN),
+    )  # fmt: skip
+    return [head, figures, (), *wrapped(run.command, cells)]
+
+
+def ended_lines(run: BenchRun, cells: int) -> list[Line]:
+    """How a run ended, with pgbench's own words when it failed."""
+    words, style = _ENDED.get(run.state, (str(run.state), PLAIN))
+    if run.complete and run.state is RunState.STOPPED:
+        words, style = "stopped by the operator", "good"
+    status = f" (exit status {run.exit_status})" if run.exit_status else ""
+    return [
+        *wrapped(f"run {run.run}, {run.profile}: {words}{status}", cells, style),
+        *wrapped(run.message if run.state is RunState.FAILED else "", cells, style),
+    ]
+
+
+class LoadDialog(Dialog[LoadSpec]):
+    """Returns the spec last typed, so that the next dialog begins with it.
+
+    Closes by itself once the load it started reports progress; stays open when pgbench fails.
+
+    Args:
+        load: pgbench.
+        hands: The way to it.
+        session: What is known.
+        spec: What the form begins with.
+    """
+
+    CELLS = 96
+    SHOWS_LOAD = True
+
+    def __init__(
+        self, load: LoadControl, hands: EngineClient, session: Session, spec: LoadSpec, glyphs: Glyphs
+    ) -> None:
+        super().__init__("load", glyphs, low=True)
+        self._load = load
+        self._hands = hands
+        self._session = session
+        self._spec = spec
+        self._form: LoadForm | None = None
+        self._command = ""
+        self._problem = ""
+        self._busy = "asking for profiles"
+        self._started_after: int | None = None
+        self._seen = False
+
+    def on_mount(self) -> None:
+        """Asks what can be run."""
+        super().on_mount()
+        self.run_worker(self._open(), group="load")
+
+    async def _open(self) -> None:
+        try:
+            profiles = await self._hands.ask(self._load.profiles())
+        except PgtopError as problem:
+            self._busy, self._problem = "", str(problem)
+        else:
+            self._busy, self._form = "", LoadForm(profiles, self._spec)
+            self._preview()
+            self._look()
+        self.repaint()
+
+    def _look(self) -> None:
+        self.run_worker(self._ask_datasets(), group="datasets", exclusive=True)
+
+    async def _ask_datasets(self) -> None:
+        """What cannot be asked now is said when a load is started."""
+        with contextlib.suppress(PgtopError):
+            datasets = await self._hands.ask(self._load.datasets())
+            if self._form is not None:
+                self._form.datasets = datasets
+        self.repaint()
+
+    def content(self, cells: int) -> list[Line]:
+        """What is under way, or the form with the command line it stands for."""
+        run, state = under_way(self._session.now), self._load.state()
+        if state.doing in _LONG:
+            lines = self._long_lines(state, run, cells)
+        elif run is not None:
+            self.captions("load", "x stop  y copy command  Esc back")
+            lines = run_lines(self._session, run, cells)
+        else:
+            lines = self._form_lines(state, cells)
+        if self._problem:
+            lines += wrapped(self._problem, cells, "critical")
+        if self._busy:
+            lines.append(((f"{self._busy} {self.glyphs.ellipsis}", "dim"),))
+        return lines
+
+    def _form_lines(self, state: LoadState, cells: int) -> list[Line]:
+        results = "r result  " if _has_results(state) else ""
+        self.captions("load", _FORM_KEYS.format(results=results))
+        ended = run_of(self._session.now)
+        lines: list[Line] = [*ended_lines(ended, cells), ()] if ended is not None else []
+        if self._form is not None:
+            lines += [*self._form.lines(self.glyphs), (), *wrapped(self._command, cells, "strong")]
+        return lines
+
+    def _long_lines(self, state: LoadState, run: BenchRun | None, cells: int) -> list[Line]:
+        """A data set in the making, or steps: which, how it goes, and those that are done."""
+        self.captions("load", "x stop  Esc back")
+        lines: list[Line] = [((state.title, "strong"), (f"   {state.detail}" if state.detail else "", "dim")), ()]
+        if state.doing == "making":
+            return [*lines, *making_lines(state.making, cells, self.glyphs)]
+        lines += [*run_lines(self._session, run, cells), ()] if run is not None else []
+        if state.series is not None and state.series.results:
+            lines += step_table(state.series, cells, self.glyphs)
+        return lines
+
+    def frames_arrived(self, session: Session) -> None:
+        """The run goes on, begins or ends."""
+        self._session = session
+        frame = session.now
+        run = run_of(frame)
+        if self._seen != (self._load.state().doing == "making"):
+            self._seen = not self._seen
+            self._look()
+        if self._started_after is not None and run is not None and run.run > self._started_after:
+            if frame is not None and not isinstance(frame.bench, Unavailable) and frame.bench.progress:
+                self._leave()
+                return
+            self._busy = "" if run.state not in UNDER_WAY else self._busy
+        self.repaint()
+
+    def _preview(self) -> None:
+        if self._form is None:
+            return
+        self._problem = ""
+        try:
+            self._spec = self._form.spec()
+        except UsageProblem as problem:
+            self._command, self._problem = "", str(problem)
+            return
+        self.run_worker(self._ask_preview(self._spec), group="preview", exclusive=True)
+
+    async def _ask_preview(self, spec: LoadSpec) -> None:
+        try:
+            # An answer that comes late must not wipe away why the load did not start.
+            self._command = await self._hands.ask(self._load.preview(spec))
+        except PgtopError as problem:
+            self._command, self._problem = "", str(problem)
+        self.repaint()
+
+    async def _start(self, spec: LoadSpec) -> None:
+        run = run_of(self._session.now)
+        try:
+            await self._hands.ask(self._load.start(spec))
+        except PgtopError as problem:
+            self._busy, self._problem = "", str(problem)
+        else:
+            self._started_after = run.run if run is not None else 0
+            self._busy = "started, waiting for its first second"
+        self.repaint()
+
+    async def _stop(self) -> None:
+        try:
+            await self._hands.ask(self._load.stop())
+            self._problem = ""
+        except PgtopError as problem:
+            self._problem = str(problem)
+        self._busy = ""
+        self.repaint()
+
+    def on_key(self, event: events.Key) -> None:
+        """Typing, start, stop, copy."""
+        run, state = under_way(self._session.now), self._load.state()
+        if event.key == "y":
+            command = run.command if run is not None else self._command
+            self.app.notify(copy(self.app, command, "the command line is in your clipboard"), markup=False)
+        elif run is not None or state.doing in _LONG:
+            if event.key != "x" or self._busy:
+                return
+            self._busy = "stopping"
+            self.run_worker(self._stop(), group="load")
+        elif event.key == "r" and state.series is not None and _has_results(state):
+            self.app.push_screen(ResultsDialog(state.series, self.glyphs))
+        elif event.key in _SCROLLING:
+            self.scroll_key(event.key)
+        elif self._form is None or self._busy:
+            return
+        elif event.key in _FURTHER:
+            _FURTHER[event.key](self, self._form)
+        elif event.key == "enter":
+            self._begin()
+        elif self._form.press(event.key, event.character):
+            self._preview()
+        else:
+            return
+        event.stop()
+        self.repaint()
+
+    def ask_for_dataset(self, form: LoadForm) -> None:
+        """Opens what makes a data set; afterwards the form knows what is there."""
+
+        def closed(result: None) -> None:
+            self._preview()
+            self._look()
+
+        self.app.push_screen(InitDialog(self._load, self._hands, form.dataset, self.glyphs), closed)
+
+    def ask_for_steps(self, form: LoadForm) -> None:
+        """Opens what starts steps."""
+        try:
+            spec = form.spec()
+        except UsageProblem as problem:
+            self._problem = str(problem)
+            return
+
+        def closed(begun: bool | None) -> None:
+            if begun:
+                self._leave()
+
+        self.app.push_screen(StepsDialog(self._load, self._hands, spec, self.glyphs), closed)
+
+    def _begin(self) -> None:
+        assert self._form is not None
+        try:
+            spec = self._form.spec()
+        except UsageProblem as problem:
+            self._problem = str(problem)
+            return
+        self._busy, self._problem = "starting", ""
+        self.run_worker(self._start(spec), group="load")
+
+    def on_paste(self, event: events.Paste) -> None:
+        """A number from the terminal's clipboard."""
+        event.stop()
+        if self._form is not None:
+            self._form.paste(event.text)
+            self._preview()
+            self.repaint()
+
+    def action_close(self) -> None:
+        """Keeps what was typed."""
+        self._leave()
+
+    def _leave(self) -> None:
+        self.dismiss(self._spec)
+
+
+def _has_results(state: LoadState) -> bool:
+    return state.series is not None and state.series.over and bool(state.series.results)
+
+
+_FURTHER: Final[dict[str, Callable[[LoadDialog, LoadForm], None]]] = {
+    "i": LoadDialog.ask_for_dataset,
+    "n": LoadDialog.ask_for_steps,
+}
+"""Keys of the form that lead on."""

@@ -1,0 +1,167 @@
+"""The record of a run for reading: the final report, percentiles, statements, and how far it can be trusted. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pgtop_tune.model.run_result import Doubt, Latencies, RunResult, Verdict
+from pgtop_tune.safe_text import one_line
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets.table import Column, table_lines
+from pgtop_tune.tui.widgets.wrapping import labelled, wrapped
+from pgtop_tune.units import UNKNOWN, marked_ms, number
+
+LABEL: Final = 14
+_NAME: Final = 40
+_STATEMENT: Final = 200
+_REASON: Final = 600
+_STYLES: Final = {Verdict.INVALID: "critical", Verdict.SUSPECT: "warning", Verdict.NOTE: "dim"}
+_QUANTILES: Final = (50.0, 95.0, 99.0, 99.9, 99.99)
+
+
+def result_lines(result: RunResult, cells: int, glyphs: Glyphs) -> list[Line]:
+    """Everything an operator asks of a run, from the most to the least important.
+
+    Args:
+        result: Of one run.
+        cells: Width of every line.
+        glyphs: Characters.
+    """
+    return [
+        (_headline(result),),
+        _verdict(result, glyphs),
+        *_message(result, cells),
+        (),
+        *_figures(result, cells),
+        *_percentiles(result, cells, glyphs),
+        *_statements(result, cells),
+        (),
+        *_doubts(result.doubts, cells, glyphs),
+        *labelled("command", result.command, cells, label_cells=LABEL),
+    ]
+
+
+def load_words(result: RunResult) -> str:
+    """The profile, or the scripts."""
+    return one_line(result.profile or " ".join(script.name for script in result.scripts) or "scripts", _NAME)
+
+
+def figure(value: float | None, digits: int = 1) -> str:
+    """A figure of a report, in full: it may be compared with another."""
+    return UNKNOWN if value is None else f"{value:.{digits}f}"
+
+
+def verdict_words(result: RunResult) -> tuple[str, str]:
+    """Whether it counts, in a word, and its style."""
+    if not result.valid:
+        return "not valid", "critical"
+    if any(doubt.verdict is Verdict.SUSPECT for doubt in result.doubts):
+        return "doubtful", "warning"
+    return ("partial", "warning") if result.partial else ("valid", "good")
+
+
+def _headline(result: RunResult) -> tuple[str, str]:
+    spec = result.spec
+    length = f"{spec.transactions} transactions each" if spec.transactions else f"{spec.duration_s} s"
+    if spec.transactions is None and spec.duration_s is None:
+        length = "until stopped"
+    rate = "" if spec.rate_per_s is None else f", {number(spec.rate_per_s)} per second"
+    where, clients = one_line(result.endpoint, _NAME), f"{spec.clients} client{'s' if spec.clients != 1 else ''}"
+    return f"{load_words(result)}, {clients}{rate}, {length}, {spec.protocol}, {where}", "strong"
+
+
+def _verdict(result: RunResult, glyphs: Glyphs) -> Line:
+    words, style = verdict_words(result)
+    mark = glyphs.bullet if style == "good" else glyphs.warning if style == "warning" else glyphs.cross
+    ended = f"   {result.state}" + (f", exit status {result.exit_status}" if result.exit_status else "")
+    partial = ", what was measured is partial" if result.partial else ""
+    return ((f"{mark} {words}", style), (ended + partial, PLAIN))
+
+
+def _message(result: RunResult, cells: int) -> list[Line]:
+    return wrapped(result.message, cells, "critical") if result.message else []
+
+
+def _figures(result: RunResult, cells: int) -> list[Line]:
+    counted = [f"{result.processed or 0} done"]
+    for name, value in (("failed", result.failed), ("skipped", result.facts.skipped)):
+        counted += [f"{value} {name}"] if value is not None else []
+    counted += [f"{number} {kind}" for kind, number in result.failures.items() if number]
+    stddev = "" if result.latency_stddev_ms is None else f", stddev {figure(result.latency_stddev_ms, 3)} ms"
+    rows = [
+        ("tps", _tps(result)),
+        ("latency", f"average {figure(result.latency_average_ms, 3)} ms{stddev}"),
+        ("transactions", ", ".join(counted)),
+        ("connecting", "" if result.connection_ms is None else f"{figure(result.connection_ms, 3)} ms"),
+        ("seconds", _seconds(result)),
+    ]
+    return [line for label, words in rows if words for line in labelled(label, words, cells, label_cells=LABEL)]
+
+
+def _tps(result: RunResult) -> str:
+    steady = result.steady
+    error = "" if steady.error_tps is None else f" ± {steady.error_tps:.1f}"
+    settled = {True: "steady", False: "NOT STEADY", None: "seconds"}[steady.steady]
+    rest = "" if steady.tps is None else f"   {settled} {steady.tps:.1f}{error}: {steady.reason}"
+    return figure(result.tps) + rest
+
+
+def _seconds(result: RunResult) -> str:
+    return "" if result.spread is None else result.spread.words
+
+
+def _percentiles(result: RunResult, cells: int, glyphs: Glyphs) -> list[Line]:
+    """All of the run, and each script where there are several."""
+    if result.latencies is None:
+        return labelled("percentiles", "no transaction was logged", cells, "dim", LABEL)
+    named = [("all", result.latencies), *((each.part, each.latencies) for each in result.by_script)]
+    columns = (
+        Column("latency, ms", 16, elastic=True),
+        *(Column(f"p{quantile:g}", 7, "right") for quantile in _QUANTILES),
+        Column("max", 7, "right"),
+        Column("logged", 9, "right"),
+    )
+    rows = [_row(name, latencies, result) for name, latencies in named]
+    return [(), *table_lines(columns, rows, width=cells, height=len(rows) + 1, cursor=None, top=0, glyphs=glyphs)]
+
+
+def _row(name: str, latencies: Latencies, result: RunResult) -> list[tuple[str, str]]:
+    found = [marked_ms(result.mark(latencies, quantile), latencies.at(quantile)) for quantile in _QUANTILES]
+    texts = [one_line(name, _NAME), *found, marked_ms(result.log_mark, latencies.max_ms), str(latencies.logged)]
+    return [(text, PLAIN) for text in texts]
+
+
+def _statements(result: RunResult, cells: int) -> list[Line]:
+    """Mean latency of each statement, where that was asked for, and what the server says of its execution."""
+    report, times = result.report, result.server_times
+    if report is None:
+        return []
+    lines: list[Line] = []
+    for name, statements in [("", report.statements), *((each.name, each.statements) for each in report.scripts)]:
+        if not statements:
+            continue
+        title = f"statements of {one_line(name, _NAME)}, mean ms" if name else "statements, mean ms"
+        lines += [(), ((title, "title"), ("; on the server: mean ± standard deviation" if times.rows else "", "dim"))]
+        for each in statements:
+            failed = f"  {each.failures} failed" if each.failures else ""
+            there = times.of(name, each.text)
+            of_all = " of all equal ones" if there is not None and there.shared else ""
+            server = "" if there is None else f"[{figure(there.mean_ms, 3)} ± {figure(there.stddev_ms, 3)}{of_all}] "
+            text = server + one_line(each.text, _STATEMENT) + failed
+            lines += labelled(f"{each.latency_ms:10.3f}  ", text, cells, label_cells=LABEL)
+    if lines and times.problem:
+        lines += wrapped(f"not timed on the server: {one_line(times.problem, _REASON)}", cells, "dim")
+    return lines
+
+
+def _doubts(doubts: tuple[Doubt, ...], cells: int, glyphs: Glyphs) -> list[Line]:
+    if not doubts:
+        return [(("nothing speaks against it", "good"),)]
+    lines: list[Line] = []
+    for doubt in doubts:
+        style = _STYLES[Verdict(doubt.verdict)]
+        lines += wrapped(f"{doubt.verdict}  {doubt.id}: {one_line(doubt.reason, _REASON)}", cells, style)
+        if doubt.advice:
+            lines += labelled(f"  {glyphs.arrow}", one_line(doubt.advice, _REASON), cells, label_cells=4)
+    return lines

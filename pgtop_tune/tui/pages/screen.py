@@ -1,0 +1,347 @@
+"""Every page besides the dashboard: the header, lines above, one of the page's tables, the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+from textual import events
+
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.backend_action import BackendKey
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.safe_text import one_line
+from pgtop_tune.tui.actions import ROWS, Action, footer_keys
+from pgtop_tune.tui.pages import listing
+from pgtop_tune.tui.pages.column_choice import ColumnChoice
+from pgtop_tune.tui.pages.columns_dialog import ColumnsDialog
+from pgtop_tune.tui.pages.details_dialog import DetailsDialog
+from pgtop_tune.tui.pages.listing import HEAD_ROWS, ListingView, first_view, listing_lines
+from pgtop_tune.tui.pages.page import MOST_ROWS, Page, PageTable
+from pgtop_tune.tui.pages.registry import PAGES
+from pgtop_tune.tui.pages.row_details import row_lines, row_text
+from pgtop_tune.tui.scene.explain import Entry, explained
+from pgtop_tune.tui.scene.footer import footer_lines
+from pgtop_tune.tui.scene.header import header_lines
+from pgtop_tune.tui.scene.scene import ABOVE, BELOW, MarksUnwanted, Scene, SceneScreen
+from pgtop_tune.tui.terminal.clipboard import copy
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import Line
+from pgtop_tune.tui.widgets.phrase import head
+
+_NEXT_TABLE: Final = "next-table"
+_REASON: Final = 300
+_LEAST_TABLE: Final = 6
+"""Rows the table keeps when the summary wants all of them."""
+
+
+def _always(page: Page, table: PageTable) -> bool:
+    return True
+
+
+def _has_more_tables(page: Page, table: PageTable) -> bool:
+    return len(page.tables) > 1
+
+
+def _is_of_sessions(page: Page, table: PageTable) -> bool:
+    return table.backend_of is not None
+
+
+def _can_rest(page: Page, table: PageTable) -> bool:
+    return table.quiet is not None
+
+
+_WORKS: Final[Mapping[str, Callable[[Page, PageTable], bool]]] = {
+    _NEXT_TABLE: _has_more_tables, "previous-table": _has_more_tables, "idle": _can_rest,
+    "cancel": _is_of_sessions, "terminate": _is_of_sessions, "explain": _is_of_sessions,
+}  # fmt: skip
+"""Action → whether it does something with a table; all others always do."""
+
+
+def _rank(action: Action) -> int:
+    return 0 if action.id == _NEXT_TABLE else 1 if action.group == ROWS else 2
+
+
+class PageScreen(SceneScreen):
+    """Shows the page it was last turned to; holds what the operator chose in each table.
+
+    Attributes:
+        page: The page in view.
+        table: The table of it.
+    """
+
+    STACK = (*ABOVE, "header", "summary", "table", *BELOW, "footer")
+
+    def __init__(
+        self, glyphs: Glyphs, actions: Sequence[Action], keymap: Mapping[str, str], target: str, first: Scene
+    ) -> None:
+        super().__init__(glyphs, actions, keymap, target, first)
+        self._columns = ColumnChoice()
+        self._views: dict[str, ListingView] = {}
+        self._chosen: dict[str, PageTable] = {}
+        self._source: tuple[object, ...] = ()
+        self._all: Sequence[Any] | Unavailable = ()
+        self._order: tuple[object, ...] = ()
+        self._in_order: Sequence[Any] = ()
+        self._table_height = 0
+        self._summary_height = 0
+        self.page: Page = PAGES[0].page
+        self.table: PageTable = self.page.tables[0]
+
+    def turn_to(self, page: Page, scene: Scene, table: str = "") -> None:
+        """Another page, with the table of that id; without one as it was left."""
+        self._filtering = None
+        wanted = next((each for each in page.tables if each.id == table), None)
+        if wanted is not None:
+            self._chosen[page.id] = wanted
+        self.page, self.table = page, self._chosen.get(page.id, page.tables[0])
+        self._scene = scene
+        if self.is_mounted:
+            self._arrange()
+            self.paint_soon()
+
+    def heights(self, width: int, height: int) -> dict[str, int]:
+        """The summary gets what it asks for as long as the table keeps a few rows."""
+        self._summary_height = self._summary_wanted(width, height)
+        self._table_height = max(height - 2 - self._summary_height, 0)
+        return {"header": 1, "summary": self._summary_height, "table": self._table_height, "footer": 1}
+
+    def _summary_wanted(self, width: int, height: int) -> int:
+        wanted = min(self.page.summary_rows(width, height), self.page.summary_needs(self._scene.session, width))
+        return max(min(wanted, height - 2 - _LEAST_TABLE), 0)
+
+    def show(self, scene: Scene) -> None:
+        """As every screen does; first room for what the summary has to say now."""
+        self._scene = scene
+        width, height = self.app.size
+        if self.is_mounted and self._summary_wanted(width, height - len(self._arranged)) != self._summary_height:
+            self._arrange()
+            self.paint_soon()
+        super().show(scene)
+
+    def drawn(self, width: int) -> Mapping[str, Sequence[Line]]:
+        """Header, summary, table and footer."""
+        scene, session = self._scene, self._scene.session
+        rows = self.rows
+        view = self._view
+        if not isinstance(rows, Unavailable):
+            view = listing.without_gone_tags(self.table, view, self._all)
+            view = listing.scrolled(self.table, view, rows, self._visible)
+            view = listing.sideways(self.table, view, 0, width)
+            self._views[self.table.id] = view
+        left_out = 0 if isinstance(self._all, Unavailable) else max(len(self._all) - MOST_ROWS, 0)
+        table = listing_lines(
+            self.page.tables, self.table, view, rows, width, self._table_height, self._glyphs, left_out
+        )
+        header = header_lines(
+            session, width, 1, self._glyphs, recording=scene.recording, offset_s=scene.behind_s, target=self._target,
+            load=scene.load,
+        )  # fmt: skip
+        summary = self.page.summary(session, width, self._summary_height, self._glyphs) if self._summary_height else ()
+        footer = footer_lines(self._footer_keys(), width, 1, self._glyphs, self.page_names(self.page.key))
+        return {"header": header, "summary": summary, "table": table, "footer": footer}
+
+    def _footer_keys(self) -> Sequence[tuple[str, str]]:
+        return footer_keys(self.offered(), self._keymap, moving=self.moving)
+
+    def offered(self) -> tuple[Action, ...]:
+        """What is done here first: on a narrow screen the rest of the keys has no room."""
+        return tuple(sorted(super().offered(), key=_rank))
+
+    def _offers(self, action: Action) -> bool:
+        return _WORKS.get(action.id, _always)(self.page, self.table) and super()._offers(action)
+
+    @property
+    def _visible(self) -> int:
+        return max(self._table_height - HEAD_ROWS, 0)
+
+    @property
+    def _view(self) -> ListingView:
+        name = self.table.id
+        if name not in self._views:
+            self._views[name] = first_view(self.table, self._columns.of(self.table))
+        return self._views[name]
+
+    @property
+    def view(self) -> ListingView:
+        """What the operator chose in the table in view."""
+        return self._view
+
+    @property
+    def rows(self) -> Sequence[Any] | Unavailable:
+        """The rows of the table in view, in order; asked for once per frame, ordered anew when the order is another."""
+        source = (id(self._scene.session), self._scene.session.now, self.table.id)
+        if self._source != source:
+            self._source, self._all = source, self.table.rows(self._scene.session)
+            self._order = ()
+        if isinstance(self._all, Unavailable):
+            return self._all
+        view = self._view
+        order = (view.sort, view.descending, view.filter, view.hide_quiet, view.columns)
+        if self._order != order:
+            self._order, self._in_order = order, listing.ordered(self.table, view, self._all)
+        return self._in_order
+
+    @property
+    def _found(self) -> Sequence[Any]:
+        rows = self.rows
+        return () if isinstance(rows, Unavailable) else rows
+
+    def _choose(self, view: ListingView) -> None:
+        self._views[self.table.id] = view
+        self.paint()
+
+    def explained(self, cells: int) -> list[Line]:
+        """The columns of the table in view, the numbers of the summary, the columns of the page's other tables."""
+        others = [table for table in self.page.tables if table is not self.table]
+        lines = self._columns_explained(self.table, cells)
+        if self.page.numbers:
+            lines += [(), head(((f"{self.page.title}: above the table", "title"),), cells, self._glyphs)]
+            lines += [line for metric in self.page.numbers for line in explained(metric, cells)]
+        return [*lines, *(line for table in others for line in self._columns_explained(table, cells))]
+
+    def _columns_explained(self, table: PageTable, cells: int) -> list[Line]:
+        lines: list[Line] = [(), head(((table.title, "title"),), cells, self._glyphs)]
+        for column in table.columns:
+            lines += explained(Entry(column.title or column.id, "", column.definition, column.source), cells)
+        return lines
+
+    def chosen_backends(self) -> tuple[BackendKey, ...]:
+        """See `SceneScreen.chosen_backends`. Tagged rows count also while the filter hides them."""
+        view, table = self._view, self.table
+        wanted = view.tagged or ({view.selected} if view.selected is not None else frozenset())
+        everything = () if isinstance(self._all, Unavailable) else self._all
+        return self._backends([row for row in everything if listing.row_key(table, row) in wanted])
+
+    def listed_backends(self) -> tuple[BackendKey, ...]:
+        """See `SceneScreen.listed_backends`."""
+        return self._backends(self._found) if self._view.filter else ()
+
+    def _backends(self, rows: Sequence[Any]) -> tuple[BackendKey, ...]:
+        """Each session once, in the order of the rows."""
+        backend_of = self.table.backend_of
+        found = () if backend_of is None else (backend_of(row) for row in rows)
+        return tuple(dict.fromkeys(key for key in found if key is not None))
+
+    @property
+    def filtered_by(self) -> str:
+        """See `SceneScreen.filtered_by`."""
+        return self._view.filter
+
+    def filter_by(self, text: str) -> None:
+        """See `SceneScreen.filter_by`."""
+        self._choose(replace(self._view, filter=text, top=0))
+
+    def action_table(self, by: int) -> None:
+        """The next or the previous table of the page."""
+        tables = self.page.tables
+        self.table = tables[(tables.index(self.table) + by) % len(tables)]
+        self._chosen[self.page.id] = self.table
+        self.paint()
+
+    def action_move(self, by: int) -> None:
+        """Selects the row so many further down."""
+        self._choose(listing.moved(self.table, self._view, self._found, by, self._visible))
+
+    def action_page(self, by: int) -> None:
+        """Selects a page further down or up."""
+        self.action_move(by * max(self._visible - 1, 1))
+
+    def action_edge(self, by: int) -> None:
+        """Selects the first or the last row."""
+        rows = self._found
+        if rows:
+            at = 0 if by < 0 else len(rows) - 1
+            self._choose(listing.selected(self.table, self._view, rows, at, self._visible))
+
+    def action_sideways(self, by: int) -> None:
+        """Scrolls by a column."""
+        self._choose(listing.sideways(self.table, self._view, by, self.app.size.width))
+
+    def action_unselect(self) -> None:
+        """No selection, no tags, no filter; where there is none, no marks."""
+        if self._view.selected is None and not self._view.tagged and not self._view.filter:
+            self.post_message(MarksUnwanted())
+        self._choose(replace(self._view, selected=None, tagged=frozenset(), filter="", top=0))
+
+    def action_sort(self, by: int) -> None:
+        """Sorts by the next or the previous column."""
+        view = listing.sorted_by_next(self.table, self._view, by)
+        self._choose(listing.sort_in_sight(self.table, view, self.app.size.width))
+
+    def action_reverse(self) -> None:
+        """Sorts the other way round."""
+        self._choose(listing.turned_round(self._view))
+
+    def action_idle(self) -> None:
+        """Hides or shows what is at rest."""
+        if self.table.quiet is not None:
+            self._choose(replace(self._view, hide_quiet=not self._view.hide_quiet))
+
+    def action_tag(self) -> None:
+        """Tags the selected row and goes to the next."""
+        self._choose(listing.tag_turned(self.table, self._view, self._found, self._visible))
+
+    def action_columns(self) -> None:
+        """Asks which columns to show."""
+        table = self.table
+
+        def chosen(columns: frozenset[str] | None) -> None:
+            if columns is None:
+                return
+            problem = self._columns.choose(table, columns)
+            if problem:
+                self.app.notify(problem, markup=False, severity="warning")
+            self._views[table.id] = listing.with_columns(table, self._views[table.id], columns)
+            self.paint()
+
+        self.app.push_screen(ColumnsDialog(table, self._view.columns, self._glyphs), chosen)
+
+    def action_details(self) -> None:
+        """Opens everything known of the selected row; selects the first one when there is none."""
+        table, key, rows = self.table, self._view.selected, self.rows
+        if isinstance(rows, Unavailable):
+            self.app.notify(one_line(str(rows), _REASON), markup=False, severity="warning")
+            return
+        if key is None:
+            self.action_move(1)
+            return
+        row = _row(table, self._scene.session, key)
+        if row is None:
+            self.app.notify("the selected row is gone", markup=False, severity="warning")
+            return
+        glyphs = self._glyphs
+
+        def lines(session: Session, cells: int) -> Sequence[Line]:
+            return row_lines(table, session, _row(table, session, key), cells, glyphs)
+
+        def copied(session: Session) -> str:
+            return row_text(table, _row(table, session, key))
+
+        title = f"{table.title}: {table.columns[0].text(row) if table.called is None else table.called(row)}"
+        more = self.keys_for(table.backend_of(row) if table.backend_of is not None else None)
+        self.app.push_screen(DetailsDialog(title, self._scene.session, lines, copied, glyphs, more))
+
+    def action_copy(self) -> None:
+        """Copies the selected row, or what of it is worth copying."""
+        key = self._view.selected
+        text = "" if key is None else row_text(self.table, _row(self.table, self._scene.session, key))
+        words = "select a row with the arrows first"
+        if text:
+            words = copy(self.app, text, "copied to your terminal's clipboard")
+        self.app.notify(words, markup=False, severity="information" if text else "warning")
+
+    def on_click(self, event: events.Click) -> None:
+        """A click on a row selects it, where the mouse is switched on."""
+        rows, at = self._found, event.y - HEAD_ROWS + self._view.top
+        if event.widget is not None and event.widget.id == "table" and event.y >= HEAD_ROWS and at < len(rows):
+            self._choose(replace(self._view, selected=listing.row_key(self.table, rows[at])))
+
+
+def _row(table: PageTable, session: Session, key: Hashable) -> Any:
+    """The row with that key in the newest frame; None when it is not there any more."""
+    rows = table.rows(session)
+    if isinstance(rows, Unavailable):
+        return None
+    return next((row for row in rows if listing.row_key(table, row) == key), None)

@@ -1,1 +1,0 @@
-"""Panes: pure functions from a session to lines."""

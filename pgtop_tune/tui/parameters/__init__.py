@@ -1,0 +1,1 @@
+"""Parameters on the screen: the list, staged changes, pending confirmation, restart."""

@@ -1,0 +1,235 @@
+"""Applying what is staged: questions first, then the change, then what came of it in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+from textual.app import App
+
+from pgtop_tune.changes.model.change import ChangeState, ScopeKind, Terms, Wanted
+from pgtop_tune.changes.model.machine_change import HostChange, WantedSetting
+from pgtop_tune.changes.model.proof import Proof
+from pgtop_tune.changes.model.restart import RestartState
+from pgtop_tune.changes.ordering import in_order
+from pgtop_tune.changes.trial_desk import Change
+from pgtop_tune.errors import PgtopError, UsageProblem
+from pgtop_tune.metrics.trip_wires import TripWire
+from pgtop_tune.tui.dialogs.confirm import Choice, ConfirmDialog, Said
+from pgtop_tune.tui.dialogs.prompt import PromptDialog
+from pgtop_tune.tui.parameters.changes import Changes, told
+from pgtop_tune.tui.parameters.restart_dialog import RestartDialog
+from pgtop_tune.tui.parameters.row import PanelRow
+from pgtop_tune.tui.parameters.scope import PanelScope
+from pgtop_tune.tui.parameters.staged import Conditions, OneSet
+from pgtop_tune.tui.parameters.staged_drawing import trial_words
+from pgtop_tune.tui.terminal.clipboard import copy
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN
+
+
+class Came(Struct, frozen=True):
+    """What came of it.
+
+    Attributes:
+        words: One or more sentences.
+        style: Of the words.
+        done: Names of parameters that are as wanted now.
+    """
+
+    words: str
+    style: str
+    done: tuple[str, ...] = ()
+
+
+class Applying:
+    """Asks and applies; coroutines run in workers of the application.
+
+    Args:
+        app: Where questions are asked.
+        changes: The operator's hand.
+        scope: What may be unlocked, on which terms, and the way to a restart.
+        glyphs: What questions are drawn with.
+    """
+
+    def __init__(self, app: App[Any], changes: Changes, scope: PanelScope, glyphs: Glyphs) -> None:
+        self._app = app
+        self._changes = changes
+        self._scope = scope
+        self._glyphs = glyphs
+
+    async def apply(self, staged: Sequence[PanelRow], wanted: OneSet, sql: Sequence[str], *, shown: bool) -> Came:
+        """Applies the live part of a set.
+
+        Args:
+            staged: Every row with a staged value.
+            wanted: The same as a set.
+            sql: The exact statements.
+            shown: Whether all of them stand on the screen already.
+        """
+        closed = [row for row in wanted.machine if row.setting is not None and not row.setting.writable]
+        if closed:
+            return await self._to_paste(closed)
+        rows = [*wanted.machine, *_of(staged, [each.name for each in wanted.live])]
+        settings = [
+            WantedSetting(row.name, row.staged.value)
+            for row in wanted.machine
+            if row.staged is not None and row.staged.value is not None
+        ]
+        conditions = self._scope.conditions or Conditions()
+        try:
+            wires = conditions.trip_wires()
+            question = self._question(rows, wanted, conditions, sql)
+            warned = any(row.knob.warning for row in rows)
+            if (warned or not shown) and not await self._app.push_screen_wait(question):
+                return _NOTHING
+            confirmed = await self.unlock(rows)
+            if confirmed is None:
+                return _NOTHING
+            terms = Terms(conditions.keep_within_s, conditions.reason, confirmed)
+            return await self._make(wanted.live, terms, wires, settings)
+        except PgtopError as problem:
+            return Came(str(problem), "critical")
+
+    async def next_load(self, staged: Sequence[PanelRow], wanted: OneSet) -> Came:
+        """Puts what is for the next load into its sessions; nothing is changed on the server."""
+        names = tuple(name for name, _ in wanted.next_load)
+        try:
+            if await self.unlock(_of(staged, names)) is None:
+                return _NOTHING
+        except PgtopError as problem:
+            return Came(str(problem), "critical")
+        for name, value in wanted.next_load:
+            self._scope.next_load.pop(name, None)
+            if value is not None:
+                self._scope.next_load[name] = value
+        return Came("sessions of the next load begin with it (PGOPTIONS); b starts one", "good", names)
+
+    async def restart(self, staged: Sequence[PanelRow], wanted: OneSet) -> Came:
+        """One restart for everything that is staged for the whole server, and for what waits for one already."""
+        restart, hands = self._scope.restart, self._scope.hands
+        if restart is None or hands is None:
+            return Came("there is no way to a restart from here", "warning")
+        waiting = (Wanted(row.name, row.staged.value) for row in wanted.restart if row.staged is not None)
+        system = [each for each in (*wanted.live, *waiting) if each.scope.kind is ScopeKind.SYSTEM]
+        ordered = in_order(system, {row.name.lower(): row.parameter for row in staged})
+        try:
+            confirmed = await self.unlock(_of(staged, [each.name for each in ordered]))
+        except PgtopError as problem:
+            return Came(str(problem), "critical")
+        if confirmed is None:
+            return _NOTHING
+        terms = Terms(reason=(self._scope.conditions or Conditions()).reason, confirmed=confirmed)
+        outcome = await self._app.push_screen_wait(RestartDialog(restart, hands, ordered, terms, self._glyphs))
+        if outcome is None:
+            return Came("not restarted", PLAIN)
+        self._changes.restarted(outcome.changes)
+        done = tuple(each.name for each in outcome.changes if each.state is ChangeState.APPLIED)
+        return Came(outcome.words, "good" if outcome.state is RestartState.CAME_UP else "critical", done)
+
+    async def unlock(self, rows: Sequence[PanelRow]) -> frozenset[str] | None:
+        """The names of values that can lose data, each typed; None when somebody would rather not.
+
+        Raises:
+            UsageProblem: They may not be unlocked in this session.
+        """
+        confirmed = set()
+        for row in rows:
+            if not row.loss or row.staged is None:
+                continue
+            what = f"{row.name} = {row.staged} can lose {row.loss}"
+            if not self._scope.allow_unsafe:
+                raise UsageProblem(what, "start with --allow-unsafe to unlock it; nothing was changed")
+            hint = f"{what}. It is taken back when this program ends. Type {row.name} to unlock it."
+            typed = await self._app.push_screen_wait(
+                PromptDialog(f"unlock {row.name}", hint, _exactly(row.name), self._glyphs)
+            )
+            if typed is None:
+                return None
+            confirmed.add(row.name)
+        return frozenset(confirmed)
+
+    async def _to_paste(self, rows: Sequence[PanelRow]) -> Came:
+        """Shows the commands that change settings of the machine: now, and for the next boot."""
+        commands = [
+            command
+            for row in rows
+            if row.staged is not None and row.staged.value is not None
+            for command in self._changes.commands(row.name, row.staged.value)
+        ]
+        said = [Said("This process may not change them. As root, now and for the next boot:")]
+        said += [Said(command, "strong") for command in commands]
+        choices = (Choice(("y",), "copy to the clipboard of your terminal", True),)
+        if await self._app.push_screen_wait(ConfirmDialog("settings of the machine", said, choices, self._glyphs)):
+            return Came(copy(self._app, "\n".join(commands), "the commands are in your terminal's clipboard"), PLAIN)
+        return _NOTHING
+
+    async def _make(
+        self, live: Sequence[Wanted], terms: Terms, wires: Sequence[TripWire], settings: Sequence[WantedSetting]
+    ) -> Came:
+        made = await self._changes.apply(live, terms, wires, settings)
+        done = tuple(change.name for change in made if change.state is ChangeState.APPLIED)
+        try:
+            proofs = await self._changes.prove(made)
+        except PgtopError:
+            # What was read back stands; that no new session can be had is for the sampler to say.
+            proofs = ()
+        said = results_of(made)
+        words = [text for text, _ in said] + [text for proof in proofs for text in proof_words(proof)]
+        styles = [style for _, style in said] + ["warning" for proof in proofs if proof.overrides]
+        worst = next((style for style in ("critical", "warning") if style in styles), "good")
+        return Came("; ".join(words), worst, done)
+
+    def _question(
+        self, rows: Sequence[PanelRow], wanted: OneSet, conditions: Conditions, sql: Sequence[str]
+    ) -> ConfirmDialog[bool]:
+        said = [Said(f"{self._glyphs.warning} {row.knob.warning}", "warning") for row in rows if row.knob.warning]
+        said += [Said(text, "strong") for text in sql]
+        said += [Said(""), *(Said(text) for text in wanted.connected), Said(trial_words(conditions))]
+        names = ", ".join(row.name for row in rows) if len(rows) < 3 else f"{len(rows)} parameters"
+        return ConfirmDialog(f"change {names}?", said, (Choice(("y",), "apply it", True),), self._glyphs)
+
+
+_MANY: Final = 3
+_NOTHING: Final = Came("nothing was changed", PLAIN)
+
+
+def _of(rows: Sequence[PanelRow], names: Sequence[str]) -> list[PanelRow]:
+    return [row for row in rows if row.name in names]
+
+
+def _exactly(name: str) -> Any:
+    def accept(text: str) -> str:
+        if text.strip() != name:
+            raise UsageProblem(f"that is not {name}", "Escape changes nothing")
+        return name
+
+    return accept
+
+
+def result_of(change: Change) -> tuple[str, str]:
+    """What came of a change, in words and their style."""
+    if change.state is not ChangeState.APPLIED:
+        return change.message or f"{change.name} was not changed", "critical"
+    where = change.path if isinstance(change, HostChange) else "pg_settings"
+    words = f"{change.name} is now {change.shown_after}, read back from {where}"
+    return (f"{words}: {change.message}", "warning") if change.message else (words, "good")
+
+
+def results_of(made: Sequence[Change]) -> list[tuple[str, str]]:
+    """What came of a set, in words and their styles; of many that went as wanted, one sentence."""
+    plain = [change for change in made if change.state is ChangeState.APPLIED and not change.message]
+    if len(plain) < _MANY:
+        return [result_of(change) for change in made]
+    words = f"read back as wanted: {'; '.join(map(told, plain))}"
+    return [(words, "good"), *(result_of(change) for change in made if change not in plain)]
+
+
+def proof_words(proof: Proof) -> list[str]:
+    """What stands against a change, what to do about it, and who has not got it yet."""
+    found = [*proof.overrides, *proof.advice]
+    if proof.behind:
+        who, whose = ("1 session has", "its") if proof.behind == 1 else (f"{proof.behind} sessions have", "their")
+        found.append(f"{who} the old {proof.name} until {whose} statement ends")
+    return found

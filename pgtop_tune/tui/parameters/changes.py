@@ -1,0 +1,250 @@
+"""Changes of parameters made from the screen: asked for, remembered until they are undone.
+
+The tape learns of them from the server, as of everybody else's changes; only what a session like ours does not see
+is noted here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from pgtop_tune.changes.model.change import SYSTEM, ChangeState, ParameterChange, Scope, Terms, Wanted
+from pgtop_tune.changes.model.machine_change import HostChange
+from pgtop_tune.changes.trial_desk import before
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.events import EventKind
+
+if TYPE_CHECKING:
+    from pgtop_tune.advice.machine import MachineLook
+    from pgtop_tune.changes.model.machine_change import WantedSetting
+    from pgtop_tune.changes.model.proof import Proof
+    from pgtop_tune.changes.ports import ChangeControl, MachineControl
+    from pgtop_tune.changes.trial_desk import Change, OnTrial, TakenBack, TrialDesk
+    from pgtop_tune.metrics.trip_wires import TripWire
+    from pgtop_tune.model.postgres import Parameter
+    from pgtop_tune.tui.engine_client import EngineClient
+
+RELOAD: Final = "SELECT pg_reload_conf();"
+
+
+class Changes:
+    """The operator's hand on parameters.
+
+    Args:
+        control: The door to the server.
+        hands: The way to it.
+        trials: Where sets on trial are watched; a sink of the engine.
+        machine: The door to the operating system; None where there is none.
+
+    Attributes:
+        made: Changes of this session that are still in force, oldest first.
+        attempted: Whether anything was tried; what came of it may be known only to the journal.
+    """
+
+    def __init__(
+        self, control: ChangeControl, hands: EngineClient, trials: TrialDesk, machine: MachineControl | None = None
+    ) -> None:
+        self._control: Final = control
+        self._machine: Final = machine
+        self._hands: Final = hands
+        self._trials: Final = trials
+        self._made: dict[str, Change] = {}
+        self._told = 0
+        self.attempted = False
+
+    @property
+    def made(self) -> tuple[Change, ...]:
+        return tuple(self._made.values())
+
+    @property
+    def on_trial(self) -> OnTrial | None:
+        """The set that is taken back unless somebody keeps it."""
+        return self._trials.current
+
+    def taken_back(self) -> TakenBack | None:
+        """A trial that has ended since this was asked last; its changes are not in force any more."""
+        ended = self._trials.ended
+        if ended is None or ended.number <= self._told:
+            return None
+        self._told = ended.number
+        for change in ended.changes:
+            self._made.pop(change.id, None)
+        return ended
+
+    async def list(self, names: tuple[str, ...]) -> tuple[Parameter, ...]:
+        """See `ParameterControl.list`."""
+        return await self._hands.ask(self._control.list(names))
+
+    async def statements(self, wanted: Sequence[Wanted]) -> tuple[str, ...]:
+        """The exact SQL that `apply` would run, in this order; with one reload at the end where one is needed."""
+        control = self._control
+
+        async def compose() -> tuple[str, ...]:
+            return tuple(control.statement(each.name, each.value, each.scope) for each in wanted)
+
+        composed = await self._hands.ask(compose())
+        plain = tuple(text.removesuffix(f" {RELOAD}") for text in composed)
+        return plain if plain == composed else (*plain, RELOAD)
+
+    async def statement(self, name: str, value: str | None, scope: Scope = SYSTEM) -> str:
+        """The exact SQL of one change."""
+        return " ".join(await self.statements((Wanted(name, value, scope),)))
+
+    async def in_force(self) -> tuple[Change, ...]:
+        """Everything the journals hold as made and not reverted, also by earlier sessions and by others; oldest first.
+
+        Of the machine only what this session made or adopted: its journal is not about one server.
+        """
+        of_server = await self._hands.ask(self._control.in_force())
+        trial = self.on_trial
+        own = {each.id for each in (*self.made, *(trial.changes if trial else ())) if isinstance(each, HostChange)}
+        if self._machine is None or not own:
+            return of_server
+        of_machine = await self._hands.ask(self._machine.in_force())
+        ours = (each for each in of_machine if each.id in own)
+        return tuple(sorted((*ours, *of_server), key=lambda each: each.at_ms))
+
+    async def settings(self) -> MachineLook | Unavailable:
+        """Settings of the machine under the server, with what advice on them stands on; why not, where there are none.
+
+        Raises:
+            PgtopError: The engine has ended.
+        """
+        machine = self._machine
+        if machine is None:
+            return Unavailable(Reason.NOT_LOCAL)
+        found = await self._hands.ask(machine.settings())
+        if isinstance(found, Unavailable):
+            return found
+        from pgtop_tune.advice.machine import MachineLook
+
+        return MachineLook(found, await self._hands.ask(machine.facts()), await self._hands.ask(machine.disks()))
+
+    def commands(self, name: str, value: str) -> tuple[str, ...]:
+        """What to paste into a shell of root to change a setting of the machine, now and for the next boot."""
+        return () if self._machine is None else self._machine.commands(name, value, survive=True)
+
+    async def apply(
+        self,
+        wanted: Sequence[Wanted],
+        terms: Terms,
+        wires: Sequence[TripWire] = (),
+        settings: Sequence[WantedSetting] = (),
+    ) -> tuple[Change, ...]:
+        """Makes a set of changes.
+
+        Raises:
+            PgtopError: Refused, or not possible; see `TrialDesk.apply`.
+        """
+        self.attempted = True
+        made = await self._hands.ask(self._trials.apply(wanted, terms, wires, settings))
+        await self._remember(made)
+        return made
+
+    def restarted(self, made: Sequence[ParameterChange]) -> None:
+        """What was changed with a restart is in force, as far as it was applied."""
+        self.attempted = True
+        self._made |= {change.id: change for change in made if change.state is ChangeState.APPLIED}
+
+    async def _remember(self, made: Sequence[Change]) -> None:
+        for change in made:
+            if change.state is ChangeState.APPLIED:
+                self._made[change.id] = change
+                if isinstance(change, HostChange):
+                    self._hands.note(EventKind.PARAMETER, told(change), change.path)
+                elif change.message and not await self._waits_for_restart(change.name):
+                    self._hands.note(EventKind.PARAMETER, told(change), change.message)
+
+    async def _waits_for_restart(self, name: str) -> bool:
+        """Then the server says so itself."""
+        return any(parameter.pending_restart for parameter in await self.list((name,)))
+
+    async def prove(self, made: Sequence[Change]) -> tuple[Proof, ...]:
+        """What running and new sessions have after changes."""
+        of_server = [each for each in made if isinstance(each, ParameterChange)]
+        return await self._hands.ask(self._control.prove(of_server)) if of_server else ()
+
+    async def keep(self) -> tuple[Change, ...]:
+        """What is on trial stays, also of an adopted set; empty when nothing is, or not any more.
+
+        Raises:
+            PgtopError: It could not be written down; it is still on trial.
+        """
+        kept = await self._hands.ask(self._trials.keep())
+        self._made |= {change.id: change for change in kept}
+        return kept
+
+    async def undo(self, wanted: Sequence[Change]) -> tuple[Change, ...]:
+        """Takes back the last change still in force, with its set; empty when there is none.
+
+        Args:
+            wanted: The set as `in_force` showed it.
+
+        Raises:
+            PgtopError: Refused, or not possible.
+        """
+        of_server = any(isinstance(each, ParameterChange) for each in wanted)
+        undone = self._forget(await self._hands.ask(self._control.undo_last())) if of_server else ()
+        return (*undone, *await self._undo_machine(wanted))
+
+    async def undo_all(self) -> tuple[Change, ...]:
+        """Takes back everything still in force, last first.
+
+        Raises:
+            PgtopError: Refused, or not possible; some may have been reverted.
+        """
+        trial = self.on_trial
+        ours = (*self.made, *(trial.changes if trial else ()))
+        undone = self._forget(await self._hands.ask(self._control.undo_all()))
+        return (*undone, *await self._undo_machine(ours))
+
+    async def _undo_machine(self, changes: Sequence[Change]) -> tuple[Change, ...]:
+        """What of these was changed on the machine, after the server does not need it any more."""
+        sets = dict.fromkeys(each.set_id or each.id for each in changes if isinstance(each, HostChange))
+        undone: list[Change] = []
+        for set_id in reversed(sets):
+            if self._machine is not None:
+                undone += self._forget(await self._hands.ask(self._machine.revert_set(set_id)))
+        return tuple(undone)
+
+    async def undo_made(self) -> None:
+        """Takes back what this session made, last first, and nothing of anybody else's.
+
+        Raises:
+            PgtopError: Refused, or not possible; what came later is taken back.
+        """
+        ours = self.made
+        of_server = (each for each in ours if isinstance(each, ParameterChange))
+        for set_id in reversed(dict.fromkeys(change.set_id or change.id for change in of_server)):
+            self._forget(await self._hands.ask(self._control.revert_set(set_id)))
+        await self._undo_machine(ours)
+
+    async def redo(self) -> tuple[ParameterChange, ...]:
+        """Makes again what was undone last; empty when there is nothing.
+
+        Raises:
+            PgtopError: Refused, or not possible.
+        """
+        made = await self._hands.ask(self._control.redo())
+        await self._remember(made)
+        return made
+
+    def _forget(self, undone: Sequence[Change]) -> tuple[Change, ...]:
+        self._trials.undone(undone)
+        for change in undone:
+            known = self._made.pop(change.id, None)
+            if isinstance(change, HostChange) or (known or change).message:
+                was = _shown(known) if known is not None else ""
+                self._hands.note(EventKind.PARAMETER, f"{change.name} {was}→{change.shown_after}")
+        return tuple(undone)
+
+
+def _shown(change: Change) -> str:
+    """What the change brought: what was read back, or what was asked for where that waits for a restart."""
+    return change.value if change.message and change.value is not None else change.shown_after
+
+
+def told(change: Change) -> str:
+    """A change in a few words: "max_wal_size 1GB→16GB"."""
+    return f"{change.name} {before(change)}→{_shown(change)}"

@@ -1,0 +1,385 @@
+"""Parameters in the operator's hand: step or type, see the exact SQL of the whole set, apply on trial, keep or undo."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Final
+
+from msgspec.structs import replace
+from textual import events
+
+from pgtop_tune.advice.on_server import advice_for
+from pgtop_tune.errors import PgtopError
+from pgtop_tune.metrics import sections
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.dialogs.dialog import Dialog
+from pgtop_tune.tui.pages.details_dialog import DetailsDialog
+from pgtop_tune.tui.parameters.applying import Applying, Came
+from pgtop_tune.tui.parameters.changes import Changes
+from pgtop_tune.tui.parameters.conditions_dialog import ConditionsDialog
+from pgtop_tune.tui.parameters.details import details_lines
+from pgtop_tune.tui.parameters.drawing import list_lines, word_lines
+from pgtop_tune.tui.parameters.gathering import machine_rows, parameter_rows, server_facts
+from pgtop_tune.tui.parameters.pending_line import trial_line
+from pgtop_tune.tui.parameters.row import PanelRow, Staged
+from pgtop_tune.tui.parameters.scope import PanelScope
+from pgtop_tune.tui.parameters.staged import Circumstances, Conditions, OneSet, circumstances, one_set
+from pgtop_tune.tui.parameters.staged_drawing import figures_line, fits, set_lines
+from pgtop_tune.tui.parameters.table import PanelTable
+from pgtop_tune.tui.parameters.trip_wires import HARM, suggested
+from pgtop_tune.tui.parameters.undo_dialog import keep_said, redo_said, undo_asked
+from pgtop_tune.tui.scene.danger import danger_line
+from pgtop_tune.tui.terminal.clipboard import copy
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets.text_field import TextField
+from pgtop_tune.tui.widgets.wrapping import wrapped
+
+_KEYS: Final = "+ - step  Enter type  v advised  x reset  a apply  A restart  o terms  ? details  / filter  u undo  Esc"
+_SHORT_KEYS: Final = "+ - Enter v x  a apply A restart o terms  ? more  / filter  u undo  Esc"
+_EDIT_KEYS: Final = "Enter keep  Esc forget"
+_FILTER_KEYS: Final = "Enter keep  Esc all parameters"
+_ROOMY: Final = 104
+_LEAST_ROWS: Final = 4
+"""Heading, a group and two parameters, however small the terminal."""
+_ROWS_FIRST: Final = 12
+"""Lines of the list before words on the selected row get more than two."""
+_TALL: Final = 34
+"""From so many rows on a third of the dashboard stays in view."""
+_ROOMY_ROWS: Final = 24
+_ASKING: Final = "asking the server"
+_ADVICE_EVERY: Final = 10
+"""Frames between two looks at what advice is derived from."""
+
+
+class ParameterDialog(Dialog[None]):
+    """Stays open until Escape.
+
+    Args:
+        changes: The operator's hand on parameters.
+        scope: What it is about.
+        session: For advice, and for the line of figures that shows what a change does.
+        glyphs: What it is drawn with.
+    """
+
+    CELLS = 164
+
+    def __init__(self, changes: Changes, scope: PanelScope, session: Session, glyphs: Glyphs) -> None:
+        super().__init__("parameters", glyphs, keys=_KEYS, low=True)
+        self._changes = changes
+        self._scope = scope
+        self._session = session
+        self._table = PanelTable()
+        self._sample: object = None
+        self._frames = 0
+        self._page = 1
+        self._set = OneSet()
+        self._sql: tuple[OneSet, tuple[str, ...]] = (OneSet(), ())
+        self._said: tuple[str, str] = ("", PLAIN)
+        self._busy = _ASKING
+
+    def on_mount(self) -> None:
+        """Asks for the present values."""
+        super().on_mount()
+        if self._scope.conditions is None:
+            self._scope.conditions = Conditions(wires=suggested(HARM, self._session.interval))
+        self._sample = self._seen()
+        self.run_worker(self._refresh_values(), group="parameters")
+
+    @property
+    def _conditions(self) -> Conditions:
+        return self._scope.conditions or Conditions()
+
+    @property
+    def _around(self) -> Circumstances:
+        return circumstances(self._session.now, can_load=self._scope.can_load)
+
+    def _seen(self) -> object:
+        """The look at the parameters that the newest frame has."""
+        return None if self._session.now is None else sections.parameters(self._session.now)
+
+    async def _refresh_values(self) -> None:
+        names = tuple(knob.name for knob in self._scope.knobs)
+        try:
+            parameters, in_force = await self._changes.list(names), await self._changes.in_force()
+            machine = await self._changes.settings()
+        except PgtopError as problem:
+            self._said = (str(problem), "critical")
+        else:
+            facts = server_facts(self._session.interval)
+            rows = parameter_rows(self._scope.knobs, parameters, facts, in_force, self._scope.next_load)
+            rows += [] if isinstance(machine, Unavailable) else machine_rows(machine, facts, in_force)
+            self._table.load(rows)
+        if self._busy == _ASKING:
+            self._busy = ""
+        self._staged_anew()
+
+    def content(self, cells: int) -> list[Line]:
+        """The list, words on the selected row, the exact SQL, what came of the last change, figures."""
+        self._caption_keys(cells)
+        height = self.app.size.height
+        banner = int(danger_line(self._session, cells, self.glyphs) is not None)
+        total = height - 2 - banner if height < _TALL else height * 2 // 3
+        below = set_lines(self._set, self._sql_shown, self._conditions, cells, self.glyphs, roomy=total >= _ROOMY_ROWS)
+        trial = self._changes.on_trial
+        if trial is not None:
+            below.append(trial_line(trial, time.time_ns() // 1_000_000, cells, self.glyphs))
+        below += wrapped(self._said[0], cells, self._said[1])[:4]
+        if self._busy:
+            below.append(((f"{self._busy} {self.glyphs.ellipsis}", "dim"),))
+        below.append(figures_line(self._session))
+        most = max(total - len(below) - _ROWS_FIRST, 2)
+        words = word_lines(self._table.selected, cells, self.glyphs, most)
+        room = max(total - len(below) - len(words) - 1, _LEAST_ROWS)
+        self._page = max(room - _LEAST_ROWS, 1)
+        return [*list_lines(self._table, cells, room, self.glyphs), self._filter_line(cells), *words, *below]
+
+    def _caption_keys(self, cells: int) -> None:
+        keys = _KEYS if cells >= _ROOMY else _SHORT_KEYS
+        keys = _EDIT_KEYS if self._table.editing is not None else keys
+        keys = _FILTER_KEYS if self._table.filtering is not None else keys
+        staged = len(self._table.staged)
+        title = f"parameters {self.glyphs.separator} {staged} staged" if staged else "parameters"
+        self.captions(title, keys)
+
+    def _filter_line(self, cells: int) -> Line:
+        if self._table.filtering is not None:
+            return (("/", "key"), *self._table.filtering.line(cells - 2))
+        return ((f"/{self._table.filter}", "label"),) if self._table.filter else ()
+
+    @property
+    def _sql_shown(self) -> tuple[str, ...] | None:
+        """The SQL of what is staged, once the control has composed it."""
+        composed_for, sql = self._sql
+        return sql if composed_for is self._set else None
+
+    @property
+    def _all_in_view(self) -> bool:
+        sql = self._sql_shown
+        return sql is not None and fits(sql, self.cells)
+
+    def frames_arrived(self, session: Session) -> None:
+        """Newer figures; what somebody else has changed is asked for at once."""
+        self._session = session
+        self._frames += 1
+        if self._seen() is not self._sample and not self._busy:
+            self._sample = self._seen()
+            self._refresh()
+        elif self._frames % _ADVICE_EVERY == 0:
+            self._advise()
+        self.repaint()
+
+    def _advise(self) -> None:
+        facts = server_facts(self._session.interval)
+        if facts is not None:
+            self._table.load(
+                [
+                    row if row.setting is not None else replace(row, advice=advice_for(row.parameter, facts))
+                    for row in self._table.rows
+                ]
+            )
+            self._staged_anew()
+
+    def on_key(self, event: events.Key) -> None:
+        """Moving, stepping, typing, applying."""
+        field_typed = self._table.editing or self._table.filtering
+        act = self._acts().get(event.key) if field_typed is None else self._typing(field_typed, event)
+        if act is None:
+            return
+        act()
+        event.stop()
+        self._staged_anew()
+
+    def _acts(self) -> dict[str, Callable[[], None]]:
+        table, page = self._table, self._page
+        return {
+            "up": lambda: table.move(-1), "k": lambda: table.move(-1),
+            "down": lambda: table.move(1), "j": lambda: table.move(1),
+            "pageup": lambda: table.move(-page), "pagedown": lambda: table.move(page),
+            "home": lambda: table.move(-len(table.rows)), "end": lambda: table.move(len(table.rows)),
+            "tab": lambda: table.turn_group(1), "shift+tab": lambda: table.turn_group(-1),
+            "plus": lambda: self._step(1), "right": lambda: self._step(1),
+            "minus": lambda: self._step(-1), "left": lambda: self._step(-1),
+            "enter": table.edit,
+            "v": self._take_advice,
+            "x": lambda: table.stage(Staged(None)),
+            "backspace": lambda: table.stage(None), "delete": lambda: table.stage(None),
+            "slash": self._filter,
+            "question_mark": self._details,
+            "o": self._choose_conditions,
+            "y": self._copy,
+            "a": self._apply_asked,
+            "A": self._restart_asked,
+            "Y": lambda: self._act("keeping", keep_said(self._changes)),
+            "u": lambda: self._act("undoing", self._undone(everything=False)),
+            "U": lambda: self._act("undoing", self._undone(everything=True)),
+            "ctrl+r": lambda: self._act("applying again", redo_said(self._changes)),
+        }  # fmt: skip
+
+    def _undone(self, *, everything: bool) -> Coroutine[Any, Any, tuple[str, bool]]:
+        return undo_asked(self.app, self._changes, self.glyphs, everything=everything)
+
+    def _typing(self, typed: TextField, event: events.Key) -> Callable[[], None] | None:
+        """Every key but those that close belongs to the value or the filter being typed."""
+        if event.key in ("escape", "ctrl+c"):
+            return None
+        if event.key != "enter":
+            return partial(self._type, typed, event)
+        if self._table.editing is not None:
+            return lambda: self._table.end_edit(keep=True)
+        return self._filter_typed
+
+    def _type(self, typed: TextField, event: events.Key) -> None:
+        typed.press(event.key, event.character)
+        if typed is self._table.filtering:
+            self._table.narrow(typed.text)
+
+    def _filter(self) -> None:
+        self._table.filtering = TextField(self._table.filter)
+
+    def _filter_typed(self) -> None:
+        self._table.filtering = None
+
+    def on_paste(self, event: events.Paste) -> None:
+        """A value from the terminal's clipboard."""
+        event.stop()
+        typed = self._table.editing or self._table.filtering
+        if typed is not None:
+            typed.insert(event.text)
+            if typed is self._table.filtering:
+                self._table.narrow(typed.text)
+            self.repaint()
+
+    def action_close(self) -> None:
+        """While typing it only ends the typing; then it takes the filter away; then it leaves."""
+        table = self._table
+        if table.editing is not None:
+            table.end_edit(keep=False)
+        elif table.filtering is not None or table.filter:
+            table.filtering = None
+            table.narrow("")
+        else:
+            self.dismiss(None)
+            return
+        self.repaint()
+
+    def _step(self, direction: int) -> None:
+        self._said = ("", PLAIN)
+        try:
+            self._table.step(direction)
+        except PgtopError as problem:
+            self._said = (str(problem), "critical")
+
+    def _take_advice(self) -> None:
+        row = self._table.selected
+        if row is not None and row.advised:
+            self._table.stage(Staged(row.advised))
+        elif row is not None:
+            words = "has what is advised" if row.advice is not None and row.advice.value else "no value is advised"
+            self._said = (f"{row.name}: {words}; ? says more", "warning")
+
+    def _details(self) -> None:
+        row = self._table.selected
+        if row is not None:
+            name = row.name
+
+            def lines(session: Session, cells: int) -> list[Line]:
+                return details_lines(self._row(name) or row, cells, self.glyphs)
+
+            title = f"{row.group}: {name}"
+            self.app.push_screen(DetailsDialog(title, self._session, lines, lambda session: name, self.glyphs))
+
+    def _row(self, name: str) -> PanelRow | None:
+        return next((row for row in self._table.rows if row.name == name), None)
+
+    def _choose_conditions(self) -> None:
+        def chosen(conditions: Conditions | None) -> None:
+            self._scope.conditions = conditions or self._scope.conditions
+            self._staged_anew()
+
+        self.app.push_screen(ConditionsDialog(self._conditions, self._around, self._session, self.glyphs), chosen)
+
+    def _copy(self) -> None:
+        sql = self._sql_shown
+        if sql:
+            self._said = (copy(self.app, "\n".join(sql), "the SQL is in your terminal's clipboard"), PLAIN)
+
+    def _staged_anew(self) -> None:
+        """What is staged as a set; its SQL is composed where it is another one."""
+        wanted = one_set(self._table.staged, self._conditions, self._around)
+        if wanted != self._set:
+            self._set = wanted
+        if self._sql_shown is None:
+            self.run_worker(self._ask_sql(self._set), group="sql", exclusive=True)
+        self.repaint()
+
+    async def _ask_sql(self, wanted: OneSet) -> None:
+        try:
+            sql = await self._changes.statements(wanted.live) if wanted.live else ()
+            of_machine = [
+                command
+                for row in wanted.machine
+                if row.staged is not None and row.staged.value is not None
+                for command in self._changes.commands(row.name, row.staged.value)[:1]
+            ]
+            self._sql = (wanted, (*of_machine, *sql))
+        except PgtopError as problem:
+            self._said = (str(problem), "critical")
+        self.repaint()
+
+    def _apply_asked(self) -> None:
+        """Applies what is staged, but only what its SQL has been shown for."""
+        sql, wanted = self._sql_shown, self._set
+        if self._busy:
+            return
+        if not self._table.staged:
+            self._said = ("nothing is staged: step with + or -, or type a value with Enter", "warning")
+        elif (wanted.live or wanted.machine) and sql is not None:
+            self._busy = "applying"
+            work = self._applying.apply(self._table.staged, wanted, sql, shown=self._all_in_view)
+            self.run_worker(self._settled(work), group="parameters")
+        elif wanted.next_load:
+            self._busy = "applying"
+            self.run_worker(self._settled(self._applying.next_load(self._table.staged, wanted)), group="parameters")
+        elif wanted.restart:
+            self._said = ("what is staged waits for a restart: A looks what one would do", "warning")
+
+    def _restart_asked(self) -> None:
+        """One restart for everything that is staged for the whole server, and for what waits already."""
+        if not self._busy:
+            self._busy = "restarting"
+            self.run_worker(self._settled(self._applying.restart(self._table.staged, self._set)), group="parameters")
+
+    @property
+    def _applying(self) -> Applying:
+        return Applying(self.app, self._changes, self._scope, self.glyphs)
+
+    async def _settled(self, work: Coroutine[Any, Any, Came]) -> None:
+        came = await work
+        self._said = (came.words, came.style)
+        self._table.forget(came.done)
+        self._over()
+
+    def _act(self, doing: str, work: Coroutine[Any, Any, tuple[str, bool]]) -> None:
+        if self._busy:
+            work.close()
+            return
+        self._busy = doing
+        self.run_worker(self._acted(work), group="parameters")
+
+    async def _acted(self, work: Coroutine[Any, Any, tuple[str, bool]]) -> None:
+        words, well = await work
+        self._said = (words, "good" if well else "critical")
+        self._over()
+
+    def _over(self) -> None:
+        """An act has ended: the next may begin before the list is fresh."""
+        self._busy = ""
+        self._refresh()
+        self.repaint()
+
+    def _refresh(self) -> None:
+        self.run_worker(self._refresh_values(), group="values", exclusive=True)

@@ -1,0 +1,167 @@
+"""How the list of parameters is drawn: headings of groups, columns, and words on the selected row. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pgtop_tune.changes.trial_desk import Change, before
+from pgtop_tune.model.system_setting import AfterReboot
+from pgtop_tune.safe_text import one_line
+from pgtop_tune.tui.parameters.row import LIVE, PanelRow, range_of, source_of
+from pgtop_tune.tui.parameters.table import PanelTable
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, clip, fit, shortened
+from pgtop_tune.tui.widgets.wrapping import labelled
+
+_NARROW: Final = (("", 2), ("name", 38), ("value", 10), ("when", 8), ("advice", 8), ("staged", 10))
+_ROOMY: Final = (("", 2), ("name", 38), ("value", 13), ("when", 8), ("advice", 11), ("staged", 13))
+_ROOMY_FROM: Final = 104
+_LEAST_REMARK: Final = 14
+_LABELS: Final = 8
+
+
+def list_lines(table: PanelTable, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
+    """A heading and as many rows as there is room for, around the cursor, with the headings of their groups.
+
+    Args:
+        table: What is listed.
+        cells: Width.
+        rows: Lines at most.
+        glyphs: Characters.
+    """
+    columns = _ROOMY if cells >= _ROOMY_FROM else _NARROW
+    remark_cells = _remark_cells(cells)
+    heading = "".join(title.ljust(room) for title, room in columns) + ("remark" if remark_cells else "")
+    lines: list[Line] = [((clip(heading, cells), "title"),)]
+    entries, here = _entries(table)
+    if not entries:
+        words = "no parameter has these words" if table.filter else ""
+        return [*lines, ((words, "dim"),)]
+    shown = max(rows - 1, 1)
+    top = min(max(here - shown // 2, 0), max(len(entries) - shown, 0))
+    for entry in entries[top : top + shown]:
+        if isinstance(entry, str):
+            lines.append(_group_line(entry, cells, glyphs))
+        else:
+            lines.append(_row_line(table, entry, cells, glyphs))
+    return lines
+
+
+def _entries(table: PanelTable) -> tuple[list[PanelRow | str], int]:
+    """Headings and rows, and where the cursor stands."""
+    entries: list[PanelRow | str] = []
+    here, group = 0, ""
+    for number, row in enumerate(table.view):
+        if row.group != group:
+            group = row.group
+            entries.append(group)
+        if number == table.cursor:
+            here = len(entries)
+        entries.append(row)
+    return entries, here
+
+
+def _group_line(group: str, cells: int, glyphs: Glyphs) -> Line:
+    title = f"{glyphs.rule} {group} "
+    return ((clip(title + glyphs.rule * max(cells - len(title), 0), cells), "dim"),)
+
+
+def _row_line(table: PanelTable, row: PanelRow, cells: int, glyphs: Glyphs) -> Line:
+    at_cursor = row is table.selected
+    _, name, value, when, advice, staged = (room for _, room in (_ROOMY if cells >= _ROOMY_FROM else _NARROW))
+    new: Line = ((_column(f"{glyphs.arrow} {row.staged}" if row.staged else "", staged), _staged_style(row)),)
+    if at_cursor and table.editing is not None:
+        typed = table.editing.line(staged - 1)
+        new = (*typed, (" " * (staged - sum(len(text) for text, _ in typed)), PLAIN))
+    words, style = remark_of(row, glyphs)
+    remark = _remark_cells(cells)
+    return fit(
+        (
+            (f"{glyphs.pointer} " if at_cursor else "  ", "key"),
+            (_column(row.name, name), "cursor" if at_cursor else PLAIN),
+            (_column(row.parameter.shown or "''", value), "critical" if row.loss_now else "strong"),
+            (_column("waits" if row.parameter.pending_restart else row.when, when), _when_style(row)),
+            (_column(row.advised, advice), "label"),
+            *new,
+            (shortened(words, remark, glyphs.ellipsis) if remark else "", style),
+        ),
+        cells,
+    )
+
+
+def _when_style(row: PanelRow) -> str:
+    return PLAIN if row.when == LIVE and not row.parameter.pending_restart else "warning"
+
+
+def _staged_style(row: PanelRow) -> str:
+    return "critical" if row.loss else "event-parameter"
+
+
+def _remark_cells(cells: int) -> int:
+    """Room for the remarks; 0 where it would be a stump (what is to be said of the selected row stands below)."""
+    room = cells - sum(taken for _, taken in (_ROOMY if cells >= _ROOMY_FROM else _NARROW))
+    return room if room >= _LEAST_REMARK else 0
+
+
+def remark_of(row: PanelRow, glyphs: Glyphs) -> tuple[str, str]:
+    """What matters most about a row, in a few words, and their style."""
+    if row.loss or row.loss_now:
+        return f"{glyphs.warning} can lose {row.loss or row.loss_now}", "critical"
+    if row.parameter.pending_restart:
+        return "another value waits for a restart", "warning"
+    if row.staged is not None and row.when == "restart":
+        return "waits for a restart", "warning"
+    if row.next_load is not None:
+        return f"next load: {row.next_load}", "event-load"
+    if row.change is not None:
+        return changed_words(row.change), "event-parameter"
+    if row.knob.unsafe:
+        return f"{glyphs.warning} trades durability", "warning"
+    root = "root; " if row.setting is not None and not row.setting.writable else ""
+    if row.advised and row.advice is not None:
+        return root + row.advice.because, "dim"
+    return root + row.knob.why, "dim"
+
+
+def changed_words(change: Change) -> str:
+    """Who changed it, from what, and whether it stays."""
+    trial = ", on trial" if not change.kept else ""
+    reason = f": {change.reason}" if change.reason else ""
+    return one_line(f"was {before(change) or 'default'}, set by {change.by or 'us'}{trial}{reason}", 300)
+
+
+def word_lines(row: PanelRow | None, cells: int, glyphs: Glyphs, most: int) -> list[Line]:
+    """What the selected row is, why one turns it, what it costs; the most important first, so many lines at most."""
+    if row is None:
+        return []
+    advice = row.advice
+    advised = "" if advice is None or advice.value is None else f"{advice.value}. {advice.because}"
+    said = [
+        ("beware", f"can lose {row.loss}" if row.loss else row.knob.warning, "critical" if row.loss else "warning"),
+        ("changed", "" if row.change is None else changed_words(row.change), "event-parameter"),
+        ("why", row.knob.why, PLAIN),
+        ("costs", row.knob.trades, PLAIN),
+        ("advice", advised, PLAIN),
+        ("range", range_of(row.parameter), PLAIN),
+        ("set by", source_of(row.parameter) if row.setting is None else "", PLAIN),
+        ("at boot", "" if row.setting is None else after_reboot(row.setting.after_reboot), PLAIN),
+    ]
+    found = [line for label, text, style in said if text for line in labelled(label, text, cells, style, _LABELS)]
+    if len(found) > most:
+        found = [*found[: max(most - 1, 0)], ((f"{glyphs.ellipsis} ? says more", "dim"),)][:most]
+    return found
+
+
+def after_reboot(found: AfterReboot) -> str:
+    """What the machine starts with, and which file says so."""
+    if not found.assignments:
+        words = "the kernel's own default"
+    else:
+        wins = found.assignments[-1]
+        words = f"{wins.value} ({wins.file}, line {wins.line})"
+    return words + (f"; not looked into: {', '.join(found.not_read)}" if found.not_read else "")
+
+
+def _column(text: str, cells: int) -> str:
+    """Cut so that it does not touch the next column."""
+    return f"{clip(text, cells - 1)} "

@@ -1,0 +1,71 @@
+"""The rows of the list, put together from the server's answer, frames, journals, machine and next load. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pgtop_tune.advice.facts import Facts
+from pgtop_tune.advice.gather import Beside, facts_of
+from pgtop_tune.advice.knobs.knob import Knob
+from pgtop_tune.advice.knobs.system import GROUPS, knob_of
+from pgtop_tune.advice.machine import MachineLook, advise_machine
+from pgtop_tune.advice.on_server import advice_for
+from pgtop_tune.changes.trial_desk import Change
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.tui.parameters.row import PanelRow, of_machine
+
+
+def server_facts(interval: Interval | None) -> Facts | None:
+    """What advice is derived from; None before the server was seen."""
+    return None if interval is None else facts_of(interval, Beside())
+
+
+def machine_rows(look: MachineLook, facts: Facts | None, in_force: Sequence[Change]) -> list[PanelRow]:
+    """The settings of the machine that this kernel has, group by group.
+
+    Args:
+        look: At the machine.
+        facts: Of the server on it; None gives no advice.
+        in_force: Changes that the journals hold, oldest first.
+    """
+    advice = {} if facts is None else advise_machine(look, facts)
+    newest = {change.name: change for change in in_force}
+    rows = [
+        PanelRow(of_machine(each), knob, advice.get(each.name), setting=each, change=newest.get(each.name))
+        for each in look.settings
+        if not isinstance(each.live, Unavailable) and (knob := knob_of(each.name)) is not None
+    ]
+    return sorted(rows, key=lambda row: GROUPS.index(row.knob.group))
+
+
+def parameter_rows(
+    knobs: Sequence[Knob],
+    parameters: Sequence[Parameter],
+    facts: Facts | None,
+    in_force: Sequence[Change],
+    next_load: Mapping[str, str],
+) -> list[PanelRow]:
+    """The knobs this server has, in the order of the catalogue.
+
+    Args:
+        knobs: The catalogue.
+        parameters: Of the server.
+        facts: What advice is derived from; None gives no advice.
+        in_force: Changes that the journal holds, oldest first.
+        next_load: What sessions of the next load begin with, by name.
+    """
+    has = {parameter.name: parameter for parameter in parameters}
+    newest = {change.name: change for change in in_force}
+    return [
+        PanelRow(
+            has[knob.name],
+            knob,
+            None if facts is None else advice_for(has[knob.name], facts),
+            change=newest.get(knob.name),
+            next_load=next_load.get(knob.name),
+        )
+        for knob in knobs
+        if knob.name in has
+    ]

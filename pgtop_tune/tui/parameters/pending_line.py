@@ -1,0 +1,37 @@
+"""What is on trial, in one line: how long until it is taken back, the keys, and what it is."""
+
+from __future__ import annotations
+
+from pgtop_tune.changes.trial_desk import OnTrial
+from pgtop_tune.tui.parameters.changes import told
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, fit
+from pgtop_tune.tui.widgets.phrase import Phrase, fitting
+
+
+def trial_line(trial: OnTrial, now_ms: int, cells: int, glyphs: Glyphs, keep: str = "Y", undo: str = "u") -> Line:
+    """One line of at most so many cells.
+
+    Args:
+        trial: What is on trial.
+        now_ms: Milliseconds since the epoch.
+        cells: Width.
+        glyphs: Characters.
+        keep, undo: The keys.
+    """
+    what = "; ".join(told(change) for change in trial.changes).replace("→", glyphs.arrow)
+    if trial.reverting:
+        failed = f" ({trial.problem}; trying on)" if trial.problem else ""
+        return fit(((f" taking back: {trial.reverting}{failed}: {what}", "critical"),), cells)
+    left_s = trial.remaining_s(now_ms)
+    wires = "" if not trial.wires else f"or at {' '.join(wire.text for wire in trial.wires)}"
+    adopted = f"adopted from {trial.adopted_from}" if trial.adopted_from else ""
+    parts = (
+        Phrase(((f"keep within {left_s:.0f} s or it reverts", "critical" if left_s < 10 else "warning"),)),
+        Phrase(((keep, "key"), (" keep", PLAIN))),
+        Phrase(((undo, "key"), (" undo", PLAIN))),
+        Phrase(((what, "strong"),), 1),
+        Phrase(((f"{glyphs.separator} {adopted}", "warning"),) if adopted else (), 2),
+        Phrase(((f"{glyphs.separator} {wires}", "dim"),) if wires else (), 3),
+    )
+    return ((" ", PLAIN), *fitting(parts, cells - 1, ("  ", PLAIN)))

@@ -1,0 +1,173 @@
+"""A restart of the server in the operator's hand: what would be done, the checks, the command; then how it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from textual import events
+
+from pgtop_tune.changes.model.change import Terms, Wanted
+from pgtop_tune.changes.model.restart import RestartOutcome, RestartPlan, RestartState, Verdict
+from pgtop_tune.changes.ports import RestartControl
+from pgtop_tune.errors import PgtopError
+from pgtop_tune.tui.dialogs.dialog import Dialog
+from pgtop_tune.tui.engine_client import EngineClient
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets.wrapping import labelled, wrapped
+
+_STYLES: Final = {
+    Verdict.FINE: "good", Verdict.UNKNOWN: "dim", Verdict.DOUBTFUL: "warning", Verdict.IMPOSSIBLE: "critical",
+}  # fmt: skip
+_KEYS: Final = "y restart  Esc nothing is changed"
+_ANYWAY_KEYS: Final = "! try all the same  Esc nothing is changed"
+_LABEL_CELLS: Final = 15
+_LOOK_S: Final = 0.5
+_PROGRESS_LINES: Final = 6
+
+
+class RestartDialog(Dialog[RestartOutcome]):
+    """Returns what came of it; None when nothing was done.
+
+    While the server is being restarted it cannot be closed, unless somebody else is to restart it and we only wait.
+
+    Args:
+        restart: The door to it.
+        hands: The way there.
+        wanted: What is to be changed with it, for the whole server; () takes over what waits already.
+        terms: Why, and what was unlocked.
+        glyphs: What it is drawn with.
+    """
+
+    CELLS = 110
+
+    def __init__(
+        self, restart: RestartControl, hands: EngineClient, wanted: Sequence[Wanted], terms: Terms, glyphs: Glyphs
+    ) -> None:
+        super().__init__("restart the server", glyphs, keys="Esc back", low=True)
+        self._restart = restart
+        self._hands = hands
+        self._wanted = tuple(wanted)
+        self._terms = terms
+        self._plan: RestartPlan | None = None
+        self._progress: list[str] = []
+        self._outcome: RestartOutcome | None = None
+        self._problem = ""
+        self._under_way = False
+
+    def on_mount(self) -> None:
+        """Asks what it would do."""
+        super().on_mount()
+        self.set_interval(_LOOK_S, self._look_on)
+        self.run_worker(self._ask(), group="restart")
+
+    def _look_on(self) -> None:
+        """What is done next is told in the engine's thread."""
+        if self._under_way:
+            self.repaint()
+
+    async def _ask(self) -> None:
+        try:
+            self._plan = await self._hands.ask(self._restart.plan(self._wanted))
+        except PgtopError as problem:
+            self._problem = str(problem)
+        else:
+            nothing = not self._wanted and not self._plan.pending
+            self._problem = "nothing waits for a restart" if nothing else ""
+            self._plan = None if nothing else self._plan
+        self.repaint()
+
+    def content(self, cells: int) -> list[Line]:
+        """The plan, then the progress, then the outcome."""
+        self.captions("restart the server", self._keys())
+        lines = [*wrapped(self._problem, cells, "critical")] if self._problem else []
+        if self._plan is None:
+            return lines or [((f"looking what a restart would do {self.glyphs.ellipsis}", "dim"),)]
+        lines += plan_lines(self._plan, cells)
+        if self._under_way or self._outcome is not None:
+            lines += [
+                (),
+                *(((f"{self.glyphs.pointer} {words}", PLAIN),) for words in self._progress[-_PROGRESS_LINES:]),
+            ]
+        if self._outcome is not None:
+            lines += outcome_lines(self._outcome, cells)
+        return lines
+
+    def _keys(self) -> str:
+        if self._plan is None or self._outcome is not None:
+            return "Esc back"
+        if self._under_way:
+            return "wait" if self._plan.by_us else "Esc no longer wait: the changes wait for a restart"
+        return _KEYS if self._plan.possible else _ANYWAY_KEYS
+
+    def on_key(self, event: events.Key) -> None:
+        """Yes, or scrolling."""
+        plan = self._plan
+        if plan is not None and not self._under_way and self._outcome is None:
+            if event.key == "y" and plan.possible:
+                self._begin(anyway=False)
+                event.stop()
+                return
+            if event.key == "exclamation_mark" and not plan.possible:
+                self._begin(anyway=True)
+                event.stop()
+                return
+        if self.scroll_key(event.key):
+            event.stop()
+
+    def _begin(self, *, anyway: bool) -> None:
+        self._under_way, self._problem = True, ""
+        self.run_worker(self._apply(anyway=anyway), group="restart")
+        self.repaint()
+
+    async def _apply(self, *, anyway: bool) -> None:
+        try:
+            work = self._restart.apply(self._wanted, self._terms, self._progress.append, anyway=anyway)
+            self._outcome = await self._hands.ask(work)
+        except PgtopError as problem:
+            self._problem = str(problem)
+        self._under_way = False
+        self.repaint()
+
+    def action_close(self) -> None:
+        """Not in the middle of a restart of ours."""
+        if self._under_way and self._plan is not None and self._plan.by_us:
+            return
+        self.dismiss(self._outcome)
+
+
+def plan_lines(plan: RestartPlan, cells: int) -> list[Line]:
+    """What a restart would do: statements, checks, the command, who is cut off.
+
+    Args:
+        plan: As asked for.
+        cells: Width.
+    """
+    lines: list[Line] = []
+    for text in plan.statements:
+        lines += wrapped(text, cells, "strong")
+    for each in plan.pending:
+        lines += labelled("takes over", f"{each.name} {each.running}→{each.after}", cells, "strong", _LABEL_CELLS)
+    for check in plan.checks:
+        hint = f" ({check.hint})" if check.hint else ""
+        words = f"{check.verdict}: {check.words}{hint}"
+        lines += labelled(check.subject, words, cells, _STYLES[check.verdict], _LABEL_CELLS)
+    lines += labelled("managed by", plan.managed, cells, PLAIN, _LABEL_CELLS)
+    lines += labelled("command", plan.command, cells, "strong", _LABEL_CELLS) if plan.command else []
+    if not plan.by_us:
+        lines += labelled(
+            "not ours", f"{plan.why_not}; this waits for somebody to do it", cells, "warning", _LABEL_CELLS
+        )
+    within = f", {plan.in_transaction} of them within a transaction" if plan.in_transaction else ""
+    lines += labelled("ends", f"{plan.sessions} client sessions{within}", cells, "warning", _LABEL_CELLS)
+    return lines
+
+
+def outcome_lines(outcome: RestartOutcome, cells: int) -> list[Line]:
+    """What came of it, with the lines of the server's log that explain it."""
+    style = "good" if outcome.state is RestartState.CAME_UP else "critical"
+    lines = [*wrapped(outcome.words, cells, style)]
+    for line in outcome.log:
+        lines += wrapped(line, cells, "dim")
+    return [*lines, *wrapped(outcome.hint, cells, "warning")] if outcome.hint else lines

@@ -1,0 +1,182 @@
+"""One row of the list: a parameter of the server or a setting of its machine, beside its knob. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pgtop_tune.advice.facts import Advice
+from pgtop_tune.advice.fence import loss_of
+from pgtop_tune.advice.knobs.knob import Knob
+from pgtop_tune.advice.on_server import same
+from pgtop_tune.advice.stepping import next_value
+from pgtop_tune.changes.trial_desk import Change
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.parameter_values import show
+from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.model.system_setting import SystemSetting
+
+LIVE: Final = "live"
+RESTART: Final = "restart"
+_WHEN: Final = {
+    "internal": "fixed", "postmaster": RESTART, "backend": "session", "superuser-backend": "session",
+}  # fmt: skip
+_OF_MACHINE: Final = "live*"
+_UNBOUNDED: Final = ("2147483647", "1.79769e+308")
+"""pg_settings.max_val of parameters that are bounded by their type alone."""
+_DERIVED: Final = "override"
+"""Source of what the server has worked out by itself, such as wal_buffers from -1."""
+
+
+class Staged(Struct, frozen=True):
+    """A value that waits to be applied; None as the value resets the parameter."""
+
+    value: str | None
+
+    def __str__(self) -> str:
+        return "reset" if self.value is None else self.value
+
+
+class PanelRow(Struct, frozen=True):
+    """A parameter beside its knob.
+
+    Attributes:
+        parameter: As the server has it; a setting of the machine is put into the same form (`of_machine`).
+        advice: Where to start; None where nobody says anything, or nothing is known yet.
+        setting: The setting of the machine it stands for; None for a parameter of the server.
+        change: The newest change in force that the journal has of it.
+        next_load: What sessions of the next load begin with; None when it is nothing of its own.
+    """
+
+    parameter: Parameter
+    knob: Knob
+    advice: Advice | None = None
+    staged: Staged | None = None
+    setting: SystemSetting | None = None
+    change: Change | None = None
+    next_load: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the parameter or the setting."""
+        return self.parameter.name
+
+    @property
+    def group(self) -> str:
+        """Heading it stands under."""
+        return self.knob.group if self.setting is None else f"machine: {self.knob.group}"
+
+    @property
+    def when(self) -> str:
+        """When a change takes effect: live, restart, session (a new one), or live* for one of the machine."""
+        return _OF_MACHINE if self.setting is not None else _WHEN.get(self.parameter.context, LIVE)
+
+    @property
+    def advised(self) -> str:
+        """The advised value, "" where there is none or the server has it."""
+        value = None if self.advice is None else self.advice.value
+        return "" if value is None or same(self.parameter, value) else value
+
+    @property
+    def changed(self) -> bool:
+        """Whether it is other than the server's own default, or will be after a restart."""
+        parameter = self.parameter
+        return self.setting is None and (
+            parameter.pending_restart or (parameter.setting != parameter.boot_val and parameter.source != _DERIVED)
+        )
+
+    @property
+    def loss(self) -> str:
+        """What the staged value can lose; "" when nothing."""
+        return (
+            ""
+            if self.staged is None or self.setting is not None
+            else loss_of(self.name, self.staged.value, self.parameter.boot_val)
+        )
+
+    @property
+    def loss_now(self) -> str:
+        """What the present value can lose; "" when nothing."""
+        return "" if self.setting is not None else loss_of(self.name, self.parameter.setting, self.parameter.boot_val)
+
+    def stepped(self, direction: int) -> Staged | None:
+        """One step up or down from what is staged, or from the present value; None when it leads back to that.
+
+        Raises:
+            UsageProblem: The staged text, or the present value, is nothing that steps can start from.
+        """
+        parameter = self.parameter
+        if self.staged is not None and self.staged.value is not None:
+            parameter = replace(parameter, setting=self.staged.value)
+        return self.meaning(Staged(next_value(parameter, self.knob, direction)))
+
+    def meaning(self, staged: Staged) -> Staged | None:
+        """The same, or None for the value it has already."""
+        return None if staged.value is not None and same(self.parameter, staged.value) else staged
+
+    def matches(self, words: str) -> bool:
+        """Whether every word stands in its name, its group or what can be said of it in a word."""
+        said = f"{self.name} {self.group} {self.when} {self.parameter.shown}"
+        said += " staged" if self.staged is not None else ""
+        said += " changed" if self.changed or self.change is not None else ""
+        said += " advised" if self.advised else ""
+        return all(word in said.lower() for word in words.lower().split())
+
+
+def of_machine(setting: SystemSetting) -> Parameter:
+    """A setting of the machine in the form of a parameter: words where the kernel lists them, else a number."""
+    live = "" if isinstance(setting.live, Unavailable) else setting.live
+    vartype = "enum" if setting.choices else "integer" if live.lstrip("-").isdigit() else "string"
+    return Parameter(
+        name=setting.name,
+        setting=live,
+        shown=live or "?",
+        unit="",
+        category="",
+        short_desc="",
+        context="machine",
+        vartype=vartype,
+        source="kernel",
+        min_val="",
+        max_val="",
+        enumvals=setting.choices,
+        boot_val="",
+        reset_val="",
+        sourcefile="",
+        pending_restart=False,
+    )
+
+
+def range_of(parameter: Parameter) -> str:
+    """What the server takes: "30s .. 1d", "64kB or more", "off on local …"."""
+    if parameter.enumvals:
+        return " ".join(parameter.enumvals)
+    if parameter.vartype == "bool":
+        return "off on"
+    if not parameter.min_val or not parameter.max_val:
+        return ""
+    integer, ends = parameter.vartype == "integer", (parameter.min_val, parameter.max_val)
+    try:
+        least, most = (show(float(end), parameter.unit, integer=integer) for end in ends)
+    except (ValueError, UsageProblem):
+        return f"{parameter.min_val} .. {parameter.max_val} {parameter.unit}".rstrip()
+    return f"{least} or more" if parameter.max_val in _UNBOUNDED else f"{least} .. {most}"
+
+
+def default_of(parameter: Parameter) -> str:
+    """The server's own default, as SHOW would print it."""
+    if parameter.vartype not in ("integer", "real"):
+        return parameter.boot_val
+    try:
+        return show(float(parameter.boot_val), parameter.unit, integer=parameter.vartype == "integer")
+    except (ValueError, UsageProblem):
+        return parameter.boot_val
+
+
+def source_of(parameter: Parameter) -> str:
+    """Where the value comes from, as pg_settings says it."""
+    where = parameter.sourcefile or parameter.source
+    return f"{where}; another value waits for a restart" if parameter.pending_restart else where

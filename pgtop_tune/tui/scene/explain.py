@@ -1,0 +1,148 @@
+"""What the numbers of a pane mean: definition, unit and source, from the rows of the catalogue."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from pgtop_tune.metrics import ceilings, checkpoints, host, load, own_cost, server, stall
+from pgtop_tune.tui.dashboard.session_columns import ON_DASHBOARD
+from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets.phrase import padded
+from pgtop_tune.units import count
+
+
+class Described(Protocol):
+    """A row of the catalogue, whatever its kind."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def unit(self) -> str: ...
+    @property
+    def definition(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+
+
+class Entry(Struct, frozen=True):
+    """A number that is no metric of its own."""
+
+    title: str
+    unit: str
+    definition: str
+    source: str
+
+
+_PERCENTILES: Final = Entry(
+    "mean p50 p95 p99 p99.9 max",
+    "ms",
+    "Mean, latency that so many per cent of the transactions did not exceed, and the exact largest, all of the newest "
+    "second whose log is complete. With fewer than 1000 transactions in it they are of up to ten seconds, and the pane "
+    "says how many; from an age of 10 s on it says how old they are. Before the first such second the pane has the "
+    "mean of pgbench's progress line alone. With a rate the schedule lag is part "
+    "of it. p50 to p99.9 are read off a histogram and are off by at most 2.2 %; with a ~ they are estimates, because "
+    "more than 20,000 transactions ended in a second and the quick ones were counted, not read. A second "
+    "whose largest is more than four times the top of the curves, and four times the usual largest, has a spike in "
+    "the chart.",
+    "pgbench's transaction log (--log, --sampling-rate)",
+)
+_BUDGET: Final = Entry(
+    "where each transaction goes",
+    "ms",
+    "Mean sessions of the load seen in a wait, divided by its transactions per second (Little's law), over 10 s. CPU "
+    "is what its backends used and CPU queue how long they were ready and did not run, where the host is known. "
+    "Client:turn is when the client had the word: pgbench, the network, both sides' scheduling. What the client "
+    "measures beyond these is other. Parts that overlap are scaled down to what the client measures. Without a load of "
+    "ours: client backends in a wait, divided by the server's TPS.",
+    "pg_stat_activity sampled several times a second; tps and lat of pgbench's progress lines; /proc/PID/stat and "
+    "schedstat of its backends",
+)
+_WRITERS: Final = Entry(
+    "buffers: ckpt bgw backends",
+    "%",
+    "Who wrote dirty buffers over the last minute: checkpointer, background writer, backends themselves.",
+    "pg_stat_bgwriter to 16; pg_stat_checkpointer, pg_stat_bgwriter and pg_stat_io from 17 on",
+)
+_NEXT: Final = Entry(
+    "next checkpoint",
+    "s",
+    "Whichever comes first: WAL reaching its trigger at the mean rate of the last 10 s (then it is forced), or "
+    "checkpoint_timeout. Both count from the begin of the last checkpoint, also of one that is under way. On a standby "
+    "a restartpoint, at the earliest then: it also needs a checkpoint of the primary's.",
+    "WAL since redo, max_wal_size, checkpoint_completion_target, checkpoint_timeout",
+)
+
+_CAP: Final = Entry(
+    "at its cap",
+    "",
+    "The disk does no more, however much is asked of it: it has reached the limit given with --disk-cap, or stood at "
+    "the same requests or bytes per second within 3 % for 20 s while requests queued and took longer and longer.",
+    "/proc/diskstats over the last two minutes",
+)
+_SINCE: Final = Entry(
+    "since a change",
+    "%",
+    "Transactions per second since the newest change of a parameter against before it under the same load, with "
+    "the 95 % interval over blocks of seconds: at most five minutes on each side, without the unsteady begin of "
+    "the load and without 2 s before and 5 s after the change. Blocks are as long as seconds resemble each other, "
+    "so there may be fewer of them than a moment ago; it takes four on each side, and the smaller number is "
+    "shown. Better or worse is said when a 98 % interval leaves out 0 and it is 1 % or more; no difference (same) "
+    "when the 95 % interval is within 2 % of 0; else it is not yet distinguishable (undecided). Something else "
+    "may have changed at that time, and a load with a rate does no more than that rate. Changes within 5 s count "
+    "as one; one made by others counts from when it was noticed, up to a minute later. Gone when it is taken "
+    "back, and with another load or a restart.",
+    "tps of pgbench's progress lines; without a load of ours the server's TPS",
+)
+
+PANE_METRICS: Final[Mapping[str, tuple[Described, ...]]] = {
+    "header": own_cost.METRICS,
+    "host": (*host.METRICS, *host.CORE_METRICS, *host.HUGE_PAGE_METRICS, *host.DISK_METRICS, _CAP),
+    "throughput": (load.CLIENT_TPS, server.TPS, server.QPS, load.CLIENT_FAILED, _SINCE),
+    "latency": (_PERCENTILES, *stall.METRICS),
+    "budget": (_BUDGET,),
+    "wal": (
+        server.WAL_BYTES, server.FULL_PAGES, server.WAL_SINCE_REDO, server.WAL_BUFFERS_FULL,
+        *ceilings.METRICS, *checkpoints.METRICS, _NEXT, _WRITERS,
+    ),
+    "sessions": (
+        server.SESSIONS, server.ACTIVE, server.IDLE_IN_TRANSACTION, server.BLOCKED,
+        *(Entry(column.title, "", column.definition, column.source) for column in ON_DASHBOARD),
+    ),
+}  # fmt: skip
+"""What each pane shows."""
+
+
+def explain_lines(pane: str, width: int) -> list[Line]:
+    """Every number of a pane: title and unit, definition, source, critical line; wrapped to the width.
+
+    Raises:
+        KeyError: There is no such pane, or it shows no numbers.
+    """
+    lines: list[Line] = []
+    for metric in PANE_METRICS[pane]:
+        lines += explained(metric, width)
+    return lines
+
+
+def explained(metric: Described, width: int) -> list[Line]:
+    """One number: title and unit, definition, source, critical line; wrapped to the width."""
+    unit = f" ({metric.unit})" if metric.unit else ""
+    critical = getattr(metric, "critical", None)
+    line = f"; red from {count(critical)} on" if critical is not None else ""
+    return [
+        padded(((metric.title, "title"), (unit + line, "label")), width),
+        *_wrapped(metric.definition, width, PLAIN),
+        *_wrapped(metric.source, width, "dim"),
+        ((" " * width, PLAIN),),
+    ]
+
+
+@lru_cache(maxsize=2048)
+def _wrapped(text: str, width: int, style: str) -> Sequence[Line]:
+    room = max(width - 3, 10)
+    return tuple(padded((("  ", PLAIN), (part, style)), width) for part in textwrap.wrap(text, room))

@@ -1,0 +1,161 @@
+"""The first line: who, where, which role, the clock, and what watching costs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.own_cost import OWN_CPU, OWN_STATEMENT_MS, OWN_TERMINAL_BYTES
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.postgres import ServerFacts
+from pgtop_tune.runtime.load_control import LoadState
+from pgtop_tune.runtime.ports import RecordingState
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.safe_text import one_line
+from pgtop_tune.tui.load.making_drawing import short_words
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, fit, width
+from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, dot, fitting, labelled, lasting, value_of
+from pgtop_tune.units import clock, percent, size
+
+_NARROW: Final = 100
+_APART: Final = ("  ", PLAIN)
+_NAME: Final = 40
+_REASON: Final = 300
+"""Characters of a host or user name that are shown."""
+
+
+def header_lines(
+    session: Session,
+    columns: int,
+    rows: int,
+    glyphs: Glyphs,
+    *,
+    recording: RecordingState | None = None,
+    offset_s: float | None = None,
+    target: str = "",
+    load: LoadState | None = None,
+) -> list[Line]:
+    """One line.
+
+    Args:
+        session: What is known.
+        columns: Cells.
+        rows: 1.
+        glyphs: Characters.
+        recording: Whether frames are being written; None where they cannot be.
+        offset_s: How far the moment shown lies before the newest one, None at the newest.
+        target: Who was asked for, shown while no server has answered yet.
+        load: What of it goes on that frames do not show.
+    """
+    frame = session.now
+    right = _right(session, frame, glyphs, recording, offset_s, narrow=columns < _NARROW)
+    left = [*_left(frame, target, narrow=columns < _NARROW), *_going_on(load)]
+    # The moment shown and the recording come before whatever is to the left.
+    first = [phrase for phrase in right if phrase.rank == 0] or right[:1]
+    clock_cells = width(fitting(first, columns, _APART))
+    most = max(columns - 3 - clock_cells, 1)
+    said = fitting(left, most, dot(glyphs))
+    beside = fitting(right, max(columns - 3 - width(said), clock_cells), _APART) if right else ()
+    middle = columns - 2 - width(said) - width(beside)
+    return [fit(((" ", PLAIN), *said, (" " * max(middle, 1), PLAIN), *beside, (" ", PLAIN)), columns)][:rows]
+
+
+def _left(frame: Frame | None, target: str, *, narrow: bool) -> list[Phrase]:
+    if frame is None:
+        return [Phrase(((one_line(target, _NAME), "title"),)), Phrase((("waiting for the first frame", "dim"),))]
+    host = frame.host if isinstance(frame.host, Unavailable) else frame.host.facts
+    name: Line = () if isinstance(host, Unavailable) else ((one_line(host.hostname, _NAME), "title"),)
+    server = sections.server(frame)
+    if isinstance(server, Unavailable):
+        where: Line = ((one_line(target, _NAME), PLAIN),) if target else ()
+        return [Phrase(name, 1), Phrase(where, 2), Phrase(_silence(server, target))]
+    up_s = (_server_now_ms(frame) - server.started_ms) / 1000.0
+    return [
+        Phrase(name),
+        Phrase(((one_line(f"{server.user}@{server.endpoint}", _NAME), PLAIN),), 3),
+        Phrase(_product(server, narrow=narrow), 1, _product(server, narrow=True)),
+        Phrase((("via pooler", "warning"),) if server.pooled else (), 2),
+        Phrase(labelled("up", lasting(up_s)), 4),
+    ]
+
+
+def _going_on(load: LoadState | None) -> list[Phrase]:
+    """The step of a load, or a data set in the making."""
+    if load is None or load.doing not in ("steps", "making"):
+        return []
+    if load.doing == "steps":
+        return [Phrase(((load.title, "warning"),), 0, ((load.title.partition(":")[0], "warning"),))]
+    far = short_words(load.making)
+    share = far.partition(",")[0]
+    return [Phrase(((f"making {load.title}: {far}", "warning"),), 0, ((f"making: {share}", "warning"),))]
+
+
+def _silence(server: Unavailable, target: str) -> Line:
+    """Why there is no answer; who was asked stands beside it."""
+    if server.reason is not Reason.NO_ANSWER:
+        return absence(server)
+    said = str(server).replace(f"{target}: ", "", 1) if target else str(server)
+    words = one_line(said, _REASON)
+    return ((words if words.startswith(str(server.reason)) else f"{server.reason}: {words}", "critical"),)
+
+
+def _product(server: ServerFacts, *, narrow: bool) -> Line:
+    version = one_line(server.version, _NAME).split(" ")[0]
+    return (
+        (version if narrow else f"PostgreSQL {version}", PLAIN),
+        (" standby" if server.in_recovery else " primary", "warning" if server.in_recovery else PLAIN),
+    )
+
+
+def _server_now_ms(frame: Frame) -> int:
+    activity = sections.activity(frame)
+    return frame.taken_at_ms if isinstance(activity, Unavailable) else activity.now_ms
+
+
+def _right(
+    session: Session,
+    frame: Frame | None,
+    glyphs: Glyphs,
+    recording: RecordingState | None,
+    offset_s: float | None,
+    *,
+    narrow: bool,
+) -> list[Phrase]:
+    found = []
+    if offset_s is not None:
+        found.append(Phrase(((ago(offset_s, glyphs), "warning"),)))
+    if recording is not None and frame is not None:
+        now_s = frame.elapsed_s + abs(offset_s or 0.0)
+        found.append(Phrase(_recording(recording, now_s, glyphs)))
+    cost = value_of(OWN_CPU, session)
+    if cost is None:
+        return [phrase for phrase in found if phrase.line]
+    found.append(
+        Phrase(
+            labelled("own" if narrow else "own cost", percent(cost).rjust(3), alarm(cost, OWN_CPU.critical), "% cpu"), 5
+        )
+    )
+    found.append(Phrase(labelled("", size(value_of(OWN_TERMINAL_BYTES, session)).rjust(5), PLAIN, "B/s"), 7))
+    found.append(Phrase(labelled("server", percent(value_of(OWN_STATEMENT_MS, session)).rjust(3), PLAIN, " ms/s"), 6))
+    return [phrase for phrase in found if phrase.line]
+
+
+def _recording(recording: RecordingState, now_s: float, glyphs: Glyphs) -> Line:
+    if recording.problem:
+        stopped = "stopped" if recording.path is None else f"loses frames ({recording.missing})"
+        return ((f"{glyphs.cross} rec {stopped}: {one_line(recording.problem, _NAME)}", "critical"),)
+    if recording.path is None:
+        return ()
+    since_s = now_s if recording.since_s is None else recording.since_s
+    return ((f"{glyphs.bullet} rec ", "good"), (clock(max(now_s - since_s, 0.0)), PLAIN))
+
+
+def ago(seconds: float, glyphs: Glyphs) -> str:
+    """How far back the moment shown lies: −13s, −2m 13s, −1h 02m 13s."""
+    whole = round(abs(seconds))
+    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    if hours:
+        return f"{glyphs.minus}{hours}h {minutes:02d}m {rest:02d}s"
+    return f"{glyphs.minus}{minutes}m {rest:02d}s" if minutes else f"{glyphs.minus}{rest}s"

@@ -1,0 +1,303 @@
+"""What the dashboard and the pages have in common: canvases from top to bottom, the footer, and typing a filter."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence, Set
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from msgspec import Struct
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.screen import Screen
+
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.runtime.window import Marks
+from pgtop_tune.tui.actions import ACTIONS, Action, key_name, keys_of
+from pgtop_tune.tui.compare.marks_line import marks_line
+from pgtop_tune.tui.pages.details_dialog import RowKey
+from pgtop_tune.tui.pages.registry import NAMES, POOLERS_KEY
+from pgtop_tune.tui.parameters.pending_line import trial_line
+from pgtop_tune.tui.scene.danger import danger_line
+from pgtop_tune.tui.scene.footer import ROOMY, VERY_ROOMY, PageNames
+from pgtop_tune.tui.time_travel.transport_line import transport_line
+from pgtop_tune.tui.widgets.canvas import LineCanvas
+from pgtop_tune.tui.widgets.lines import Line, fit
+from pgtop_tune.tui.widgets.text_field import TextField
+
+if TYPE_CHECKING:
+    from pgtop_tune.changes.trial_desk import OnTrial
+    from pgtop_tune.compare.overlay.difference import OverlayWatch
+    from pgtop_tune.model.backend_action import BackendKey
+    from pgtop_tune.runtime.load_control import LoadState
+    from pgtop_tune.runtime.ports import RecordingState, TransportState
+    from pgtop_tune.runtime.session import Session
+    from pgtop_tune.tui.widgets.glyphs import Glyphs
+
+TRANSPORT: Final = "transport"
+TRIAL: Final = "trial"
+MARKS: Final = "marks"
+ABOVE: Final = ("danger",)
+BELOW: Final = (MARKS, TRANSPORT, TRIAL)
+"""Lines at the top and above the footer that are there when there is something to say."""
+_WITH_ONE: Final = {
+    "cancel": "app.signal_one('cancel', {}, {})",
+    "terminate": "app.signal_one('terminate', {}, {})",
+    "explain": "app.explain_one({}, {})",
+}
+"""Action of the table → the same, for the session with this pid and start."""
+
+
+class Scene(Struct, frozen=True):
+    """What is drawn.
+
+    Attributes:
+        session: Frames up to the moment shown.
+        recording: Whether frames are being written; None where they cannot be.
+        behind_s: How far a frozen screen is behind the newest frame; None when it is not frozen.
+        transport: Where a replay stands; None when live.
+        load: What of the load goes on that frames do not show; None where there is no door to it.
+        trial: The set of changes that is taken back unless somebody keeps it.
+        marks: Windows that are marked.
+        ghost: An earlier run under the charts.
+    """
+
+    session: Session
+    recording: RecordingState | None = None
+    behind_s: float | None = None
+    transport: TransportState | None = None
+    load: LoadState | None = None
+    trial: OnTrial | None = None
+    marks: Marks = Marks()
+    ghost: OverlayWatch | None = None
+
+
+class MarksUnwanted(Message):
+    """Let go of what is marked; the marks are the application's."""
+
+
+class SceneScreen(Screen[None]):
+    """Shows a scene with a canvas per name of `STACK`; subclasses say what stands on each.
+
+    Args:
+        glyphs: What it is drawn with.
+        actions: Those that exist in this session.
+        keymap: The operator's own keys.
+        target: Who is watched, until a server has answered.
+        first: What is drawn before anything has arrived.
+    """
+
+    STACK: ClassVar[tuple[str, ...]] = ()
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(",".join(row.keys), row.action, row.description, id=row.id, show=False)
+        for row in ACTIONS
+        if row.action != "app.command_palette"
+    ]
+    AUTO_FOCUS = ""
+    ALLOW_SELECT = False
+    DEFAULT_CSS = """
+    SceneScreen { layout: vertical; overflow: hidden; }
+    SceneScreen > LineCanvas { width: 100%; height: 1; }
+    """
+
+    def __init__(
+        self, glyphs: Glyphs, actions: Sequence[Action], keymap: Mapping[str, str], target: str, first: Scene
+    ) -> None:
+        super().__init__()
+        self._glyphs = glyphs
+        self._actions = tuple(actions)
+        self._keymap = keymap
+        self._target = target
+        self._scene = first
+        self._filtering: TextField | None = None
+        self._arranged: Set[str] = frozenset()
+        self._painting = False
+
+    def compose(self) -> ComposeResult:
+        """A canvas per name, from top to bottom."""
+        for name in self.STACK:
+            yield LineCanvas(self._glyphs, id=name)
+
+    def on_mount(self) -> None:
+        """First layout."""
+        self._arrange()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Another size: other heights."""
+        self._arrange()
+        self.paint_soon()
+
+    def on_screen_resume(self) -> None:
+        """On top again, perhaps of a terminal that has another size by now."""
+        self._arrange()
+        self.paint_soon()
+
+    def show(self, scene: Scene) -> None:
+        """Draws another scene; only what differs reaches the terminal."""
+        self._scene = scene
+        if self.is_mounted and self._extra.keys() != self._arranged:
+            self._arrange()
+            self.paint_soon()
+        self.paint()
+
+    def paint_soon(self) -> None:
+        """Once, when the layout stands, however often it is asked for until then."""
+        if not self._painting:
+            self._painting = True
+            self.call_after_refresh(self._paint_now)
+
+    def _paint_now(self) -> None:
+        self._painting = False
+        self.paint()
+
+    def paint(self) -> None:
+        """Draws every canvas anew, in one batch."""
+        if not self.is_mounted:
+            return
+        width = self.app.size.width
+        drawn = dict(self.drawn(width))
+        drawn |= {name: [line] for name, line in self._extra.items()}
+        if self._filtering is not None:
+            drawn["footer"] = [_filter_line(self._filtering, width)]
+        with self.app.batch_update():
+            for name, lines in drawn.items():
+                self.query_one(f"#{name}", LineCanvas).show(lines)
+
+    def _arrange(self) -> None:
+        width, height = self.app.size
+        self._arranged = self._extra.keys()
+        heights = self.heights(width, max(height - len(self._arranged), 1)) | dict.fromkeys(self._arranged, 1)
+        for name in self.STACK:
+            canvas, rows = self.query_one(f"#{name}", LineCanvas), heights.get(name, 0)
+            canvas.display = rows > 0
+            canvas.styles.height = rows
+
+    @property
+    def _extra(self) -> dict[str, Line]:
+        """The lines of `ABOVE` and `BELOW` that are there now."""
+        scene, width = self._scene, self.app.size.width
+        found = {
+            "danger": danger_line(scene.session, width, self._glyphs),
+            TRANSPORT: None if scene.transport is None else self._transport_line(scene.transport, width),
+            TRIAL: None if scene.trial is None else self._trial_line(scene.trial, width),
+            MARKS: self._marks_line(scene.marks, width) if scene.marks else None,
+        }
+        return {name: line for name, line in found.items() if line is not None}
+
+    def _transport_line(self, state: TransportState, width: int) -> Line:
+        now = self._scene.session.now
+        return transport_line(state, width, self._glyphs, None if now is None else now.taken_at_ms)
+
+    def _trial_line(self, trial: OnTrial, width: int) -> Line:
+        keys = {action.id: key_name(keys_of(action, self._keymap)[0]) for action in self._actions}
+        now_ms = time.time_ns() // 1_000_000
+        return trial_line(trial, now_ms, width, self._glyphs, keys.get("keep", ""), keys.get("undo", ""))
+
+    def _marks_line(self, marks: Marks, width: int) -> Line:
+        keys = {action.id: key_name(keys_of(action, self._keymap)[0]) for action in self._actions}
+        begin, end, table = (keys.get(each, "") for each in ("mark-begin", "mark-end", "brush"))
+        return marks_line(marks, width, self._glyphs, begin, end, table)
+
+    def heights(self, width: int, height: int) -> dict[str, int]:
+        """Rows of each canvas on a screen of that size."""
+        raise NotImplementedError
+
+    def drawn(self, width: int) -> Mapping[str, Sequence[Line]]:
+        """Lines of each canvas."""
+        raise NotImplementedError
+
+    def offered(self) -> tuple[Action, ...]:
+        """The actions that do something here."""
+        return tuple(action for action in self._actions if self._offers(action))
+
+    def _offers(self, action: Action) -> bool:
+        name = action.action.partition("(")[0]
+        return name.startswith("app.") or callable(getattr(self, f"action_{name}", None))
+
+    def explained(self, cells: int) -> list[Line]:
+        """What every number in view means, for the help."""
+        raise NotImplementedError
+
+    def keys_for(self, backend: BackendKey | None) -> tuple[RowKey, ...]:
+        """What can be done with that session from its details."""
+        if backend is None:
+            return ()
+        found = []
+        for action in self._actions:
+            if action.id in _WITH_ONE:
+                keys = keys_of(action, self._keymap)
+                call = _WITH_ONE[action.id].format(*backend)
+                found.append(RowKey(keys, key_name(keys[0]), action.id, call))
+        return tuple(found)
+
+    def page_names(self, here: str) -> PageNames:
+        """The pages for the footer; that of poolers where there are some, or it is in view."""
+        now = self._scene.session.now
+        empty = POOLERS_KEY if now is None or isinstance(now.pooler, Unavailable) else ""
+        names = [(key, name) for key, name in NAMES if key == here or key != empty]
+        return PageNames(names, here, VERY_ROOMY if self.moving else ROOMY)
+
+    @property
+    def moving(self) -> bool:
+        """Whether the moment shown is another one than the newest of a live session."""
+        return self._scene.transport is not None or self._scene.behind_s is not None
+
+    @property
+    def typing(self) -> bool:
+        """Whether keys go into a line of text."""
+        return self._filtering is not None
+
+    @property
+    def session(self) -> Session:
+        """What is shown."""
+        return self._scene.session
+
+    def chosen_backends(self) -> tuple[BackendKey, ...]:
+        """The sessions of the tagged rows; without any, that of the selected one."""
+        raise NotImplementedError
+
+    def listed_backends(self) -> tuple[BackendKey, ...]:
+        """The sessions of all rows that the filter shows; none without a filter."""
+        raise NotImplementedError
+
+    @property
+    def filtered_by(self) -> str:
+        """The filter in force; "" for none."""
+        raise NotImplementedError
+
+    def filter_by(self, text: str) -> None:
+        """Another filter; called with each letter."""
+        raise NotImplementedError
+
+    def action_filter(self) -> None:
+        """Begins typing a filter in the last line."""
+        self._filtering = TextField(self.filtered_by)
+        self.paint()
+
+    def on_key(self, event: events.Key) -> None:
+        """While a filter is typed every key belongs to it, and the table follows each letter."""
+        field = self._filtering
+        if field is None:
+            return
+        event.stop()
+        if event.key in ("escape", "ctrl+c"):
+            field.replace("")
+        if event.key in ("enter", "escape", "ctrl+c"):
+            self._filtering = None
+        else:
+            field.press(event.key, event.character)
+        self.filter_by(field.text.strip())
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Text from the terminal's clipboard into the filter."""
+        if self._filtering is not None:
+            event.stop()
+            self._filtering.insert(event.text)
+            self.filter_by(self._filtering.text.strip())
+
+
+def _filter_line(field: TextField, width: int) -> Line:
+    hint: Line = (("   Enter", "key"), (" keep  ", "dim"), ("Esc", "key"), (" all rows", "dim"))
+    return fit(((" /", "key"), *field.line(max(width - 32, 8)), *hint), width)

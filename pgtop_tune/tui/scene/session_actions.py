@@ -1,0 +1,194 @@
+"""The operator's hand on the server's sessions: asks first, with the SQL and the queries, then says what came of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+from textual.app import App
+
+from pgtop_tune.errors import PgtopError
+from pgtop_tune.metrics import sections
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, Outcome, PlanRisk
+from pgtop_tune.model.events import EventKind
+from pgtop_tune.model.postgres import Backend
+from pgtop_tune.runtime.ports import BackendControl
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.safe_text import one_line
+from pgtop_tune.tui.dashboard.session_details import find
+from pgtop_tune.tui.dialogs.confirm import Choice, ConfirmDialog, Said
+from pgtop_tune.tui.engine_client import EngineClient
+from pgtop_tune.tui.scene.plan_dialog import PlanDialog
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.units import UNKNOWN
+
+_QUERY: Final = 300
+"""Characters of a query in the question."""
+_LISTED: Final = 50
+"""Sessions named one by one in the question."""
+_SELECT: Final = "select a session with the arrows first"
+_PAST: Final = {BackendAct.CANCEL: "cancelled", BackendAct.TERMINATE: "terminated"}
+_CLIENT: Final = "client backend"
+
+
+class SessionActions:
+    """Cancel, terminate and EXPLAIN from the screen; coroutines run in workers of the application.
+
+    Args:
+        app: Where questions are asked.
+        control: The door to the server.
+        hands: The way to it.
+        glyphs: What questions are drawn with.
+    """
+
+    def __init__(self, app: App[Any], control: BackendControl, hands: EngineClient, glyphs: Glyphs) -> None:
+        self._app = app
+        self._control = control
+        self._hands = hands
+        self._glyphs = glyphs
+
+    async def signal(
+        self, act: BackendAct, session: Session, chosen: Sequence[BackendKey], listed: Sequence[BackendKey]
+    ) -> tuple[str, bool]:
+        """Asks, signals, and puts a note on the tape.
+
+        Args:
+            act: What to do.
+            session: Where the sessions were seen.
+            chosen: The tagged sessions, or the selected one.
+            listed: Every session that the filter shows; () without a filter.
+
+        Returns:
+            One sentence on what came of it, and whether all is well.
+        """
+        every = tuple(key for key in listed if _is_client(_seen(session, key)))
+        if not chosen and not every:
+            return _SELECT, False
+        wanted: tuple[BackendKey, ...] = tuple(chosen) or every
+        more = every if len(every) > 1 and set(every) != set(wanted) else ()
+        try:
+            answer = await self._app.push_screen_wait(await self._question(act, session, wanted, len(more)))
+            if answer is not None and more and not answer:
+                wanted = more
+                answer = await self._app.push_screen_wait(await self._question(act, session, wanted, 0))
+            if not answer:
+                return "nothing was done", True
+            results = await self._hands.ask(self._control.signal(act, wanted))
+        except PgtopError as problem:
+            return str(problem), False
+        self._note(act, session, results)
+        return _summary(act, results), all(each.outcome in (Outcome.DONE, Outcome.GONE) for each in results)
+
+    async def explain(self, session: Session, chosen: Sequence[BackendKey]) -> tuple[str, bool]:
+        """Shows the plan of what a session runs; asks before, where only a powerful role could plan it.
+
+        Returns:
+            Why there is none, and False; ("", True) once it was shown.
+        """
+        if len(chosen) != 1:
+            return "one session at a time has a plan" if chosen else _SELECT, False
+        backend = _seen(session, chosen[0])
+        if backend is None or not backend.query:
+            return "this session has no statement that could be explained", False
+        try:
+            plan = await self._hands.ask(self._control.explain(chosen[0], backend.query))
+            while isinstance(plan, PlanRisk):
+                if not await self._app.push_screen_wait(_risk_question(chosen[0][0], plan, self._glyphs)):
+                    return "nothing was planned", True
+                plan = await self._hands.ask(self._control.explain(chosen[0], backend.query, plan))
+        except PgtopError as problem:
+            return f"no plan: {problem}", False
+        await self._app.push_screen_wait(PlanDialog(chosen[0][0], plan, self._glyphs))
+        return "", True
+
+    async def _question(
+        self, act: BackendAct, session: Session, wanted: Sequence[BackendKey], more: int
+    ) -> ConfirmDialog[bool]:
+        control = self._control
+
+        async def compose() -> list[str]:
+            return [control.statement(act, key) for key in wanted[:_LISTED]]
+
+        said: list[Said] = []
+        for key, statement in zip(wanted, await self._hands.ask(compose()), strict=False):
+            said += [Said(_introduced(key, _seen(session, key)), "strong"), Said(statement)]
+        if len(wanted) > _LISTED:
+            said.append(Said(f"and {len(wanted) - _LISTED} more in the same way", "warning"))
+        what = f"session {wanted[0][0]}" if len(wanted) == 1 else f"{len(wanted)} sessions"
+        choices = [Choice(("y",), f"{act} {what}", True)]
+        if more:
+            choices.append(Choice(("a",), f"{act} all {more} client sessions that the filter shows; asks again", False))
+        title = f"{act} the statement of {what}" if act is BackendAct.CANCEL else f"{act} {what}"
+        return ConfirmDialog(title, said, choices, self._glyphs)
+
+    def _note(self, act: BackendAct, session: Session, results: Sequence[BackendResult]) -> None:
+        done = [each.backend for each in results if each.outcome is Outcome.DONE]
+        if not done:
+            return
+        who = str(done[0][0]) if len(done) == 1 else f"×{len(done)}"
+        detail = "; ".join(_introduced(key, _seen(session, key)) for key in done[:_LISTED])
+        self._hands.note(EventKind.NOTE, f"{_PAST[act]} {who}", detail)
+
+
+def _risk_question(pid: int, risk: PlanRisk, glyphs: Glyphs) -> ConfirmDialog[bool]:
+    """The danger first: planning is harmless only where the role that plans has nothing to give away."""
+    role = f"role {risk.role} ({'; '.join(risk.powers)})"
+    said = [
+        Said(f"Planning executes functions of this query as {role}, in database {risk.database}.", "warning"),
+        Said(
+            f"A function marked IMMUTABLE or STABLE may do there whatever {risk.role} may do, also beyond EXPLAIN and"
+            " its read-only transaction. Go on only if you trust every function the query and its tables use."
+        ),
+        Said(_not_as_session(risk), "dim"),
+        Said(risk.query),
+    ]
+    return ConfirmDialog(
+        f"plan the statement of session {pid} as {risk.role}?",
+        said,
+        [Choice(("y",), "plan it all the same", True)],
+        glyphs,
+    )
+
+
+def _not_as_session(risk: PlanRisk) -> str:
+    if risk.role == risk.session_role:
+        return f"The session is one of {risk.role} itself."
+    if not risk.not_as_session:
+        return "The session's own role was dropped."
+    return (
+        f"The session's own role, {risk.session_role}, does not let us in without its password: {risk.not_as_session}."
+        " An entry in .pgpass for it is used."
+    )
+
+
+def _seen(session: Session, key: BackendKey) -> Backend | None:
+    frame = session.now
+    activity = None if frame is None else sections.activity(frame)
+    return None if activity is None or isinstance(activity, Unavailable) else find(activity, key)
+
+
+def _is_client(backend: Backend | None) -> bool:
+    return backend is not None and backend.backend_type == _CLIENT
+
+
+def _introduced(key: BackendKey, backend: Backend | None) -> str:
+    if backend is None:
+        return f"{key[0]}  not seen any more"
+    where = f"@{backend.datname}" if backend.datname else ""
+    who = one_line(f"{backend.usename or UNKNOWN}{where}", 80)
+    return f"{key[0]}  {who}  {backend.state or backend.backend_type}  {one_line(backend.query or '', _QUERY)}"
+
+
+def _summary(act: BackendAct, results: Sequence[BackendResult]) -> str:
+    if len(results) == 1:
+        (only,) = results
+        words = _PAST[act] if only.outcome is Outcome.DONE else only.outcome
+        return f"session {only.backend[0]}: {words}" + (f"\n{only.detail}" if only.detail else "")
+    counted = Counter(each.outcome for each in results)
+    words = ", ".join(
+        f"{count} {_PAST[act] if outcome is Outcome.DONE else outcome}" for outcome, count in counted.items()
+    )
+    reasons = dict.fromkeys(each.detail for each in results if each.detail)
+    return "\n".join([words, *reasons])

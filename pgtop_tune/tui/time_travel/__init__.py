@@ -1,0 +1,1 @@
+"""Moving through time: replay keys and the past of a live session."""

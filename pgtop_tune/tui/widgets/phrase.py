@@ -1,0 +1,164 @@
+"""Facts on one line: which of them shorten or go when the room gets short, numbers in slots that do not jump about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from pgtop_tune.metrics.catalogue import Interval, Metric
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.safe_text import one_line
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span, fit, width
+from pgtop_tune.tui.widgets.wrapping import wrap
+from pgtop_tune.units import UNKNOWN, age, count
+
+
+class Phrase(Struct, frozen=True):
+    """A fact on a line.
+
+    Attributes:
+        line: How it reads.
+        rank: 0 stays to the last; the highest ranks shorten, then go first.
+        short: How it reads when room is short; None when it goes at once.
+    """
+
+    line: Line
+    rank: int = 0
+    short: Line | None = None
+
+
+def fitting(phrases: Sequence[Phrase], cells: int, gap: Span) -> Line:
+    """The phrases joined by a gap, as many as there is room for.
+
+    When room is short all that can shorten do so, then the last ranks go; what is left over lets the first ranks
+    read in full again.
+    """
+    kept = [(phrase.line, phrase) for phrase in phrases if phrase.line]
+    needed = _cells(kept, gap)
+    if needed > cells:
+        kept = [(phrase.line if phrase.short is None else phrase.short, phrase) for _, phrase in kept]
+        needed = _cells(kept, gap)
+        while needed > cells and len(kept) > 1:
+            kept.pop(max(range(len(kept)), key=lambda index: (kept[index][1].rank, index)))
+            needed = _cells(kept, gap)
+        for index in sorted(range(len(kept)), key=lambda index: kept[index][1].rank):
+            line, phrase = kept[index]
+            longer = width(phrase.line) - width(line)
+            if needed + longer <= cells:
+                kept[index] = (phrase.line, phrase)
+                needed += longer
+    joined: list[Span] = []
+    for line, _ in kept:
+        if joined:
+            joined.append(gap)
+        joined.extend(line)
+    return fit(tuple(joined), cells) if needed > cells else tuple(joined)
+
+
+def _cells(kept: Sequence[tuple[Line, Phrase]], gap: Span) -> int:
+    return sum(width(line) for line, _ in kept) + width((gap,)) * max(len(kept) - 1, 0)
+
+
+def dot(glyphs: Glyphs) -> Span:
+    """The gap between two facts."""
+    return f" {glyphs.separator} ", "dim"
+
+
+def summed(phrases: Sequence[Phrase], cells: int, glyphs: Glyphs) -> Line:
+    """Facts on a line above a table, beginning where its first column does."""
+    return ((" ", PLAIN), *fitting(phrases, cells - 1, dot(glyphs)))
+
+
+def head(title: Line, cells: int, glyphs: Glyphs, right: Sequence[Phrase] = ()) -> Line:
+    """A pane's head: `─ title ───── facts ─`, exactly so many cells."""
+    stroke = glyphs.rule
+    facts = fitting(right, max(cells - width(title) - 8, 0), dot(glyphs)) if right else ()
+    spans: list[Span] = [(stroke + " ", "dim"), *title]
+    closing: list[Span] = [(" ", PLAIN), *facts, (f" {stroke}", "dim")] if facts else []
+    middle = cells - width(tuple(spans)) - width(tuple(closing)) - 1
+    if middle < 1:
+        return padded(fit(tuple(spans), cells), cells)
+    return (*spans, (" " + stroke * middle, "dim"), *closing)
+
+
+def absent(title: str, found: Unavailable, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
+    """A pane that has nothing to show: why stands in its head, or below it where the head is too short for that."""
+    reason = absence(found)
+    beside: Line = ((f"{title}  ", "title"), *reason)
+    if width(beside) + 4 <= cells or rows < 2:
+        return [head(beside, cells, glyphs)]
+    text, style = reason[0]
+    below = [padded(((f" {line}", style),), cells) for line in wrap(text, cells - 2)]
+    return [head(((title, "title"),), cells, glyphs), *below][:rows]
+
+
+def padded(line: Line, cells: int) -> Line:
+    """The line filled up with blanks, or cut, to exactly so many cells."""
+    missing = cells - width(line)
+    if missing < 0:
+        return fit(line, cells)
+    return (*line, (" " * missing, PLAIN)) if missing else line
+
+
+def labelled(label: str, text: str, style: str = PLAIN, unit: str = "") -> Line:
+    """`label number unit`."""
+    spans: list[Span] = [(f"{label} ", "label")] if label else []
+    spans.append((text, style))
+    if unit:
+        spans.append((unit, "label"))
+    return tuple(spans)
+
+
+def lasting(seconds: float | None, cells: int = 0) -> str:
+    """A time with its unit: "53 s", "3m12s"."""
+    return (age(seconds) + (" s" if seconds is not None and round(seconds) < 60 else "")).rjust(cells)
+
+
+def value_of(metric: Metric, session: Session) -> float | None:
+    """What the metric says now; None before the first frame."""
+    interval: Interval | None = session.interval
+    return None if interval is None else metric(interval)
+
+
+def alarm(value: float | None, critical: float | None, otherwise: str = PLAIN) -> str:
+    """The style of a number: "critical" from its critical line on, "dim" when it is not known."""
+    if value is None:
+        return "dim"
+    return "critical" if critical is not None and value >= critical else otherwise
+
+
+def spaced(value: float | None, cells: int = 0) -> str:
+    """A number with its thousands apart: "1 199"; one decimal below ten, a suffix from a million on."""
+    if value is None:
+        text = UNKNOWN
+    elif value >= 999_999.5:
+        text = count(value)
+    elif value < 9.95 and value != int(value):
+        text = f"{value:.1f}"
+    else:
+        text = f"{value:,.0f}".replace(",", " ")
+    return text.rjust(cells)
+
+
+# The header alone is red when the server does not answer: one alarm is read, five are noise.
+_ABSENCE_STYLES: Final = {
+    Reason.NOT_YET: "dim",
+    Reason.NO_LOAD: "dim",
+    Reason.NOT_RECORDED: "dim",
+    Reason.NO_ANSWER: "dim",
+    Reason.NOT_SUPPORTED: "dim",
+    Reason.FAILED: "critical",
+}
+
+
+def absence(found: Unavailable) -> Line:
+    """Why a number is not there, in its place."""
+    said = str(found)
+    if found.reason is Reason.NO_ANSWER:
+        # Who was asked, and why there is no answer any more, stands in the header.
+        said = said.partition(": ")[0] if said.startswith(found.reason) else said.rpartition(": ")[2]
+    return ((one_line(said, 300), _ABSENCE_STYLES.get(found.reason, "warning")),)

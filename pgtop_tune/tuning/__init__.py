@@ -1,1 +1,0 @@
-"""Parameters as knobs: what pg_settings does not know about them."""

@@ -1,1 +1,0 @@
-"""Parameters worth turning, as rows."""

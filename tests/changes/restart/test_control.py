@@ -1,0 +1,255 @@
+"""One restart for all that waits for it, and the way back, on real servers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import psycopg
+import pytest
+from tests.postgres.test_control import ROOT
+
+from pgtop_tune.changes.journal import journals, read
+from pgtop_tune.changes.model.change import ChangeState, Terms, Wanted
+from pgtop_tune.changes.model.restart import RestartState, Verdict
+from pgtop_tune.changes.restart.control import RestartService
+from pgtop_tune.changes.restart.place import note_place
+from pgtop_tune.changes.restart.recovery import recover
+from pgtop_tune.changes.server.control import PostgresControl
+from pgtop_tune.changes.server.one_change import now_ms
+from pgtop_tune.changes.server.reverting import everything, overdue, revert
+from pgtop_tune.changes.server.rules import Rules
+from pgtop_tune.cluster.postmaster import pid_of
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.errors import ConnectionProblem, ServerProblem
+from tests.postgres.conftest import place
+from tests.support.by_pg_ctl import auto_conf_of, by_pg_ctl
+from tests.support.quick_server import quick_server
+from tests.support.servers import MAJORS, Servers, conninfo
+
+TOO_MUCH: Final = (Wanted("shared_buffers", "900GB"), Wanted("max_wal_size", "2GB"))
+
+
+def control_of(server: Throwaway, directory: Path) -> PostgresControl:
+    return PostgresControl(place(server), directory=directory, rules=Rules(note_place=note_place))
+
+
+def shown(server: Throwaway, name: str) -> str:
+    with psycopg.connect(conninfo(server)) as connection:
+        row = connection.execute("SELECT current_setting(%s)", (name,)).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+@pytest.fixture(scope="module")
+def own(servers: Servers) -> Iterator[Throwaway]:
+    """A server that these tests restart and give back as it was."""
+    server = quick_server(servers.binaries(18))
+    yield server
+    server.stop("immediate")
+
+
+async def settled(control: PostgresControl, desk: RestartService) -> None:
+    """Waits until nothing is in force and nothing waits for a restart, also while the server is away."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                if not await control.in_force() and not await desk.pending():
+                    return
+            except ConnectionProblem:
+                pass
+            await asyncio.sleep(0.1)
+
+
+async def test_a_throwaway_of_ours_gets_its_new_values_and_its_old_ones_when_it_cannot_start(
+    own: Throwaway, tmp_path: Path
+) -> None:
+    server, said = own, list[str]()
+    with (server.data_dir / "postgresql.auto.conf").open("a") as file:
+        file.write("jit = off\n# the DBA was here\nwork_mem = '5MB'\n")
+    before = auto_conf_of(server)
+    control = control_of(server, tmp_path)
+    desk = RestartService(control, server.restart)
+    plan = await desk.plan(TOO_MUCH)
+    assert not plan.possible
+    with pytest.raises(ServerProblem, match="more than there is"):
+        await desk.apply(TOO_MUCH, Terms())
+    assert auto_conf_of(server) == before
+
+    outcome = await desk.apply(TOO_MUCH, Terms(), said.append, anyway=True)
+    assert outcome.state is RestartState.OLD_VALUES
+    assert any("shared memory" in line for line in outcome.log), outcome.log
+    assert "starting it with the old values" in said
+    assert auto_conf_of(server) == before
+    assert (shown(server, "shared_buffers"), shown(server, "max_wal_size")) == ("32MB", "1GB")
+    (journal,) = journals(tmp_path)
+    assert {change.state for change in read(journal).changes} == {ChangeState.REVERTED}
+
+    outcome = await desk.apply([Wanted("shared_buffers", "48MB"), Wanted("max_connections", "77")], Terms())
+    assert outcome.state is RestartState.CAME_UP
+    assert [(each.shown_after, each.message) for each in outcome.changes] == [("48MB", ""), ("77", "")]
+    assert shown(server, "shared_buffers") == "48MB"
+    outcome = await desk.revert_set(outcome.changes[0].set_id)
+    assert outcome.state is RestartState.CAME_UP
+    assert {each.shown_after for each in outcome.changes} == {"32MB", "100"}
+    assert shown(server, "max_connections") == "100"
+    await desk.aclose()
+    await control.aclose()
+
+
+async def test_what_waits_already_is_taken_over_and_put_back_when_it_cannot_start(
+    own: Throwaway, tmp_path: Path
+) -> None:
+    server = own
+    before = auto_conf_of(server)
+    control = control_of(server, tmp_path)
+    desk = RestartService(control, server.restart)
+    assert await desk.pending() == ()
+    await control.apply("shared_buffers", "900GB")
+    (waiting,) = await desk.pending()
+    assert (waiting.running, waiting.after) == ("32MB", "900GB")
+    assert waiting.change is not None
+    assert not (await desk.plan()).possible
+    outcome = await desk.apply((), Terms(), anyway=True)
+    assert outcome.state is RestartState.OLD_VALUES
+    assert auto_conf_of(server) == before
+    assert await control.in_force() == ()
+    await control.aclose()
+
+
+async def test_a_library_that_is_not_there_is_found_before(own: Throwaway, tmp_path: Path) -> None:
+    control = control_of(own, tmp_path)
+    plan = await RestartService(control).plan([Wanted("shared_preload_libraries", "no_such_library")])
+    (files,) = (check for check in plan.checks if check.subject == "files")
+    assert files.verdict is Verdict.IMPOSSIBLE
+    assert "no_such_library" in files.words
+    # Of another pgtop-tune's guard, as far as this desk knows.
+    assert not plan.by_us
+    await control.aclose()
+
+
+async def test_somebody_elses_restart_is_waited_for(own: Throwaway, tmp_path: Path) -> None:
+    control = control_of(own, tmp_path)
+    desk = RestartService(control)
+    said: list[str] = []
+    waiting = asyncio.create_task(desk.apply([Wanted("max_connections", "66")], Terms(), said.append))
+    async with asyncio.timeout(60):
+        while not any("waiting for the restart" in words for words in said):
+            await asyncio.sleep(0.02)
+    await asyncio.to_thread(own.restart)
+    async with asyncio.timeout(60):
+        outcome = await waiting
+    assert outcome.state is RestartState.CAME_UP
+    assert outcome.changes[0].shown_after == "66"
+    outcome = await desk.revert_set(outcome.changes[0].id)
+    assert outcome.state is RestartState.WAITING
+    assert "only the pgtop-tune that made it" in outcome.hint
+    await asyncio.to_thread(own.restart)
+    await control.aclose()
+
+
+async def test_on_trial_a_second_restart_brings_the_old_values_back(own: Throwaway, tmp_path: Path) -> None:
+    control = control_of(own, tmp_path)
+    desk = RestartService(control, own.restart)
+    outcome = await desk.apply([Wanted("max_connections", "66")], Terms(keep_within_s=0.5))
+    assert outcome.state is RestartState.CAME_UP
+    (journal,) = journals(tmp_path)
+    assert all(change.until_ms is not None for change in read(journal).changes)
+    assert {change.id for change in overdue(now_ms() + 60_000)(read(journal).changes)} == {outcome.changes[0].id}
+    await settled(control, desk)
+    assert await asyncio.to_thread(shown, own, "max_connections") == "100"
+    await desk.aclose()
+    await control.aclose()
+
+
+@pytest.fixture(
+    params=[pytest.param(major, marks=pytest.mark.long) for major in MAJORS], ids=lambda major: f"pg{major}"
+)
+def by_hand(request: pytest.FixtureRequest, make_server: Callable[..., Throwaway]) -> Iterator[Throwaway]:
+    """A server of every major, started by pg_ctl."""
+    with by_pg_ctl(make_server(request.param)) as server:
+        yield server
+
+
+async def test_pg_ctl_restarts_and_the_way_back_is_the_same(by_hand: Throwaway, tmp_path: Path) -> None:
+    before = auto_conf_of(by_hand)
+    control = control_of(by_hand, tmp_path)
+    desk = RestartService(control)
+    plan = await desk.plan(TOO_MUCH)
+    assert (plan.managed, plan.by_us, plan.possible) == ("pg_ctl", True, False)
+    outcome = await desk.apply(TOO_MUCH, Terms(), anyway=True)
+    assert outcome.state is RestartState.OLD_VALUES
+    assert any("shared memory" in line for line in outcome.log), outcome.log
+    assert auto_conf_of(by_hand) == before
+    outcome = await desk.apply([Wanted("shared_buffers", "48MB")], Terms())
+    assert outcome.state is RestartState.CAME_UP
+    assert shown(by_hand, "shared_buffers") == "48MB"
+    outcome = await desk.revert_set(outcome.changes[0].id)
+    assert shown(by_hand, "shared_buffers") == "32MB"
+    assert auto_conf_of(by_hand) == before
+    await control.aclose()
+
+
+DYING: Final = """
+    import asyncio, os, signal, sys
+    from pathlib import Path
+    from pgtop_tune.changes.model.change import Terms, Wanted
+    from pgtop_tune.postgres.server.conninfo import resolve
+    from pgtop_tune.changes.server.rules import Rules
+    from pgtop_tune.changes.server.control import PostgresControl
+    from pgtop_tune.tuning.restart import desk as module
+    from pgtop_tune.changes.restart.place import note_place
+
+    host, port, directory, value, step = sys.argv[1:]
+
+    def dying(words):
+        if step in words:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    async def main():
+        where = resolve("postgres", host=host, port=port, user="postgres")
+        control = PostgresControl(where, directory=Path(directory), rules=Rules(note_place=note_place))
+        wanted = [Wanted("shared_buffers", value), Wanted("max_wal_size", "2GB")]
+        await module.RestartService(control).apply(wanted, Terms(), dying, anyway=True)
+
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("step", ["restarting", "does not come up", "starting it"])
+def test_after_a_kill_in_the_middle_reverting_brings_the_server_back(
+    make_server: Callable[..., Throwaway], tmp_path: Path, step: str
+) -> None:
+    with by_pg_ctl(make_server()) as server:
+        before = auto_conf_of(server)
+        words = (str(server.socket_dir), str(server.port), str(tmp_path), "900GB", step)
+        killed = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(DYING), *words],
+            check=False,
+            timeout=120,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        )
+        assert killed.returncode == -signal.SIGKILL
+        deadline = time.monotonic() + 60
+        if step == "restarting":
+            # Killed before it ended the server: as if the machine were rebooted now.
+            subprocess.run(["kill", "-INT", str(pid_of(server.data_dir))], check=True)
+        while pid_of(server.data_dir) is not None:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert recover(place(server), everything, tmp_path, print)
+        assert auto_conf_of(server) == before
+        revert(place(server), directory=tmp_path)
+        assert auto_conf_of(server) == before
+        assert shown(server, "shared_buffers") == "32MB"
+        assert read(journals(tmp_path)[0]).in_force == ()

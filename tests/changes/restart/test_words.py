@@ -1,0 +1,32 @@
+"""Which lines of a log explain why a server did not start."""
+
+from __future__ import annotations
+
+from pgtop_tune.changes.restart.words import explaining
+from pgtop_tune.cluster.start_log import LogPiece
+
+ENDING = b"""2026-05-01 10:00:00 UTC [7] LOG:  received fast shutdown request
+2026-05-01 10:00:00 UTC [9] FATAL:  terminating connection due to administrator command
+2026-05-01 10:00:01 UTC [7] LOG:  database system is shut down
+"""
+FAILING = b"""2026-05-01 10:00:02 UTC [8] FATAL:  could not map anonymous shared memory: Cannot allocate memory
+2026-05-01 10:00:02 UTC [8] HINT:  This error usually means that it is too much.
+2026-05-01 10:00:02 UTC [8] LOG:  database system is shut down
+"""
+
+
+def test_what_the_old_server_said_of_its_end_explains_nothing() -> None:
+    assert explaining([LogPiece("server.log", ENDING + FAILING)]) == (
+        "FATAL:  could not map anonymous shared memory: Cannot allocate memory "
+        "HINT: This error usually means that it is too much.",
+    )
+
+
+def test_without_a_log_the_program_that_started_it_has_the_word() -> None:
+    assert explaining([], ["pg_ctl: could not start server"]) == ("pg_ctl: could not start server",)
+    assert explaining([LogPiece("server.log", b"no log at all\n")], ["Job failed"]) == ("Job failed",)
+
+
+def test_lines_without_a_grave_one_are_better_than_none() -> None:
+    piece = LogPiece("server.log", b"2026-05-01 10:00:02 UTC [8] LOG:  starting PostgreSQL 18.6\n")
+    assert explaining([piece], ["Job failed"]) == ("LOG:  starting PostgreSQL 18.6",)

@@ -1,0 +1,291 @@
+"""Reports: the tables the field makes by hand, and files in which foreign words are never markup."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from pgtop_tune.cli.commands.bench import step_table
+from pgtop_tune.cli.commands.bench.formats import TableFormat
+from pgtop_tune.compare.reports.html import html
+from pgtop_tune.compare.reports.report import report
+from pgtop_tune.compare.reports.run_tables import run_sheets
+from pgtop_tune.compare.reports.search_path import search_sheet
+from pgtop_tune.compare.reports.sheets import Sheet
+from pgtop_tune.compare.reports.tables import Table
+from pgtop_tune.compare.reports.written import report_markdown
+from pgtop_tune.compare.sides.from_records import material_of_records
+from pgtop_tune.compare.sides.gathered import milliseconds
+from pgtop_tune.compare.sides.material import Fact, Kind, LoadKey, Material
+from pgtop_tune.compare.sides.opening import open_material
+from pgtop_tune.metrics.percentiles import merge
+from pgtop_tune.model.bench_report import BenchReport, StatementReport
+from pgtop_tune.model.cgroup import CgroupSample
+from pgtop_tune.model.events import Event, EventKind
+from pgtop_tune.model.run_json import as_json
+from pgtop_tune.model.run_result import RunResult
+from pgtop_tune.model.setup import DiskSetup, MachineSetup, MountSetup, SetValue
+from tests.support.frames import EPOCH_MS
+from tests.support.results import asked, failed, result
+from tests.support.sides import frames, repeated, side, with_parameter
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>|`[x](http://evil)\x1b[31m"
+
+
+def records(name: str, *runs: RunResult) -> Material:
+    return material_of_records([as_json(run) for run in runs], name)
+
+
+def table(sheets: Sequence[Sheet], heading: str) -> Table:
+    (found,) = (sheet.table for sheet in sheets if sheet.heading == heading and sheet.table is not None)
+    return found
+
+
+def column(found: Table, head: str) -> dict[str, str]:
+    place = found.heads.index(head)
+    return {row[0]: row[place] for row in found.rows}
+
+
+def test_percentiles_of_records_are_of_their_histograms_together() -> None:
+    """Not means of the percentiles of seconds, or of runs."""
+    made = [as_json(result(run={"started_ms": EPOCH_MS})) for _ in range(2)]
+    runs = material_of_records(made, "A").runs
+    merged = [merge(run.gathered.latencies()) for run in runs]
+    assert [each.logged for each in merged] == [record["percentiles"]["logged"] for record in made]
+    assert milliseconds(merged[0], 99.0) == pytest.approx(made[0]["percentiles"]["p99_ms"], abs=0.001)
+    del made[1]["by_second"]
+    assert not material_of_records(made[1:], "A").runs[0].gathered.latencies()
+
+
+def test_a_tuning_round_has_configurations_and_loads_across_and_figures_down() -> None:
+    sides = [
+        records(name, *(result(asked(load), tps=tps) for load, tps in zip(LOADS, row, strict=True)))
+        for name, row in (("default", (764.68, 5243.06, 934.76)), ("tuned", (1154.13, 3855.19, 1156.20)))
+    ]
+    found = table(run_sheets(sides), "runs")
+    assert found.heads == ("", *(f"{name}: {load}" for name in ("default", "tuned") for load in LOADS))
+    assert column(found, "default: select-only")["tps"] == "5243.06"
+    assert column(found, "tuned: select-only")["tps"] == "3855.19"
+    assert column(found, "tuned: tpcb-like")["connect, ms"] == "12.500"
+
+
+LOADS = ("tpcb-like", "select-only", "simple-update")
+
+
+def test_endpoints_stand_below_each_other_and_a_failed_one_has_its_reason() -> None:
+    runs = (
+        result(asked(endpoint="PostgreSQL", clients=500), tps=3630.26),
+        failed(
+            asked(endpoint="PostgreSQL", clients=600),
+            "FATAL:  remaining connection slots are reserved",
+            "pgbench: error: could not create connection for client 297\n",
+        ),
+        result(asked(endpoint="PgBouncer", clients=500), tps=2571.16),
+    )
+    found = table(run_sheets([records("endpoints", *runs)]), "runs")
+    assert found.heads[:2] == ("endpoint", "clients")
+    rows = {(row[0], row[1]): row[-1] for row in found.rows}
+    assert rows["PostgreSQL", "500"] == "3630.26"
+    assert rows["PostgreSQL", "600"] == "failed: remaining connection slots are reserved"
+    assert rows["PgBouncer", "500"] == "2571.16"
+
+
+def test_a_study_over_clients_is_a_matrix_and_a_chart() -> None:
+    sides = [
+        records(name, *(result(asked(clients=clients), tps=float(clients * gain)) for clients in (8, 16, 32)))
+        for name, gain in (("4 kB", 10), ("2 MB", 12))
+    ]
+    found = table(run_sheets(sides), "tps over clients")
+    assert found.heads == ("load", "clients", "4 kB", "2 MB")
+    assert found.rows[2] == ("tpcb-like", "32", "320.00", "384.00")
+    page = html("study", report(sides))
+    assert page.count('<circle class="dot') == 6
+
+
+def test_a_final_check_has_each_statement_with_its_change() -> None:
+    def checked(ms: float) -> RunResult:
+        statements = (StatementReport("UPDATE pgbench_branches", ms), StatementReport("END", 2 * ms))
+        return replace(result(), report=BenchReport(statements=statements))
+
+    found = table(run_sheets([records("before", checked(3.0)), records("after", checked(2.7))]), "statements")
+    assert found.heads == ("load", "statement, ms", "before", "after", "change")
+    assert found.rows[0][1:] == ("UPDATE pgbench_branches", "3.000", "2.700", "-10.0 %")
+
+
+def step(name: str, level: float, **settings: str) -> Material:
+    found = frames(level, name)
+    for parameter, value in settings.items():
+        found = with_parameter(found, parameter, value)
+    return side(found, name)
+
+
+def test_a_search_has_its_path_each_step_against_the_best_before_it() -> None:
+    sides = [
+        step("start", 1000.0),
+        step("doubled", 1200.0, max_wal_size="64GB"),
+        step("again", 1000.0, max_wal_size="32GB"),
+        step("other", 1205.0, max_wal_size="64GB", checkpoint_timeout="30min"),
+    ]
+    found = search_sheet(sides)
+    assert found is not None
+    assert found.table is not None
+    rows = {row[0]: row for row in found.table.rows}
+    assert rows["doubled"][1].endswith("-> 64GB")
+    assert rows["doubled"][-2:] == ("differ", "keep for now: no verdict")
+    assert rows["again"][1] == "max_wal_size 64GB -> 32GB"
+    assert rows["again"][-2:] == ("differ", "back to doubled")
+    assert rows["other"][-1] == "back to doubled"
+    assert "best: doubled" in found.notes[0]
+    assert "search path" in report_markdown("search", report(sides))
+
+
+def test_configurations_that_differ_in_much_are_no_search() -> None:
+    tuned = step("tuned", 1200.0, max_wal_size="64GB", checkpoint_timeout="30min", max_connections="200")
+    assert search_sheet([step("default", 1000.0), tuned, tuned]) is None
+
+
+def test_seconds_of_making_data_sets_stand_side_by_side(tmp_path: Path) -> None:
+    for name, seconds in (("default", 381.29), ("tuned", 480.64)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(json.dumps(as_json(result())), encoding="ascii")
+        steps = (("server-side generate", seconds), ("vacuum", 2.0))
+        told = step_table.written(step_table.Made("pgbench", "scale 1000", {}, steps, seconds + 2), TableFormat.JSON)
+        (tmp_path / name / "init.json").write_text("\n".join(told), encoding="utf-8")
+    found = table(run_sheets([open_material(tmp_path / name, name) for name in ("default", "tuned")]), "data sets")
+    assert found.heads == ("init step, s", "default: scale 1000", "tuned: scale 1000")
+    assert found.rows[0] == ("server-side generate", "381.29", "480.64")
+    assert found.rows[-1] == ("total", "383.29", "482.64")
+
+
+SETUP = MachineSetup(
+    1.0, "EPYC", 2, "KVM", "tsc", (SetValue("vm.swappiness", "5"),),
+    (DiskSetup("vda", ("data",), "", 256 << 30, False, "write back", "none", 128, 256),),
+    (MountSetup("data", "xfs", ("noatime", "rw")),),
+)  # fmt: skip
+LIMITS = CgroupSample(
+    1.0, "/db", 2, 8 << 30, None, None, None, None, 2.0, None, None, None, None, None, None, None, None
+)
+
+
+def test_a_record_tells_of_its_surroundings_what_a_recording_does() -> None:
+    made = result(host=lambda second: {"setup": SETUP, "cgroup": LIMITS})
+    kept = json.loads(json.dumps(as_json(made)))
+    facts = {fact.name: fact.value for fact in material_of_records([kept], "a").facts}
+    assert facts["CPU model"] == "EPYC"
+    assert facts["clock source"] == "tsc"
+    assert facts["vm.swappiness"] == "5"
+    assert facts["scheduler of the disk below data"] == "none"
+    assert facts["mount options of data"] == "noatime,rw"
+    assert facts["CPU limit"] == "2 CPUs"
+    kept["host"]["setup"] = {"at_s": "soon"}
+    assert "clock source" not in {fact.name for fact in material_of_records([kept], "a").facts}
+
+
+def hostile(words: str = HOSTILE) -> Material:
+    made = side(frames(seconds=60), words)
+    run = made.runs[0]
+    run.key = LoadKey(words, 16)
+    run.steady, run.steady_words = False, words
+    facts = tuple(replace(fact, name=words, value=words, source=words) for fact in made.facts[:5])
+    events = (Event(EPOCH_MS + 5_000, EventKind.PARAMETER, words), Event(EPOCH_MS, EventKind.NOTE, words))
+    return replace(made, facts=(*facts, Fact("parameters", words, words, Kind.SETTING)), events=events)
+
+
+class Seen(HTMLParser):
+    """Elements and attributes of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.open: list[str] = []
+        self.text = ""
+        self.shape: list[tuple[str, tuple[tuple[str, str | None], ...]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.shape.append((tag, tuple((name, None if name == "aria-label" else value) for name, value in attrs)))
+        self.attributes |= {name for name, _ in attrs}
+        if tag not in ("meta", "line", "rect", "polyline", "polygon", "circle") or self.get_starttag_text() is None:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if self.open and self.open[-1] == tag:
+            self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_words_of_strangers_are_text_in_a_page_that_loads_nothing() -> None:
+    material = hostile()
+    page = html(HOSTILE, report([material, material]))
+    seen = Seen()
+    seen.feed(page)
+    assert not seen.tags & {"script", "img", "a", "link", "iframe", "object", "use", "image", "foreignobject"}
+    assert not {name for name in seen.attributes if name.startswith("on") or name in ("src", "href", "srcset")}
+    assert "alert(1)" in seen.text
+    assert "\x1b" not in page
+    assert not re.search(r"url\(|@import", page)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "<script>alert(1)</script>",
+        '"><img src=x onerror=alert(1)>',
+        "' onload='alert(1)",
+        "</title></svg><svg onload=a>",
+        "failed: <script>alert(1)</script>",
+        "  <b>&lt;b&gt;</b>",
+        "]]><!--",
+        "&#60;script&#62;",
+    ],
+)
+def test_no_element_and_no_attribute_comes_of_words_of_strangers(words: str) -> None:
+    """The page is element for element that of harmless words of the same kind."""
+    prefix = "failed: " if words.startswith("failed: ") else "  " if words.startswith("  ") else ""
+    pages = []
+    for each in (words, prefix + "x" * (len(words) - len(prefix))):
+        seen = Seen()
+        material = hostile(each)
+        seen.feed(html(each, report([material, material])))
+        pages.append(seen)
+    found, harmless = pages
+    assert found.shape == harmless.shape
+    assert words.strip() in found.text
+
+
+def test_words_of_strangers_are_text_in_markdown() -> None:
+    material = hostile()
+    text = report_markdown("report", report([material, material]))
+    assert "<script>" not in text
+    assert "<img" not in text
+    assert "\x1b" not in text
+    assert not re.search(r"(?<!\\)\[x", text)
+
+
+def test_a_comparison_says_first_what_was_tested_and_what_came_out() -> None:
+    before, after = frames(1000.0, "a"), with_parameter(frames(1100.0, "b"), "max_wal_size", "3GB")
+    page = html("change", report([side(before, "before"), side(after, "after")]))
+    seen = Seen()
+    seen.feed(page)
+    assert "after against before, under test: max_wal_size" in seen.text
+    assert '<td class="open">differ</td>' in page
+    assert 'class="good"' not in page.partition("<body>")[2]
+    assert "pgtop-tune compare settle/A settle/B" in seen.text
+    assert '<td class="good">better</td>' in html("change", report(repeated(1000.0, 1100.0)))
+    assert page.count("<svg") >= 5
+    assert seen.open in ([], ["html"], ["html", "body"])
+
+
+def test_a_side_alone_is_a_report_as_well() -> None:
+    page = html("one", report([side(frames(seconds=60), "one")]))
+    assert "tps" in page
+    assert "<details>" in page

@@ -1,0 +1,86 @@
+"""The process that does what is left to do when we are gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from pgtop_tune.process.revert_watchdog import RevertWatchdog
+
+HOLDS = """
+import os, sys, time
+from pgtop_tune.process.revert_watchdog import RevertWatchdog
+watchdog = RevertWatchdog(["/bin/sh", "-c", "echo $WORD > $PLACE"], dict(os.environ))
+print(watchdog.process.pid, flush=True)
+time.sleep(300)
+"""
+
+
+def appears(path: Path) -> bool:
+    deadline = time.monotonic() + 60
+    while not (path.exists() and path.read_text()):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def test_what_is_left_is_done_when_we_are_killed(tmp_path: Path) -> None:
+    place = tmp_path / "done"
+    held = subprocess.Popen(
+        [sys.executable, "-c", HOLDS],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PLACE": str(place), "WORD": "reverted"},
+        start_new_session=True,
+    )
+    assert held.stdout is not None
+    held.stdout.readline()
+    os.killpg(held.pid, signal.SIGKILL)
+    held.wait()
+    held.stdout.close()
+    assert appears(place)
+    assert place.read_text() == "reverted\n"
+
+
+def test_nothing_is_done_when_all_is_well(tmp_path: Path) -> None:
+    watchdog = RevertWatchdog(["/bin/sh", "-c", f"echo x > {tmp_path}/done"], os.environ)
+    watchdog.dismiss()
+    assert watchdog.process.wait(60) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_gives_up_when_its_patience_is_over_and_says_so_with_its_last_word(tmp_path: Path) -> None:
+    script = f'echo "$@" >> {tmp_path}/tried; exit 1'
+    argv = ["/bin/sh", "-c", script, "sh", "--set"]
+    watchdog = RevertWatchdog(argv, os.environ, time.time(), last_word="--last", patience_s=1.5)
+    assert watchdog.process.wait(60) == 1
+    *before, last = (tmp_path / "tried").read_text().splitlines()
+    assert set(before) == {"--set"}
+    assert last == "--set --last"
+
+
+def test_one_that_outlives_us_waits_for_its_time_alone(tmp_path: Path) -> None:
+    script = f"""
+import os, time
+from pgtop_tune.process.revert_watchdog import RevertWatchdog
+argv = ["/bin/sh", "-c", "echo $PPID > {tmp_path}/done"]
+print(RevertWatchdog(argv, os.environ, time.time() + 2.0, outlives_us=True).process.pid)
+"""
+    began_s = time.time()
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert not (tmp_path / "done").exists()
+    assert appears(tmp_path / "done")
+    assert time.time() >= began_s + 2.0
+    assert (tmp_path / "done").read_text() == ran.stdout
+
+
+def test_it_is_done_when_its_time_has_come_and_again_until_it_works(tmp_path: Path) -> None:
+    script = f"test -e {tmp_path}/tried && echo x > {tmp_path}/done; touch {tmp_path}/tried; test -e {tmp_path}/done"
+    watchdog = RevertWatchdog(["/bin/sh", "-c", script], os.environ, time.time() + 0.2)
+    assert appears(tmp_path / "done")
+    assert watchdog.process.wait(60) == 0
+    watchdog.dismiss()

@@ -1,0 +1,147 @@
+"""What came out of a load, as pictures: the record of a run, steps with their knee, a data set in the making."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from pgtop_tune.experiment.series import curves
+from pgtop_tune.experiment.steps import Steps
+from pgtop_tune.model.bench_report import ScriptReport, StatementReport
+from pgtop_tune.model.run_result import Latencies, LatencyOf, RunResult, ServerTimes, StatementTimes
+from pgtop_tune.runtime.load_control import LoadSeries, Made, MakingPreview, MakingProgress
+from pgtop_tune.tui.load.making_drawing import made_lines, making_lines, preview_lines, short_words
+from pgtop_tune.tui.load.result_drawing import result_lines, verdict_words
+from pgtop_tune.tui.load.steps_drawing import steps_lines
+from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE
+from pgtop_tune.tui.widgets.lines import Line, text_of, width
+from tests.support.pictures import assert_picture
+from tests.support.results import asked, failed, result
+
+GOLDENS = Path(__file__).parents[1] / "goldens"
+SIZES = ((80, 24), (160, 48))
+FRAME = 4
+MOST = 116
+TPS = {1: 210.0, 2: 408.0, 4: 790.0, 8: 1450.0, 16: 2180.0, 32: 2210.0, 64: 2160.0}
+HOSTILE = "reads\x1b[31m [red]"
+
+
+def texts(lines: list[Line]) -> list[str]:
+    return [text_of(line) for line in lines]
+
+
+def with_scripts() -> RunResult:
+    """A run of two scripts, each statement measured."""
+    made = result(asked("read90"))
+    assert made.report is not None
+    statements = (StatementReport("SELECT balance FROM accounts WHERE id = :id", 0.412),)
+    inserts = (StatementReport("BEGIN;", 0.05), StatementReport("INSERT INTO tickets VALUES (:id)", 1.9, failures=3))
+    scripts = (
+        ScriptReport(1, "read.sql", statements=statements),
+        ScriptReport(2, HOSTILE, statements=inserts),
+    )
+    latencies = Latencies(63_000, 0.6, 41.0, ((50.0, 0.4), (95.0, 1.1), (99.0, 2.2), (99.9, 9.0), (99.99, 30.5)))
+    return replace(
+        made,
+        report=replace(made.report, scripts=scripts),
+        by_script=(LatencyOf("read.sql", latencies), LatencyOf(HOSTILE, replace(latencies, logged=7_000))),
+    )
+
+
+def series(*results: RunResult, axis: str = "clients") -> LoadSeries:
+    (curve,) = curves(results, Steps(axis, ()))
+    return LoadSeries(1, axis, len(results), results, curve.points, curve.knee, over=True)
+
+
+def of_clients() -> LoadSeries:
+    return series(*(result(asked(clients=clients), tps=tps) for clients, tps in TPS.items()))
+
+
+@pytest.mark.parametrize(("columns", "rows"), SIZES)
+def test_the_record_of_a_run(columns: int, rows: int) -> None:
+    cells = min(columns - FRAME, MOST)
+    assert_picture(GOLDENS / f"load-result-{columns}x{rows}.txt", texts(result_lines(with_scripts(), cells, UNICODE)))
+
+
+@pytest.mark.parametrize(("columns", "rows"), SIZES)
+def test_steps_with_their_knee_fit_the_screen(columns: int, rows: int) -> None:
+    cells = min(columns - FRAME, MOST)
+    lines = steps_lines(of_clients(), cells, rows - 2, UNICODE)
+    assert_picture(GOLDENS / f"load-steps-{columns}x{rows}.txt", texts(lines))
+    assert len(lines) <= rows - 2
+    assert max(width(line) for line in lines) <= cells
+
+
+def test_the_knee_is_named_and_marked_on_its_step() -> None:
+    found = texts(steps_lines(of_clients(), 100, 40, UNICODE))
+    (row,) = [text for text in found if "◂ knee" in text]
+    assert row.split()[0] == "16"
+    assert " ".join(found[-2:]).startswith("knee at 16 clients: 2180.0 tps")
+
+
+def test_a_step_that_failed_is_a_row_with_its_reason_and_a_gap_in_the_curve() -> None:
+    lines = texts(steps_lines(series(result(asked(clients=1)), failed(asked(clients=600))), 100, 40, ASCII))
+    (row,) = [text for text in lines if text.split()[:1] == ["600"]]
+    assert "not valid" in row
+    assert "FAILED" in row.upper()
+
+
+def test_steps_that_have_not_begun_are_an_empty_table() -> None:
+    nothing = LoadSeries(1, "rate", 3)
+    assert texts(steps_lines(nothing, 80, 24, UNICODE))[0].split()[:3] == ["rate", "/s", "tps"]
+
+
+def test_a_run_that_does_not_count_says_so_first_in_pgbench_s_own_words() -> None:
+    lines = texts(result_lines(failed(message="pgbench: error: \x1b[2Jno"), 80, UNICODE))
+    assert "not valid" in lines[1]
+    assert "exit status 1" in lines[1]
+    assert "pgbench: error: ␛[2Jno" in lines[2]
+
+
+def test_what_a_script_is_called_is_no_command_to_the_terminal() -> None:
+    assert not any("\x1b" in text for text in texts(result_lines(with_scripts(), 80, UNICODE)))
+
+
+def test_what_the_server_says_of_a_statement_stands_beside_pgbench_s_mean() -> None:
+    rows = (StatementTimes("read.sql", "SELECT balance FROM accounts WHERE id = :id", 63_000, 0.0512, 0.2),)
+    lines = texts(result_lines(replace(with_scripts(), server_times=ServerTimes(rows)), 110, UNICODE))
+    (line,) = [text for text in lines if "SELECT balance" in text]
+    assert line.split()[:5] == ["0.412", "[0.051", "±", "0.200]", "SELECT"]
+    without = texts(
+        result_lines(replace(with_scripts(), server_times=ServerTimes(problem="not\x1b there")), 80, UNICODE)
+    )
+    assert "not timed on the server: not␛ there" in without
+
+
+def test_a_doubt_makes_a_result_doubtful() -> None:
+    assert verdict_words(result(cpu=(98, 3))) == ("doubtful", "warning")
+    assert any("CLIENT-BOUND" in text for text in texts(result_lines(result(cpu=(98, 3)), 100, UNICODE)))
+
+
+def test_a_making_shows_share_rate_and_remaining_time() -> None:
+    progress = MakingProgress("server-side generate", 1_200_000, 6_000_000, per_s=310_000.0, remaining_s=15.4)
+    step, bar, words = texts(making_lines(progress, 76, UNICODE))
+    assert (step, words) == ("server-side generate", "1.20M of 6.00M rows, 310k rows/s, 15 s left")
+    assert bar.count("█") == 8
+    assert bar.endswith(" 20%")
+    assert short_words(progress) == "20%, 15 s left"
+    assert short_words(MakingProgress("vacuum")) == "vacuum"
+
+
+def test_before_a_making_room_and_what_would_go_are_said() -> None:
+    preview = MakingPreview("scale 5", 80 * 2**20, 2**30, dropped="scale 1, 16M", database="bench")
+    assert texts(preview_lines(preview, 90)) == [
+        "about 80.0M of disk will be needed, 1.00G are free",
+        "the database bench holds scale 1, 16M. It will be dropped.",
+    ]
+    unknown = replace(preview, available_bytes=None, why="the server runs on another machine", dropped="")
+    assert texts(preview_lines(unknown, 200)) == [
+        "about 80.0M of disk will be needed, what is free is not known: the server runs on another machine"
+    ]
+
+
+def test_a_made_data_set_tells_the_seconds_of_each_step() -> None:
+    lines = texts(made_lines(Made("scale 5", (("vacuum", 0.66), ("primary keys", 0.55)), 6.06), 80))
+    assert [line.split()[-2:] for line in lines[1:]] == [["0.66", "s"], ["0.55", "s"], ["6.06", "s"]]

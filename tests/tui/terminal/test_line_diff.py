@@ -1,0 +1,186 @@
+"""The reduced output leads a terminal to the same picture as the full one, whatever was there before."""
+
+from __future__ import annotations
+
+import pyte
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pgtop_tune.tui.terminal.line_diff import ScreenDiff
+
+COLUMNS, ROWS = 24, 4
+CODES = (
+    "", "1", "7", "1;7", "7;1", "4;32", "31", "91", "44", "1;31;44", "1;38;5;221", "38;5;81", "38;5;81;48;5;16",
+    "39;49", "1;39;49", "38;2;1;2;3;48;2;9;9;9", "31;1", "100;36",
+)  # fmt: skip
+TEXTS = st.text(alphabet=st.sampled_from(list("ab01  .─⣀█▏…漢字é→")), min_size=1, max_size=9)
+SEGMENTS = st.lists(st.tuples(TEXTS, st.sampled_from(CODES)), min_size=1, max_size=6)
+
+
+def cells(text: str) -> int:
+    return sum(2 if char in "漢字" else 1 for char in text)
+
+
+def stroke(y: int, x: int, segments: list[tuple[str, str]]) -> str:
+    """A row as Textual writes it: a move, then every segment in its sequence and a reset; cut at the right edge."""
+    out = [f"\x1b[{y + 1};{x + 1}H"]
+    left = COLUMNS - x
+    for text, codes in segments:
+        while cells(text) > left:
+            text = text[:-1]
+        left -= cells(text)
+        if text:
+            out.append(f"\x1b[{codes}m{text}\x1b[0m" if codes else text)
+    return "".join(out)
+
+
+def full_rows(rows: list[list[tuple[str, str]]]) -> str:
+    return "\n".join(stroke(y, 0, [*segments, (" " * COLUMNS, "")]) for y, segments in enumerate(rows[:ROWS]))
+
+
+class Terminal:
+    """A terminal that shows what it was sent."""
+
+    def __init__(self) -> None:
+        self.screen = pyte.Screen(COLUMNS, ROWS)
+        self.screen.reset_mode(pyte.modes.DECAWM)
+        self.stream = pyte.Stream(self.screen)
+
+    def picture(self) -> list[list[tuple[object, ...]]]:
+        """Cells as they look: the colour of ink does not matter where there is none."""
+        return [[self._cell(self.screen.buffer[y][x]) for x in range(COLUMNS)] for y in range(ROWS)]
+
+    @staticmethod
+    def _cell(cell: pyte.screens.Char) -> tuple[object, ...]:
+        paper = (cell.bg, cell.reverse, cell.underscore, cell.strikethrough)
+        if cell.data == " " and not cell.reverse and not cell.underscore:
+            return (" ", *paper)
+        return (cell.data, cell.fg, cell.bold, *paper)
+
+
+UPDATES = st.lists(
+    st.one_of(
+        st.lists(SEGMENTS, min_size=ROWS, max_size=ROWS).map(full_rows),
+        st.builds(stroke, st.integers(0, ROWS - 1), st.integers(0, COLUMNS - 1), SEGMENTS),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(first=st.lists(SEGMENTS, min_size=ROWS, max_size=ROWS), updates=UPDATES, known_size=st.booleans())
+@settings(max_examples=50, deadline=None)
+def test_reduced_output_paints_the_same_picture(
+    first: list[list[tuple[str, str]]], updates: list[str], known_size: bool
+) -> None:
+    honest, thrifty = Terminal(), Terminal()
+    diff = ScreenDiff((COLUMNS, ROWS) if known_size else None)
+    for data in [full_rows(first), *updates]:
+        honest.stream.feed(data)
+        thrifty.stream.feed(diff.reduced(data))
+        assert thrifty.picture() == honest.picture()
+
+
+@pytest.mark.parametrize(
+    "updates",
+    [
+        pytest.param([stroke(0, 0, [("漢aaaaaa1", "")]), stroke(0, 0, [("字aaaaaa2", "")])], id="wide then a jump"),
+        pytest.param([stroke(0, 0, [("漢b", "")]), stroke(0, 1, [("x", "")]), stroke(0, 0, [("漢b", "")])], id="half"),
+        pytest.param(
+            [stroke(0, 4, [("old text", ""), ("|keep", "")]), stroke(0, 4, [("        ", "")])], id="inner blanks"
+        ),
+        pytest.param(["\x1b[1;1H\x1b[1m\x1b[31mboth\x1b[0m plain"], id="styles add up until a reset"),
+        pytest.param(
+            [stroke(0, 0, [("abc", "")]), stroke(0, 0, [("👩‍💻", "")]), stroke(0, 0, [("abc", "")])], id="disputed"
+        ),
+    ],
+)
+def test_awkward_updates_paint_the_same_picture(updates: list[str]) -> None:
+    honest, thrifty = Terminal(), Terminal()
+    diff = ScreenDiff((COLUMNS, ROWS))
+    for data in updates:
+        honest.stream.feed(data)
+        thrifty.stream.feed(diff.reduced(data))
+        assert thrifty.picture() == honest.picture()
+
+
+def test_the_same_picture_again_writes_nothing() -> None:
+    diff = ScreenDiff((COLUMNS, ROWS))
+    rows = full_rows([[("abc", "1"), ("漢字", "31")]] * ROWS)
+    assert diff.reduced(rows)
+    assert diff.reduced(rows) == ""
+
+
+def test_one_changed_digit_costs_a_move_and_a_digit() -> None:
+    diff = ScreenDiff((COLUMNS, ROWS))
+    diff.reduced(stroke(2, 0, [("tps ", "1"), ("1204", "")]))
+    assert diff.reduced(stroke(2, 0, [("tps ", "1"), ("1209", "")])) == "\x1b[3;8H9"
+
+
+def test_distant_changes_on_a_row_are_joined_by_a_short_jump() -> None:
+    diff = ScreenDiff((COLUMNS, ROWS))
+    diff.reduced(stroke(0, 0, [("1 same same 1", "")]))
+    assert diff.reduced(stroke(0, 0, [("2 same same 2", "")])) == "\x1b[1H2\x1b[11C2"
+
+
+def test_a_style_is_set_once_for_neighbours_and_reset_once_at_the_end() -> None:
+    diff = ScreenDiff((COLUMNS, ROWS))
+    reduced = diff.reduced(stroke(0, 0, [("ab", "38;5;81"), ("cd", "38;5;81"), ("ef", "38;5;203")]))
+    assert reduced == "\x1b[1H\x1b[38;5;81mabcd\x1b[38;5;203mef\x1b[m"
+
+
+def test_blanks_up_to_the_edge_are_erased() -> None:
+    diff = ScreenDiff((COLUMNS, ROWS))
+    diff.reduced(stroke(0, 0, [("x" * COLUMNS, "")]))
+    assert diff.reduced(stroke(0, 0, [("x", ""), (" " * (COLUMNS - 1), "")])) == "\x1b[1;2H\x1b[K"
+
+
+def test_blanks_on_a_coloured_ground_are_written() -> None:
+    diff = ScreenDiff((COLUMNS, ROWS))
+    diff.reduced(stroke(0, 0, [("x" * COLUMNS, "")]))
+    assert "\x1b[K" not in diff.reduced(stroke(0, 0, [(" " * COLUMNS, "48;5;17")]))
+
+
+@pytest.mark.parametrize("text", ["👩‍💻 writes", "e\u0301", "⌚", "\u0600"])
+def test_rows_of_disputed_width_are_written_whole_each_time(text: str) -> None:
+    diff = ScreenDiff((COLUMNS, ROWS))
+    row = stroke(1, 0, [(text, "")])
+    assert text in diff.reduced(row)
+    assert text in diff.reduced(row)
+
+
+@pytest.mark.parametrize("data", ["\x07", "\x1b]52;c;aGk=\x07", "\x1b[?1000h", "\x1b[?25l"])
+def test_other_sequences_pass_and_leave_the_picture_known(data: str) -> None:
+    diff = ScreenDiff((COLUMNS, ROWS))
+    row = stroke(0, 0, [("abc", "")])
+    diff.reduced(row)
+    assert diff.reduced(data) == data
+    assert diff.reduced(row) == ""
+
+
+@pytest.mark.parametrize(
+    "data", ["\x1b[?1049h", "\x1b[2J", "\x1bc", "\x1b[1;1Hx\x1b]8;;http://a\x1b\\y", "z\x1b[1;1Hx"]
+)
+def test_what_changes_the_picture_in_unknown_ways_makes_everything_unknown(data: str) -> None:
+    diff = ScreenDiff((COLUMNS, ROWS))
+    row = stroke(0, 0, [("abc", "")])
+    diff.reduced(row)
+    assert diff.reduced(data) == data
+    assert "abc" in diff.reduced(row)
+
+
+def test_the_cursor_goes_to_a_focused_input_and_not_home() -> None:
+    diff = ScreenDiff((COLUMNS, ROWS))
+    row = stroke(0, 0, [("abc", "")])
+    assert diff.reduced(row + "\x1b[1;1H") == "\x1b[1Habc"
+    assert diff.reduced(row + "\x1b[3;5H") == "\x1b[3;5H"
+    assert diff.reduced(row + "\x1b[3;5H") == ""
+
+
+def test_what_lies_outside_a_terminal_that_has_shrunk_is_not_taken_for_shown() -> None:
+    diff = ScreenDiff((10, 2))
+    wide = stroke(1, 0, [("0123456789abcdef", "")])
+    diff.reduced(wide)
+    assert "0123456789" in diff.reduced(stroke(1, 0, [("0123456789", "")]))
+    assert diff.reduced(stroke(2, 0, [("below the last row", "")])) == ""

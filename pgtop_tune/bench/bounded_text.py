@@ -31,7 +31,7 @@ class LineSplitter:
 
 
 async def lines_of(stream: asyncio.StreamReader, take: Callable[[str], None]) -> None:
-    """EngineClient over a stream's lines until it ends."""
+    """Passes on a stream's lines until it ends."""
     splitter = LineSplitter()
     while data := await stream.read(2**16):
         for line in splitter.feed(data):

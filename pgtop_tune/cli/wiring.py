@@ -24,9 +24,9 @@ from pgtop_tune.changes.server.rules import Rules
 from pgtop_tune.cli.free_bytes import free_bytes_for
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.watching import Watching
-from pgtop_tune.experiment.dataset_desk import DataSetService
+from pgtop_tune.experiment.data_set_service import DataSetService
 from pgtop_tune.experiment.load_service import LoadService
-from pgtop_tune.health.desk import CheckService
+from pgtop_tune.health.service import CheckService
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.statements.backend_control import PostgresBackends
 from pgtop_tune.process.revert_watchdog import RevertWatchdog

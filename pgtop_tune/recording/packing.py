@@ -50,7 +50,7 @@ class Packing(Struct, frozen=True):
         before_mark: What stands right before a mark, at the beginning of a member.
         member: Makes a member; its mark is empty for the one of the header.
         unpacked: What members hold, up to so many bytes, and whether they are whole; see `unpacked` of each.
-        unpack: EngineClient over what a whole file without marks holds, piece by piece; False when it is torn.
+        unpack: Passes on what a whole file without marks holds, piece by piece; False when it is torn.
     """
 
     suffix: str

@@ -37,7 +37,7 @@ class FrameSource(Protocol):
     """Live sampling, a replayed file, or a script in a test."""
 
     def steps(self) -> AsyncIterator[Step]:
-        """EngineClient over steps until the source ends or is cancelled."""
+        """Passes on steps until the source ends or is cancelled."""
         ...
 
     def note(self, event: Event) -> None:

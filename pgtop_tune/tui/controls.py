@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pgtop_tune.changes.model.machine_change import HostChange
     from pgtop_tune.changes.ports import AdoptionControl, ChangeControl, MachineControl, RestartControl
     from pgtop_tune.compare.overlay.curves import OverlayShelf
-    from pgtop_tune.health.control import CheckControl
+    from pgtop_tune.health.port import CheckControl
     from pgtop_tune.model.load import LoadSpec
     from pgtop_tune.runtime.engine import Engine
     from pgtop_tune.runtime.load_control import LoadControl

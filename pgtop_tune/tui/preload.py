@@ -16,23 +16,21 @@ from pgtop_tune.tui.pages.registry import PAGES
 from pgtop_tune.tui.scene.explain import PANE_METRICS, explain_lines
 
 _DIALOGS: Final = (
-    "help",
-    "brush",
-    "ghosts",
-    "load",
-    "load_results",
-    "parameters",
-    "password",
-    "prompt",
-    "leave",
-    "undo",
-    "page",
+    "dialogs.help",
+    "compare.windows_dialog",
+    "compare.overlay_dialog",
+    "load.dialog",
+    "load.results_dialog",
+    "parameters.dialog",
+    "dialogs.password",
+    "dialogs.prompt",
+    "dialogs.leave",
+    "parameters.undo_dialog",
+    "pages.screen",
+    "scene.session_actions",
 )
-"""Modules of `tui.screens` that a key asks for."""
-LATER: Final = tuple(
-    f"pgtop_tune.tui.{name}"
-    for name in (*(f"screens.{name}" for name in _DIALOGS), "session_hand", *(f"pages.{row.module}" for row in PAGES))
-)
+"""Modules of `tui` that a key asks for."""
+LATER: Final = tuple(f"pgtop_tune.tui.{name}" for name in (*_DIALOGS, *(f"pages.{row.module}" for row in PAGES)))
 _PAUSE_S: Final = 0.05
 """Between two imports: each holds everything else up."""
 

@@ -184,7 +184,7 @@ import resource, signal, sys
 from msgspec.structs import replace
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from tests.test_journal import SERVER, change
+from tests.changes.test_journal import SERVER, change
 from pgtop_tune.changes.journal import Journal
 from pgtop_tune.errors import JournalProblem
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -11,8 +11,8 @@ import pytest
 
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.cluster.throwaway import Throwaway
+from tests.changes.confirm.test_overdue import left_behind
 from tests.cli.runs import run
-from tests.cli.test_overdue import left_behind
 from tests.cli.test_set import shown
 from tests.support.one_path import OnePath, one_path
 from tests.support.processes import eventually

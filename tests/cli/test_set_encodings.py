@@ -14,8 +14,8 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ServerProblem
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
 from pgtop_tune.postgres.server.sql_session import open_sql_session
+from tests.changes.server.test_control import auto_conf
 from tests.cli.runs import run
-from tests.postgres.test_control import auto_conf
 from tests.support.servers import conninfo
 
 ENCODINGS = ["LATIN1", "SQL_ASCII"]

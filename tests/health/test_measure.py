@@ -15,12 +15,12 @@ from msgspec.structs import replace
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Severity
-from pgtop_tune.health.desk import CheckService
 from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.gather import gather
 from pgtop_tune.health.measure import KEPT, Pace, busy, keep, measure, more_commits_than_flushes, unsteady
 from pgtop_tune.health.registry import CHECKS, chosen
 from pgtop_tune.health.report import Report
+from pgtop_tune.health.service import CheckService
 from pgtop_tune.host.flush_meter import measure_flushes
 from pgtop_tune.host.fsync_program import LEAST_S
 from pgtop_tune.model.absence import Unavailable

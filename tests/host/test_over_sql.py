@@ -194,7 +194,7 @@ Files = dict[str, bytes]
 
 
 class FakeServer:
-    """EngineClient out files of our own making; paths in `broken` fail the whole statement, as a server does."""
+    """Serves files of our own making; paths in `broken` fail the whole statement, as a server does."""
 
     def __init__(self, files: Files, broken: set[str]) -> None:
         self.files, self.broken, self.statements = files, broken, 0

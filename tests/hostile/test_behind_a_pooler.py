@@ -22,7 +22,7 @@ from pgtop_tune.model.backend_action import BackendAct, Outcome
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.postgres.statements.backend_control import PostgresBackends
 from tests.hostile.bouncer import Bouncer, program
-from tests.postgres.test_backend_control import agreed_plan
+from tests.postgres.statements.test_backend_control import agreed_plan
 from tests.sampling.test_live_source import answered, watching
 
 POOL: Final = 3

@@ -22,7 +22,7 @@ from pgtop_tune.postgres.statements.backend_control import PostgresBackends
 from tests.hostile.watched import as_user
 from tests.postgres.conftest import Superuser, place
 from tests.postgres.reading import eventually, reading
-from tests.postgres.test_backend_control import agreed_plan, key_of
+from tests.postgres.statements.test_backend_control import agreed_plan, key_of
 from tests.sampling.test_live_source import answered, watching
 from tests.support.crowd import Crowd
 from tests.support.servers import conninfo

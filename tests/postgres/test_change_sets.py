@@ -22,8 +22,8 @@ from pgtop_tune.changes.server.rules import Rules
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem, JournalProblem, ServerProblem, UnsafeChange, UsageProblem
 from pgtop_tune.postgres.server.time_limits import LIMITS
+from tests.changes.server.test_control import auto_conf, control_of, settings
 from tests.postgres.conftest import place
-from tests.postgres.test_control import auto_conf, control_of, settings
 from tests.postgres.test_on_trial import shown
 from tests.support.servers import conninfo
 

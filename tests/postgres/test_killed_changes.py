@@ -16,7 +16,7 @@ from pgtop_tune.changes.server.reverting import revert
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.postgres.server.conninfo import resolve
-from tests.postgres.test_control import ROOT, auto_conf, settings
+from tests.changes.server.test_control import ROOT, auto_conf, settings
 
 CRASHING = """
     import asyncio, os, signal, sys

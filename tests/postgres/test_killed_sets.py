@@ -17,8 +17,8 @@ import pytest
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.server.reverting import revert
 from pgtop_tune.cluster.throwaway import Throwaway
+from tests.changes.server.test_control import ROOT, auto_conf, settings
 from tests.postgres.conftest import place
-from tests.postgres.test_control import ROOT, auto_conf, settings
 from tests.support.servers import conninfo
 
 POINTS: Final = 20

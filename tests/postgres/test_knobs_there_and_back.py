@@ -15,7 +15,7 @@ from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ServerProblem
 from pgtop_tune.model.postgres import Parameter
-from tests.postgres.test_control import auto_conf, control_of, settings
+from tests.changes.server.test_control import auto_conf, control_of, settings
 from tests.support.servers import conninfo
 
 TEN: Final = (

@@ -25,7 +25,7 @@ from pgtop_tune.changes.server.statements import (
 from pgtop_tune.cluster.auto_conf import settings as lines_of
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ServerProblem
-from tests.postgres.test_control import auto_conf, control_of
+from tests.changes.server.test_control import auto_conf, control_of
 from tests.support.servers import conninfo
 
 SCHEMAS: Final = ("a", "A", "a b", "a,b", 'a"b', "é")

@@ -20,8 +20,8 @@ from pgtop_tune.changes.model.change import ChangeState, Terms, Wanted
 from pgtop_tune.changes.server.one_change import now_ms
 from pgtop_tune.changes.server.reverting import overdue, revert
 from pgtop_tune.cluster.throwaway import Throwaway
+from tests.changes.server.test_control import ROOT, auto_conf, control_of, settings
 from tests.postgres.conftest import place
-from tests.postgres.test_control import ROOT, auto_conf, control_of, settings
 from tests.support.servers import conninfo
 
 TWO = (Wanted("work_mem", "8MB"), Wanted("max_wal_size", "4GB"))

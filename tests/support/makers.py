@@ -20,7 +20,7 @@ _MAKER = """
     from pathlib import Path
     from pgtop_tune.changes.machine.control import HostControl
     from pgtop_tune.changes.model.change import Terms, Wanted
-    from pgtop_tune.model.system_setting import WantedSetting
+    from pgtop_tune.changes.model.machine_change import WantedSetting
     from pgtop_tune.postgres.server.conninfo import resolve
     from pgtop_tune.changes.server.rules import Rules
     from pgtop_tune.changes.server.control import PostgresControl

@@ -58,7 +58,7 @@ class Running(Protocol):
     def clock(self) -> ClockOffset | None: ...
 
     async def follow(self, out: Callable[[str], None], err: Callable[[str], None]) -> int | None:
-        """EngineClient over lines of stdout and stderr until it has ended; its status, 128 + n where signal n ended it."""
+        """Passes lines of stdout and stderr until it has ended; its status, 128 + n where signal n ended it."""
         ...
 
     def signal(self, name: str) -> None:

@@ -13,7 +13,7 @@ from textual import events
 from pgtop_tune.changes.reach import Reach
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.health.check import Finding
-from pgtop_tune.health.control import CheckControl
+from pgtop_tune.health.port import CheckControl
 from pgtop_tune.health.script_file import write_script
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.check.as_set import left_out, staged_rows, wanted_values

@@ -103,7 +103,7 @@ class ThriftyDriver(LinuxDriver):
             os.close(end)
 
     def run_input_thread(self) -> None:
-        """EngineClient on what the terminal says, until `disable_input` or the end of the terminal.
+        """Passes on what the terminal says, until `disable_input` or the end of the terminal.
 
         Textual's own looks ten times a second whether it shall end, which is a thirtieth of what this program costs.
         """

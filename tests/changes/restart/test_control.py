@@ -15,7 +15,6 @@ from typing import Final
 
 import psycopg
 import pytest
-from tests.postgres.test_control import ROOT
 
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.model.change import ChangeState, Terms, Wanted
@@ -30,6 +29,7 @@ from pgtop_tune.changes.server.rules import Rules
 from pgtop_tune.cluster.postmaster import pid_of
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem, ServerProblem
+from tests.changes.server.test_control import ROOT
 from tests.postgres.conftest import place
 from tests.support.by_pg_ctl import auto_conf_of, by_pg_ctl
 from tests.support.quick_server import quick_server

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from tests.postgres.test_control import auto_conf, control_of, settings
 
 from pgtop_tune.changes.model.change import Scope, ScopeKind, Terms, Wanted
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ServerProblem
+from tests.changes.server.test_control import auto_conf, control_of, settings
 from tests.postgres.conftest import place
 from tests.postgres.test_on_trial import shown
 from tests.support.servers import conninfo

@@ -48,7 +48,7 @@ def test_writing_the_lines_out_of_order_anew_brings_them_into_order(have: list[s
 def test_a_statement_names_its_scope_and_quotes_everything() -> None:
     def text(name: str, value: str | None, **scope: str) -> str:
         kind = ScopeKind(scope.pop("kind", "system"))
-        return statement(name, value, Scope(kind, **scope)).as_string(None)
+        return statement(name, value, Scope(kind, **scope))
 
     assert text("work_mem", "8MB", kind="role", role='a"b') == 'ALTER ROLE "a""b" SET "work_mem" = \'8MB\''
     assert text("a.b", None, kind="database", database="x; y") == 'ALTER DATABASE "x; y" RESET "a"."b"'

@@ -184,8 +184,11 @@ async def knock(where: ConnInfo) -> list[PgtopError]:
     acts = BackendActs(conninfo=where, own=OwnSessions())
     said = []
     for way in (
-        reader.connect(), control.list(("work_mem",)), acts.signal(BackendAct.CANCEL, ((1, 1),)), open_sql_session(where)
-    ):  # fmt: skip
+        reader.connect(),
+        control.list(("work_mem",)),
+        acts.signal(BackendAct.CANCEL, ((1, 1),)),
+        open_sql_session(where),
+    ):
         with pytest.raises(PgtopError) as refused:
             await way
         said.append(refused.value)

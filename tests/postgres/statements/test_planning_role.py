@@ -9,7 +9,6 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg import sql
-from tests.postgres.test_backend_control import key_of
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.model.backend_action import PlanRisk, QueryPlan
@@ -17,6 +16,7 @@ from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
 from pgtop_tune.postgres.statements.backend_control import PostgresBackends
 from pgtop_tune.secret import Secret
 from tests.postgres.conftest import place
+from tests.postgres.statements.test_backend_control import key_of
 from tests.support.processes import eventually
 from tests.support.quick_server import quick_server
 from tests.support.servers import Servers, conninfo

@@ -6,7 +6,6 @@ import asyncio
 import threading
 
 from msgspec.structs import replace
-from tests.tui.panes.test_load_pictures import of_clients
 
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.model.load import LoadSpec
@@ -19,6 +18,7 @@ from pgtop_tune.tui.load.results_dialog import ResultsDialog
 from tests.support.frames import frame
 from tests.support.results import asked, failed, result
 from tests.support.screens import DEADLINE_S, Rig, ScriptedLoad, ScriptedSource, frames, running_screen
+from tests.tui.dashboard.test_load_pictures import of_clients
 
 
 def _idle() -> ScriptedSource:

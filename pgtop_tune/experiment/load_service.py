@@ -13,7 +13,7 @@ from pgtop_tune.bench.housekeeping import STEPS
 from pgtop_tune.bench.profiles import load_profiles
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.errors import LoadProblem, PgtopError
-from pgtop_tune.experiment.dataset_desk import DataSetService
+from pgtop_tune.experiment.data_set_service import DataSetService
 from pgtop_tune.experiment.endpoints import Target
 from pgtop_tune.experiment.load_run import Before, Cell, LoadRun, OpenSqlSession, UnderWay
 from pgtop_tune.experiment.plan import cells

@@ -5,8 +5,6 @@ from __future__ import annotations
 import psycopg
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pgtop_tune.postgres.server.quoting import identifier, literal
-from psycopg import sql
 
 from pgtop_tune.changes.model.change import Scope, ScopeKind
 from pgtop_tune.changes.server.statements import statement
@@ -14,7 +12,7 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.rules import Scoped
 from pgtop_tune.model.absence import grant
 from pgtop_tune.safe_text import printable
-from pgtop_tune.sql_quoting import composed, quoted, unmistakable
+from pgtop_tune.sql_quoting import composed, identifier, literal, quoted, unmistakable
 from tests.support.servers import conninfo
 
 HOSTILE = 't"; DROP TABLE x;\n--\x1b[2J\r\\0041 \u202e \x9b \u2028 \U000e0041'
@@ -37,7 +35,7 @@ def test_names_and_values_come_back_from_a_server(server: Throwaway) -> None:
         def same(name: str, value: str) -> None:
             for conforming in ("on", "off"):
                 connection.execute(f"SET standard_conforming_strings = {conforming}".encode())
-                text = sql.SQL("SELECT {} AS {}").format(literal(value), identifier(name)).as_string(None)
+                text = composed("SELECT {value} AS {name}", value=literal(value), name=identifier(name))
                 assert shown_as_it_is(text)
                 cursor = connection.execute(text.encode())
                 assert cursor.description is not None
@@ -62,15 +60,15 @@ def test_ordinary_names_and_values_look_as_ever() -> None:
     assert [quoted(name) for name in ("plain", 'a"b', "back\\slash", "Größe")] == [
         '"plain"', '"a""b"', '"back\\slash"', '"Größe"',
     ]  # fmt: skip
-    assert literal("it's").as_string(None) == "'it''s'"
-    assert literal(3).as_string(None) == "3"
+    assert literal("it's") == "'it''s'"
+    assert literal(3) == "3"
 
 
 def test_an_index_definition_of_the_server_means_the_same(server: Throwaway, database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         table, name = quoted(HOSTILE), quoted(f"i{HOSTILE}")
         connection.execute(f"CREATE TABLE {table} ({name} text)".encode())
-        made = f"CREATE INDEX {name} ON {table} (({name} || {literal(HOSTILE).as_string(None)}))"
+        made = f"CREATE INDEX {name} ON {table} (({name} || {literal(HOSTILE)}))"
         connection.execute(made.encode())
 
         def definition() -> str:
@@ -91,8 +89,8 @@ def test_an_index_definition_of_the_server_means_the_same(server: Throwaway, dat
 def test_what_is_printed_for_a_hostile_name_is_one_line(server: Throwaway) -> None:
     role_in_database = Scope(ScopeKind.ROLE_IN_DATABASE, role=HOSTILE, database=HOSTILE)
     printed = [
-        statement("work_mem", HOSTILE, role_in_database).as_string(None),
-        statement("search_path", f'"{HOSTILE}"', role_in_database).as_string(None),
+        statement("work_mem", HOSTILE, role_in_database),
+        statement("search_path", f'"{HOSTILE}"', role_in_database),
         composed("ALTER TABLE {table};", table=identifier(HOSTILE, HOSTILE)),
         Scoped(HOSTILE, HOSTILE, "work_mem", HOSTILE).fix.do,
         Scoped(HOSTILE, HOSTILE, "work_mem", HOSTILE).fix.undo,

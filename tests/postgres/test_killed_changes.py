@@ -22,7 +22,7 @@ CRASHING = """
     import asyncio, os, signal, sys
     from pathlib import Path
     from pgtop_tune.changes.model.change import ChangeState
-    from pgtop_tune.postgres import operator_session
+    from pgtop_tune.changes.server import operator_session
     from pgtop_tune.postgres.server.conninfo import resolve
     from pgtop_tune.changes.server.control import PostgresControl
     from pgtop_tune.changes.journal import Journal

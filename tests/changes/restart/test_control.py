@@ -205,7 +205,7 @@ DYING: Final = """
     from pgtop_tune.postgres.server.conninfo import resolve
     from pgtop_tune.changes.server.rules import Rules
     from pgtop_tune.changes.server.control import PostgresControl
-    from pgtop_tune.tuning.restart import desk as module
+    from pgtop_tune.changes.restart import control as module
     from pgtop_tune.changes.restart.place import note_place
 
     host, port, directory, value, step = sys.argv[1:]

@@ -15,7 +15,7 @@ from tests.cli.runs import ROOT, environment
 _ASKED = """
 import json, os, signal, sys
 from pgtop_tune.errors import PgtopError
-from pgtop_tune.postgres import resolving
+from pgtop_tune.postgres.server import resolving
 from pgtop_tune.secret import Secret
 
 def told(asked):

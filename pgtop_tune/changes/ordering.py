@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pgtop_tune.changes.model.change import Wanted
-from pgtop_tune.changes.model.machine_change import WantedSetting
+from pgtop_tune.changes.model.machine_change import HostChange, WantedSetting
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.system_settings import is_huge_page_pool
 from pgtop_tune.model.parameter_values import parse
@@ -36,6 +36,14 @@ def gives_memory_up(wanted: Sequence[WantedSetting], live: Mapping[str, str]) ->
         and int(each.value) < int(live[each.name])
         for each in wanted
     )
+
+
+def goes_before_server(change: HostChange) -> bool:
+    """Whether a change of the machine is reverted before the server's half: a pool of huge pages gets larger again."""
+    larger = (
+        change.value_before.isdecimal() and change.value.isdecimal() and int(change.value_before) > int(change.value)
+    )
+    return is_huge_page_pool(change.name) and larger
 
 
 def _place(each: WantedSetting) -> int:

@@ -136,8 +136,10 @@ class MachineControl(Protocol):
         """A set on trial stays; empty when it is not in force (any more)."""
         ...
 
-    async def revert_set(self, set_id: str, why: str = "") -> tuple[HostChange, ...]:
-        """Takes a set back, last change first; empty when it is not in force (any more)."""
+    async def revert_set(
+        self, set_id: str, why: str = "", only: Callable[[HostChange], bool] = lambda change: True
+    ) -> tuple[HostChange, ...]:
+        """Reverts a set, or those of its changes that are meant, last change first; empty when it is not in force."""
         ...
 
     async def revert_overdue(self) -> tuple[HostChange, ...]:

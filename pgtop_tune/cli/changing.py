@@ -10,12 +10,15 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.advice.fence import loss_of
+from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.confirm.orphans import leave_watchdogs
+from pgtop_tune.changes.confirm.pending_sets import PendingSets
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.model.change import SYSTEM, ParameterChange, Scope, ScopeKind, Terms, Wanted
+from pgtop_tune.changes.model.change_set import ChangeSet, Settled
 from pgtop_tune.changes.model.machine_change import WantedSetting
 from pgtop_tune.changes.model.restart import RestartPlan
-from pgtop_tune.changes.ordering import gives_memory_up, in_order, settings_in_order
+from pgtop_tune.changes.ordering import in_order
 from pgtop_tune.changes.reach import Reach, of_reach
 from pgtop_tune.changes.restart.as_set import WithRestart
 from pgtop_tune.changes.restart.checks import AS_ON_PRIMARY
@@ -24,7 +27,6 @@ from pgtop_tune.changes.restart.place import note_place
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.list_values import check_lists
 from pgtop_tune.changes.server.rules import Rules
-from pgtop_tune.changes.whole_change import Made, Whole, WholeChange
 from pgtop_tune.cli.assignments import SESSION_CONTEXTS, check_known, check_value
 from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.machine_half import check_permitted, live_values, machine_of, say_setting, show_commands
@@ -33,7 +35,7 @@ from pgtop_tune.cli.output import complain, say, tell
 from pgtop_tune.cli.restarting import confirm, show_plan
 from pgtop_tune.cli.revert_words import of_settled
 from pgtop_tune.cli.signals import to_the_end
-from pgtop_tune.errors import PgtopError, ServerProblem, UnsafeChange, UsageProblem
+from pgtop_tune.errors import ServerProblem, UnsafeChange, UsageProblem
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.sql_session import open_sql_session
@@ -42,9 +44,6 @@ from pgtop_tune.units import duration
 _RELOAD: Final = " SELECT pg_reload_conf();"
 _NAMES: Final = "SELECT name FROM pg_settings"
 _RECOVERY: Final = "SELECT pg_is_in_recovery() AS in_recovery"
-_BACKSTOP_S: Final = 2.0
-"""After our own deadline the control takes it back by itself, then the process that waits for our end."""
-_AGAIN_S: Final = 2.0
 _READ_ONLY: Final = "25006"
 
 _REACH: Final = {
@@ -99,7 +98,7 @@ async def change(conninfo: ConnInfo, asked: Asked) -> int:
         ServerProblem: The server refused; nothing is changed.
         HostProblem: We may not change the machine, or the kernel refused; nothing is changed.
     """
-    control = PostgresControl(conninfo, rules=Rules(loss_of, in_order, asked.allow_unsafe, note_place))
+    control = PostgresControl(conninfo, rules=Rules(loss_of, asked.allow_unsafe, note_place))
     desk = RestartService(control)
     machine = await machine_of(
         conninfo,
@@ -122,7 +121,7 @@ async def change(conninfo: ConnInfo, asked: Asked) -> int:
             _fenced(asked, confirmed, current)
             _show_options(asked.wanted, current)
             return 0
-        halves = await _halves(machine, asked, current)
+        halves = await _planned(machine, asked, current)
         _show(control, machine, halves)
         _say_reach(asked, current)
         await _say_standby(control, asked)
@@ -134,9 +133,9 @@ async def change(conninfo: ConnInfo, asked: Asked) -> int:
             # Huge pages of the same set are there only after its machine's half was made; it is counted again then.
             confirm(plan, yes=asked.yes, anyway=asked.anyway or bool(asked.settings))
         door = control if plan is None else WithRestart(control, desk, tell, anyway=asked.anyway)
-        keep_within_s = None if asked.for_s is None else asked.for_s + _BACKSTOP_S
-        whole = WholeChange(door if asked.wanted else None, machine if asked.settings else None)
-        await _make(whole, halves, asked.for_s, Terms(keep_within_s, asked.reason, confirmed), desk.give_up)
+        sets = ChangeSets(door if asked.wanted else None, machine if asked.settings else None)
+        pending = PendingSets(sets, lambda event: None, told=complain)
+        await _make(pending, halves, Terms(asked.for_s, asked.reason, confirmed), desk.give_up)
     finally:
         await desk.aclose()
         await control.aclose()
@@ -176,23 +175,21 @@ async def _plan(desk: RestartService, asked: Asked) -> RestartPlan | None:
     return plan
 
 
-async def _halves(machine: HostControl, asked: Asked, current: dict[str, Parameter]) -> Whole:
+async def _planned(machine: HostControl, asked: Asked, current: dict[str, Parameter]) -> ChangeSet:
     """What is to be made, in order; the machine's half is checked."""
-    parameters = in_order(asked.wanted, current)
-    if not asked.settings:
-        return Whole(parameters)
-    live = await live_values(machine, asked.settings)
-    await machine.check(asked.settings, survive=asked.persist)
-    settings = settings_in_order(asked.settings)
-    return Whole(parameters, settings, gives_memory_up(settings, live), asked.persist)
+    wanted = ChangeSet(parameters=in_order(asked.wanted, current), settings=asked.settings, persist=asked.persist)
+    if asked.settings:
+        await live_values(machine, asked.settings)
+        await machine.check(asked.settings, survive=asked.persist)
+    return await ChangeSets(None, machine).plan(wanted)
 
 
-def _show(control: PostgresControl, machine: HostControl, halves: Whole) -> None:
+def _show(control: PostgresControl, machine: HostControl, halves: ChangeSet) -> None:
     """The commands and the SQL, in the order in which they are made."""
     texts = [control.statement(each.name, each.value, each.scope) for each in halves.parameters]
     for on_machine in (False, True) if halves.machine_last else (True, False):
         if on_machine:
-            show_commands(machine, halves.settings, survive=halves.survive)
+            show_commands(machine, halves.settings, survive=halves.persist)
             continue
         for text in texts:
             say(text.removesuffix(_RELOAD))
@@ -265,11 +262,9 @@ def _fenced(asked: Asked, confirmed: frozenset[str], current: dict[str, Paramete
             raise UnsafeChange(f"{each.name} = {each.value} can lose {loss}, of what the load commits", hint)
 
 
-async def _make(
-    whole: WholeChange, halves: Whole, for_s: float | None, terms: Terms, give_up: Callable[[], None]
-) -> None:
+async def _make(pending: PendingSets, planned: ChangeSet, terms: Terms, give_up: Callable[[], None]) -> None:
     try:
-        made, interrupted = await to_the_end(whole.apply(halves, terms), give_up)
+        made, interrupted = await to_the_end(pending.apply(planned, terms), give_up)
     except ServerProblem as problem:
         if problem.sqlstate == _READ_ONLY:
             raise ServerProblem(
@@ -280,7 +275,7 @@ async def _make(
         say_setting(setting, setting.value_before)
     for each in made.parameters:
         _say_change(each, each.shown_before)
-    if for_s is None:
+    if terms.keep_within_s is None:
         if interrupted:
             raise asyncio.CancelledError
         if any(each.scope.kind is ScopeKind.SYSTEM for each in made.parameters):
@@ -289,39 +284,28 @@ async def _make(
         elif made.settings:
             tell("`pgtop-tune revert --machine --last` takes it back")
         return
-    tell(f"taken back after {duration(for_s)}, or at once with Ctrl-C (set {made.set_id})")
-    await _wait_and_take_back(whole, made, 0.0 if interrupted else for_s, give_up)
-    if interrupted:
-        raise asyncio.CancelledError
-
-
-async def _wait_and_take_back(whole: WholeChange, made: Made, for_s: float, give_up: Callable[[], None]) -> None:
-    done = False
+    tell(f"taken back after {duration(terms.keep_within_s)}, or at once with Ctrl-C (set {made.set_id})")
     try:
-        await asyncio.sleep(for_s)
-        while not done:
-            done = await _taken_back(whole, made.set_id, give_up)
-            if not done:
-                await asyncio.sleep(_AGAIN_S)
-    finally:
-        if not done and not await _taken_back(whole, made.set_id, give_up):
+        if interrupted:
+            raise asyncio.CancelledError
+        _say_reverted(await pending.over(made.set_id))
+    except asyncio.CancelledError:
+        reverted, _ = await to_the_end(pending.revert_now(made.set_id), give_up)
+        _say_reverted(reverted)
+        if reverted.problem is not None:
+            complain(reverted.problem)
             machine = "" if made.parameters else "--machine "
             tell(f"`pgtop-tune revert {machine}--set {made.set_id}` takes it back when the server answers again")
+        raise
 
 
-async def _taken_back(whole: WholeChange, set_id: str, give_up: Callable[[], None]) -> bool:
-    try:
-        reverted, _ = await to_the_end(whole.revert_set(set_id), give_up)
-    except PgtopError as problem:
-        complain(problem)
-        return False
-    if not reverted.parameters and not reverted.settings:
+def _say_reverted(reverted: Settled) -> None:
+    if not reverted.changes and reverted.problem is None:
         tell("taken back already, by somebody else")
     for each in reverted.parameters:
         say(of_settled(each))
     for setting in reverted.settings:
         say_setting(setting, setting.value)
-    return True
 
 
 def _say_change(change: ParameterChange, before: str) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from pgtop_tune.changes.confirm.orphans import leave_watchdogs
-from pgtop_tune.changes.machine.control import HostControl, named, revert
+from pgtop_tune.changes.machine.control import HostControl, revert
 from pgtop_tune.changes.model.change import Terms
 from pgtop_tune.changes.model.machine_change import WantedSetting
+from pgtop_tune.changes.selection import named
 from pgtop_tune.cli.machine_half import check_permitted, live_values, machine_of, say_setting, show_commands
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.errors import HostProblem, UsageProblem

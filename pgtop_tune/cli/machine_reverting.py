@@ -10,33 +10,22 @@ from typing import TYPE_CHECKING
 
 from pgtop_tune.changes.model.change import ChangeState
 from pgtop_tune.changes.model.revert_outcome import RevertOutcome
+from pgtop_tune.changes.ordering import goes_before_server
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.revert_words import sum_of
 from pgtop_tune.errors import JournalProblem, PgtopError
 
 if TYPE_CHECKING:
-    from pgtop_tune.changes.machine.control import Choice
     from pgtop_tune.changes.model.change import ParameterChange
     from pgtop_tune.changes.model.machine_change import HostChange
+    from pgtop_tune.changes.selection import Selection
 
 
-def choice(last: bool, set_id: str, since_ms: int | None) -> Choice:
-    """Which changes the words of the command mean; all of them without any."""
-    from pgtop_tune.changes.machine.control import everything, of_set, since
-    from pgtop_tune.changes.machine.control import last as last_set
-
-    if since_ms is not None:
-        return since(since_ms)
-    if set_id:
-        return of_set(set_id)
-    return last_set if last else everything
-
-
-def revert_machine(chosen: Choice, directory: Path | None) -> None:
+def revert_machine(selection: Selection, directory: Path | None) -> None:
     """Takes the changes back and tells of each."""
     from pgtop_tune.changes.machine.control import revert
 
-    say(sum_of(RevertOutcome(), revert(chosen, directory=directory, each=_said)))
+    say(sum_of(RevertOutcome(), revert(selection, directory=directory, each=_said)))
 
 
 def is_of_machine_only(set_id: str, directory: Path | None) -> bool:
@@ -80,7 +69,7 @@ class MachineHalves:
         """The server's half is known, and about to be taken back; it is also when this fails."""
         self._ids |= {change.set_id for change in changes} - {""}
         try:
-            self._revert(lambda change: change.name.endswith("nr_hugepages") and _gets_larger(change))
+            self._revert(goes_before_server)
         except PgtopError:
             # Tried again, and told, afterwards.
             pass
@@ -106,10 +95,6 @@ class MachineHalves:
     def _taken_back(self, change: HostChange) -> None:
         self._settled.append(change)
         _said(change)
-
-
-def _gets_larger(change: HostChange) -> bool:
-    return change.value_before.isdecimal() and int(change.value_before) > int(change.value)
 
 
 def _said(change: HostChange) -> None:

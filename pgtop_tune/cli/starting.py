@@ -353,8 +353,10 @@ class StartingMachine:
     async def keep(self, set_id: str) -> tuple[HostChange, ...]:
         return await (await self._session.parts()).machine.keep(set_id)
 
-    async def revert_set(self, set_id: str, why: str = "") -> tuple[HostChange, ...]:
-        return await (await self._session.parts()).machine.revert_set(set_id, why)
+    async def revert_set(
+        self, set_id: str, why: str = "", only: Callable[[HostChange], bool] = lambda change: True
+    ) -> tuple[HostChange, ...]:
+        return await (await self._session.parts()).machine.revert_set(set_id, why, only)
 
     async def revert_overdue(self) -> tuple[HostChange, ...]:
         return await (await self._session.parts()).machine.revert_overdue()

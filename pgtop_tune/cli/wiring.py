@@ -14,7 +14,6 @@ from pgtop_tune.bench.places.ssh import SshPlace
 from pgtop_tune.bench.preparation import LoadPreparation
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.changes.machine.control import HostControl
-from pgtop_tune.changes.ordering import in_order
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.restart.place import note_place
 from pgtop_tune.changes.server.control import PostgresControl
@@ -74,7 +73,7 @@ class LiveParts:
             conninfo,
             own=own,
             directory=options.journal_directory,
-            rules=Rules(loss_of, in_order, options.allow_unsafe, note_place),
+            rules=Rules(loss_of, options.allow_unsafe, note_place),
         )
         self.restart = RestartService(self.parameters, options.own_restart, self._moved)
         self.backends = PostgresBackends(conninfo, own)

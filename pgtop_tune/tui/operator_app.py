@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from pgtop_tune.changes.change_sets import ChangeSets
+from pgtop_tune.changes.confirm.pending_sets import PendingSets
 from pgtop_tune.changes.model.machine_change import HostChange
-from pgtop_tune.changes.trial_desk import TrialDesk
+from pgtop_tune.changes.undo import Undo
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.metrics.load import under_way
 from pgtop_tune.model.backend_action import BackendAct, BackendKey
@@ -59,15 +61,11 @@ class OperatorApp(MovingApp):
         self._offered = frozenset(row.action.partition("(")[0].removeprefix("app.") for row in self._actions)
         self.changes: Changes | None = None
         if controls.parameters is not None:
-            trials = TrialDesk(
-                controls.parameters,
-                controls.engine.note,
-                controls.machine,
-                adoptions=controls.adoptions,
-                restart=controls.restart,
-            )
-            controls.engine.attach(trials)
-            self.changes = Changes(controls.parameters, self._hands, trials, controls.machine)
+            sets = ChangeSets(controls.parameters, controls.machine, controls.restart)
+            pending = PendingSets(sets, controls.engine.note, adoptions=controls.adoptions)
+            controls.engine.attach(pending)
+            undo = Undo(controls.parameters, controls.machine, sets)
+            self.changes = Changes(controls.parameters, self._hands, pending, undo, controls.machine)
         self.brush = None if controls.frames is None else WindowMarking(self, controls.frames, self._glyphs)
         self.ghost = (
             None if controls.ghosts is None else OverlayActions(self, controls.ghosts, self._glyphs, self._repaint)

@@ -14,7 +14,6 @@ from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.changes.journal import Journal, journals, read
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange, Scope, ScopeKind, Terms, Wanted
 from pgtop_tune.changes.model.machine_change import HostChange
-from pgtop_tune.changes.ordering import in_order
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import now_ms
 from pgtop_tune.changes.server.operator_session import OperatorSession
@@ -28,7 +27,7 @@ from tests.postgres.test_on_trial import shown
 from tests.support.servers import conninfo
 
 WAL = (Wanted("min_wal_size", "2GB"), Wanted("max_wal_size", "4GB"), Wanted("work_mem", "8MB"))
-FENCED = Rules(loss_of, in_order)
+FENCED = Rules(loss_of)
 UNLOCKABLE = replace(FENCED, allow_unsafe=True)
 
 

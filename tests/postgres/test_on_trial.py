@@ -17,8 +17,9 @@ import pytest
 from pgtop_tune.changes.deadlines import Trials
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.model.change import ChangeState, Terms, Wanted
+from pgtop_tune.changes.selection import overdue
 from pgtop_tune.changes.server.one_change import now_ms
-from pgtop_tune.changes.server.reverting import overdue, revert
+from pgtop_tune.changes.server.reverting import revert
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.changes.server.test_control import ROOT, auto_conf, control_of, settings
 from tests.postgres.conftest import place

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from pgtop_tune.changes.journal import Journal, journals, read
-from pgtop_tune.changes.trial_desk import Change
+from pgtop_tune.changes.model.change_set import Change
 from pgtop_tune.errors import JournalProblem, PgtopError
 
 

@@ -16,12 +16,12 @@ from pgtop_tune.changes.confirm.overdue import setting_words, words
 from pgtop_tune.changes.journal import JournalText, journals, read
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.machine.revert_guard import guard_machine_set
+from pgtop_tune.changes.model.change_set import Change, value_before
 from pgtop_tune.changes.model.machine_change import HostChange
 from pgtop_tune.changes.model.pending_set import Holder, PendingSet, outlived_losses, pending_sets
 from pgtop_tune.changes.ports import AdoptedSet
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import now_ms
-from pgtop_tune.changes.trial_desk import Change, before
 from pgtop_tune.errors import ConnectionProblem, JournalProblem, NotLetIn, PgtopError
 from pgtop_tune.process.process_key import own_key
 from pgtop_tune.units import wall_clock
@@ -257,6 +257,6 @@ async def _each(*steps: Callable[[], Awaitable[None]]) -> None:
 def _listed(changes: Iterable[Change]) -> str:
     """ "work_mem 4MB→8MB; max_wal_size 1GB→4GB"."""
     return "; ".join(
-        f"{each.name} {before(each)}→{each.value if isinstance(each, HostChange) else each.told_after}"
+        f"{each.name} {value_before(each)}→{each.value if isinstance(each, HostChange) else each.told_after}"
         for each in changes
     )

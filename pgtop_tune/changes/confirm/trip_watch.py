@@ -1,61 +1,59 @@
-"""Trip wires at work: frames come in, and a set of changes is taken back at once when a line is crossed."""
+"""Trip wires over arriving frames: which line has been crossed for long enough to revert a set at once. Pure."""
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.changes.confirm.pending import Fate, Standing, Trial
 from pgtop_tune.metrics.catalogue import Interval
 
 if TYPE_CHECKING:
+    from pgtop_tune.metrics.trip_wires import TripWire
     from pgtop_tune.model.frame import Frame
     from pgtop_tune.runtime.ports import Step
 
+SUSTAINED_S: Final = 3.0
+"""How long a line must stay crossed: one slow second is no verdict."""
+SETTLE_S: Final = 2.0
+"""After the change, before wires count: what is measured at first still belongs to the time before."""
 _FRAMES: Final = 120
-"""What the wires look back on is seconds."""
+"""What trip wires look back over is seconds."""
 
 
-class TrialWatch:
-    """A `FrameSink` that judges one trial. Its time is kept by the control as well, with or without frames.
+class TripWatch:
+    """Watches the trip wires of one set.
 
     Args:
-        trial: As begun.
-        revert: Takes the set back, told why; run in the engine's loop.
-
-    Attributes:
-        standing: As of the last frame.
+        began_s: When the set was made, on the session's clock.
+        wires: Lines that must not be crossed.
     """
 
-    def __init__(self, trial: Trial, revert: Callable[[str], Coroutine[Any, Any, object]]) -> None:
-        self._trial: Final = trial
-        self._revert: Final = revert
+    def __init__(self, began_s: float, wires: Sequence[TripWire]) -> None:
+        self._began_s: Final = began_s
+        self._wires: Final = tuple(wires)
         self._frames: deque[Frame] = deque(maxlen=_FRAMES)
-        self._reverting: asyncio.Task[object] | None = None
-        self.standing = Standing(Fate.ON_TRIAL, 0.0)
+        self._crossed_since_s: dict[str, float] = {}
 
-    def accept(self, step: Step) -> None:
-        """Takes a step."""
+    def accept(self, step: Step) -> str:
+        """The reason to revert the set, "p99>50ms for 3 s"; "" for none."""
         if step.restart:
             self._frames.clear()
-        for frame in step.frames:
+        for frame in step.frames if self._wires else ():
             self._frames.append(frame)
-            self.standing = self._trial.saw(frame.elapsed_s, Interval(tuple(self._frames)))
-        if self.standing.must_revert and self._reverting is None:
-            self._reverting = asyncio.get_running_loop().create_task(self._revert(self.standing.reason))
+            reason = self._saw(frame.elapsed_s, Interval(tuple(self._frames)))
+            if reason:
+                return reason
+        return ""
 
-    def close(self) -> None:
-        """No more steps will come; a trial under way is the control's to end."""
-
-    async def reverted(self) -> bool:
-        """Waits for the taking back, if it has begun; whether it had.
-
-        Raises:
-            PgtopError: It failed; the set is still in force.
-        """
-        if self._reverting is None:
-            return False
-        await self._reverting
-        return True
+    def _saw(self, now_s: float, interval: Interval) -> str:
+        if now_s < self._began_s + SETTLE_S:
+            return ""
+        for wire in self._wires:
+            if not wire.crossed(interval):
+                self._crossed_since_s.pop(wire.text, None)
+                continue
+            crossed_s = now_s - self._crossed_since_s.setdefault(wire.text, now_s)
+            if crossed_s >= SUSTAINED_S:
+                return f"{wire.text} for {crossed_s:.0f} s"
+        return ""

@@ -23,6 +23,7 @@ from pgtop_tune.changes.machine.revert_guard import Guard, guard_machine_set
 from pgtop_tune.changes.model.change import ParameterChange, Terms
 from pgtop_tune.changes.model.machine_change import HostChange, WantedSetting
 from pgtop_tune.changes.model.pending_set import PendingSet, SetOwner, pending_sets
+from pgtop_tune.changes.selection import everything, last, of_set, overdue
 from pgtop_tune.errors import HostProblem, JournalProblem, PgtopError
 from pgtop_tune.host.block_devices import ROOT, carriers
 from pgtop_tune.host.block_queue import Disk, disks
@@ -35,8 +36,8 @@ from pgtop_tune.process.process_key import ProcessKey, key_of, own_key
 
 _MACHINE_ID: Final = "etc/machine-id"
 
-Choice = Callable[[Sequence[HostChange]], Sequence[HostChange]]
-"""From the changes in force, oldest first, those to be taken back."""
+MachineSelection = Callable[[Sequence[HostChange]], Sequence[HostChange]]
+"""From the changes in force, oldest first, those to be reverted; see `selection`."""
 
 _T = TypeVar("_T")
 
@@ -153,9 +154,11 @@ class HostControl:
         """Reverts all changes still in force, last first."""
         return await self._reverted(everything)
 
-    async def revert_set(self, set_id: str, why: str = "") -> tuple[HostChange, ...]:
-        """Reverts the changes of a set that are still in force, last first."""
-        return await self._reverted(of_set(set_id), why)
+    async def revert_set(
+        self, set_id: str, why: str = "", only: Callable[[HostChange], bool] = lambda change: True
+    ) -> tuple[HostChange, ...]:
+        """Reverts the changes of a set that are still in force and meant, last first."""
+        return await self._reverted(_only(of_set(set_id), only), why)
 
     async def revert_overdue(self) -> tuple[HostChange, ...]:
         """Reverts changes on trial that nobody kept in time, also those of a process that is gone."""
@@ -253,9 +256,10 @@ class HostControl:
                 adopted.append(each)
         return tuple(adopted)
 
-    async def _reverted(self, choice: Choice, why: str = "") -> tuple[HostChange, ...]:
-        undone = await self._alone(lambda: revert(choice, self._root, self._directory, why))
-        for set_id in {change.set_id for change in undone}:
+    async def _reverted(self, selection: MachineSelection, why: str = "") -> tuple[HostChange, ...]:
+        undone = await self._alone(lambda: revert(selection, self._root, self._directory, why))
+        left = {change.set_id for change in await self.in_force()}
+        for set_id in {change.set_id for change in undone} - left:
             self._trials.end(set_id)
         return undone
 
@@ -275,36 +279,8 @@ class HostControl:
             return await asyncio.to_thread(act)
 
 
-def everything(in_force: Sequence[HostChange]) -> Sequence[HostChange]:
-    """All of them."""
-    return in_force
-
-
-def last(in_force: Sequence[HostChange]) -> Sequence[HostChange]:
-    """The last change, with the set it belongs to."""
-    newest = in_force[-1:]
-    set_id = newest[0].set_id if newest else ""
-    return [change for change in in_force if change.set_id == set_id] if set_id else newest
-
-
-def of_set(set_id: str) -> Choice:
-    """A set, or a single change, by its id."""
-    return lambda in_force: [change for change in in_force if set_id in (change.set_id, change.id)]
-
-
-def named(names: Sequence[str]) -> Choice:
-    """Changes of some settings, whatever sets they belong to."""
-    return lambda in_force: [change for change in in_force if change.name in names]
-
-
-def since(moment_ms: int) -> Choice:
-    """What was changed after a moment, milliseconds since the epoch."""
-    return lambda in_force: [change for change in in_force if change.at_ms > moment_ms]
-
-
-def overdue(now_ms: int) -> Choice:
-    """What nobody kept in time."""
-    return lambda in_force: [change for change in in_force if change.until_ms is not None and change.until_ms <= now_ms]
+def _only(selection: MachineSelection, only: Callable[[HostChange], bool]) -> MachineSelection:
+    return lambda in_force: [change for change in selection(in_force) if only(change)]
 
 
 def orphans(text: JournalText, directory: Path | None, *, to_hold: bool) -> tuple[PendingSet[HostChange], ...]:
@@ -330,7 +306,7 @@ def _halves_of_servers(directory: Path | None) -> Iterator[PendingSet[ParameterC
 
 
 def revert(
-    choice: Choice = everything,
+    selection: MachineSelection = everything,
     root: Path = ROOT,
     directory: Path | None = None,
     why: str = "",
@@ -341,7 +317,7 @@ def revert(
     Blocking.
 
     Args:
-        choice: Which of them.
+        selection: Which of them.
         root: Where /proc, /sys and /etc are found.
         directory: Of the journals; paths.journal_dir() by default.
         why: What is to be said about it.
@@ -352,10 +328,10 @@ def revert(
         JournalProblem: The journal cannot be read or written, or another process is writing it.
     """
     name = machine(root)
-    if not choice(_text(name, directory).host_in_force):
+    if not selection(_text(name, directory).host_in_force):
         return ()
     with Journal(name, directory) as journal:
-        chosen = [change.id for change in choice(journal.text().host_in_force)]
+        chosen = [change.id for change in selection(journal.text().host_in_force)]
         done, problems = list[HostChange](), list[HostProblem]()
         for identity in reversed(chosen):
             try:

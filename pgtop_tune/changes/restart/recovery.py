@@ -16,7 +16,7 @@ from pgtop_tune.changes.restart.following import now_at
 from pgtop_tune.changes.restart.offline import restore, restore_copy
 from pgtop_tune.changes.restart.recorded_place import check_recorded
 from pgtop_tune.changes.restart.words import explaining
-from pgtop_tune.changes.server.reverting import Choice
+from pgtop_tune.changes.server.reverting import ServerSelection
 from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.cluster.postmaster import listening, pid_of
 from pgtop_tune.cluster.service import run
@@ -65,16 +65,18 @@ class Elsewhere(Struct, frozen=True):
     data_directory: str
 
 
-def elsewhere(conninfo: ConnInfo, choice: Choice, directory: Path | None, set_id: str = "") -> Elsewhere | None:
+def elsewhere(
+    conninfo: ConnInfo, selection: ServerSelection, directory: Path | None, set_id: str = ""
+) -> Elsewhere | None:
     """Where a server listens now that once was at an endpoint, or that a set was made on; None where none is found.
 
     Args:
         conninfo: Where it was.
-        choice: Which of the changes in force; a server without such changes is not looked for.
+        selection: Which of the changes in force; a server without such changes is not looked for.
         directory: Of the journals; paths.journal_dir() by default.
         set_id: Set that is meant: it has one journal, wherever its server is.
     """
-    for known in _known(conninfo, choice, directory, set_id):
+    for known in _known(conninfo, selection, directory, set_id):
         there = now_at(conninfo, known.place)
         if there is not None and there.endpoints != conninfo.endpoints:
             return Elsewhere(known.name.key, there, known.place.data_directory)
@@ -83,7 +85,7 @@ def elsewhere(conninfo: ConnInfo, choice: Choice, directory: Path | None, set_id
 
 def recover(
     conninfo: ConnInfo,
-    choice: Choice,
+    selection: ServerSelection,
     directory: Path | None,
     tell: Callable[[str], None],
     agree: Callable[[Known], bool] = lambda known: known.alone,
@@ -98,7 +100,7 @@ def recover(
 
     Args:
         conninfo: The server, which does not answer.
-        choice: Which of the changes in force.
+        selection: Which of the changes in force.
         directory: Of the journals; paths.journal_dir() by default.
         tell: Told what is done.
         agree: Asked for each data directory that may be meant, the one that was changed last first.
@@ -112,11 +114,11 @@ def recover(
     Raises:
         ClusterProblem: It cannot be mended or started from here; the hint is what to do.
     """
-    for known in _known(conninfo, choice, directory, set_id, only_restarts=True):
+    for known in _known(conninfo, selection, directory, set_id, only_restarts=True):
         if not _is_the_same(known):
             tell(f"{known.place.data_directory} holds another cluster by now: it is left alone")
         elif agree(known):
-            return _recovered(known, choice, directory, tell, sure, written)
+            return _recovered(known, selection, directory, tell, sure, written)
     return False
 
 
@@ -145,7 +147,7 @@ def _is_here(host: str) -> bool:
 
 
 def _known(
-    conninfo: ConnInfo, choice: Choice, directory: Path | None, set_id: str, *, only_restarts: bool = False
+    conninfo: ConnInfo, selection: ServerSelection, directory: Path | None, set_id: str, *, only_restarts: bool = False
 ) -> Iterator[Known]:
     """Servers that may be meant, the one that was changed last first."""
     endpoints = {f"{each.host}:{each.port}" for each in conninfo.endpoints}
@@ -154,7 +156,7 @@ def _known(
     there = there or [text for text in texts if text.place is not None and _is_same_way(text.place, conninfo)]
     found = []
     for text in texts if set_id else there:
-        chosen = choice(text.in_force)
+        chosen = selection(text.in_force)
         if any(change.restart for change in chosen) if only_restarts else chosen:
             found.append(text)
     for text in sorted(found, key=_changed_ms, reverse=True):
@@ -192,7 +194,7 @@ def _is_the_same(known: Known) -> bool:
 
 def _recovered(
     known: Known,
-    choice: Choice,
+    selection: ServerSelection,
     directory: Path | None,
     tell: Callable[[str], None],
     sure: Callable[[str], bool],
@@ -205,7 +207,7 @@ def _recovered(
         if _settled(data):
             return True
         with Journal(known.name, directory) as journal:
-            chosen = choice(journal.text().in_force)
+            chosen = selection(journal.text().in_force)
             changed = restore(place, chosen)
     except PermissionError:
         raise _not_permitted(data) from None
@@ -222,7 +224,7 @@ def _recovered(
             in_force = journal.text().in_force
             copied = restore_copy(
                 place,
-                choice(in_force),
+                selection(in_force),
                 in_force,
                 lambda lines: sure(f"{lines} is not as it was left; {place.copy} has the file from before"),
             )

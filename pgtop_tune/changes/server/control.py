@@ -15,22 +15,15 @@ from pgtop_tune.changes.model.change import SYSTEM, ChangeState, ParameterChange
 from pgtop_tune.changes.model.pending_set import PendingSet, SetOwner, outlived_losses
 from pgtop_tune.changes.model.proof import Proof
 from pgtop_tune.changes.model.revert_outcome import RevertOutcome
+from pgtop_tune.changes.ordering import in_order
+from pgtop_tune.changes.selection import everything, last, of_set, overdue
 from pgtop_tune.changes.server import adoption, change_set
 from pgtop_tune.changes.server.adoption import OUTLIVED
 from pgtop_tune.changes.server.instances import ServerJournals, find_journals
 from pgtop_tune.changes.server.one_change import Seen, now_ms, who
 from pgtop_tune.changes.server.proof import prove
 from pgtop_tune.changes.server.revert_guard import guard_set
-from pgtop_tune.changes.server.reverting import (
-    Choice,
-    everything,
-    in_force_on,
-    last,
-    missed_set,
-    of_set,
-    overdue,
-    take_back_from,
-)
+from pgtop_tune.changes.server.reverting import ServerSelection, in_force_on, missed_set, take_back_from
 from pgtop_tune.changes.server.rules import Rules, losses
 from pgtop_tune.changes.server.session_runner import SessionRunner
 from pgtop_tune.changes.server.statements import statement
@@ -310,7 +303,7 @@ class PostgresControl:
     def _made(self, session: OperatorSession, wanted: Sequence[Wanted], terms: Terms) -> tuple[ParameterChange, ...]:
         current = {parameter.name.lower(): parameter for parameter in session.parameters([w.name for w in wanted])}
         at_stake = losses(self._rules, wanted, terms, current)
-        ordered = self._rules.in_order(wanted, current)
+        ordered = in_order(wanted, current)
         with Journal(self.journal_of(session), self.directory) as journal:
             known = set(self._trials.ids)
 
@@ -341,8 +334,10 @@ class PostgresControl:
                     self._trials.end(set_id)
                 raise
 
-    async def _take_back(self, choice: Choice, why: str = "") -> RevertOutcome:
-        outcome = await self._runner.run(lambda session: take_back_from(session, self._journals(session), choice, why))
+    async def _take_back(self, selection: ServerSelection, why: str = "") -> RevertOutcome:
+        outcome = await self._runner.run(
+            lambda session: take_back_from(session, self._journals(session), selection, why)
+        )
         undone = outcome.settled
         self._look_again(undone)
         still = {change.set_id or change.id for change in (each.change for each in outcome.refused)}

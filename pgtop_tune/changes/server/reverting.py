@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pgtop_tune.changes.journal import Journal, journals, read
 from pgtop_tune.changes.model.change import ParameterChange, Scope
 from pgtop_tune.changes.model.revert_outcome import RevertOutcome
+from pgtop_tune.changes.selection import everything, last, of_set
 from pgtop_tune.changes.server.change_set import take_back
 from pgtop_tune.changes.server.instances import KnownJournal, ServerJournals, find_journals
 from pgtop_tune.changes.server.one_change import is_ours
@@ -23,66 +24,17 @@ from pgtop_tune.postgres.server.own_sessions import OwnSessions
 if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession
 
-Choice = Callable[[Sequence[ParameterChange]], Sequence[ParameterChange]]
-"""From the changes in force, oldest first, those to be taken back."""
-
+ServerSelection = Callable[[Sequence[ParameterChange]], Sequence[ParameterChange]]
+"""From the changes in force, oldest first, those to be reverted; see `selection`."""
 
 _INSUFFICIENT_PRIVILEGE: Final = "42501"
 _HIDDEN: Final = "\0"
 """No value has this character."""
 
 
-def everything(in_force: Sequence[ParameterChange]) -> Sequence[ParameterChange]:
-    """All of them."""
-    return in_force
-
-
-def last(in_force: Sequence[ParameterChange]) -> Sequence[ParameterChange]:
-    """The last change, with the set it belongs to."""
-    return whole_sets(in_force, in_force[-1:])
-
-
-def of_set(set_id: str) -> Choice:
-    """A set, or a single change, by its id."""
-
-    def chosen(in_force: Sequence[ParameterChange]) -> Sequence[ParameterChange]:
-        return [change for change in in_force if set_id in (change.set_id, change.id)]
-
-    return chosen
-
-
-def since(moment_ms: int) -> Choice:
-    """What was changed after a moment, milliseconds since the epoch: the server is as it was then."""
-
-    def chosen(in_force: Sequence[ParameterChange]) -> Sequence[ParameterChange]:
-        return [change for change in in_force if change.at_ms > moment_ms]
-
-    return chosen
-
-
-def overdue(now_ms: int) -> Choice:
-    """What nobody kept in time."""
-
-    def chosen(in_force: Sequence[ParameterChange]) -> Sequence[ParameterChange]:
-        return [
-            change
-            for change in in_force
-            if not change.kept and change.until_ms is not None and change.until_ms < now_ms
-        ]
-
-    return chosen
-
-
-def whole_sets(in_force: Sequence[ParameterChange], some: Sequence[ParameterChange]) -> tuple[ParameterChange, ...]:
-    """Some changes and all that belong to the same sets."""
-    ids: Final = {change.id for change in some}
-    sets: Final = {change.set_id for change in some if change.set_id}
-    return tuple(change for change in in_force if change.id in ids or change.set_id in sets)
-
-
 def try_to_revert(
     conninfo: ConnInfo,
-    choice: Choice = everything,
+    selection: ServerSelection = everything,
     *,
     directory: Path | None = None,
     why: str = "",
@@ -94,7 +46,7 @@ def try_to_revert(
 
     Args:
         conninfo: The server; `instances` finds its journals.
-        choice: Which of them.
+        selection: Which of them.
         directory: Of the journals; paths.journal_dir() by default.
         why: What is to be said about it.
         adopt: Also what was made on another server of the cluster, where this one has its values: a standby that was
@@ -113,20 +65,20 @@ def try_to_revert(
             found = find_journals(session, conninfo.describe(), directory)
             if key and not any(each.name.key == key and each.kin is not Kin.OTHER for each in found.known):
                 raise ConnectionProblem(f"{conninfo.describe()}: another server answers there")
-            return take_back_from(session, found, choice, why, adopt=adopt, first=first)
+            return take_back_from(session, found, selection, why, adopt=adopt, first=first)
     finally:
         session.close()
 
 
 def revert(
-    conninfo: ConnInfo, choice: Choice = everything, *, directory: Path | None = None
+    conninfo: ConnInfo, selection: ServerSelection = everything, *, directory: Path | None = None
 ) -> tuple[ParameterChange, ...]:
     """As `try_to_revert`; what is not in force any more.
 
     Raises:
         ServerProblem: One was refused, and is still in force; the others are reverted.
     """
-    outcome = try_to_revert(conninfo, choice, directory=directory)
+    outcome = try_to_revert(conninfo, selection, directory=directory)
     outcome.check_none_refused()
     return outcome.settled
 
@@ -140,7 +92,7 @@ def in_force_on(session: OperatorSession, found: ServerJournals) -> tuple[Parame
 def take_back_from(
     session: OperatorSession,
     found: ServerJournals,
-    choice: Choice,
+    selection: ServerSelection,
     why: str = "",
     *,
     adopt: bool = False,
@@ -154,7 +106,7 @@ def take_back_from(
         for change in each.text.in_force
     ]
     foreign = [change for each in found.known if each.kin is not Kin.SAME for change in each.text.in_force]
-    chosen = choice(in_order((*found.in_force, *_here(session, found.in_force, doubtful))))
+    chosen = selection(in_order((*found.in_force, *_here(session, found.in_force, doubtful))))
     # Of those that a change covers which stays, only a journal of this server can hand the old value on.
     wanted = {change.id for change in chosen if change in found.in_force}
     wanted |= {
@@ -165,7 +117,7 @@ def take_back_from(
             [change for change in chosen if change.id not in wanted],
         )
     }
-    away = choice(in_order(foreign)) if choice is not last or not chosen else ()
+    away = selection(in_order(foreign)) if selection is not last or not chosen else ()
     elsewhere = tuple(change for change in away if change.id not in wanted)
     left = {change.id for change in elsewhere}
     outcome = RevertOutcome(
@@ -183,7 +135,7 @@ def take_back_from(
         if any(change.id in wanted for change in each.text.in_force):
             with Journal(each.name, each.path.parent) as journal:
                 # Somebody may have kept it by the time we are alone.
-                mine = choice([change for change in journal.text().in_force if change.id in wanted])
+                mine = selection([change for change in journal.text().in_force if change.id in wanted])
                 if mine:
                     back = take_back(session, journal, mine, why, certain=each.kin is Kin.SAME)
                     outcome = outcome.and_then(back)
@@ -197,20 +149,20 @@ def _origin(journal: KnownJournal) -> str:
     return f"{journal.name.description}, {directory}" if directory else journal.name.description
 
 
-def missed_set(set_id: str, directory: Path | None, choice: Choice = everything) -> ServerProblem | None:
+def missed_set(set_id: str, directory: Path | None, selection: ServerSelection = everything) -> ServerProblem | None:
     """Why a set that was to be taken back is in force still: its server is another one than the one that answered.
 
     Args:
         set_id: The set, or a single change; "" is none.
         directory: Of the journals; paths.journal_dir() by default.
-        choice: Which of its changes were to be taken back.
+        selection: Which of its changes were to be taken back.
     """
     for path in journals(directory) if set_id else ():
         try:
             text = read(path)
         except JournalProblem:
             continue
-        held = choice(of_set(set_id)(text.in_force))
+        held = selection(of_set(set_id)(text.in_force))
         if held:
             there = text.server.description if text.server is not None else path.stem
             return ServerProblem(

@@ -1,4 +1,4 @@
-"""What `tuning` knows about changes of parameters and the door to the server holds to: the fence and the order."""
+"""What the door to the server is handed: the durability fence, and how to write down where the server is."""
 
 from __future__ import annotations
 
@@ -21,16 +21,12 @@ class Rules(Struct, frozen=True):
 
     Attributes:
         loss: What a value can lose, "" for nothing: of name, value, and the server's own default.
-        in_order: The changes of a set in the order they are made, given the parameters as they are.
         allow_unsafe: Whether values that can lose data may be unlocked at all.
         note_place: Writes down where the server is and how it is started; called before anything is written that
             takes a restart, so that the way back is known when the server does not come up.
     """
 
     loss: Callable[[str, str | None, str | None], str] = lambda name, value, default: ""
-    in_order: Callable[[Sequence[Wanted], Mapping[str, Parameter]], tuple[Wanted, ...]] = lambda wanted, now: tuple(
-        wanted
-    )
     allow_unsafe: bool = False
     note_place: Callable[[OperatorSession, Journal], None] = lambda session, journal: None
 

@@ -16,12 +16,11 @@ from pgtop_tune.errors import PgtopError
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.journal import JournalText
-    from pgtop_tune.changes.machine.control import Choice as MachineChoice
     from pgtop_tune.changes.model.change import ParameterChange
+    from pgtop_tune.changes.model.change_set import Change
     from pgtop_tune.changes.model.revert_outcome import RevertOutcome
     from pgtop_tune.changes.restart.recovery import Elsewhere
-    from pgtop_tune.changes.server.reverting import Choice
-    from pgtop_tune.changes.trial_desk import Change
+    from pgtop_tune.changes.selection import Selection
     from pgtop_tune.cli.machine_reverting import MachineHalves
     from pgtop_tune.postgres.server.conninfo import ConnInfo
 
@@ -97,8 +96,8 @@ def revert(
         return
     try:
         if machine:
-            sys.exit(_revert_machine(_chosen_of_machine(last, all_changes, set_id, to, overdue), journal))
-        chosen = _chosen(last, all_changes, set_id, to, overdue)
+            sys.exit(_revert_machine(_selected(last, all_changes, set_id, to, overdue), journal))
+        chosen = _selected(last, all_changes, set_id, to, overdue)
         of_set = "" if overdue else set_id
         status, left = _revert(words, chosen, of_set, set_id, journal, restart=restart, adopt=adopt, yes=yes)
     except PgtopError as problem:
@@ -110,38 +109,25 @@ def revert(
     sys.exit(status)
 
 
-def _chosen(last: bool, all_changes: bool, set_id: str, to: str, overdue: bool) -> Choice:
+def _selected(last: bool, all_changes: bool, set_id: str, to: str, overdue: bool) -> Selection:
     """Which changes the words mean.
 
     Raises:
         UsageProblem: More than one of them, or no moment.
     """
-    from pgtop_tune.changes.server import reverting
+    from pgtop_tune.changes import selection
     from pgtop_tune.changes.server.one_change import now_ms
 
     _check_one_at_most(last, all_changes, set_id, to)
     if overdue:
         _check_one_at_most(overdue, last, all_changes, to)
         # All of it goes first, whatever else is asked for.
-        return reverting.overdue(now_ms())
+        return selection.overdue(now_ms())
     if last:
-        return reverting.last
+        return selection.last
     if set_id:
-        return reverting.of_set(set_id)
-    return reverting.since(_moment_ms(to)) if to else reverting.everything
-
-
-def _chosen_of_machine(last: bool, all_changes: bool, set_id: str, to: str, overdue: bool) -> MachineChoice:
-    """The same for the operating system."""
-    from pgtop_tune.changes.machine.control import overdue as late
-    from pgtop_tune.changes.server.one_change import now_ms
-    from pgtop_tune.cli.machine_reverting import choice
-
-    _check_one_at_most(last, all_changes, set_id, to)
-    if overdue:
-        _check_one_at_most(overdue, last, all_changes, to)
-        return late(now_ms())
-    return choice(last, set_id, _moment_ms(to) if to else None)
+        return selection.of_set(set_id)
+    return selection.since(_moment_ms(to)) if to else selection.everything
 
 
 def _check_one_at_most(*words: bool | str) -> None:
@@ -167,10 +153,10 @@ def _is_on_trial(set_id: str, directory: Path | None) -> bool:
     return False
 
 
-def _revert_machine(choice: MachineChoice, directory: Path | None) -> int:
+def _revert_machine(selection: Selection, directory: Path | None) -> int:
     from pgtop_tune.cli.machine_reverting import revert_machine
 
-    revert_machine(choice, directory)
+    revert_machine(selection, directory)
     return 0
 
 
@@ -250,7 +236,7 @@ def _told(change: ParameterChange) -> str:
 
 def _revert(
     words: ConnectionWords,
-    choice: Choice,
+    selection: Selection,
     set_id: str,
     on_server: str,
     directory: Path | None,
@@ -277,7 +263,7 @@ def _revert(
         return ExitCode.OK, None
     try:
         conninfo, outcome = _taken_back(
-            words, choice, halves, on_server, directory, restart=restart, adopt=adopt, yes=yes
+            words, selection, halves, on_server, directory, restart=restart, adopt=adopt, yes=yes
         )
     except PgtopError:
         halves.after()
@@ -289,7 +275,7 @@ def _revert(
     for line in (*revert_words.of_elsewhere(outcome), *revert_words.of_inherited(outcome)):
         tell(line)
     # What waits for the end of a trial tries again: a name may lead to another server for a while.
-    missed = None if outcome.refused else missed_set(on_server, directory, choice)
+    missed = None if outcome.refused else missed_set(on_server, directory, selection)
     if missed is not None and not outcome.elsewhere:
         complain(missed)
     say(revert_words.sum_of(outcome, () if missed is not None else halves.after()))
@@ -313,7 +299,7 @@ async def _look_after_the_rest(conninfo: ConnInfo, directory: Path | None) -> No
 
 def _taken_back(
     words: ConnectionWords,
-    choice: Choice,
+    selection: Selection,
     halves: MachineHalves,
     set_id: str,
     directory: Path | None,
@@ -327,8 +313,9 @@ def _taken_back(
     from pgtop_tune.changes.confirm.overdue import WHY
     from pgtop_tune.changes.model.revert_outcome import RevertOutcome
     from pgtop_tune.changes.restart.recovery import elsewhere, recover
+    from pgtop_tune.changes.selection import overdue
     from pgtop_tune.changes.server.one_change import now_ms
-    from pgtop_tune.changes.server.reverting import overdue, try_to_revert
+    from pgtop_tune.changes.server.reverting import try_to_revert
     from pgtop_tune.cli.looking import let_in
     from pgtop_tune.cli.output import tell
     from pgtop_tune.cli.restarting import agreeing, restart_after_reverting, sure
@@ -341,7 +328,7 @@ def _taken_back(
         late = try_to_revert(conninfo, overdue(now_ms()), directory=directory, why=WHY, first=halves.before, key=key)
         # Those that are refused or elsewhere are asked for once more.
         late = replace(late, refused=(), elsewhere=())
-        rest = try_to_revert(conninfo, choice, directory=directory, adopt=adopt, first=halves.before, key=key)
+        rest = try_to_revert(conninfo, selection, directory=directory, adopt=adopt, first=halves.before, key=key)
         return late.and_then(rest).after_writing(frozenset().union(*written))
 
     def restarted(conninfo: ConnInfo, outcome: RevertOutcome) -> tuple[ConnInfo, RevertOutcome]:
@@ -352,7 +339,7 @@ def _taken_back(
         return conninfo, replace(outcome, settled=tuple(shown.get(each.id, each) for each in outcome.settled))
 
     def sought(conninfo: ConnInfo) -> Elsewhere | None:
-        there = elsewhere(conninfo, choice, directory, set_id)
+        there = elsewhere(conninfo, selection, directory, set_id)
         if there is not None:
             tell(f"the server of {there.data_directory} listens at {there.conninfo.endpoints[0]} now")
         return there
@@ -373,7 +360,7 @@ def _taken_back(
         if there is None and problem is not None:
             agree = agreeing(conninfo, yes=yes or bool(set_id))
             if isinstance(problem, NotLetIn) or not recover(
-                conninfo, choice, directory, tell, agree, set_id, sure, written.append
+                conninfo, selection, directory, tell, agree, set_id, sure, written.append
             ):
                 raise problem
             there = sought(conninfo)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
+from pgtop_tune.changes.confirm.pending_sets import Pending
+from pgtop_tune.changes.model.change_set import Change
 from pgtop_tune.changes.model.machine_change import HostChange
-from pgtop_tune.changes.trial_desk import Change, OnTrial
 from pgtop_tune.model.bench import BenchRun
 from pgtop_tune.tui.dialogs.confirm import Choice, ConfirmDialog, Said
 from pgtop_tune.tui.parameters.changes import told
@@ -26,7 +27,7 @@ def leave_question(
     made: Sequence[Change],
     glyphs: Glyphs,
     going_on: str = "",
-    trial: OnTrial | None = None,
+    trial: Pending | None = None,
 ) -> ConfirmDialog[Leaving]:
     """Asks what becomes of a load that runs, of a data set in the making, and of changes in force.
 

@@ -9,11 +9,11 @@ from msgspec import Struct
 from textual.app import App
 
 from pgtop_tune.changes.model.change import ChangeState, ScopeKind, Terms, Wanted
+from pgtop_tune.changes.model.change_set import Change
 from pgtop_tune.changes.model.machine_change import HostChange, WantedSetting
 from pgtop_tune.changes.model.proof import Proof
 from pgtop_tune.changes.model.restart import RestartState
 from pgtop_tune.changes.ordering import in_order
-from pgtop_tune.changes.trial_desk import Change
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.metrics.trip_wires import TripWire
 from pgtop_tune.tui.dialogs.confirm import Choice, ConfirmDialog, Said

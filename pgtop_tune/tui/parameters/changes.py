@@ -10,17 +10,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.changes.model.change import SYSTEM, ChangeState, ParameterChange, Scope, Terms, Wanted
+from pgtop_tune.changes.model.change_set import ChangeSet, value_before
 from pgtop_tune.changes.model.machine_change import HostChange
-from pgtop_tune.changes.trial_desk import before
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.events import EventKind
 
 if TYPE_CHECKING:
     from pgtop_tune.advice.machine import MachineLook
+    from pgtop_tune.changes.confirm.pending_sets import AutoReverted, Pending, PendingSets
+    from pgtop_tune.changes.model.change_set import Change
     from pgtop_tune.changes.model.machine_change import WantedSetting
     from pgtop_tune.changes.model.proof import Proof
     from pgtop_tune.changes.ports import ChangeControl, MachineControl
-    from pgtop_tune.changes.trial_desk import Change, OnTrial, TakenBack, TrialDesk
+    from pgtop_tune.changes.undo import Undo
     from pgtop_tune.metrics.trip_wires import TripWire
     from pgtop_tune.model.postgres import Parameter
     from pgtop_tune.tui.engine_client import EngineClient
@@ -34,7 +36,8 @@ class Changes:
     Args:
         control: The door to the server.
         hands: The way to it.
-        trials: Where sets on trial are watched; a sink of the engine.
+        pending: Makes sets and watches those that are pending confirmation; a sink of the engine.
+        undo: Reverts them by hand.
         machine: The door to the operating system; None where there is none.
 
     Attributes:
@@ -43,12 +46,18 @@ class Changes:
     """
 
     def __init__(
-        self, control: ChangeControl, hands: EngineClient, trials: TrialDesk, machine: MachineControl | None = None
+        self,
+        control: ChangeControl,
+        hands: EngineClient,
+        pending: PendingSets,
+        undo: Undo,
+        machine: MachineControl | None = None,
     ) -> None:
         self._control: Final = control
         self._machine: Final = machine
         self._hands: Final = hands
-        self._trials: Final = trials
+        self._pending: Final = pending
+        self._undo: Final = undo
         self._made: dict[str, Change] = {}
         self._told = 0
         self.attempted = False
@@ -58,13 +67,13 @@ class Changes:
         return tuple(self._made.values())
 
     @property
-    def on_trial(self) -> OnTrial | None:
+    def on_trial(self) -> Pending | None:
         """The set that is taken back unless somebody keeps it."""
-        return self._trials.current
+        return self._pending.current
 
-    def taken_back(self) -> TakenBack | None:
+    def taken_back(self) -> AutoReverted | None:
         """A trial that has ended since this was asked last; its changes are not in force any more."""
-        ended = self._trials.ended
+        ended = self._pending.ended
         if ended is None or ended.number <= self._told:
             return None
         self._told = ended.number
@@ -96,14 +105,7 @@ class Changes:
 
         Of the machine only what this session made or adopted: its journal is not about one server.
         """
-        of_server = await self._hands.ask(self._control.in_force())
-        trial = self.on_trial
-        own = {each.id for each in (*self.made, *(trial.changes if trial else ())) if isinstance(each, HostChange)}
-        if self._machine is None or not own:
-            return of_server
-        of_machine = await self._hands.ask(self._machine.in_force())
-        ours = (each for each in of_machine if each.id in own)
-        return tuple(sorted((*ours, *of_server), key=lambda each: each.at_ms))
+        return await self._hands.ask(self._undo.in_force(self._ours()))
 
     async def settings(self) -> MachineLook | Unavailable:
         """Settings of the machine under the server, with what advice on them stands on; why not, where there are none.
@@ -135,10 +137,11 @@ class Changes:
         """Makes a set of changes.
 
         Raises:
-            PgtopError: Refused, or not possible; see `TrialDesk.apply`.
+            PgtopError: Refused, or not possible; see `PendingSets.apply`.
         """
         self.attempted = True
-        made = await self._hands.ask(self._trials.apply(wanted, terms, wires, settings))
+        change_set = ChangeSet(parameters=tuple(wanted), settings=tuple(settings))
+        made = (await self._hands.ask(self._pending.apply(change_set, terms, wires))).changes
         await self._remember(made)
         return made
 
@@ -171,7 +174,7 @@ class Changes:
         Raises:
             PgtopError: It could not be written down; it is still on trial.
         """
-        kept = await self._hands.ask(self._trials.keep())
+        kept = await self._hands.ask(self._pending.confirm())
         self._made |= {change.id: change for change in kept}
         return kept
 
@@ -184,9 +187,7 @@ class Changes:
         Raises:
             PgtopError: Refused, or not possible.
         """
-        of_server = any(isinstance(each, ParameterChange) for each in wanted)
-        undone = self._forget(await self._hands.ask(self._control.undo_last())) if of_server else ()
-        return (*undone, *await self._undo_machine(wanted))
+        return self._forget(await self._hands.ask(self._undo.last(wanted)))
 
     async def undo_all(self) -> tuple[Change, ...]:
         """Takes back everything still in force, last first.
@@ -194,19 +195,7 @@ class Changes:
         Raises:
             PgtopError: Refused, or not possible; some may have been reverted.
         """
-        trial = self.on_trial
-        ours = (*self.made, *(trial.changes if trial else ()))
-        undone = self._forget(await self._hands.ask(self._control.undo_all()))
-        return (*undone, *await self._undo_machine(ours))
-
-    async def _undo_machine(self, changes: Sequence[Change]) -> tuple[Change, ...]:
-        """What of these was changed on the machine, after the server does not need it any more."""
-        sets = dict.fromkeys(each.set_id or each.id for each in changes if isinstance(each, HostChange))
-        undone: list[Change] = []
-        for set_id in reversed(sets):
-            if self._machine is not None:
-                undone += self._forget(await self._hands.ask(self._machine.revert_set(set_id)))
-        return tuple(undone)
+        return self._forget(await self._hands.ask(self._undo.everything(self._ours())))
 
     async def undo_made(self) -> None:
         """Takes back what this session made, last first, and nothing of anybody else's.
@@ -214,11 +203,11 @@ class Changes:
         Raises:
             PgtopError: Refused, or not possible; what came later is taken back.
         """
-        ours = self.made
-        of_server = (each for each in ours if isinstance(each, ParameterChange))
-        for set_id in reversed(dict.fromkeys(change.set_id or change.id for change in of_server)):
-            self._forget(await self._hands.ask(self._control.revert_set(set_id)))
-        await self._undo_machine(ours)
+        self._forget(await self._hands.ask(self._undo.sets(self.made)))
+
+    def _ours(self) -> tuple[Change, ...]:
+        trial = self.on_trial
+        return (*self.made, *(trial.changes if trial else ()))
 
     async def redo(self) -> tuple[ParameterChange, ...]:
         """Makes again what was undone last; empty when there is nothing.
@@ -231,7 +220,7 @@ class Changes:
         return made
 
     def _forget(self, undone: Sequence[Change]) -> tuple[Change, ...]:
-        self._trials.undone(undone)
+        self._pending.reverted_by_hand(undone)
         for change in undone:
             known = self._made.pop(change.id, None)
             if isinstance(change, HostChange) or (known or change).message:
@@ -247,4 +236,4 @@ def _shown(change: Change) -> str:
 
 def told(change: Change) -> str:
     """A change in a few words: "max_wal_size 1GB→16GB"."""
-    return f"{change.name} {before(change)}→{_shown(change)}"
+    return f"{change.name} {value_before(change)}→{_shown(change)}"

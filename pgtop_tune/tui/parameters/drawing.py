@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pgtop_tune.changes.trial_desk import Change, before
+from pgtop_tune.changes.model.change_set import Change, value_before
 from pgtop_tune.model.system_setting import AfterReboot
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.parameters.row import LIVE, PanelRow, range_of, source_of
@@ -127,7 +127,7 @@ def changed_words(change: Change) -> str:
     """Who changed it, from what, and whether it stays."""
     trial = ", on trial" if not change.kept else ""
     reason = f": {change.reason}" if change.reason else ""
-    return one_line(f"was {before(change) or 'default'}, set by {change.by or 'us'}{trial}{reason}", 300)
+    return one_line(f"was {value_before(change) or 'default'}, set by {change.by or 'us'}{trial}{reason}", 300)
 
 
 def word_lines(row: PanelRow | None, cells: int, glyphs: Glyphs, most: int) -> list[Line]:

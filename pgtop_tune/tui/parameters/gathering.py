@@ -10,7 +10,7 @@ from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.advice.knobs.system import GROUPS, knob_of
 from pgtop_tune.advice.machine import MachineLook, advise_machine
 from pgtop_tune.advice.on_server import advice_for
-from pgtop_tune.changes.trial_desk import Change
+from pgtop_tune.changes.model.change_set import Change
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter

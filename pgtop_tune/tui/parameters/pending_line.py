@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pgtop_tune.changes.trial_desk import OnTrial
+from pgtop_tune.changes.confirm.pending_sets import Pending
 from pgtop_tune.tui.parameters.changes import told
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, fit
 from pgtop_tune.tui.widgets.phrase import Phrase, fitting
 
 
-def trial_line(trial: OnTrial, now_ms: int, cells: int, glyphs: Glyphs, keep: str = "Y", undo: str = "u") -> Line:
+def trial_line(trial: Pending, now_ms: int, cells: int, glyphs: Glyphs, keep: str = "Y", undo: str = "u") -> Line:
     """One line of at most so many cells.
 
     Args:

@@ -12,7 +12,7 @@ from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.advice.on_server import same
 from pgtop_tune.advice.stepping import next_value
-from pgtop_tune.changes.trial_desk import Change
+from pgtop_tune.changes.model.change_set import Change
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.parameter_values import show

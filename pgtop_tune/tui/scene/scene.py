@@ -28,7 +28,7 @@ from pgtop_tune.tui.widgets.lines import Line, fit
 from pgtop_tune.tui.widgets.text_field import TextField
 
 if TYPE_CHECKING:
-    from pgtop_tune.changes.trial_desk import OnTrial
+    from pgtop_tune.changes.confirm.pending_sets import Pending
     from pgtop_tune.compare.overlay.difference import OverlayWatch
     from pgtop_tune.model.backend_action import BackendKey
     from pgtop_tune.runtime.load_control import LoadState
@@ -69,7 +69,7 @@ class Scene(Struct, frozen=True):
     behind_s: float | None = None
     transport: TransportState | None = None
     load: LoadState | None = None
-    trial: OnTrial | None = None
+    trial: Pending | None = None
     marks: Marks = Marks()
     ghost: OverlayWatch | None = None
 
@@ -190,7 +190,7 @@ class SceneScreen(Screen[None]):
         now = self._scene.session.now
         return transport_line(state, width, self._glyphs, None if now is None else now.taken_at_ms)
 
-    def _trial_line(self, trial: OnTrial, width: int) -> Line:
+    def _trial_line(self, trial: Pending, width: int) -> Line:
         keys = {action.id: key_name(keys_of(action, self._keymap)[0]) for action in self._actions}
         now_ms = time.time_ns() // 1_000_000
         return trial_line(trial, now_ms, width, self._glyphs, keys.get("keep", ""), keys.get("undo", ""))

@@ -22,9 +22,10 @@ from pgtop_tune.changes.model.restart import RestartState, Verdict
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.restart.place import note_place
 from pgtop_tune.changes.restart.recovery import recover
+from pgtop_tune.changes.selection import everything, overdue
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import now_ms
-from pgtop_tune.changes.server.reverting import everything, overdue, revert
+from pgtop_tune.changes.server.reverting import revert
 from pgtop_tune.changes.server.rules import Rules
 from pgtop_tune.cluster.postmaster import pid_of
 from pgtop_tune.cluster.throwaway import Throwaway

@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS
-from pgtop_tune.changes.model.change import ChangeState, ParameterChange, Terms, Wanted
+from pgtop_tune.changes.model.change import ChangeState, Terms
 from pgtop_tune.changes.model.machine_change import HostChange, WantedSetting
-from pgtop_tune.changes.trial_desk import TrialDesk
-from pgtop_tune.errors import ServerProblem
 from pgtop_tune.host.block_queue import Disk
 from pgtop_tune.host.machine_facts import MachineFacts
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -137,17 +135,3 @@ async def test_settings_of_another_machine_are_not_listed() -> None:
         await rig.press("p")
         await rig.sees("▸ max_wal_size")
         assert "swappiness" not in rig.text()
-
-
-async def test_the_machine_gets_back_what_it_had_when_the_server_refuses_the_rest() -> None:
-    class Refusing(ScriptedParameters):
-        async def apply_set(self, wanted: Sequence[Wanted], terms: Terms) -> tuple[ParameterChange, ...]:
-            raise ServerProblem("invalid value")
-
-    machine = ScriptedMachine()
-    desk = TrialDesk(Refusing(), lambda event: None, machine)
-    try:
-        await desk.apply([Wanted("max_wal_size", "x")], Terms(60.0), settings=[WantedSetting("vm.swappiness", "1")])
-    except ServerProblem:
-        pass
-    assert (machine.live["vm.swappiness"], machine.journal, desk.current) == ("60", [], None)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pgtop_tune.changes.confirm.pending_sets import Pending
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange
-from pgtop_tune.changes.trial_desk import OnTrial
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.trip_wires import trip_wire
 from pgtop_tune.tui.parameters.pending_line import trial_line
@@ -17,7 +17,7 @@ from tests.support.frames import frame
 CHANGE = ParameterChange(
     "c1", 0, "max_wal_size", "16GB", "1GB", None, "default", ChangeState.APPLIED, "16GB", set_id="s1"
 )
-TRIAL = OnTrial("s1", (CHANGE,), 60_000, (trip_wire("p99>50ms"),))
+TRIAL = Pending("s1", (CHANGE,), 60_000, (trip_wire("p99>50ms"),))
 
 
 def test_seconds_keys_change_and_wires() -> None:
@@ -27,7 +27,7 @@ def test_seconds_keys_change_and_wires() -> None:
 
 
 def test_what_is_being_taken_back_says_why_and_what_is_in_the_way() -> None:
-    away = OnTrial("s1", (CHANGE,), 60_000, reverting="p99>50ms for 3 s", problem="connection refused")
+    away = Pending("s1", (CHANGE,), 60_000, reverting="p99>50ms for 3 s", problem="connection refused")
     words = text_of(trial_line(away, 0, 200, UNICODE))
     assert words.startswith(" taking back: p99>50ms for 3 s (connection refused; trying on)")
 
@@ -50,7 +50,7 @@ def test_offered_wires_are_typed_as_one_types_them_and_are_not_crossed_now() -> 
 
 
 def test_what_has_no_room_is_left_out_and_no_word_is_cut() -> None:
-    wires = OnTrial("s1", (CHANGE,), 60_000, (trip_wire("p99>50ms"), trip_wire("errors>0")))
+    wires = Pending("s1", (CHANGE,), 60_000, (trip_wire("p99>50ms"), trip_wire("errors>0")))
     whole = text_of(trial_line(wires, 0, 200, UNICODE))
     for cells in range(60, len(whole)):
         line = text_of(trial_line(wires, 0, cells, UNICODE))

@@ -1,0 +1,189 @@
+"""The one orchestrator of changes: plans, makes, confirms and reverts sets with a half of the server and a half of its
+machine."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from pgtop_tune.changes.model.change import ParameterChange, Terms
+from pgtop_tune.changes.model.change_set import ChangeSet, LostBetweenHalves, Settled
+from pgtop_tune.changes.model.machine_change import HostChange
+from pgtop_tune.changes.ordering import gives_memory_up, goes_before_server, settings_in_order
+from pgtop_tune.changes.ports import MachineControl, RestartControl, SetControl
+from pgtop_tune.errors import ConnectionProblem, PgtopError, UsageProblem
+from pgtop_tune.model.absence import Unavailable
+
+AGAIN_S: Final = 2.0
+"""Between two attempts to revert a set."""
+BACKSTOP_S: Final = 2.0
+"""After the deadline each half reverts by itself, then the process that waits for our end."""
+
+
+class ChangeSets:
+    """Makes and reverts sets. Coroutines run where the doors live.
+
+    Args:
+        server: The door to the server; None where no set has parameters.
+        machine: The door to its machine; None where there is no way to it.
+        restart: Restarts the server where an adopted set needs it; None where nobody does.
+    """
+
+    def __init__(
+        self, server: SetControl | None, machine: MachineControl | None, restart: RestartControl | None = None
+    ) -> None:
+        self._server: Final = server
+        self._machine: Final = machine
+        self._restart: Final = restart
+
+    async def plan(self, wanted: ChangeSet) -> ChangeSet:
+        """The set in the order in which it is made.
+
+        The door to the server orders its parameters, by `ordering.in_order`.
+        """
+        if not wanted.settings:
+            return wanted
+        found = () if self._machine is None else await self._machine.settings()
+        standing = () if isinstance(found, Unavailable) else found
+        live = {each.name: each.live for each in standing if not isinstance(each.live, Unavailable)}
+        settings = settings_in_order(wanted.settings)
+        return replace(wanted, settings=settings, machine_last=gives_memory_up(settings, live))
+
+    async def apply(self, wanted: ChangeSet, terms: Terms) -> Settled:
+        """Makes both halves, or none.
+
+        Args:
+            wanted: Planned or not.
+            terms: The doors get a deadline a little later than the one of the terms: theirs is the backstop.
+
+        Raises:
+            UsageProblem: There is no way to the machine.
+            LostBetweenHalves: The connection was lost and the other half is in force.
+            PgtopError: See `SetControl.apply_set` and `MachineControl.apply_set`; nothing is changed.
+        """
+        if wanted.settings and self._machine is None:
+            raise UsageProblem("there is no way to the settings of the machine from here")
+        planned = await self.plan(wanted)
+        within_s = None if terms.keep_within_s is None else terms.keep_within_s + BACKSTOP_S
+        terms = replace(terms, set_id=terms.set_id or uuid.uuid4().hex[:12], keep_within_s=within_s)
+        made = Settled(set_id=terms.set_id)
+        for on_machine in (False, True) if planned.machine_last else (True, False):
+            try:
+                made = await self._with_half(made, planned, terms, on_machine=on_machine)
+            except ConnectionProblem as lost:
+                if not planned.settings:
+                    raise
+                raise LostBetweenHalves(lost, made) from lost
+            except PgtopError as problem:
+                await self._withdraw(made, problem)
+                raise
+        return made
+
+    async def _with_half(self, made: Settled, planned: ChangeSet, terms: Terms, *, on_machine: bool) -> Settled:
+        if on_machine and self._machine is not None and planned.settings:
+            settings = await self._machine.apply_set(planned.settings, terms, survive=planned.persist)
+            return replace(made, settings=settings)
+        if not on_machine and self._server is not None and planned.parameters:
+            return replace(made, parameters=await self._server.apply_set(planned.parameters, terms))
+        return made
+
+    async def _withdraw(self, made: Settled, problem: PgtopError) -> None:
+        """Reverts the half that was made; the problem says so where even that fails."""
+        if not made.changes:
+            return
+        failed = (await self.revert(made.set_id, "the other half of the set was refused")).problem
+        if failed is not None:
+            problem.hint = f"{failed.message}: `pgtop-tune revert --set {made.set_id}` reverts the first half"
+
+    async def confirm(self, set_id: str) -> Settled:
+        """Both halves stay; empty when they are not in force (any more).
+
+        Raises:
+            PgtopError: It could not be written down; the set is still pending confirmation.
+        """
+        settings = await self._machine.keep(set_id) if self._machine is not None else ()
+        parameters = await self._server.keep(set_id) if self._server is not None else ()
+        return Settled(set_id=set_id, parameters=parameters, settings=settings)
+
+    async def revert(self, set_id: str, why: str = "", *, with_restart: bool = False) -> Settled:
+        """Reverts both halves once; a half that cannot be reverted does not keep the other.
+
+        Pools of huge pages that get larger again go before the server's half, so that the server has them; the rest of
+        the machine goes after it.
+
+        Args:
+            set_id: Of the set.
+            why: For the journal.
+            with_restart: Whether the server is restarted where the old values need it.
+        """
+
+        async def server_half() -> tuple[ParameterChange, ...]:
+            if self._server is None:
+                return ()
+            if with_restart and self._restart is not None:
+                return (await self._restart.revert_set(set_id, why)).changes
+            return await self._server.revert_set(set_id, why)
+
+        return await self.revert_around((set_id,), server_half, why)
+
+    async def revert_around(
+        self, set_ids: Sequence[str], server_half: Callable[[], Awaitable[tuple[ParameterChange, ...]]], why: str = ""
+    ) -> Settled:
+        """Reverts the machine's halves of sets, the last set first, before and after the server's.
+
+        Args:
+            set_ids: In the order they were made.
+            server_half: Reverts the server's.
+            why: For the journal.
+        """
+        settled = Settled(set_id=set_ids[-1] if set_ids else "")
+
+        async def machine_halves(only: Callable[[HostChange], bool]) -> Settled:
+            if self._machine is None:
+                return settled
+            reverted = settled.settings
+            for set_id in reversed(set_ids):
+                reverted = (*reverted, *await self._machine.revert_set(set_id, why, only))
+            return replace(settled, settings=reverted)
+
+        async def parameters() -> Settled:
+            return replace(settled, parameters=await server_half())
+
+        async def pools() -> Settled:
+            return await machine_halves(goes_before_server)
+
+        async def rest() -> Settled:
+            return await machine_halves(lambda change: True)
+
+        for half in (pools, parameters, rest):
+            try:
+                settled = await half()
+            except PgtopError as problem:
+                settled = replace(settled, problem=settled.problem or problem)
+        return settled
+
+    async def revert_until_done(
+        self, set_id: str, why: str, told: Callable[[PgtopError], None], *, with_restart: bool = False
+    ) -> Settled:
+        """Reverts both halves, again and again while one cannot be: a server may be away.
+
+        Args:
+            set_id, why, with_restart: See `revert`.
+            told: Takes each problem.
+        """
+        settled = Settled(set_id=set_id)
+        while True:
+            once = await self.revert(set_id, why, with_restart=with_restart)
+            settled = Settled(
+                set_id=set_id,
+                parameters=(*settled.parameters, *once.parameters),
+                settings=(*settled.settings, *once.settings),
+            )
+            if once.problem is None:
+                return settled
+            told(once.problem)
+            await asyncio.sleep(AGAIN_S)

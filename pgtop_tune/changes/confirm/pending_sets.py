@@ -1,0 +1,265 @@
+"""Change sets pending confirmation in this program: reverted at their deadline or by a trip wire, unless confirmed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pgtop_tune.changes.model.change import Terms
+from pgtop_tune.changes.model.change_set import Change, ChangeSet, LostBetweenHalves, Settled, value_before
+from pgtop_tune.errors import PgtopError, UsageProblem
+from pgtop_tune.model.events import Event, EventKind
+
+if TYPE_CHECKING:
+    from pgtop_tune.changes.change_sets import ChangeSets
+    from pgtop_tune.changes.confirm.trip_watch import TripWatch
+    from pgtop_tune.changes.ports import AdoptedSet, AdoptionControl
+    from pgtop_tune.metrics.trip_wires import TripWire
+    from pgtop_tune.runtime.ports import Step
+
+NOT_CONFIRMED: Final = "nobody kept it in time"
+"""Why a set is reverted at its deadline."""
+
+
+class Pending(Struct, frozen=True, kw_only=True):
+    """A set that is in force until its deadline.
+
+    Attributes:
+        set_id: Of the journal.
+        changes: In the order they were made.
+        until_ms: The deadline, milliseconds since the epoch.
+        wires: Trip wires: lines that revert it at once when they are crossed.
+        adopted_from: The program that made it and is gone, "user@host, pid"; "" for a set of our own.
+        with_restart: Whether reverting it restarts the server where the old values need it.
+        reverting: Why it is being reverted right now; "" while it stands.
+        problem: Why that has not worked yet; it is tried again.
+    """
+
+    set_id: str
+    changes: tuple[Change, ...]
+    until_ms: int
+    wires: tuple[TripWire, ...] = ()
+    adopted_from: str = ""
+    with_restart: bool = False
+    reverting: str = ""
+    problem: str = ""
+
+    def remaining_s(self, now_ms: int) -> float:
+        """Seconds until the deadline, 0 when it has passed."""
+        return max((self.until_ms - now_ms) / 1000.0, 0.0)
+
+
+class AutoReverted(Struct, frozen=True, kw_only=True):
+    """A set that went back without having been confirmed.
+
+    Attributes:
+        number: 1, 2, 3 … within a session.
+        changes: What was pending.
+        why: The trip wire, or that nobody confirmed it.
+    """
+
+    number: int
+    changes: tuple[Change, ...]
+    why: str
+
+
+class PendingSets:
+    """A `FrameSink` with the sets that are pending confirmation: one of our own at a time, and those that were adopted.
+
+    Coroutines run in the engine's loop.
+
+    Args:
+        sets: Makes and reverts them.
+        note: Puts an event into the next frame.
+        wall_ms: Milliseconds since the epoch.
+        adoptions: Sets of programs that are gone; None where nothing is adopted.
+        told: Takes each problem with reverting a set at its deadline or at a trip wire.
+    """
+
+    def __init__(
+        self,
+        sets: ChangeSets,
+        note: Callable[[Event], None],
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        adoptions: AdoptionControl | None = None,
+        told: Callable[[PgtopError], None] = lambda problem: None,
+    ) -> None:
+        self._sets: Final = sets
+        self._note: Final = note
+        self._wall_ms: Final = wall_ms
+        self._adoptions: Final = adoptions
+        self._told: Final = told
+        self._adopted = 0
+        self._now_s = 0.0
+        self._pending: dict[str, Pending] = {}
+        self._watches: dict[str, TripWatch] = {}
+        self._deadlines: dict[str, asyncio.Task[None]] = {}
+        self._reverts: dict[str, asyncio.Task[None]] = {}
+        self._outcomes: dict[str, asyncio.Future[Settled]] = {}
+        self._current: Pending | None = None
+        self._ended: AutoReverted | None = None
+
+    @property
+    def current(self) -> Pending | None:
+        """The pending set; of several that with the next deadline. Thread-safe."""
+        return self._current
+
+    @property
+    def ended(self) -> AutoReverted | None:
+        """The last set that went back without having been confirmed. Thread-safe."""
+        return self._ended
+
+    def accept(self, step: Step) -> None:
+        """See `FrameSink.accept`: adopts, and watches trip wires."""
+        if step.frames:
+            self._now_s = step.frames[-1].elapsed_s
+        if self._adoptions is not None:
+            adopted = self._adoptions.adopted()
+            for each in adopted[self._adopted :]:
+                self._adopt(each)
+            self._adopted = len(adopted)
+        for set_id, watch in tuple(self._watches.items()):
+            if why := watch.accept(step):
+                self._begin_reverting(set_id, why)
+
+    def close(self) -> None:
+        """See `FrameSink.close`; a pending set is reverted by the doors when they are closed."""
+        for task in (*self._deadlines.values(), *self._reverts.values()):
+            task.cancel()
+
+    async def apply(self, wanted: ChangeSet, terms: Terms, wires: Sequence[TripWire] = ()) -> Settled:
+        """Makes a set of changes; pending confirmation where the terms have a time.
+
+        Raises:
+            UsageProblem: Another set is pending, or there is no way to the machine.
+            LostBetweenHalves: See `ChangeSets.apply`; the set is pending, so that both halves go back together.
+            PgtopError: See `ChangeSets.apply`.
+        """
+        if self._current is not None:
+            names = ", ".join(change.name for change in self._current.changes)
+            raise UsageProblem(f"{names}: still on trial", "keep it or undo it first")
+        terms = replace(terms, trip_wires=tuple(wire.text for wire in wires))
+        try:
+            made = await self._sets.apply(wanted, terms)
+        except LostBetweenHalves as lost:
+            self._begin(lost.made, terms, wires)
+            raise
+        self._begin(made, terms, wires)
+        return made
+
+    def _begin(self, made: Settled, terms: Terms, wires: Sequence[TripWire]) -> None:
+        if terms.keep_within_s is None or not made.changes:
+            return
+        until_ms = self._wall_ms() + int(terms.keep_within_s * 1000)
+        pending = Pending(set_id=made.set_id, changes=made.changes, until_ms=until_ms, wires=tuple(wires))
+        self._hold(pending, terms.keep_within_s)
+
+    def _hold(self, pending: Pending, within_s: float) -> None:
+        # What watches is loaded when there is something to watch.
+        from pgtop_tune.changes.confirm.trip_watch import TripWatch
+
+        loop = asyncio.get_running_loop()
+        self._outcomes[pending.set_id] = loop.create_future()
+        self._watches[pending.set_id] = TripWatch(self._now_s, pending.wires)
+        self._deadlines[pending.set_id] = loop.create_task(self._expire(pending.set_id, within_s))
+        self._put(pending)
+
+    def _adopt(self, adopted: AdoptedSet) -> None:
+        known = self._pending.get(adopted.set_id)
+        if known is not None:
+            self._put(replace(known, changes=(*known.changes, *adopted.changes)))
+            return
+        pending = Pending(
+            set_id=adopted.set_id,
+            changes=adopted.changes,
+            until_ms=adopted.until_ms,
+            wires=_wires(adopted.trip_wires),
+            adopted_from=adopted.by,
+            with_restart=adopted.with_restart,
+        )
+        self._hold(pending, pending.remaining_s(self._wall_ms()))
+
+    async def confirm(self) -> tuple[Change, ...]:
+        """The pending set stays; empty when there is none, or when it was reverted by then."""
+        pending = self._current
+        if pending is None:
+            return ()
+        kept = await self._sets.confirm(pending.set_id)
+        self._forget(pending.set_id)
+        return kept.changes
+
+    def reverted_by_hand(self, changes: Sequence[Change]) -> None:
+        """Somebody has reverted changes: a set they belong to is not pending any more."""
+        for change in changes:
+            self._forget(change.set_id or change.id)
+
+    async def over(self, set_id: str) -> Settled:
+        """Waits until a pending set was reverted at its deadline or by a trip wire."""
+        return await asyncio.shield(self._outcomes[set_id])
+
+    async def revert_now(self, set_id: str) -> Settled:
+        """Reverts a pending set once, before its deadline; the outcome has the problem of a half that still stands."""
+        self._forget(set_id)
+        running = self._reverts.pop(set_id, None)
+        if running is not None:
+            running.cancel()
+        return await self._sets.revert(set_id)
+
+    async def _expire(self, set_id: str, within_s: float) -> None:
+        await asyncio.sleep(within_s)
+        self._begin_reverting(set_id, NOT_CONFIRMED)
+
+    def _begin_reverting(self, set_id: str, why: str) -> None:
+        if set_id in self._pending and set_id not in self._reverts:
+            self._reverts[set_id] = asyncio.get_running_loop().create_task(self._revert(set_id, why))
+
+    async def _revert(self, set_id: str, why: str) -> None:
+        """Goes on until it is done, also while the server is away."""
+        pending = self._pending[set_id]
+        self._put(replace(pending, reverting=why))
+
+        def told(problem: PgtopError) -> None:
+            self._told(problem)
+            if set_id in self._pending:
+                self._put(replace(self._pending[set_id], problem=problem.message))
+
+        settled = await self._sets.revert_until_done(set_id, why, told, with_restart=pending.with_restart)
+        self._forget(set_id)
+        self._ended = AutoReverted(
+            number=1 if self._ended is None else self._ended.number + 1, changes=pending.changes, why=why
+        )
+        detail = "; ".join(f"{each.name} {each.shown_after}→{value_before(each)}" for each in pending.changes)
+        self._note(Event(self._wall_ms(), EventKind.WARNING, f"taken back: {why}", detail))
+        self._outcomes[set_id].set_result(settled)
+
+    def _put(self, pending: Pending) -> None:
+        self._pending[pending.set_id] = pending
+        self._choose()
+
+    def _forget(self, set_id: str) -> None:
+        self._pending.pop(set_id, None)
+        self._watches.pop(set_id, None)
+        deadline = self._deadlines.pop(set_id, None)
+        if deadline is not None:
+            deadline.cancel()
+        self._choose()
+
+    def _choose(self) -> None:
+        self._current = min(self._pending.values(), key=lambda pending: pending.until_ms, default=None)
+
+
+def _wires(texts: Sequence[str]) -> tuple[TripWire, ...]:
+    """Trip wires of a journal; one that only a newer version knows is passed over."""
+    from pgtop_tune.metrics.trip_wires import trip_wire
+
+    wires = []
+    for text in texts:
+        with suppress(UsageProblem):
+            wires.append(trip_wire(text))
+    return tuple(wires)

@@ -1,0 +1,154 @@
+"""What holds of changing a server and its machine, on the screen and with a command: one set of sentences for both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from pgtop_tune.changes.journal import journals, read
+from pgtop_tune.changes.model.change import Wanted
+from pgtop_tune.changes.model.machine_change import WantedSetting
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.errors import ConnectionProblem, PgtopError
+from tests.support.quick_server import quick_server
+from tests.support.servers import Servers, conninfo
+from tests.support.ways import Command, Machine, Screen, kill, way_of
+
+WAYS = ("screen", "command")
+PAGES = "vm.nr_hugepages"
+STRICT = (
+    WantedSetting("vm.overcommit_memory", "2"),
+    WantedSetting(PAGES, "20"),
+    WantedSetting("vm.overcommit_ratio", "90"),
+)
+WayOf = Callable[[Throwaway], AbstractAsyncContextManager[Screen | Command]]
+BOTH = ((Wanted("max_wal_size", "3GB"),), (WantedSetting(PAGES, "20"),))
+
+
+@pytest.fixture(scope="module")
+def shared(servers: Servers) -> Iterator[Throwaway]:
+    server = quick_server(servers.binaries(18))
+    yield server
+    server.stop("immediate")
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return Machine(tmp_path / "root")
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> WayOf:
+    return lambda server: way_of(request.param, server, machine, monkeypatch)
+
+
+def shown(server: Throwaway, name: str) -> str:
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        row = connection.execute("SELECT current_setting(%s)", [name]).fetchone()
+        assert row is not None
+        return str(row[0])
+
+
+def in_force() -> list[str]:
+    texts = [read(path) for path in journals(None)]
+    return sorted(each.name for text in texts for each in (*text.in_force, *text.host_in_force))
+
+
+async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+def made_at(machine: Machine, server: Throwaway) -> dict[str, int]:
+    """When the file behind each half was written last, nanoseconds."""
+    return {
+        "machine": machine.path(PAGES).stat().st_mtime_ns,
+        "server": (server.data_dir / "postgresql.auto.conf").stat().st_mtime_ns,
+    }
+
+
+async def test_strict_accounting_is_entered_after_its_limit_was_raised(
+    way: WayOf, shared: Throwaway, machine: Machine
+) -> None:
+    async with way(shared) as operator:
+        await operator.apply((), STRICT)
+    made = [each.name for path in journals(None) for each in read(path).host_changes]
+    assert made == ["vm.overcommit_ratio", PAGES, "vm.overcommit_memory"]
+
+
+@pytest.mark.parametrize(("before", "wanted", "first"), [("0", "20", "machine"), ("40", "20", "server")])
+async def test_pages_are_there_before_the_server_wants_them_and_given_up_after_it_left_them(
+    way: WayOf, shared: Throwaway, machine: Machine, before: str, wanted: str, first: str
+) -> None:
+    machine.path(PAGES).write_text(f"{before}\n")
+    second = "server" if first == "machine" else "machine"
+    async with way(shared) as operator:
+        await operator.apply((Wanted("max_wal_size", "3GB"),), (WantedSetting(PAGES, wanted),), 1.0)
+        made = made_at(machine, shared)
+        assert made[first] < made[second]
+        await operator.over()
+        reverted = made_at(machine, shared)
+        # Going back is the mirror: the half that was made last goes first.
+        assert reverted[second] < reverted[first]
+    assert (machine.value(PAGES), shown(shared, "max_wal_size"), in_force()) == (before, "1GB", [])
+
+
+async def test_a_server_that_refuses_leaves_the_machine_as_it_was(
+    way: WayOf, shared: Throwaway, machine: Machine
+) -> None:
+    async with way(shared) as operator:
+        with pytest.raises(PgtopError):
+            await operator.apply((Wanted("max_wal_size", "1kB"),), (WantedSetting(PAGES, "20"),))
+    assert (machine.value(PAGES), in_force()) == ("0", [])
+
+
+async def test_both_halves_go_back_at_the_deadline(way: WayOf, shared: Throwaway, machine: Machine) -> None:
+    async with way(shared) as operator:
+        await operator.apply(*BOTH, 1.0)
+        assert (machine.value(PAGES), shown(shared, "max_wal_size")) == ("20", "3GB")
+        await operator.over()
+    assert (machine.value(PAGES), shown(shared, "max_wal_size"), in_force()) == ("0", "1GB", [])
+
+
+async def test_a_set_without_a_deadline_stays_under_one_id(way: WayOf, shared: Throwaway, machine: Machine) -> None:
+    async with way(shared) as operator:
+        await operator.apply(*BOTH)
+    texts = [read(path) for path in journals(None)]
+    assert len({each.set_id for text in texts for each in (*text.in_force, *text.host_in_force)}) == 1
+    assert (machine.value(PAGES), shown(shared, "max_wal_size")) == ("20", "3GB")
+    with psycopg.connect(conninfo(shared), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM RESET max_wal_size")
+        connection.execute("SELECT pg_reload_conf()")
+
+
+async def test_after_a_connection_lost_between_the_halves_the_machine_keeps_its_half(
+    way: WayOf, fresh_server: Throwaway, machine: Machine
+) -> None:
+    machine.afterwards = lambda: kill(fresh_server)
+    async with way(fresh_server) as operator:
+        with pytest.raises(ConnectionProblem) as lost:
+            await operator.apply(*BOTH)
+        assert "pgtop-tune revert --set" in str(lost.value)
+    # Whether the server has its half cannot be known: `revert` takes both back when it answers again.
+    assert (machine.value(PAGES), in_force()) == ("20", [PAGES])
+
+
+async def test_a_pending_set_goes_back_on_the_machine_at_once_while_the_server_is_away(
+    way: WayOf, fresh_server: Throwaway, machine: Machine
+) -> None:
+    async with way(fresh_server) as operator:
+        await operator.apply(*BOTH, 600.0)
+        kill(fresh_server)
+        await operator.revert_now()
+        await until(lambda: machine.value(PAGES) == "0", 15.0)
+        fresh_server.restart()
+        await operator.server_is_back()
+        await until(lambda: not in_force())
+    assert shown(fresh_server, "max_wal_size") == "1GB"

@@ -13,6 +13,7 @@ from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.confirm.pending_sets import PendingSets
 from pgtop_tune.changes.model.change import ParameterChange, Terms, Wanted
 from pgtop_tune.changes.model.change_set import ChangeSet
+from pgtop_tune.changes.model.restart import RestartOutcome, RestartState
 from pgtop_tune.changes.ports import AdoptedSet, AdoptionControl, RestartControl
 from pgtop_tune.errors import ConnectionProblem, UsageProblem
 from pgtop_tune.metrics.trip_wires import trip_wire
@@ -59,7 +60,7 @@ async def test_a_second_set_waits_for_the_first() -> None:
     with pytest.raises(UsageProblem, match="max_wal_size, work_mem: still on trial"):
         await pending.apply(SET, Terms(60.0))
     assert len(control.journal) == len(SET.parameters)
-    assert [change.kept for change in await pending.keep()] == [True, True]
+    assert [change.kept for change in await pending.confirm()] == [True, True]
     assert pending.current is None
     await pending.apply(SET, Terms(60.0))
 
@@ -129,8 +130,9 @@ async def test_an_adopted_set_that_took_a_restart_is_taken_back_with_one() -> No
         def __init__(self) -> None:
             self.reverted: list[tuple[str, str]] = []
 
-        async def revert_set(self, set_id: str, why: str = "") -> None:
+        async def revert_set(self, set_id: str, why: str = "") -> RestartOutcome:
             self.reverted.append((set_id, why))
+            return RestartOutcome(RestartState.CAME_UP, "it is back")
 
     control, adopted, restarts = ScriptedParameters(), Adopted(), Restarts()
     pending = sets(control, adoptions=adopted, restart=restarts)  # type: ignore[arg-type]
@@ -148,7 +150,7 @@ async def test_of_several_adopted_sets_the_next_to_go_back_is_shown_and_kept_fir
     watched(pending, range(1))
     assert pending.current is not None
     assert pending.current.set_id == sooner.set_id
-    assert {change.set_id for change in await pending.keep()} == {sooner.set_id}
+    assert {change.set_id for change in await pending.confirm()} == {sooner.set_id}
     watched(pending, range(1, 2))
     assert pending.current is not None
     assert pending.current.set_id == later.set_id

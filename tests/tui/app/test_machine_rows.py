@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -63,9 +63,11 @@ class ScriptedMachine:
         self.journal = [replace(each, kept=True) if each.set_id == set_id else each for each in self.journal]
         return tuple(each for each in self.journal if each.set_id == set_id)
 
-    async def revert_set(self, set_id: str, why: str = "") -> tuple[HostChange, ...]:
-        back = [each for each in self.journal if each.set_id == set_id]
-        self.journal = [each for each in self.journal if each.set_id != set_id]
+    async def revert_set(
+        self, set_id: str, why: str = "", only: Callable[[HostChange], bool] = lambda change: True
+    ) -> tuple[HostChange, ...]:
+        back = [each for each in self.journal if each.set_id == set_id and only(each)]
+        self.journal = [each for each in self.journal if each not in back]
         self.live |= {each.name: each.value_before for each in back}
         return tuple(replace(each, state=ChangeState.REVERTED, shown_after=each.value_before) for each in back)
 

@@ -12,11 +12,18 @@ from pgtop_tune.model.postgres import Parameter
 _RESTART: Final = "takes effect with a restart"
 _PATIENCE: Final = "SET lock_timeout = '5s';"
 _RELOAD: Final = "SELECT pg_reload_conf();"
+_WINS_OVER_FILES: Final = frozenset({"command line", "environment variable"})
 _WHEN: Final = {"postmaster": _RESTART, "backend": "for new sessions", "superuser-backend": "for new sessions"}
 
 
 def set_parameter(parameter: Parameter, value: str) -> Action:
-    """ALTER SYSTEM to a value, and back to what postgresql.auto.conf has now."""
+    """ALTER SYSTEM to a value, and back to what postgresql.auto.conf has now; words where no file has the say."""
+    if parameter.source in _WINS_OVER_FILES:
+        return words(
+            f"{parameter.name} is given where the server is started ({parameter.source}): set it to {value} there, no "
+            "file wins over it.",
+            f"Give it {parameter.shown} there again.",
+        )
     end = "" if parameter.context == "postmaster" else f"\n{_RELOAD}"
     return Action(
         f"{_statement(parameter.name, value)};{end}",

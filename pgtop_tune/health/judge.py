@@ -10,17 +10,14 @@ from typing import Final
 from msgspec.structs import replace
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Confidence, Finding, Language, Limits, Unknown
+from pgtop_tune.health.check import Check, Confidence, Finding, Limits, Unknown
 from pgtop_tune.health.facts import Answer, Facts, Missing, Question
+from pgtop_tune.health.fitting import fitted
 from pgtop_tune.health.report import Report, Result
 from pgtop_tune.model.absence import Unavailable
 
 _YOUNG_S: Final = 86_400.0
 _SHOWN_REASONS: Final = 3
-_ON_PRIMARY: Final = "on its primary: this server is a standby"
-_CHANGES_DATA: Final = re.compile(
-    r"(?!ALTER SYSTEM)(ALTER|ANALYZE|CREATE|DROP|GRANT|REINDEX|REVOKE|ROLLBACK|SET|VACUUM|\\password) "
-)
 _OWN: Final = "check_"
 """How queries of checks are called."""
 _LOWER: Final[Mapping[Confidence, Confidence]] = MappingProxyType(
@@ -89,21 +86,11 @@ def _result(check: Check, facts: Facts, given: Limits, young: bool) -> Result:
     except Missing as problem:
         unknowns.append(_unknown(problem.need, problem.why))
     unknowns += _refusals(check, facts)
-    findings = [_where_it_runs(finding, facts) for finding in findings]
+    findings = [fitted(finding, facts) for finding in findings]
     if young and check.counts:
         findings = [replace(finding, confidence=_LOWER[finding.confidence]) for finding in findings]
     findings.sort(key=lambda finding: -finding.severity.rank)
     return Result(check, tuple(findings), tuple(unknowns))
-
-
-def _where_it_runs(finding: Finding, facts: Facts) -> Finding:
-    """On a standby no statement runs that changes databases or roles: its primary takes it, and hands it on."""
-    server, fix = needs.SERVER.of(facts), finding.fix
-    if isinstance(server, Unavailable) or not server.in_recovery or fix is None or fix.language is not Language.SQL:
-        return finding
-    if not _CHANGES_DATA.match(fix.do):
-        return finding
-    return replace(finding, fix=replace(fix, remark="; ".join(filter(None, (_ON_PRIMARY, fix.remark)))))
 
 
 def _unknown(need: str, why: Unavailable) -> Unknown:

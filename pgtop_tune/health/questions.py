@@ -72,6 +72,7 @@ class BloatEstimate(Struct, frozen=True):
         kind: "table" or "index".
         table_name: The table of an index; else its own name.
         needed_bytes: Estimated; None without statistics.
+        excludes: Whether it is the index of an exclusion constraint, which no REINDEX makes CONCURRENTLY.
     """
 
     n_hidden: int
@@ -81,6 +82,7 @@ class BloatEstimate(Struct, frozen=True):
     table_name: str
     bytes: int
     needed_bytes: int | None
+    excludes: bool = False
 
 
 class IndexState(Struct, frozen=True):
@@ -94,6 +96,8 @@ class IndexState(Struct, frozen=True):
         unused: Never scanned, and no constraint needs it.
         definition: pg_get_indexdef(); None when it is gone by now.
         is_unique: Whether duplicates may be why it is invalid.
+        computes: Whether an expression or a condition that fails on a row may be why.
+        tablespace: Its own; None in that of the database. A definition does not tell it.
     """
 
     n_indexes: int
@@ -107,6 +111,8 @@ class IndexState(Struct, frozen=True):
     unused: bool
     definition: str | None
     is_unique: bool = False
+    computes: bool = False
+    tablespace: str | None = None
 
 
 class BareForeignKey(Struct, frozen=True):
@@ -117,6 +123,7 @@ class BareForeignKey(Struct, frozen=True):
         bytes, tuples: Of the referencing table.
         n_all: Such foreign keys in the database.
         partitioned: Whether the referencing table is.
+        free_names: For an index on its columns, like those that the server chooses, the plainest first.
     """
 
     schema: str
@@ -129,6 +136,7 @@ class BareForeignKey(Struct, frozen=True):
     tuples: int
     n_all: int
     partitioned: bool = False
+    free_names: Sequence[str] = ()
 
 
 class SequenceState(Struct, frozen=True):
@@ -140,6 +148,8 @@ class SequenceState(Struct, frozen=True):
         table_schema, table_name, column_name: The column it feeds; None for one of its own.
         highest: Its MAXVALUE, or what the column can hold.
         used: last_value; None where the role may not see it.
+        type_is_kept_by: "parent" or "partition key", which keep ALTER COLUMN TYPE from running; None without.
+        used_by: What else keeps it, as pg_describe_object() has it: views, triggers, policies. Foreign text.
     """
 
     n_hidden: int
@@ -151,6 +161,8 @@ class SequenceState(Struct, frozen=True):
     column_name: str | None
     highest: int
     used: int | None
+    type_is_kept_by: str | None = None
+    used_by: Sequence[str] = ()
 
 
 class KeyState(Struct, frozen=True):
@@ -160,6 +172,7 @@ class KeyState(Struct, frozen=True):
         n_hidden: Such columns whose statistics the role may not see.
         highest: What the type can hold.
         used: The highest value ANALYZE met; None where the role may not see it.
+        type_is_kept_by, used_by: As of `SequenceState`.
     """
 
     n_hidden: int
@@ -168,6 +181,8 @@ class KeyState(Struct, frozen=True):
     column_name: str
     highest: int
     used: int | None
+    type_is_kept_by: str | None = None
+    used_by: Sequence[str] = ()
 
 
 class SuperuserLogin(Struct, frozen=True):

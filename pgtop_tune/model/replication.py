@@ -84,6 +84,7 @@ class Slot(Struct, frozen=True):
         inactive_since_ms: None before 17 and while it is used.
         invalid: invalidation_reason (17+), "conflicting" (16); "" otherwise.
         failover: 17+; None before.
+        two_phase: Whether it decodes prepared transactions; None where a recording does not have it.
         spill_*, stream_*, total_*: Transactions and bytes of logical decoding; None for a physical slot.
     """
 
@@ -109,6 +110,7 @@ class Slot(Struct, frozen=True):
     total_txns: int | None
     total_bytes: int | None
     stats_reset_ms: int | None
+    two_phase: bool | None = None
 
 
 class SlotSample(Struct, frozen=True):

@@ -166,7 +166,8 @@ def test_what_a_failed_reindex_has_left_behind_is_dropped(name: str, verb: str) 
 
 
 def test_an_index_on_a_partitioned_table_is_made_as_the_server_can() -> None:
-    key = BareForeignKey("shop", "orders", "fkey", ["customer"], "shop", "customers", MIB, 20_000, 1)
+    names = ("orders_customer_idx",)
+    key = BareForeignKey("shop", "orders", "fkey", ["customer"], "shop", "customers", MIB, 20_000, 1, free_names=names)
     assert "CREATE INDEX CONCURRENTLY" in fix("IDX-04", spoiled(answers={"check_foreign_keys": (key,)})).do
     parted = fix("IDX-04", spoiled(answers={"check_foreign_keys": (replace(key, partitioned=True),)}))
     assert "CONCURRENTLY" not in parted.do + parted.undo

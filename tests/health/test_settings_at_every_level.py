@@ -11,7 +11,7 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.check import Language
 from pgtop_tune.health.configured import as_configured, with_value
 from pgtop_tune.health.facts import Answer
-from pgtop_tune.health.questions import ConfiguredLine, StartOptions
+from pgtop_tune.health.questions import CONFIGURED, ConfiguredLine, StartOptions
 from pgtop_tune.model.postgres import ParameterSample
 from tests.support.health_facts import parameter
 from tests.support.quick_server import quick_server
@@ -100,6 +100,25 @@ def test_a_role_that_may_not_read_the_files_is_told_what_it_did_not_see(levels: 
     assert "pg_file_settings" in unknown["DUR-03"]
     assert "pg_file_settings" in unknown["MEM-04"]
     assert "work_mem is 64GB for database shop" in sayings(report)
+
+
+def test_what_the_hint_grants_is_enough(levels: Throwaway) -> None:
+    """Without pg_read_all_settings data_directory is hidden, and with it every check of a parameter was unknown."""
+    role = "granted"
+    with psycopg.connect(conninfo(levels, DATABASE), autocommit=True) as root:
+        for statement in (f"CREATE ROLE {role} LOGIN", *_opens(role), f"ALTER ROLE {role} SET synchronous_commit = on"):
+            root.execute(statement.encode())
+        report = checked(levels, DATABASE, select=("DUR-03", "MEM-04"), user=role)
+        assert "DUR-03 synchronous_commit is off: a crash" in sayings(report)
+        assert not report.unknowns
+        says = "synchronous_commit is off: "
+        fix = next(finding.fix for _, finding in report.findings if finding.says.startswith(says))
+        assert fix is not None
+        assert fix.undo.startswith("ALTER SYSTEM SET \"synchronous_commit\" = 'off'")
+
+
+def _opens(role: str) -> tuple[str, ...]:
+    return tuple(f"{grant} TO {role}" for grant in CONFIGURED.opens.removesuffix(" open it").split(" and "))
 
 
 @pytest.mark.parametrize(

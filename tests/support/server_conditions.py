@@ -85,7 +85,10 @@ def bloat(share: float, size: int = 1000 * MIB, kind: str = "table") -> BloatEst
 
 
 def key(tuples: int) -> BareForeignKey:
-    return BareForeignKey("shop", "orders", "orders_customer_fkey", ["customer"], "shop", "customers", MIB, tuples, 1)
+    names = ("orders_customer_idx",)
+    return BareForeignKey(
+        "shop", "orders", "orders_customer_fkey", ["customer"], "shop", "customers", MIB, tuples, 1, free_names=names
+    )
 
 
 def sequence(used: int | None, highest: int = 1000, n_hidden: int = 0, n_left_out: int = 0) -> SequenceState:

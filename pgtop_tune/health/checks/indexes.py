@@ -12,12 +12,12 @@ from pgtop_tune.health.fixes import with_lock_timeout, words
 from pgtop_tune.health.judge import statistics_age_s
 from pgtop_tune.health.questions import FOREIGN_KEYS, INDEXES, BareForeignKey, IndexState
 from pgtop_tune.health.rules import NOTHING_TO_UNDO, in_database, too_young
-from pgtop_tune.sql_quoting import Sql, composed, identifier, joined, quoted, unmistakable
+from pgtop_tune.secret import MASK
+from pgtop_tune.sql_quoting import Sql, composed, identifier, joined, literal, quoted, unmistakable
 from pgtop_tune.units import MB, about, count, duration
 
 _GROUP: Final = "indexes"
 _DAY_S: Final = 86_400.0
-_LONGEST_NAME: Final = 63
 _LEFT_OVER: Final = re.compile(r"_cc(new|old)\d*$")
 """Manual, REINDEX, "Rebuilding Indexes Concurrently"."""
 
@@ -45,11 +45,13 @@ def _mended(database: str, index: IndexState) -> Action:
             "what REINDEX CONCURRENTLY has left behind; the index itself has another name",
         )
     mend = composed("REINDEX INDEX CONCURRENTLY {index};", index=_identifier(index))
-    if index.is_unique:
+    if index.is_unique or index.computes:
+        reasons = ("duplicates", index.is_unique), ("rows on which its expression or condition fails", index.computes)
+        why = " and the ".join(reason for reason, may_be in reasons if may_be)
         return words(
-            f"In database {quoted(database)}: remove the duplicates from {index.table_name}, then {mend} With "
-            f"duplicates that fails and leaves one more invalid index. Without need for the index: {_dropping(index)}",
-            unmistakable(_concurrently(index.definition)) if index.definition else "",
+            f"In database {quoted(database)}: remove the {why} from {index.table_name}, then {mend} With them that "
+            f"fails and leaves one more invalid index. Without need for the index: {_dropping(index)}",
+            _made_again(index),
         )
     return in_database(database, mend, remark="drop it when nobody misses it")
 
@@ -96,21 +98,23 @@ def _unused(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
 
 
 def _foreign_keys(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    given: set[tuple[str, str, str]] = set()
     for database, key in facts.have(FOREIGN_KEYS):
         if key.tuples >= limits["rows"]:
             columns = ", ".join(key.columns)
+            name = next((name for name in key.free_names if (database, key.schema, name) not in given), "")
+            given.add((database, key.schema, name))
             yield Finding(
                 Severity.WARNING,
                 f"{database}: {key.schema}.{key.table_name} {key.name}: no index on {columns}, so a delete in "
                 f"{key.referenced_schema}.{key.referenced_table} reads {count(key.tuples)} rows to find none",
                 (Evidence(f"foreign key {key.name} ({columns})", "pg_constraint.conkey, pg_index.indkey"),),
-                _index_for(database, key),
+                _index_for(database, key, name) if name else None,
                 subject=f"{database}: {key.schema}.{key.table_name} {key.name}",
             )
 
 
-def _index_for(database: str, key: BareForeignKey) -> Action:
-    name = "_".join((key.table_name, *key.columns, "idx")).encode()[:_LONGEST_NAME].decode(errors="ignore")
+def _index_for(database: str, key: BareForeignKey, name: str) -> Action:
     concurrently = "" if key.partitioned else "CONCURRENTLY "
     make = composed(
         f"CREATE INDEX {concurrently}{{name}} ON {{table}} ({{columns}});",
@@ -131,13 +135,27 @@ def _drop(database: str, index: IndexState, remark: str = "") -> Action:
     return in_database(
         database,
         _dropping(index),
-        f"{unmistakable(_concurrently(index.definition))};" if index.definition else "",
+        _made_again(index),
         remark,
     )
 
 
 def _dropping(index: IndexState) -> str:
     return composed("DROP INDEX CONCURRENTLY {index};", index=_identifier(index))
+
+
+def _made_again(index: IndexState) -> str:
+    """What makes it as it was, in its tablespace; "" when it is gone by now."""
+    if index.definition is None:
+        return ""
+    if MASK in index.definition:
+        shown = composed("SELECT pg_get_indexdef({name}::regclass);", name=literal(_identifier(index)))
+        return f"-- its definition holds what may be a secret and is not shown: before dropping it, note {shown}"
+    made = f"{unmistakable(_concurrently(index.definition))};"
+    if index.tablespace is None:
+        return made
+    place = composed("SET default_tablespace = {place};", place=literal(index.tablespace))
+    return f"{place}\n{made}\nRESET default_tablespace;"
 
 
 def _concurrently(definition: str) -> str:

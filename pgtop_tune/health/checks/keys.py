@@ -7,12 +7,13 @@ from typing import Final
 
 from pgtop_tune.health.check import Action, Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import with_lock_timeout
+from pgtop_tune.health.fixes import with_lock_timeout, words
 from pgtop_tune.health.questions import KEYS, SEQUENCES, KeyState, SequenceState
 from pgtop_tune.health.rules import in_database
-from pgtop_tune.sql_quoting import Sql, composed, identifier, literal
+from pgtop_tune.sql_quoting import Sql, composed, identifier, literal, quoted, unmistakable
 
 _GROUP: Final = "keys"
+_SHOWN: Final = 5
 _SMALLEST: Final = 2**15 - 1
 _WIDER: Final = "-- the column may stay as it is: bigint holds the former values as well"
 _REWRITES: Final = "rewrites the table and its indexes under a lock; plan it, and columns that refer to it as well"
@@ -56,7 +57,31 @@ def _widen(database: str, sequence: SequenceState) -> Action:
         return in_database(database, with_lock_timeout(widen), with_lock_timeout(narrow))
     table, column = identifier(sequence.table_schema, sequence.table_name), identifier(sequence.column_name)
     do = with_lock_timeout(f"{_to(table, column, 'bigint')}\n{widen}")
-    return in_database(database, do, with_lock_timeout(f"{narrow}\n{_WIDER}"), _REWRITES)
+    return _kept_type(database, sequence, do) or in_database(
+        database, do, with_lock_timeout(f"{narrow}\n{_WIDER}"), _REWRITES
+    )
+
+
+def _kept_type(database: str, column: SequenceState | KeyState, do: str) -> Action | None:
+    """Words where ALTER COLUMN TYPE fails; None where it runs."""
+    name = f"{column.table_name}.{column.column_name}"
+    if column.type_is_kept_by == "parent":
+        return words(
+            f"In database {quoted(database)}: {name} is inherited. ALTER TABLE of its topmost parent changes the type "
+            "in all tables below, unless it is a partition key."
+        )
+    if column.type_is_kept_by is not None:
+        return words(
+            f"In database {quoted(database)}: {name} is part of the partition key, whose type no statement changes. "
+            "Move the rows to a new table with a bigint."
+        )
+    if not column.used_by:
+        return None
+    shown = ", ".join(map(unmistakable, column.used_by[:_SHOWN])) + (" …" if len(column.used_by) > _SHOWN else "")
+    return words(
+        f"In database {quoted(database)}: the type of {name} cannot change while {shown} depends on it. Drop that, "
+        f"then {' '.join(do.splitlines())} and make it again."
+    )
 
 
 def _to(table: Sql, column: Sql, type_: str) -> str:
@@ -89,7 +114,7 @@ def _widen_key(database: str, key: KeyState) -> Action:
     table, column = identifier(key.schema, key.table_name), identifier(key.column_name)
     former = "smallint" if key.highest == _SMALLEST else "integer"
     wider, narrower = (with_lock_timeout(_to(table, column, type_)) for type_ in ("bigint", former))
-    return in_database(database, wider, narrower, _REWRITES)
+    return _kept_type(database, key, wider) or in_database(database, wider, narrower, _REWRITES)
 
 
 _LIMITS: Final = (

@@ -11,7 +11,7 @@ from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import set_parameter, stored_again, words
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.questions import SCOPED
-from pgtop_tune.health.rules import also_scoped, scoped, scoped_finding, setting, value_is
+from pgtop_tune.health.rules import also_scoped, on_standby, scoped, scoped_finding, setting, value_is
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.sql_quoting import joined, literal
@@ -136,17 +136,17 @@ def _statements(facts: Facts, limits: Limits) -> Iterator[Finding]:
             Severity.INFO,
             "pg_stat_statements is not loaded: nobody can tell which statements the time goes to",
             (Evidence("no parameter pg_stat_statements.track", "pg_settings.name"),),
-            _loading(library),
+            _loading(library, " on the primary" if on_standby(facts) else ""),
         )
-    elif track.setting == "none" or queries.setting == "off":
-        row, better = (track, "top") if track.setting == "none" else (queries, "auto")
-        yield Finding(
-            Severity.WARNING,
-            f"pg_stat_statements is loaded and counts nothing: {row.name} is {row.setting}",
-            (setting(facts, row.name),),
-            set_parameter(row, better),
-            subject="off",
-        )
+    for row, wrong, better in ((track, "none", "top"), (queries, "off", "auto")) if track is not None else ():
+        if row.setting == wrong:
+            yield Finding(
+                Severity.WARNING,
+                f"pg_stat_statements is loaded and counts nothing: {row.name} is {row.setting}",
+                (setting(facts, row.name),),
+                set_parameter(row, better),
+                subject=row.name,
+            )
     planning = known.find("pg_stat_statements.track_planning")
     if planning is not None and planning.setting == "on":
         yield Finding(
@@ -158,20 +158,20 @@ def _statements(facts: Facts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _loading(library: Parameter | None) -> Action:
+def _loading(library: Parameter | None, where: str) -> Action:
     if library is None:
-        return words("Add pg_stat_statements to shared_preload_libraries, restart, and CREATE EXTENSION.")
+        return words(f"Add pg_stat_statements to shared_preload_libraries, restart, and CREATE EXTENSION{where}.")
     if library.pending_restart:
         return words(
             "shared_preload_libraries was changed and waits for a restart: add pg_stat_statements to its new value, "
-            "restart, and CREATE EXTENSION."
+            f"restart, and CREATE EXTENSION{where}."
         )
     wanted = [*_libraries(library), "pg_stat_statements"]
     return Action(
         f"ALTER SYSTEM SET shared_preload_libraries = {_listed(wanted)};",
         f"{stored_again(library)};",
         remark="takes effect with a restart; install the contrib package first, without the library the server does "
-        "not start; then CREATE EXTENSION pg_stat_statements",
+        f"not start; then CREATE EXTENSION pg_stat_statements{where}",
     )
 
 

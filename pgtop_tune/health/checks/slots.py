@@ -11,7 +11,7 @@ from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.rules import advice_facts, on_standby, setting
 from pgtop_tune.model.replication import Slot, SlotSample
-from pgtop_tune.sql_quoting import composed, literal, quoted
+from pgtop_tune.sql_quoting import Sql, composed, literal, quoted
 from pgtop_tune.units import GB, about, memory
 
 _GROUP: Final = "replication slots"
@@ -20,14 +20,19 @@ _DEFAULT_KEEP: Final = 16 * GB
 _ROOM: Final = 1.5
 
 
-def _drop(slot: Slot) -> Action:
-    make = "SELECT pg_create_physical_replication_slot({name});"
+def _drop(facts: Facts, slot: Slot) -> Action:
+    make = "SELECT pg_create_physical_replication_slot({name}{options});"
+    options = ", immediately_reserve => true" if slot.restart_lsn_bytes is not None else ""
     if slot.slot_type == "logical":
-        make = "SELECT pg_create_logical_replication_slot({name}, {plugin});"
+        make = "SELECT pg_create_logical_replication_slot({name}, {plugin}{options});"
+        kinds = ("twophase", slot.two_phase), ("failover", slot.failover)
+        options = "".join(f", {option} => true" for option, is_set in kinds if is_set)
     undone_in = f"; the undoing in database {quoted(slot.database)}" if slot.database else ""
+    if slot.database and on_standby(facts):
+        undone_in += ", where it waits for SELECT pg_log_standby_snapshot(); on the primary"
     return Action(
         composed("SELECT pg_drop_replication_slot({name});", name=literal(slot.slot_name)),
-        composed(make, name=literal(slot.slot_name), plugin=literal(slot.plugin or "")),
+        composed(make, name=literal(slot.slot_name), plugin=literal(slot.plugin or ""), options=Sql(options)),
         Language.SQL,
         f"only when nobody needs it any more: its consumer has to start anew{undone_in}",
     )
@@ -48,6 +53,18 @@ def _kept_bytes(sample: SlotSample, slot: Slot) -> int | None:
     return max(sample.lsn_bytes - slot.restart_lsn_bytes, 0)
 
 
+def _copied(facts: Facts, slot: Slot) -> bool:
+    """A copy of the primary's slot: nobody uses it until this standby is promoted."""
+    return bool(slot.failover) and on_standby(facts)
+
+
+def _not_here(slot: Slot) -> Action:
+    return words(
+        f"Find out on the primary why the consumer of {slot.slot_name} falls behind: this slot is a copy of the "
+        "primary's, which no statement drops on a standby."
+    )
+
+
 def _retained(facts: Facts, limits: Limits) -> Iterator[Finding]:
     sample = facts.have(needs.SLOTS)
     for slot in sample.slots:
@@ -58,16 +75,18 @@ def _retained(facts: Facts, limits: Limits) -> Iterator[Finding]:
                 Severity.HIGH if kept >= limits["high"] else Severity.WARNING,
                 f"slot {slot.slot_name} keeps {about(kept)} of WAL; {idle}",
                 (Evidence(f"{slot.slot_name}: {kept} bytes behind the end of WAL", f"{_VIEW}.restart_lsn"),),
-                _drop(slot) if slot.active_pid is None else _catch_up(slot),
+                _not_here(slot)
+                if _copied(facts, slot)
+                else _drop(facts, slot)
+                if slot.active_pid is None
+                else _catch_up(slot),
                 subject=slot.slot_name,
             )
 
 
 def _state(facts: Facts, limits: Limits) -> Iterator[Finding]:
-    copies = on_standby(facts)
     for slot in facts.have(needs.SLOTS).slots:
-        if copies and slot.failover:
-            # A copy of the primary's slot: nobody uses it until this standby is promoted.
+        if _copied(facts, slot):
             continue
         if slot.wal_status in ("lost", "unreserved") or slot.invalid:
             what = slot.invalid or slot.wal_status or ""
@@ -75,7 +94,7 @@ def _state(facts: Facts, limits: Limits) -> Iterator[Finding]:
                 Severity.HIGH,
                 f"slot {slot.slot_name} is {what}: its consumer cannot go on, or soon will not be able to",
                 (Evidence(f"{slot.slot_name}: wal_status {slot.wal_status}", f"{_VIEW}.wal_status"),),
-                _drop(slot) if slot.active_pid is None else _catch_up(slot),
+                _drop(facts, slot) if slot.active_pid is None else _catch_up(slot),
                 subject=slot.slot_name,
             )
         elif slot.active_pid is None and not slot.temporary:
@@ -83,7 +102,7 @@ def _state(facts: Facts, limits: Limits) -> Iterator[Finding]:
                 Severity.WARNING,
                 f"slot {slot.slot_name} is used by nobody{_and_keeps(slot)}",
                 (Evidence(f"{slot.slot_name}: inactive", f"{_VIEW}.active_pid"),),
-                _drop(slot),
+                _drop(facts, slot),
                 subject=slot.slot_name,
             )
 
@@ -129,7 +148,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         why="A slot whose consumer is away keeps all WAL since then, until the disk is full and the server stops.",
         severity=Severity.HIGH,
         page="view-pg-replication-slots.html",
-        needs=(needs.SLOTS,),
+        needs=(needs.SERVER, needs.SLOTS),
         look=_retained,
         thresholds=(
             Threshold("bytes", 1 * GB, "bytes", "from here on a warning"),

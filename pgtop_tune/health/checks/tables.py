@@ -93,6 +93,12 @@ def _bloat(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
 
 def _smaller(database: str, row: BloatEstimate) -> Action:
     name = identifier(row.schema, row.name)
+    if row.kind == "index" and row.excludes:
+        return in_database(
+            database,
+            with_lock_timeout(composed("REINDEX INDEX {name};", name=name)),
+            remark="locks out writes while it is made: the index of an exclusion constraint has no CONCURRENTLY",
+        )
     if row.kind == "index":
         return in_database(database, composed("REINDEX INDEX CONCURRENTLY {name};", name=name))
     return in_database(

@@ -69,12 +69,15 @@ _MULTIXACTS: Final = _Clock(
     lambda table: table.multixact_age,
 )
 _END: Final = 2**31
+_INVALID: Final = -2
+"""pg_database.datconnlimit of a database that DROP DATABASE did not remove whole."""
 
 
 def _wraparound(clock: _Clock) -> Callable[[Facts, Limits], Iterator[Finding | Unknown]]:
     def look(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         sample = facts.have(needs.DATABASE_LIMITS)
         closed = {row.name for row in sample.databases if not row.allows_connections}
+        invalid = {row.name for row in sample.databases if row.connection_limit == _INVALID}
         ages = [(clock.age(sample, row) or 0, row.name) for row in sample.databases]
         for old, name in sorted(ages, reverse=True)[:_SHOWN]:
             if old < limits["age"]:
@@ -87,7 +90,11 @@ def _wraparound(clock: _Clock) -> Callable[[Facts, Limits], Iterator[Finding | U
                     Evidence(f"{name}: {old} {clock.what}", f"pg_database.{clock.column}"),
                     *_of_table(clock, table),
                 ),
-                _freeze(name, table) if name not in closed else _freeze_closed(name),
+                _drop_invalid(name)
+                if name in invalid
+                else _freeze_closed(name)
+                if name in closed
+                else _freeze(name, table),
                 subject=name,
             )
 
@@ -119,6 +126,14 @@ def _freeze(database: str, table: TableState | None) -> Action:
         database,
         composed("VACUUM (FREEZE, VERBOSE) {table};", table=name),
         remark="the oldest table first; see TXN-04 for what may keep it from helping",
+    )
+
+
+def _drop_invalid(database: str) -> Action:
+    """It takes neither connections nor ALTER DATABASE."""
+    return words(
+        f"{quoted(database)} is what an interrupted DROP DATABASE has left behind, and lets nobody in: "
+        + composed("DROP DATABASE {database};", database=identifier(database))
     )
 
 

@@ -8,10 +8,11 @@ SELECT m.n_hidden,
        CASE WHEN m.relkind = 'i' THEN 'index' ELSE 'table' END AS kind,
        t.relname::text AS table_name,
        m.bytes,
-       m.needed_bytes
+       m.needed_bytes,
+       m.excludes
   FROM (SELECT e.*, count(*) FILTER (WHERE e.needed_bytes IS NULL) OVER () AS n_hidden,
                row_number() OVER (ORDER BY e.bytes - e.needed_bytes DESC NULLS LAST, e.oid) AS place
-          FROM (SELECT r.oid, r.relnamespace, r.relname, r.relkind, r.table_oid,
+          FROM (SELECT r.oid, r.relnamespace, r.relname, r.relkind, r.table_oid, r.excludes,
                        r.relpages::bigint * p.page AS bytes,
                        CASE WHEN w.width IS NOT NULL THEN
                        (ceil(r.reltuples / greatest(floor((p.page - r.page_overhead) * r.fill / 100.0
@@ -20,6 +21,7 @@ SELECT m.n_hidden,
                   FROM (SELECT c.oid, c.relnamespace, c.relname, c.relkind, c.relpages, c.reltuples,
                                coalesce(i.indrelid, c.oid) AS table_oid,
                                i.indkey,
+                               coalesce(i.indisexclusion, false) AS excludes,
                                CASE WHEN c.relkind = 'i' THEN i.indnatts ELSE c.relnatts END AS columns,
                                CASE WHEN c.relkind = 'i' THEN 40 ELSE 24 END AS page_overhead,
                                CASE WHEN c.relkind = 'i' THEN 12 ELSE 28 END

@@ -1,10 +1,12 @@
 -- What the configuration files set: the line of each name that counts, and the one of postgresql.auto.conf. Reads the
--- files anew; superusers only unless granted.
-SELECT lower(name) AS name,
-       (array_agg(setting ORDER BY seqno DESC) FILTER (WHERE error IS NULL))[1] AS setting,
-       (array_agg(sourcefile || ':' || sourceline ORDER BY seqno DESC) FILTER (WHERE error IS NULL))[1] AS place,
-       (array_agg(setting ORDER BY seqno DESC)
-            FILTER (WHERE sourcefile = current_setting('data_directory') || '/postgresql.auto.conf'))[1] AS stored
-  FROM pg_file_settings
- WHERE name IS NOT NULL
+-- files anew; superusers only unless granted. A role that may not see data_directory knows that file by its name.
+SELECT lower(f.name) AS name,
+       (array_agg(f.setting ORDER BY f.seqno DESC) FILTER (WHERE f.error IS NULL))[1] AS setting,
+       (array_agg(f.sourcefile || ':' || f.sourceline ORDER BY f.seqno DESC) FILTER (WHERE f.error IS NULL))[1] AS place,
+       (array_agg(f.setting ORDER BY f.seqno DESC)
+            FILTER (WHERE right(f.sourcefile, length(a.path)) = a.path))[1] AS stored
+  FROM pg_file_settings f
+ CROSS JOIN (SELECT coalesce((SELECT setting FROM pg_settings WHERE name = 'data_directory'), '')
+                    || '/postgresql.auto.conf' AS path) a
+ WHERE f.name IS NOT NULL
  GROUP BY 1

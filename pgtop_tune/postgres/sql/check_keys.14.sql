@@ -1,13 +1,16 @@
 -- Unique columns of int2 and int4 that no sequence of theirs fills (check_sequences has those): the highest value
 -- that ANALYZE met, from the statistics. Those past a tenth of their range are named, and one of those whose statistics
 -- the role may not see, to tell that there are such.
+-- ALTER COLUMN TYPE fails where the column is a parent's, is a partition key, or is used by views, triggers, policies …
 -- The statistics are looked up for each column by itself: joined, their view was searched whole for every column.
 SELECT k.n_hidden,
        k.schema,
        k.table_name,
        k.column_name,
        k.highest,
-       k.used
+       k.used,
+       k.type_is_kept_by,
+       k.used_by
   FROM (SELECT f.*,
                count(*) FILTER (WHERE NOT f.readable) OVER () AS n_hidden,
                row_number() OVER (PARTITION BY f.readable
@@ -24,7 +27,20 @@ SELECT k.n_hidden,
                                        FROM pg_stats s
                                       WHERE s.schemaname = n.nspname AND s.tablename = c.relname
                                         AND s.attname = a.attname AND NOT s.inherited
-                                     OFFSET 0) v) END AS used
+                                     OFFSET 0) v) END AS used,
+                       CASE WHEN a.attinhcount > 0 THEN 'parent'
+                            WHEN EXISTS (SELECT FROM pg_partitioned_table p
+                                          WHERE p.partrelid = a.attrelid AND a.attnum = ANY (p.partattrs::int2[]))
+                            THEN 'partition key' END AS type_is_kept_by,
+                       ARRAY(SELECT DISTINCT pg_describe_object(u.classid, u.objid, 0)
+                               FROM pg_depend u
+                               LEFT JOIN pg_attrdef g ON u.classid = 'pg_attrdef'::regclass AND g.oid = u.objid
+                              WHERE u.refclassid = 'pg_class'::regclass AND u.refobjid = a.attrelid
+                                AND u.refobjsubid = a.attnum
+                                AND (g.adnum <> a.attnum
+                                     OR u.classid IN ('pg_rewrite'::regclass, 'pg_trigger'::regclass,
+                                                      'pg_policy'::regclass, 'pg_proc'::regclass,
+                                                      'pg_publication_rel'::regclass))) AS used_by
                   FROM pg_index i
                   JOIN pg_class c ON c.oid = i.indrelid
                   JOIN pg_namespace n ON n.oid = c.relnamespace

@@ -1,6 +1,7 @@
 -- Sequences that can run out, their own limit or that of the column they feed being one of int4 or less: those past a
 -- tenth of it, and one of those the role may not read, to tell that there are such. Owned columns are found by
 -- pg_depend: 'a' for serial, 'i' for identity.
+-- ALTER COLUMN TYPE fails where the column is a parent's, is a partition key, or is used by views, triggers, policies …
 -- Reading a sequence locks it until the statement ends, and the table of locks is everybody's: 200 are read, first those
 -- of no table, then those whose tables are largest or take most rows.
 SELECT q.n_hidden,
@@ -11,7 +12,9 @@ SELECT q.n_hidden,
        q.table_name,
        q.column_name,
        q.highest,
-       q.used
+       q.used,
+       q.type_is_kept_by,
+       q.used_by
   FROM (SELECT o.*,
                count(*) FILTER (WHERE NOT o.readable) OVER () AS n_hidden,
                row_number() OVER (PARTITION BY o.readable
@@ -27,7 +30,20 @@ SELECT q.n_hidden,
                                                                WHEN 'int4'::regtype THEN 2147483647
                                                                ELSE s.seqmax END) AS highest,
                                has_sequence_privilege(c.oid, 'SELECT, USAGE') AS readable,
-                               count(*) OVER () AS n_all
+                               count(*) OVER () AS n_all,
+                               CASE WHEN a.attinhcount > 0 THEN 'parent'
+                                    WHEN EXISTS (SELECT FROM pg_partitioned_table p
+                                                  WHERE p.partrelid = a.attrelid AND a.attnum = ANY (p.partattrs::int2[]))
+                                    THEN 'partition key' END AS type_is_kept_by,
+                               ARRAY(SELECT DISTINCT pg_describe_object(u.classid, u.objid, 0)
+                                       FROM pg_depend u
+                                       LEFT JOIN pg_attrdef g ON u.classid = 'pg_attrdef'::regclass AND g.oid = u.objid
+                                      WHERE u.refclassid = 'pg_class'::regclass AND u.refobjid = a.attrelid
+                                        AND u.refobjsubid = a.attnum
+                                        AND (g.adnum <> a.attnum
+                                             OR u.classid IN ('pg_rewrite'::regclass, 'pg_trigger'::regclass,
+                                                              'pg_policy'::regclass, 'pg_proc'::regclass,
+                                                              'pg_publication_rel'::regclass))) AS used_by
                           FROM pg_sequence s
                           JOIN pg_class c ON c.oid = s.seqrelid
                           JOIN pg_namespace n ON n.oid = c.relnamespace

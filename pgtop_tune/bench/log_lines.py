@@ -123,6 +123,8 @@ def _numbers(chunk: bytes, lines: int, layout: Layout) -> tuple[list[int], int]:
     Raises:
         ValueError: Something is neither, or lines differ.
     """
+    if has_words(chunk):
+        chunk = with_numbers(chunk)
     if not layout.lag:
         # Nothing is wanted of a line's end and of the next one's client: they become one number.
         try:
@@ -131,8 +133,13 @@ def _numbers(chunk: bytes, lines: int, layout: Layout) -> tuple[list[int], int]:
             pass
         else:
             return numbers, _columns(len(numbers) - 1, lines, _COLUMNS - 1)
-    numbers = decode(b"[%b]" % with_numbers(chunk).translate(_COMMAS)[:-1])
+    numbers = decode(b"[%b]" % chunk.translate(_COMMAS)[:-1])
     return numbers, _columns(len(numbers), lines, _COLUMNS + layout.lag)
+
+
+def has_words(lines: bytes) -> bool:
+    """Whether one of them is no transaction that ended well: all words have an e, and nothing else has."""
+    return b"e" in lines
 
 
 def with_numbers(lines: bytes) -> bytes:
@@ -161,8 +168,7 @@ def _take_columns(chunk: bytes, lines: int, layout: Layout, parsed: Parsed) -> N
     scripts = bytes(numbers[_SCRIPT::columns]) if layout.scripts > 1 else b""
     lags = numbers[_LAG::columns] if layout.lag else []
     parts: list[Part] = []
-    # Where ends and beginnings were joined there are no words.
-    odd = (len(numbers) == columns * lines or b"-" in chunk) and min(latencies) < 0
+    odd = (has_words(chunk) or b"-" in chunk) and min(latencies) < 0
     start = 0
     while start < lines:
         second = seconds[start]
@@ -207,7 +213,7 @@ def odd_part(second: int, script: int, latencies: list[int], lags: list[int]) ->
     return Part(
         second,
         script,
-        [max(us, 0) for us in compress(latencies, timed)],
+        [us if us > 0 else 0 for us in compress(latencies, timed)],
         [*compress(lags, timed)],
         Counter({_NAMES[number]: count for number, count in words.items()}),
     )

@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.bench.log_lines import EPOCH_S, Part, decode, odd_part, of_scripts, with_numbers
+from pgtop_tune.bench.log_lines import EPOCH_S, Part, decode, has_words, odd_part, of_scripts, with_numbers
 from pgtop_tune.metrics.percentiles import bucket_edges, bucket_of
 
 _MOST_BEYOND: Final = 0.1
@@ -57,8 +57,7 @@ class Tail(Struct, frozen=True):
         """None when a line is torn, or has a latency below 0: the chunk is to be decoded."""
         if b"-" in chunk:
             return None
-        # All words have an e.
-        words = b"e" in chunk
+        words = has_words(chunk)
         found = b",".join(_search(self.from_us, self.whole, self.by_script, words).findall(b"\n" + chunk))
         try:
             numbers = decode(b"[%b]" % (with_numbers(found) if words else found).replace(b" ", b","))

@@ -63,7 +63,6 @@ def test_percentiles_of_records_are_of_their_histograms_together() -> None:
     assert not material_of_records(made[1:], "A").runs[0].gathered.latencies()
 
 
-
 def test_a_comparison_says_of_which_side_quick_transactions_were_only_counted() -> None:
     counted = Doubt("LOG-COUNTED", Verdict.NOTE, "percentiles below 4.0 ms rest on 5 of 9 transactions", "")
     loop = Doubt("CLOSED-LOOP", Verdict.NOTE, "no rate", "")

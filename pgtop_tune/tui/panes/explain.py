@@ -47,8 +47,8 @@ _PERCENTILES: Final = Entry(
     "mean of pgbench's progress line alone. With a rate the schedule lag is part "
     "of it. p50 to p99.9 are read off a histogram and are off by at most 2.2 %; with a ~ they and the mean are "
     "estimates, because more than 20,000 transactions ended in a second and the quick ones were counted, not read. A "
-    "second whose largest is more than four times the top of the curves, and four times the usual largest, has a spike in "
-    "the chart.",
+    "second whose largest is more than four times the top of the curves, and four times the usual largest, has a spike "
+    "in the chart.",
     "pgbench's transaction log (--log, --sampling-rate)",
 )
 _BUDGET: Final = Entry(

@@ -67,7 +67,7 @@ class Part(Struct):
     script: int
     latencies: list[int] = field(default_factory=list)
     lags: list[int] = field(default_factory=list)
-    words: dict[str, int] = field(default_factory=dict)
+    words: Counter[str] = field(default_factory=Counter)
 
     @property
     def skipped(self) -> int:
@@ -123,6 +123,8 @@ def _numbers(chunk: bytes, lines: int, layout: Layout) -> tuple[list[int], int]:
     Raises:
         ValueError: Something is neither, or lines differ.
     """
+    if has_words(chunk):
+        chunk = with_numbers(chunk)
     if not layout.lag:
         # Nothing is wanted of a line's end and of the next one's client: they become one number.
         try:
@@ -131,11 +133,20 @@ def _numbers(chunk: bytes, lines: int, layout: Layout) -> tuple[list[int], int]:
             pass
         else:
             return numbers, _columns(len(numbers) - 1, lines, _COLUMNS - 1)
-    if any(word in chunk for word in _WORDS):
-        for word, number in _WORDS.items():
-            chunk = chunk.replace(word, b"%d" % number)
     numbers = decode(b"[%b]" % chunk.translate(_COMMAS)[:-1])
     return numbers, _columns(len(numbers), lines, _COLUMNS + layout.lag)
+
+
+def has_words(lines: bytes) -> bool:
+    """Whether one of them is no transaction that ended well: all words have an e, and nothing else has."""
+    return b"e" in lines
+
+
+def with_numbers(lines: bytes) -> bytes:
+    """Lines with `odd_part`'s numbers in place of words."""
+    for word, number in _WORDS.items():
+        lines = lines.replace(word, b"%d" % number)
+    return lines
 
 
 def _columns(count: int, lines: int, fewest: int) -> int:
@@ -157,8 +168,7 @@ def _take_columns(chunk: bytes, lines: int, layout: Layout, parsed: Parsed) -> N
     scripts = bytes(numbers[_SCRIPT::columns]) if layout.scripts > 1 else b""
     lags = numbers[_LAG::columns] if layout.lag else []
     parts: list[Part] = []
-    # Where ends and beginnings were joined there are no words.
-    odd = (len(numbers) == columns * lines or b"-" in chunk) and min(latencies) < 0
+    odd = (has_words(chunk) or b"-" in chunk) and min(latencies) < 0
     start = 0
     while start < lines:
         second = seconds[start]
@@ -166,7 +176,7 @@ def _take_columns(chunk: bytes, lines: int, layout: Layout, parsed: Parsed) -> N
         if second not in EPOCH_S or seconds[start:end].count(second) != end - start:
             raise ValueError("seconds do not ascend")
         run = slice(start, end)
-        parts += _parts(second, latencies[run], scripts[run], lags[run], _odd_part if odd else Part)
+        parts += _parts(second, latencies[run], scripts[run], lags[run], odd_part if odd else Part)
         start = end
     parsed.parts += parts
     parsed.newest = seconds[-1]
@@ -196,14 +206,14 @@ def _only(script: int) -> bytes:
     return bytes(number == script for number in range(256))
 
 
-def _odd_part(second: int, script: int, latencies: list[int], lags: list[int]) -> Part:
-    """Among the latencies are words, or such as a clock gives that was set back."""
+def odd_part(second: int, script: int, latencies: list[int], lags: list[int]) -> Part:
+    """A `Part` where among the latencies are words, by their numbers, or such as a clock gives that was set back."""
     timed = [us > _LARGEST_WORD for us in latencies]
     words = Counter(us for us in latencies if us <= _LARGEST_WORD)
     return Part(
         second,
         script,
-        [max(us, 0) for us in compress(latencies, timed)],
+        [us if us > 0 else 0 for us in compress(latencies, timed)],
         [*compress(lags, timed)],
-        {_NAMES[number]: count for number, count in words.items()},
+        Counter({_NAMES[number]: count for number, count in words.items()}),
     )

@@ -121,9 +121,11 @@ class GrowingSecond(Struct):
         """Lines that were counted, the slow ones among them taken."""
         self._counted += counted.lines
         self._unread += counted.lines
-        for script, latencies in counted.slow.items():
-            self._unread -= len(latencies)
-            self._of(script).add(latencies)
+        for part in counted.parts:
+            self._unread -= len(part.latencies)
+            script = self._of(part.script)
+            script.add(part.latencies)
+            script.add_words(part)
 
     def done(self, second: int) -> LatencySecond:
         """All of it, as a frame has it."""
@@ -170,8 +172,11 @@ class GrowingSecond(Struct):
             assert self.tail is not None
             slow_us = bucket_edges(self.tail.bucket)[0]
             for number, part in _spread(self._unread, self._quick(self.tail)).items():
-                part.counted_below_us = slow_us
                 self._of(number).join(part)
+            for number, read in self._read.items():
+                # No chunk of the sample need have had its lines.
+                if number not in self.tail.whole:
+                    read.counted_below_us = slow_us
         for number, each in self._sample.items():
             self._of(number).join(each)
         return self._read

@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.bench.log_lines import EPOCH_S, decode, of_scripts
+from pgtop_tune.bench.log_lines import EPOCH_S, Part, decode, has_words, odd_part, of_scripts, with_numbers
 from pgtop_tune.metrics.percentiles import bucket_edges, bucket_of
 
 _MOST_BEYOND: Final = 0.1
@@ -29,12 +29,13 @@ class Counted(Struct, frozen=True):
     """What a chunk had of one second.
 
     Attributes:
-        lines: All of them.
-        slow: By script (0 where they are not told), µs of those at or beyond the threshold; of some scripts all.
+        lines: Transactions that ended well.
+        parts: By script (0 where they are not told), latencies at or beyond the threshold, of some scripts all; and
+            words, which are complete.
     """
 
     lines: int
-    slow: dict[int, list[int]]
+    parts: list[Part]
 
 
 class Tail(Struct, frozen=True):
@@ -52,24 +53,25 @@ class Tail(Struct, frozen=True):
     whole: tuple[int, ...]
     by_script: bool
 
-    def count(self, chunk: bytes) -> Counted | None:
-        """None when something may be no transaction that ended well (all words have an e): it is to be decoded."""
-        if b"e" in chunk or b"-" in chunk:
+    def count(self, chunk: bytes, second: int) -> Counted | None:
+        """None when a line is torn, or has a latency below 0: the chunk is to be decoded."""
+        if b"-" in chunk:
             return None
-        found = _search(self.from_us, self.whole, self.by_script).findall(b"\n" + chunk)
+        words = has_words(chunk)
+        found = b",".join(_search(self.from_us, self.whole, self.by_script, words).findall(b"\n" + chunk))
         try:
-            numbers = decode(b"[%b]" % b",".join(found).replace(b" ", b","))
+            numbers = decode(b"[%b]" % (with_numbers(found) if words else found).replace(b" ", b","))
             scripts = bytes(numbers[1::2]) if self.by_script else b""
         except ValueError:
             # A line that was torn where the disk was full.
             return None
         slow_us = bucket_edges(self.bucket)[0]
-        lines = chunk.count(b"\n")
-        if not self.by_script:
-            return Counted(lines, {0: [us for us in numbers if us >= slow_us]})
-        told = of_scripts(numbers[::2], scripts)
-        slow = {n: us if n in self.whole else [each for each in us if each >= slow_us] for n, us in told}
-        return Counted(lines, slow)
+        told = of_scripts(numbers[::2], scripts) if self.by_script else [(0, numbers)]
+        parts = [(odd_part if words else Part)(second, script, latencies, []) for script, latencies in told]
+        for part in parts:
+            if part.script not in self.whole:
+                part.latencies = [us for us in part.latencies if us >= slow_us]
+        return Counted(chunk.count(b"\n") - sum(part.words.total() for part in parts), parts)
 
 
 def tail_of(counts: Mapping[int, Mapping[int, int]], scripts: int) -> Tail | None:
@@ -133,13 +135,16 @@ def second_of(chunk: bytes) -> int | None:
 
 
 @lru_cache(maxsize=256)
-def _search(from_us: int, whole: tuple[int, ...], by_script: bool) -> re.Pattern[bytes]:
-    """Finds the latency of each line that has at least so much; with its script if those are told."""
-    slow = at_least(from_us)
+def _search(from_us: int, whole: tuple[int, ...], by_script: bool, words: bool) -> re.Pattern[bytes]:
+    """Finds the latency of each line that has at least so much, or its word; with its script if those are told.
+
+    What follows is a script and ten digits of a second, else it is another column of a line that was torn.
+    """
+    slow = rb"(?:%b%b)" % (at_least(from_us), rb"|[a-z]+" if words else b"")
     if not by_script:
-        return re.compile(rb"\n[^ ]++ [^ ]++ (%b) " % slow)
+        return re.compile(rb"\n[^ ]++ [^ ]++ (%b) \d++ \d{10} " % slow)
     wanted = rb"|\d+ (?:%b)" % b"|".join(b"%d" % script for script in whole) if whole else b""
-    return re.compile(rb"\n[^ ]++ [^ ]++ ((?:%b) \d+%b) " % (slow, wanted))
+    return re.compile(rb"\n[^ ]++ [^ ]++ (%b \d+%b) \d{10} " % (slow, wanted))
 
 
 def at_least(low: int) -> bytes:

@@ -173,11 +173,13 @@ class TransactionLog:
         if self._turn < _SAMPLED:
             self._decode(each, chunk, now_s, GrowingSecond.add_sample)
             return
-        counted = growing.tail.count(chunk)
+        counted = growing.tail.count(chunk, second)
         if counted is None:
             self._decode(each, chunk, now_s)
             return
         self._lines += counted.lines
+        self._failed += sum(part.failed for part in counted.parts)
+        self._skipped += sum(part.skipped for part in counted.parts)
         growing.add_counted(counted)
         each.grew(now_s, second)
 

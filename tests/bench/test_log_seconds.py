@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtop_tune.bench.log_lines import Layout
-from pgtop_tune.bench.log_seconds import READ_LINES
+from pgtop_tune.bench.log_lines import Layout, Part
+from pgtop_tune.bench.log_seconds import READ_LINES, GrowingSecond
 from pgtop_tune.bench.log_tails import at_least, tail_of
 from pgtop_tune.bench.transaction_log import TransactionLog
 from pgtop_tune.metrics.percentiles import WORST_RELATIVE_ERROR, bucket_counts, bucket_edges, merge, percentiles
@@ -132,8 +133,59 @@ def test_lags_of_counted_lines_are_as_those_that_were_read(tmp_path: Path) -> No
 def test_a_chunk_with_a_torn_line_is_decoded_and_not_counted() -> None:
     tail = tail_of({0: bucket_counts([100] * 2000), 1: bucket_counts([200] * 2000)}, 2)
     assert tail is not None
-    assert tail.count(b"0 1 900 1 1795000000 5\n" * 3) is not None
-    assert tail.count(b"0 1 900 1 1795000000 5\n0 2 900 4711 1795000000 5\n") is None
+    assert tail.count(b"0 1 900 1 1795000000 5\n" * 3, T0) is not None
+    assert tail.count(b"0 1 900 1 1795000000 5\n0 2 900 4711 1795000000 5\n", T0) is None
+
+
+def test_a_script_that_may_have_counted_lines_is_marked_though_no_chunk_of_the_sample_had_it() -> None:
+    growing = GrowingSecond(arrived_s=0.0, layout=Layout(scripts=2))
+    for script in (0, 1):
+        growing.add(Part(T0, script, [100 + number % 50 for number in range(READ_LINES // 2)]))
+    assert growing.tail is not None
+    counted = growing.tail.count(b"".join(b"0 %d 110 1 %d 5\n" % (number, T0) for number in range(1000)), T0)
+    assert counted is not None
+    growing.add_counted(counted)
+    growing.add_sample(Part(T0, 0, [105] * 1000))
+    found = growing.done(T0).scripts[1]
+    assert found.max_us == 149
+    assert estimate_mark(100, found.counted_below_us) == "~"
+
+
+def test_a_torn_line_among_counted_ones_is_no_slow_transaction(tmp_path: Path) -> None:
+    whole = [f"0 {n} {500 + n % 700} 0 {T0} {n}\n" for n in range(4 * READ_LINES)]
+    for at in range(READ_LINES + 1000, 4 * READ_LINES, 100):
+        # A line of which two columns were written, and the next one.
+        whole[at] = f"0 90{at}1 {whole[at]}" if at % 200 else f"0 {whole[at]}"
+    (tmp_path / "tx.1").write_text("".join(whole))
+    (second,) = TransactionLog(tmp_path, "tx", 1).read(final=True)
+    assert second.counted > READ_LINES
+    assert second.max_us == 1199
+
+
+@pytest.mark.parametrize("scripts", [1, 2])
+def test_chunks_with_failures_are_counted_too(tmp_path: Path, scripts: int) -> None:
+    """Failures in every chunk would have all of it decoded, at three times the cost."""
+    chance, words, slowest = random.Random(5), ("serialization", "deadlock", "skipped"), 0
+    truth, lines = Counter[str](), []
+    for number in range(4 * READ_LINES):
+        latency = str(500 + chance.randrange(700)) if number % 100 else words[number % 3]
+        if number % 100:
+            slowest = max(slowest, int(latency))
+        else:
+            truth[latency] += 1
+        lines.append(f"0 {number} {latency} {number % scripts} {T0} {number}\n")
+    (tmp_path / "tx.1").write_text("".join(lines))
+    log = TransactionLog(tmp_path, "tx", 1, layout=Layout(scripts=scripts))
+    (second,) = log.read(final=True)
+    assert second.counted > 2 * READ_LINES
+    assert (second.logged, second.max_us) == (len(lines) - truth.total(), slowest)
+    failures = {"serialization": second.serialization_failures, "deadlock": second.deadlock_failures}
+    assert {**failures, "skipped": second.skipped} == truth
+    assert second.failed == truth["serialization"] + truth["deadlock"]
+    of_log = log.statistics()
+    assert (of_log.lines, of_log.failed, of_log.skipped) == (second.logged, second.failed, second.skipped)
+    if scripts > 1:
+        assert sum(each.failed for each in second.scripts) == second.failed
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**10))

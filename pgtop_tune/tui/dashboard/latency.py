@@ -179,11 +179,13 @@ def _figures(session: Session, newest: NewestLatency) -> list[Phrase]:
         mean_ms: float | None = second.span_mean_ms
     else:
         mean_ms = None if session.interval is None else CLIENT_LATENCY(session.interval)
-    found = [Phrase(labelled("mean", ms(mean_ms).rjust(_CELLS)), 5)]
+    counted_below_ms = 0.0 if second is None else second.span_counted_below_ms
+    # The mean has all of them in it.
+    found = [Phrase(labelled("mean", marked_ms("~" if counted_below_ms else "", mean_ms).rjust(_CELLS)), 5)]
     for name, index, rank in _QUANTILES:
         value = None if second is None else second.quantiles_ms[index]
         style = "critical" if stalled else _STYLES.get(name, PLAIN)
-        mark = "" if second is None else estimate_mark(value, second.span_counted_below_ms)
+        mark = estimate_mark(value, counted_below_ms)
         found.append(Phrase(labelled(name, marked_ms(mark, value).rjust(_CELLS), style), rank + (2 if stalled else 0)))
     found.append(Phrase(labelled("max", ms(None if second is None else second.span_max_ms).rjust(_CELLS)), 3))
     return found

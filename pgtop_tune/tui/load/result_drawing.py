@@ -128,7 +128,9 @@ def _percentiles(result: RunResult, cells: int, glyphs: Glyphs) -> list[Line]:
 
 def _row(name: str, latencies: Latencies, result: RunResult) -> list[tuple[str, str]]:
     found = [marked_ms(result.mark(latencies, quantile), latencies.at(quantile)) for quantile in _QUANTILES]
-    texts = [one_line(name, _NAME), *found, marked_ms(result.log_mark, latencies.max_ms), str(latencies.logged)]
+    # Which script a counted transaction was of is an estimate; how many there were of all is none.
+    logged = f"{'~' if latencies.counted_below_ms and latencies is not result.latencies else ''}{latencies.logged}"
+    texts = [one_line(name, _NAME), *found, marked_ms(result.log_mark, latencies.max_ms), logged]
     return [(text, PLAIN) for text in texts]
 
 

@@ -45,10 +45,10 @@ _PERCENTILES: Final = Entry(
     "second whose log is complete. With fewer than 1000 transactions in it they are of up to ten seconds, and the pane "
     "says how many; from an age of 10 s on it says how old they are. Before the first such second the pane has the "
     "mean of pgbench's progress line alone. With a rate the schedule lag is part "
-    "of it. p50 to p99.9 are read off a histogram and are off by at most 2.2 %; with a ~ they are estimates, because "
-    "more than 20,000 transactions ended in a second and the quick ones were counted, not read. A second "
-    "whose largest is more than four times the top of the curves, and four times the usual largest, has a spike in "
-    "the chart.",
+    "of it. p50 to p99.9 are read off a histogram and are off by at most 2.2 %; with a ~ they and the mean are "
+    "estimates, because more than 20,000 transactions ended in a second and the quick ones were counted, not read. A "
+    "second whose largest is more than four times the top of the curves, and four times the usual largest, has a spike "
+    "in the chart.",
     "pgbench's transaction log (--log, --sampling-rate)",
 )
 _BUDGET: Final = Entry(

@@ -29,7 +29,7 @@ from pgtop_tune.model.bench_report import BenchReport, StatementReport
 from pgtop_tune.model.cgroup import CgroupSample
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.run_json import as_json
-from pgtop_tune.model.run_result import RunResult
+from pgtop_tune.model.run_result import Doubt, RunResult, Verdict
 from pgtop_tune.model.setup import DiskSetup, MachineSetup, MountSetup, SetValue
 from tests.support.frames import EPOCH_MS
 from tests.support.results import asked, failed, result
@@ -61,6 +61,15 @@ def test_percentiles_of_records_are_of_their_histograms_together() -> None:
     assert milliseconds(merged[0], 99.0) == pytest.approx(made[0]["percentiles"]["p99_ms"], abs=0.001)
     del made[1]["by_second"]
     assert not material_of_records(made[1:], "A").runs[0].gathered.latencies()
+
+
+def test_a_comparison_says_of_which_side_quick_transactions_were_only_counted() -> None:
+    counted = Doubt("LOG-COUNTED", Verdict.NOTE, "percentiles below 4.0 ms rest on 5 of 9 transactions", "")
+    loop = Doubt("CLOSED-LOOP", Verdict.NOTE, "no rate", "")
+    sides = [records(name, replace(result(), doubts=doubts)) for name, doubts in (("A", (loop,)), ("B", (counted,)))]
+    text = report_markdown("counted", report(sides))
+    assert "B: note LOG-COUNTED: percentiles below 4.0 ms rest on 5 of 9 transactions" in text
+    assert "A: note" not in text
 
 
 def test_a_tuning_round_has_configurations_and_loads_across_and_figures_down() -> None:

@@ -50,6 +50,16 @@ def with_scripts() -> RunResult:
     )
 
 
+def test_of_a_script_the_number_of_transactions_that_were_counted_is_an_estimate() -> None:
+    run = with_scripts()
+    assert run.latencies is not None
+    whole = replace(run.latencies, logged=70_000, counted=9_000, counted_below_ms=0.5)
+    parts = (replace(run.by_script[0], latencies=replace(whole, logged=63_000, counted=0)), run.by_script[1])
+    lines = texts(result_lines(replace(run, latencies=whole, by_script=parts), 120, UNICODE))
+    (head,) = (at for at, line in enumerate(lines) if line.rstrip().endswith("logged"))
+    assert [line.split()[-1] for line in lines[head + 1 : head + 4]] == ["70000", "~63000", "7000"]
+
+
 def series(*results: RunResult, axis: str = "clients") -> LoadSeries:
     (curve,) = curves(results, Steps(axis, ()))
     return LoadSeries(1, axis, len(results), results, curve.points, curve.knee, over=True)

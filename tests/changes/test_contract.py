@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -10,11 +13,15 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.model.change import Wanted
 from pgtop_tune.changes.model.machine_change import WantedSetting
+from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ConnectionProblem, PgtopError
+from pgtop_tune.errors import ConnectionProblem, PgtopError, UsageProblem
+from tests.postgres.conftest import place
+from tests.support.makers import ROOT
 from tests.support.quick_server import quick_server
 from tests.support.servers import Servers, conninfo
 from tests.support.ways import Command, Machine, Screen, kill, way_of
@@ -152,3 +159,53 @@ async def test_a_pending_set_goes_back_on_the_machine_at_once_while_the_server_i
         await operator.server_is_back()
         await until(lambda: not in_force())
     assert shown(fresh_server, "max_wal_size") == "1GB"
+
+
+_DYING = """
+    import asyncio, os, signal, sys
+    from pathlib import Path
+    from pgtop_tune.changes.change_sets import ChangeSets
+    from pgtop_tune.changes.model.change import Terms, Wanted
+    from pgtop_tune.changes.model.change_set import ChangeSet
+    from pgtop_tune.changes.model.machine_change import WantedSetting
+    from pgtop_tune.changes.server.control import PostgresControl
+    from pgtop_tune.postgres.server.conninfo import resolve
+    from tests.support.ways import Machine
+
+    host, port, root, step = sys.argv[1:]
+    die = lambda: os.kill(os.getpid(), signal.SIGKILL)
+    machine = Machine(Path(root))
+    if step == "between the halves":
+        machine.afterwards = die
+    control = PostgresControl(resolve("postgres", host=host, port=port, user="postgres"))
+    wanted = ChangeSet(parameters=(Wanted("max_wal_size", "3GB"),), settings=(WantedSetting("vm.nr_hugepages", "20"),))
+    asyncio.run(ChangeSets(control, machine).apply(wanted, Terms(set_id="dying")))
+    die()
+"""
+
+
+@pytest.mark.parametrize("step", ["between the halves", "after both"])
+async def test_a_program_that_is_killed_leaves_a_set_that_is_reverted_by_its_id(
+    fresh_server: Throwaway, machine: Machine, step: str
+) -> None:
+    words = [sys.executable, "-c", textwrap.dedent(_DYING), str(fresh_server.socket_dir), str(fresh_server.port)]
+    died = await asyncio.create_subprocess_exec(*words, str(machine.root), step, cwd=ROOT)
+    assert await died.wait() == -signal.SIGKILL
+    assert machine.value(PAGES) == "20"
+    control = PostgresControl(place(fresh_server))
+    reverted = (await ChangeSets(control, machine).revert("dying")).checked()
+    await control.aclose()
+    assert len(reverted.changes) == (1 if step == "between the halves" else 2)
+    assert (machine.value(PAGES), shown(fresh_server, "max_wal_size"), in_force()) == ("0", "1GB", [])
+
+
+async def test_a_second_set_waits_until_the_first_is_confirmed_or_reverted(shared: Throwaway, machine: Machine) -> None:
+    screen = Screen(shared, machine)
+    await screen.apply(*BOTH, 600.0)
+    with pytest.raises(UsageProblem, match="still on trial"):
+        await screen.apply((Wanted("work_mem", "8MB"),), ())
+    assert {change.name for change in await screen.changes.keep()} == {"max_wal_size", PAGES}
+    await screen.apply((Wanted("work_mem", "8MB"),), ())
+    await screen.changes.undo_all()
+    await screen.close()
+    assert (machine.value(PAGES), in_force()) == ("0", [])

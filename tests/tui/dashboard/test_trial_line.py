@@ -17,7 +17,7 @@ from tests.support.frames import frame
 CHANGE = ParameterChange(
     "c1", 0, "max_wal_size", "16GB", "1GB", None, "default", ChangeState.APPLIED, "16GB", set_id="s1"
 )
-TRIAL = Pending("s1", (CHANGE,), 60_000, (trip_wire("p99>50ms"),))
+TRIAL = Pending(set_id="s1", changes=(CHANGE,), until_ms=60_000, wires=(trip_wire("p99>50ms"),))
 
 
 def test_seconds_keys_change_and_wires() -> None:
@@ -27,7 +27,9 @@ def test_seconds_keys_change_and_wires() -> None:
 
 
 def test_what_is_being_taken_back_says_why_and_what_is_in_the_way() -> None:
-    away = Pending("s1", (CHANGE,), 60_000, reverting="p99>50ms for 3 s", problem="connection refused")
+    away = Pending(
+        set_id="s1", changes=(CHANGE,), until_ms=60_000, reverting="p99>50ms for 3 s", problem="connection refused"
+    )
     words = text_of(trial_line(away, 0, 200, UNICODE))
     assert words.startswith(" taking back: p99>50ms for 3 s (connection refused; trying on)")
 
@@ -50,7 +52,9 @@ def test_offered_wires_are_typed_as_one_types_them_and_are_not_crossed_now() -> 
 
 
 def test_what_has_no_room_is_left_out_and_no_word_is_cut() -> None:
-    wires = Pending("s1", (CHANGE,), 60_000, (trip_wire("p99>50ms"), trip_wire("errors>0")))
+    wires = Pending(
+        set_id="s1", changes=(CHANGE,), until_ms=60_000, wires=(trip_wire("p99>50ms"), trip_wire("errors>0"))
+    )
     whole = text_of(trial_line(wires, 0, 200, UNICODE))
     for cells in range(60, len(whole)):
         line = text_of(trial_line(wires, 0, cells, UNICODE))

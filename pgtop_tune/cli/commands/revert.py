@@ -16,12 +16,12 @@ from pgtop_tune.errors import PgtopError
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.journal import JournalText
+    from pgtop_tune.changes.machine.halves import MachineHalves
     from pgtop_tune.changes.model.change import ParameterChange
     from pgtop_tune.changes.model.change_set import Change
     from pgtop_tune.changes.model.revert_outcome import RevertOutcome
     from pgtop_tune.changes.restart.recovery import Elsewhere
     from pgtop_tune.changes.selection import Selection
-    from pgtop_tune.cli.machine_reverting import MachineHalves
     from pgtop_tune.postgres.server.conninfo import ConnInfo
 
 
@@ -248,16 +248,17 @@ def _revert(
     """The exit status, and what left the set in force that was asked for."""
     import asyncio
 
+    from pgtop_tune.changes.machine.halves import MachineHalves, is_of_machine_only
     from pgtop_tune.changes.model.revert_outcome import RevertOutcome
     from pgtop_tune.changes.server.reverting import missed_set
     from pgtop_tune.cli import revert_words
     from pgtop_tune.cli.exit_codes import ExitCode
-    from pgtop_tune.cli.machine_reverting import MachineHalves, is_of_machine_only, tell_of_the_rest
+    from pgtop_tune.cli.machine_reverting import say_reverted, tell_of_the_rest
     from pgtop_tune.cli.output import complain, tell
     from pgtop_tune.cli.retiring import tell_of_damage
 
     tell_of_damage(directory)
-    halves = MachineHalves(set_id, directory)
+    halves = MachineHalves(set_id, directory, say_reverted)
     if set_id and is_of_machine_only(set_id, directory):
         say(revert_words.sum_of(RevertOutcome(), halves.after()))
         return ExitCode.OK, None

@@ -8,7 +8,6 @@ from typing import Final
 from pgtop_tune.changes.model.change import Wanted
 from pgtop_tune.changes.model.machine_change import HostChange, WantedSetting
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.host.system_settings import is_huge_page_pool
 from pgtop_tune.model.parameter_values import parse
 from pgtop_tune.model.postgres import Parameter
 
@@ -30,7 +29,7 @@ def gives_memory_up(wanted: Sequence[WantedSetting], live: Mapping[str, str]) ->
         live: Values now, by name.
     """
     return any(
-        is_huge_page_pool(each.name)
+        _is_huge_page_pool(each.name)
         and each.value.isdecimal()
         and live.get(each.name, "").isdecimal()
         and int(each.value) < int(live[each.name])
@@ -43,7 +42,7 @@ def goes_before_server(change: HostChange) -> bool:
     larger = (
         change.value_before.isdecimal() and change.value.isdecimal() and int(change.value_before) > int(change.value)
     )
-    return is_huge_page_pool(change.name) and larger
+    return _is_huge_page_pool(change.name) and larger
 
 
 def _place(each: WantedSetting) -> int:
@@ -100,3 +99,8 @@ def _raised(wanted: Wanted, current: Parameter | None) -> bool:
         return number >= parse(current.setting, current.unit, integer=current.vartype == "integer")
     except UsageProblem:
         return True
+
+
+def _is_huge_page_pool(name: str) -> bool:
+    """Whether a setting is how many huge pages are reserved, of the default size or of another."""
+    return name == "vm.nr_hugepages" or name.startswith("hugepages-")

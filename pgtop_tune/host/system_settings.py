@@ -157,8 +157,3 @@ class BootSettings:
             others.append(f"tuned (profile {self._tuned})")
         pair = [other for other in ALONG.get(name, ()) if name in ALONG.get(other, ())]
         return AfterReboot((*fixed, *(self._files.of(name, pair) if is_sysctl(name) else ())), tuple(others))
-
-
-def is_huge_page_pool(name: str) -> bool:
-    """Whether a setting is how many huge pages are reserved, of the default size or of another."""
-    return name == "vm.nr_hugepages" or name.startswith("hugepages-")

@@ -95,7 +95,7 @@ def since_change(session: Session) -> SinceChange | None:
     begun_s = max((at_s for at_s in (*loads, *breaks) if at_s <= change.first_s), default=0.0)
     settled_s = max((each.last_s + SETTLING_S for each in changes[:-1]), default=0.0)
 
-    def window(metric: Charted, since_s: float, end_s: float) -> list[float]:
+    def window(metric: Charted, since_s: float, end_s: float) -> list[Point]:
         return _by_second(session.history.series(metric, since_s, end_s))
 
     since_s = max(begun_s, settled_s, change.first_s - NOTICED_S - MOST_S)
@@ -108,13 +108,14 @@ def since_change(session: Session) -> SinceChange | None:
         before = _warm(before)
     if not before:
         return None
+    since_s, values = before[0].at_s, _values(before)
     began_s, now_s = change.last_s + SETTLING_S, min(session.now.elapsed_s, until_s)
     past = [look for look in LOOKS if now_s - began_s >= look]
     looks = []
     for look in past:
         unlike = _unlike(session, (since_s, change.first_s - NOTICED_S), (began_s, began_s + look))
         after = window(metric, began_s, began_s + look)
-        effect = _effect(tuple(before), tuple(after)) if len(after) >= FEWEST_S else None
+        effect = _effect(values, _values(after)) if len(after) >= FEWEST_S else None
         looks.append((effect, unlike))
     final = until_s < inf or len(past) == len(LOOKS)
     return _told(tuple(change.fresh.items()), looks, final=final)
@@ -205,21 +206,25 @@ def _note(fresh: dict[str, str], values: list[str], name: str, was: str, now: st
         fresh[name] = now
 
 
-def _warm(seconds: list[float]) -> list[float]:
+def _warm(seconds: list[Point]) -> list[Point]:
     """Without the warm-up; the second half of what has not settled."""
-    cut = warm_up(seconds) if seconds else 0
+    cut = warm_up(_values(seconds)) if seconds else 0
     return seconds[len(seconds) // 2 if cut is None else cut :]
 
 
-def _by_second(points: Iterable[Point]) -> list[float]:
+def _values(seconds: Iterable[Point]) -> tuple[float, ...]:
+    return tuple(point.value for point in seconds if point.value is not None)
+
+
+def _by_second(points: Iterable[Point]) -> list[Point]:
     """One value a second where frames come faster: readings of the same second say the same twice."""
+    moments: list[float] = []
     values: list[list[float]] = []
-    began_s = -inf
     for point in points:
         if point.value is None:
             continue
-        if point.at_s - began_s >= _SECOND:
+        if not moments or point.at_s - moments[-1] >= _SECOND:
+            moments.append(point.at_s)
             values.append([])
-            began_s = point.at_s
         values[-1].append(point.value)
-    return [fmean(held) for held in values]
+    return [Point(at_s, fmean(held)) for at_s, held in zip(moments, values, strict=True)]

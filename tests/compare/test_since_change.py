@@ -220,13 +220,14 @@ def test_a_load_that_did_not_change_is_seldom_called_better_or_worse_and_claims_
     assert withdrawn <= 1
 
 
-def checkpointing(since: int) -> Callable[[int], dict[str, object]]:
-    """A checkpoint that writes from a second on."""
+def checkpointing(*begins: int, lasting: int = 200) -> Callable[[int], dict[str, object]]:
+    """Checkpoints that write from these seconds on."""
 
     def around(second: int) -> dict[str, object]:
         sample = postgres_sample(second)
         assert isinstance(sample.checkpoints, CheckpointCounters)
-        written = replace(sample.checkpoints, buffers_checkpoint=100 * max(second - since, 0))
+        pages = sum(min(max(second - begin, 0), lasting) for begin in begins)
+        written = replace(sample.checkpoints, buffers_checkpoint=100 * pages)
         return {"postgres": replace(sample, checkpoints=written), "host": NOTHING}
 
     return around
@@ -260,6 +261,18 @@ def test_no_claim_is_made_across_seconds_that_differ_in_more_than_the_change(
     assert found.unlike == unlike
     assert found.effect is not None
     assert found.effect.relative == pytest.approx(-0.10, abs=0.02)
+
+
+def test_a_checkpoint_of_the_warm_up_is_not_of_the_time_before() -> None:
+    steady = stepping(-0.10)
+
+    def warming(second: int) -> float:
+        return steady(second) - (700.0 if second < 45 else 0.0)
+
+    found = since_change(observed(160, warming, ONCE, around=checkpointing(10, CHANGED + 10, lasting=30)))
+    assert found is not None
+    assert found.verdict is Verdict.UNDECIDED
+    assert found.unlike == "checkpoints differ"
 
 
 @pytest.mark.parametrize("around", [checkpointing(0), with_neighbour(0)], ids=["checkpoint", "neighbour"])

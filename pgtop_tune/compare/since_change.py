@@ -3,12 +3,13 @@
 It is looked at few times, each time twice as long after the change as before (`LOOKS`), and nothing is told anew in
 between: who looks every second finds a difference in one of four loads that did not change. A claim takes more at the
 early looks (`_SPENT`, together 4.7 %), and stays until a later look speaks clearly against it. A look at which the time
-before and the time after do not have the same share of checkpoints, or of foreign CPU time, makes no claim.
+before and the time after do not have the same share of checkpoints, of full pages in the WAL, or of foreign CPU time,
+makes no claim.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from math import inf
 from statistics import fmean
@@ -20,7 +21,7 @@ from pgtop_tune.compare.effect import LEAST, Effect, Verdict, effect_of, verdict
 from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES
 from pgtop_tune.metrics.host import CPU_FOREIGN
 from pgtop_tune.metrics.load import CLIENT_TPS, under_way
-from pgtop_tune.metrics.server import TPS
+from pgtop_tune.metrics.server import FULL_PAGES, TPS
 from pgtop_tune.metrics.steady_state import warm_up
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.session.history import Charted, Point
@@ -38,6 +39,10 @@ CHECKPOINTS_ALIKE: Final = 0.2
 """Difference of the shares of seconds in which a checkpoint wrote, from which on two windows cannot be compared."""
 FOREIGN_ALIKE: Final = 5.0
 """The same of CPU time of other programs, percentage points of the machine."""
+FULL_PAGES_ALIKE: Final = 20.0
+"""The same of full pages in the bytes of WAL, percentage points: each page is written whole once after a checkpoint."""
+_OF_FULL_PAGES: Final = frozenset({"full_page_writes", "wal_compression"})
+"""Parameters that change that share by themselves."""
 FEWEST_S: Final = 5
 """Readings after it below which there is no figure."""
 _SPENT: Final = (0.0, 0.002, 0.005, 0.01, 0.01, 0.01, 0.01)
@@ -113,7 +118,7 @@ def since_change(session: Session) -> SinceChange | None:
     past = [look for look in LOOKS if now_s - began_s >= look]
     looks = []
     for look in past:
-        unlike = _unlike(session, (since_s, change.first_s - NOTICED_S), (began_s, began_s + look))
+        unlike = _unlike(session, change.fresh, (since_s, change.first_s - NOTICED_S), (began_s, began_s + look))
         after = window(metric, began_s, began_s + look)
         effect = _effect(values, _values(after)) if len(after) >= FEWEST_S else None
         looks.append((effect, unlike))
@@ -151,22 +156,21 @@ def _judged(effect: Effect, before: SinceChange, spent: float) -> Verdict:
     return verdict(effect, higher_is_better=True, certain=certain and not claimed)
 
 
-def _unlike(session: Session, *windows: tuple[float, float]) -> str:
+def _unlike(session: Session, fresh: Iterable[str], *windows: tuple[float, float]) -> str:
     """What else was not the same in two windows; what is not known counts as the same."""
-    writing, foreign = (
-        [
-            [point.value for point in session.history.series(metric, *window) if point.value is not None]
+
+    def apart(metric: Charted, read: Callable[[float], float] = float) -> float:
+        values = [
+            [read(point.value) for point in session.history.series(metric, *window) if point.value is not None]
             for window in windows
         ]
-        for metric in (CHECKPOINT_WRITES, CPU_FOREIGN)
-    )
-    if all(writing):
-        shares = [fmean(value > 0 for value in values) for values in writing]
-        if abs(shares[1] - shares[0]) > CHECKPOINTS_ALIKE:
-            return "checkpoints differ"
-    if all(foreign) and abs(fmean(foreign[1]) - fmean(foreign[0])) > FOREIGN_ALIKE:
-        return "foreign CPU differs"
-    return ""
+        return abs(fmean(values[1]) - fmean(values[0])) if all(values) else 0.0
+
+    if apart(CHECKPOINT_WRITES, lambda pages: float(pages > 0)) > CHECKPOINTS_ALIKE:
+        return "checkpoints differ"
+    if apart(FULL_PAGES) > FULL_PAGES_ALIKE and _OF_FULL_PAGES.isdisjoint(fresh):
+        return "full pages differ"
+    return "foreign CPU differs" if apart(CPU_FOREIGN) > FOREIGN_ALIKE else ""
 
 
 def _read(events: Iterable[tuple[float, Event]]) -> tuple[list[_Change], list[float], list[float]]:

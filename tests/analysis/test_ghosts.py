@@ -79,6 +79,13 @@ def test_the_list_has_the_newest_first_without_the_one_that_is_shown(tmp_path: P
     assert shelf(tmp_path / "nowhere").newest() == []
 
 
+def test_a_name_that_cannot_be_looked_at_hides_no_other(tmp_path: Path) -> None:
+    for name in ("run-1.jsonl", "run-2.jsonl", "run-3.jsonl"):
+        (tmp_path / f"beside-{name}").symlink_to("x" * 300)
+        (tmp_path / name).write_text("")
+    assert {path.name for path in shelf(tmp_path).newest()} == {"run-1.jsonl", "run-2.jsonl", "run-3.jsonl"}
+
+
 def test_what_is_no_recording_is_listed_with_its_reason_and_refused(tmp_path: Path) -> None:
     path = tmp_path / "torn.jsonl"
     path.write_text("hello\n", encoding="utf-8")

@@ -9,7 +9,7 @@ makes no claim.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from math import inf
 from statistics import fmean
@@ -17,11 +17,10 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from pgtop_tune.compare.conditions import CONDITIONS, unlike
 from pgtop_tune.compare.effect import LEAST, Effect, Verdict, effect_of, verdict
-from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES
-from pgtop_tune.metrics.host import CPU_FOREIGN
 from pgtop_tune.metrics.load import CLIENT_TPS, under_way
-from pgtop_tune.metrics.server import FULL_PAGES, TPS
+from pgtop_tune.metrics.server import TPS
 from pgtop_tune.metrics.steady_state import warm_up
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.session.history import Charted, Point
@@ -35,14 +34,6 @@ MOST_S: Final = 300.0
 """The longest window before it, the nearest to the change."""
 LOOKS: Final = (5, 15, 30, 60, 120, 240, 480)
 """Seconds after it has settled at which it is told anew; the last one stands."""
-CHECKPOINTS_ALIKE: Final = 0.2
-"""Difference of the shares of seconds in which a checkpoint wrote, from which on two windows cannot be compared."""
-FOREIGN_ALIKE: Final = 5.0
-"""The same of CPU time of other programs, percentage points of the machine."""
-FULL_PAGES_ALIKE: Final = 20.0
-"""The same of full pages in the bytes of WAL, percentage points: each page is written whole once after a checkpoint."""
-_OF_FULL_PAGES: Final = frozenset({"full_page_writes", "wal_compression"})
-"""Parameters that change that share by themselves."""
 FEWEST_S: Final = 5
 """Readings after it below which there is no figure."""
 _SPENT: Final = (0.0, 0.002, 0.005, 0.01, 0.01, 0.01, 0.01)
@@ -118,10 +109,10 @@ def since_change(session: Session) -> SinceChange | None:
     past = [look for look in LOOKS if now_s - began_s >= look]
     looks = []
     for look in past:
-        unlike = _unlike(session, change.fresh, (since_s, change.first_s - NOTICED_S), (began_s, began_s + look))
+        differs = _unlike(session, change.fresh, (since_s, change.first_s - NOTICED_S), (began_s, began_s + look))
         after = window(metric, began_s, began_s + look)
         effect = _effect(values, _values(after)) if len(after) >= FEWEST_S else None
-        looks.append((effect, unlike))
+        looks.append((effect, differs))
     final = until_s < inf or len(past) == len(LOOKS)
     return _told(tuple(change.fresh.items()), looks, final=final)
 
@@ -135,12 +126,12 @@ def _told(
 ) -> SinceChange:
     """The newest look with the claim that it makes or holds; one at windows that are not alike takes no claim back."""
     found = SinceChange(changed, None, Verdict.UNDECIDED, final=final)
-    for (effect, unlike), spent in zip(looks, _SPENT, strict=False):
+    for (effect, differs), spent in zip(looks, _SPENT, strict=False):
         if effect is None:
             continue
-        if unlike:
+        if differs:
             if found.verdict not in (Verdict.BETTER, Verdict.WORSE):
-                found = SinceChange(changed, effect, Verdict.UNDECIDED, unlike, final)
+                found = SinceChange(changed, effect, Verdict.UNDECIDED, differs, final)
             continue
         found = SinceChange(changed, effect, _judged(effect, found, spent), final=final)
     return found
@@ -156,21 +147,14 @@ def _judged(effect: Effect, before: SinceChange, spent: float) -> Verdict:
     return verdict(effect, higher_is_better=True, certain=certain and not claimed)
 
 
-def _unlike(session: Session, fresh: Iterable[str], *windows: tuple[float, float]) -> str:
-    """What else was not the same in two windows; what is not known counts as the same."""
+def _unlike(session: Session, changed: Collection[str], *windows: tuple[float, float]) -> str:
+    """What else was not the same in two windows."""
 
-    def apart(metric: Charted, read: Callable[[float], float] = float) -> float:
-        values = [
-            [read(point.value) for point in session.history.series(metric, *window) if point.value is not None]
-            for window in windows
-        ]
-        return abs(fmean(values[1]) - fmean(values[0])) if all(values) else 0.0
+    def weighed(metric: Charted, window: tuple[float, float]) -> list[tuple[float, float]]:
+        return [(point.value, 1.0) for point in session.history.series(metric, *window) if point.value is not None]
 
-    if apart(CHECKPOINT_WRITES, lambda pages: float(pages > 0)) > CHECKPOINTS_ALIKE:
-        return "checkpoints differ"
-    if apart(FULL_PAGES) > FULL_PAGES_ALIKE and _OF_FULL_PAGES.isdisjoint(fresh):
-        return "full pages differ"
-    return "foreign CPU differs" if apart(CPU_FOREIGN) > FOREIGN_ALIKE else ""
+    found = unlike([[weighed(each.metric, window) for window in windows] for each in CONDITIONS], changed)
+    return "" if found is None else found.condition.words
 
 
 def _read(events: Iterable[tuple[float, Event]]) -> tuple[list[_Change], list[float], list[float]]:

@@ -35,7 +35,7 @@ class Condition(Struct, frozen=True):
         """Percentage of (value, weight) pairs; None without weight."""
         part = whole = 0.0
         for value, weight in values:
-            part += (100.0 if self.by_time and value > 0 else 0.0 if self.by_time else value) * weight
+            part += (100.0 * (value > 0) if self.by_time else value) * weight
             whole += weight
         return part / whole if whole else None
 

@@ -80,9 +80,8 @@ def former_check(path: Path) -> Former:
     except OSError as problem:
         raise UsageProblem(f"{path} cannot be read: {problem.strerror}", "check name and permission") from None
     except (ValueError, KeyError, TypeError, RecursionError) as problem:
-        why = "it is no text" if isinstance(problem, UnicodeDecodeError) else problem
         raise UsageProblem(
-            f"{path} is neither a report nor a recording: {why}", "write one with `check --format json > FILE`"
+            f"{path} is neither a report nor a recording: {_why(problem)}", "write one with `check --format json > FILE`"
         ) from None
     return Former(str(path), found, unknown)
 
@@ -104,10 +103,17 @@ def measured_in(path: Path) -> Measured:
     except OSError as problem:
         raise UsageProblem(f"{path} cannot be read: {problem.strerror}", "check name and permission") from None
     except (ValueError, KeyError, TypeError, RecursionError) as problem:
-        raise UsageProblem(f"{path} is no report: {problem}", how) from None
+        raise UsageProblem(f"{path} is no report: {_why(problem)}", how) from None
     if not rows or not numbers:
         raise UsageProblem(f"nothing was measured in {path}", how)
     return Measured(tuple(rows), at_ms=parsed["at_ms"])
+
+
+def _why(problem: Exception) -> str:
+    """Why parsed bytes are no report, without the words of Python."""
+    if isinstance(problem, UnicodeDecodeError):
+        return "it is no text"
+    return str(problem) if isinstance(problem, ValueError) else "it lacks what a report has"
 
 
 def _said(finding: Mapping[str, Any]) -> tuple[Severity, str]:

@@ -70,10 +70,13 @@ def test_a_recording_is_checked_as_far_as_it_goes(name: str, tmp_path: Path) -> 
     assert {"DISK-07", "OS-05"}.isdisjoint(reasons)
 
 
-def test_bytes_that_are_no_text_are_refused_in_words_of_ours(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "why"), [(b"{\xb5" * 5000, "it is no text"), (b"[1, 2]", "it lacks what a report has")]
+)
+def test_what_is_no_report_is_refused_in_words_of_ours(content: bytes, why: str, tmp_path: Path) -> None:
     file = tmp_path / "a.json"
-    file.write_bytes(b"{\xb5" * 5000)
-    with pytest.raises(UsageProblem, match="neither a report nor a recording: it is no text"):
+    file.write_bytes(content)
+    with pytest.raises(UsageProblem, match=f"neither a report nor a recording: {why}"):
         former_check(file)
 
 

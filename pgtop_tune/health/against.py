@@ -81,7 +81,8 @@ def former_check(path: Path) -> Former:
         raise UsageProblem(f"{path} cannot be read: {problem.strerror}", "check name and permission") from None
     except (ValueError, KeyError, TypeError, RecursionError) as problem:
         raise UsageProblem(
-            f"{path} is neither a report nor a recording: {_why(problem)}", "write one with `check --format json > FILE`"
+            f"{path} is neither a report nor a recording: {_why(problem)}",
+            "write one with `check --format json > FILE`",
         ) from None
     return Former(str(path), found, unknown)
 

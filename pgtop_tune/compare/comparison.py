@@ -142,7 +142,8 @@ def compare(
     for one, other in pairs:
         sides = left[one], right[other]
         known = [group for key in {one, other} for group in (earlier or {}).get(key.title, ())]
-        phase = _phase(one, *sides, known, comparable=not reasons, one_run=one_run)
+        changed = {each.name for each in found.differences} if one_run else ()
+        phase = _phase(one, *sides, known, changed, comparable=not reasons, one_run=one_run)
         if phase.no_verdict and not one_run and not reasons:
             phase = replace(phase, to_settle=to_settle(a, b, sides, found))
         phases.append(phase)
@@ -163,11 +164,12 @@ def _phase(
     a: tuple[Run, ...],
     b: tuple[Run, ...],
     earlier: Sequence[Sequence[Mapping[str, float]]],
+    changed: Collection[str],
     *,
     comparable: bool,
     one_run: bool,
 ) -> Phase:
-    no_verdict = why_no_verdict(a, b, one_run=one_run)
+    no_verdict = why_no_verdict(a, b, one_run=one_run, changed=changed)
     period_s = aligned_period(a, b)
     if period_s is not None:
         a, b = _whole_cycles(a), _whole_cycles(b)

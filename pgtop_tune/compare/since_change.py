@@ -3,12 +3,13 @@
 It is looked at few times, each time twice as long after the change as before (`LOOKS`), and nothing is told anew in
 between: who looks every second finds a difference in one of four loads that did not change. A claim takes more at the
 early looks (`_SPENT`, together 4.7 %), and stays until a later look speaks clearly against it. A look at which the time
-before and the time after do not have the same share of checkpoints, or of foreign CPU time, makes no claim.
+before and the time after do not have the same share of checkpoints, of full pages in the WAL, or of foreign CPU time,
+makes no claim.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from math import inf
 from statistics import fmean
@@ -16,9 +17,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from pgtop_tune.compare.conditions import CONDITIONS, unlike
 from pgtop_tune.compare.statistics.effect import LEAST, Effect, Verdict, effect_of, verdict
-from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES
-from pgtop_tune.metrics.host import CPU_FOREIGN
 from pgtop_tune.metrics.load import CLIENT_TPS, under_way
 from pgtop_tune.metrics.server import TPS
 from pgtop_tune.metrics.steady_state import warm_up
@@ -34,10 +34,6 @@ MOST_S: Final = 300.0
 """The longest window before it, the nearest to the change."""
 LOOKS: Final = (5, 15, 30, 60, 120, 240, 480)
 """Seconds after it has settled at which it is told anew; the last one stands."""
-CHECKPOINTS_ALIKE: Final = 0.2
-"""Difference of the shares of seconds in which a checkpoint wrote, from which on two windows cannot be compared."""
-FOREIGN_ALIKE: Final = 5.0
-"""The same of CPU time of other programs, percentage points of the machine."""
 FEWEST_S: Final = 5
 """Readings after it below which there is no figure."""
 _SPENT: Final = (0.0, 0.002, 0.005, 0.01, 0.01, 0.01, 0.01)
@@ -95,7 +91,7 @@ def since_change(session: Session) -> SinceChange | None:
     begun_s = max((at_s for at_s in (*loads, *breaks) if at_s <= change.first_s), default=0.0)
     settled_s = max((each.last_s + SETTLING_S for each in changes[:-1]), default=0.0)
 
-    def window(metric: Charted, since_s: float, end_s: float) -> list[float]:
+    def window(metric: Charted, since_s: float, end_s: float) -> list[Point]:
         return _by_second(session.history.series(metric, since_s, end_s))
 
     since_s = max(begun_s, settled_s, change.first_s - NOTICED_S - MOST_S)
@@ -108,14 +104,15 @@ def since_change(session: Session) -> SinceChange | None:
         before = _warm(before)
     if not before:
         return None
+    since_s, values = before[0].at_s, _values(before)
     began_s, now_s = change.last_s + SETTLING_S, min(session.now.elapsed_s, until_s)
     past = [look for look in LOOKS if now_s - began_s >= look]
     looks = []
     for look in past:
-        unlike = _unlike(session, (since_s, change.first_s - NOTICED_S), (began_s, began_s + look))
+        differs = _unlike(session, change.fresh, (since_s, change.first_s - NOTICED_S), (began_s, began_s + look))
         after = window(metric, began_s, began_s + look)
-        effect = _effect(tuple(before), tuple(after)) if len(after) >= FEWEST_S else None
-        looks.append((effect, unlike))
+        effect = _effect(values, _values(after)) if len(after) >= FEWEST_S else None
+        looks.append((effect, differs))
     final = until_s < inf or len(past) == len(LOOKS)
     return _told(tuple(change.fresh.items()), looks, final=final)
 
@@ -129,12 +126,12 @@ def _told(
 ) -> SinceChange:
     """The newest look with the claim that it makes or holds; one at windows that are not alike takes no claim back."""
     found = SinceChange(changed, None, Verdict.UNDECIDED, final=final)
-    for (effect, unlike), spent in zip(looks, _SPENT, strict=False):
+    for (effect, differs), spent in zip(looks, _SPENT, strict=False):
         if effect is None:
             continue
-        if unlike:
+        if differs:
             if found.verdict not in (Verdict.BETTER, Verdict.WORSE):
-                found = SinceChange(changed, effect, Verdict.UNDECIDED, unlike, final)
+                found = SinceChange(changed, effect, Verdict.UNDECIDED, differs, final)
             continue
         found = SinceChange(changed, effect, _judged(effect, found, spent), final=final)
     return found
@@ -150,22 +147,14 @@ def _judged(effect: Effect, before: SinceChange, spent: float) -> Verdict:
     return verdict(effect, higher_is_better=True, certain=certain and not claimed)
 
 
-def _unlike(session: Session, *windows: tuple[float, float]) -> str:
-    """What else was not the same in two windows; what is not known counts as the same."""
-    writing, foreign = (
-        [
-            [point.value for point in session.history.series(metric, *window) if point.value is not None]
-            for window in windows
-        ]
-        for metric in (CHECKPOINT_WRITES, CPU_FOREIGN)
-    )
-    if all(writing):
-        shares = [fmean(value > 0 for value in values) for values in writing]
-        if abs(shares[1] - shares[0]) > CHECKPOINTS_ALIKE:
-            return "checkpoints differ"
-    if all(foreign) and abs(fmean(foreign[1]) - fmean(foreign[0])) > FOREIGN_ALIKE:
-        return "foreign CPU differs"
-    return ""
+def _unlike(session: Session, changed: Collection[str], *windows: tuple[float, float]) -> str:
+    """What else was not the same in two windows."""
+
+    def weighed(metric: Charted, window: tuple[float, float]) -> list[tuple[float, float]]:
+        return [(point.value, 1.0) for point in session.history.series(metric, *window) if point.value is not None]
+
+    found = unlike([[weighed(each.metric, window) for window in windows] for each in CONDITIONS], changed)
+    return "" if found is None else found.condition.words
 
 
 def _read(events: Iterable[tuple[float, Event]]) -> tuple[list[_Change], list[float], list[float]]:
@@ -205,21 +194,25 @@ def _note(fresh: dict[str, str], values: list[str], name: str, was: str, now: st
         fresh[name] = now
 
 
-def _warm(seconds: list[float]) -> list[float]:
+def _warm(seconds: list[Point]) -> list[Point]:
     """Without the warm-up; the second half of what has not settled."""
-    cut = warm_up(seconds) if seconds else 0
+    cut = warm_up(_values(seconds)) if seconds else 0
     return seconds[len(seconds) // 2 if cut is None else cut :]
 
 
-def _by_second(points: Iterable[Point]) -> list[float]:
+def _values(seconds: Iterable[Point]) -> tuple[float, ...]:
+    return tuple(point.value for point in seconds if point.value is not None)
+
+
+def _by_second(points: Iterable[Point]) -> list[Point]:
     """One value a second where frames come faster: readings of the same second say the same twice."""
+    moments: list[float] = []
     values: list[list[float]] = []
-    began_s = -inf
     for point in points:
         if point.value is None:
             continue
-        if point.at_s - began_s >= _SECOND:
+        if not moments or point.at_s - moments[-1] >= _SECOND:
+            moments.append(point.at_s)
             values.append([])
-            began_s = point.at_s
         values[-1].append(point.value)
-    return [fmean(held) for held in values]
+    return [Point(at_s, fmean(held)) for at_s, held in zip(moments, values, strict=True)]

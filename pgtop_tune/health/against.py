@@ -5,9 +5,7 @@ A recording has no answers of databases and no settings of the machine; checks t
 
 from __future__ import annotations
 
-import gzip
 import json
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -26,11 +24,11 @@ from pgtop_tune.model.ceilings import Measured, MeasuredLimit
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.paths import opened
 from pgtop_tune.recording.format import FORMAT as RECORDING
+from pgtop_tune.recording.packing import packing_of
 
 _LONGEST: Final = 64 * 1024 * 1024
 _HEAD: Final = 64 * 1024
 _OF_CEILING: Final = ("id", "says", "value", "unit", "source")
-_GZIP: Final = b"\x1f\x8b"
 
 
 class Former(Struct, frozen=True):
@@ -48,7 +46,7 @@ class Former(Struct, frozen=True):
 
 
 def is_recording(path: Path) -> bool:
-    """Whether a file is a recording of ours; everything else is taken for a report.
+    """Whether a file is a recording of ours, or packed as recordings are; everything else is taken for a report.
 
     Raises:
         UsageProblem: It cannot be read.
@@ -56,13 +54,12 @@ def is_recording(path: Path) -> bool:
     try:
         with opened(path) as file:
             head = file.read(_HEAD)
-            if head.startswith(_GZIP):
-                file.seek(0)
-                with gzip.GzipFile(fileobj=file) as packed:
-                    head = packed.read(_HEAD)
-    except (OSError, EOFError, zlib.error) as problem:
-        words = getattr(problem, "strerror", None) or str(problem)
-        raise UsageProblem(f"{path} cannot be read: {words}", "--against names a report or a recording") from None
+    except OSError as problem:
+        raise UsageProblem(
+            f"{path} cannot be read: {problem.strerror}", "--against names a report or a recording"
+        ) from None
+    if packing_of(head) is not None:
+        return True
     first = head.split(b"\n", 1)[0]
     return RECORDING.encode() in first and FORMAT.encode() not in first
 
@@ -84,7 +81,8 @@ def former_check(path: Path) -> Former:
         raise UsageProblem(f"{path} cannot be read: {problem.strerror}", "check name and permission") from None
     except (ValueError, KeyError, TypeError, RecursionError) as problem:
         raise UsageProblem(
-            f"{path} is neither a report nor a recording: {problem}", "write one with `check --format json > FILE`"
+            f"{path} is neither a report nor a recording: {_why(problem)}",
+            "write one with `check --format json > FILE`",
         ) from None
     return Former(str(path), found, unknown)
 
@@ -106,10 +104,17 @@ def measured_in(path: Path) -> Measured:
     except OSError as problem:
         raise UsageProblem(f"{path} cannot be read: {problem.strerror}", "check name and permission") from None
     except (ValueError, KeyError, TypeError, RecursionError) as problem:
-        raise UsageProblem(f"{path} is no report: {problem}", how) from None
+        raise UsageProblem(f"{path} is no report: {_why(problem)}", how) from None
     if not rows or not numbers:
         raise UsageProblem(f"nothing was measured in {path}", how)
     return Measured(tuple(rows), at_ms=parsed["at_ms"])
+
+
+def _why(problem: Exception) -> str:
+    """Why parsed bytes are no report, without the words of Python."""
+    if isinstance(problem, UnicodeDecodeError):
+        return "it is no text"
+    return str(problem) if isinstance(problem, ValueError) else "it lacks what a report has"
 
 
 def _said(finding: Mapping[str, Any]) -> tuple[Severity, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from pathlib import Path
 
@@ -276,6 +277,17 @@ def test_recordings_opened_at_the_same_time_are_those_opened_one_by_one(
     assert [(each.name, each.facts, each.runs[0].summary) for each in open_all(paths)] == alone
     with pytest.raises(RecordingProblem, match=r"gone\.jsonl"):
         open_all([*paths, tmp_path / "gone.jsonl"])
+
+
+def test_a_name_that_is_no_file_is_refused_before_any_file_is_read(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.jsonl"
+    os.mkfifo(pipe)
+    whole, without_frames = recorded(frames(seconds=5), tmp_path / "whole.jsonl"), tmp_path / "header.jsonl"
+    without_frames.write_bytes(whole.read_bytes().splitlines(keepends=True)[0])
+    with pytest.raises(RecordingProblem, match="no frames"):
+        open_all([without_frames])
+    with pytest.raises(RecordingProblem, match=r"pipe\.jsonl"):
+        open_all([without_frames, pipe])
 
 
 def test_caches_that_were_not_equally_warm_are_named() -> None:

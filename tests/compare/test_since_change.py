@@ -14,7 +14,7 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchProgress, RunState
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.host import CpuSample, HostSample
-from pgtop_tune.model.postgres import CheckpointCounters, DatabaseCounters
+from pgtop_tune.model.postgres import CheckpointCounters, DatabaseCounters, WalCounters
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.frames import EPOCH_MS, bench_sample, frame, postgres_sample, session_of
@@ -220,14 +220,27 @@ def test_a_load_that_did_not_change_is_seldom_called_better_or_worse_and_claims_
     assert withdrawn <= 1
 
 
-def checkpointing(since: int) -> Callable[[int], dict[str, object]]:
-    """A checkpoint that writes from a second on."""
+def checkpointing(*begins: int, lasting: int = 200) -> Callable[[int], dict[str, object]]:
+    """Checkpoints that write from these seconds on."""
 
     def around(second: int) -> dict[str, object]:
         sample = postgres_sample(second)
         assert isinstance(sample.checkpoints, CheckpointCounters)
-        written = replace(sample.checkpoints, buffers_checkpoint=100 * max(second - since, 0))
+        pages = sum(min(max(second - begin, 0), lasting) for begin in begins)
+        written = replace(sample.checkpoints, buffers_checkpoint=100 * pages)
         return {"postgres": replace(sample, checkpoints=written), "host": NOTHING}
+
+    return around
+
+
+def whole_pages(since: int) -> Callable[[int], dict[str, object]]:
+    """A forced checkpoint has just ended: from a second on the WAL is full pages."""
+
+    def around(second: int) -> dict[str, object]:
+        sample = postgres_sample(second)
+        assert isinstance(sample.wal, WalCounters)
+        wal = replace(sample.wal, wal_bytes=1_000_000 * second, wal_fpi=100 * max(second - since, 0))
+        return {"postgres": replace(sample, wal=wal), "host": NOTHING}
 
     return around
 
@@ -248,8 +261,12 @@ def with_neighbour(since: int) -> Callable[[int], dict[str, object]]:
 
 @pytest.mark.parametrize(
     ("around", "unlike"),
-    [(checkpointing(CHANGED + 3), "checkpoints differ"), (with_neighbour(CHANGED + 3), "foreign CPU differs")],
-    ids=["checkpoint", "neighbour"],
+    [
+        (checkpointing(CHANGED + 3), "checkpoints differ"),
+        (whole_pages(CHANGED + 3), "full pages differ"),
+        (with_neighbour(CHANGED + 3), "foreign CPU differs"),
+    ],
+    ids=["checkpoint", "full pages", "neighbour"],
 )
 def test_no_claim_is_made_across_seconds_that_differ_in_more_than_the_change(
     around: Callable[[int], dict[str, object]], unlike: str
@@ -260,6 +277,25 @@ def test_no_claim_is_made_across_seconds_that_differ_in_more_than_the_change(
     assert found.unlike == unlike
     assert found.effect is not None
     assert found.effect.relative == pytest.approx(-0.10, abs=0.02)
+
+
+def test_a_checkpoint_of_the_warm_up_is_not_of_the_time_before() -> None:
+    steady = stepping(-0.10)
+
+    def warming(second: int) -> float:
+        return steady(second) - (700.0 if second < 45 else 0.0)
+
+    found = since_change(observed(160, warming, ONCE, around=checkpointing(10, CHANGED + 10, lasting=30)))
+    assert found is not None
+    assert found.verdict is Verdict.UNDECIDED
+    assert found.unlike == "checkpoints differ"
+
+
+def test_a_parameter_that_makes_full_pages_is_judged_with_them() -> None:
+    once = {5: BEGUN, CHANGED: (EventKind.PARAMETER, "full_page_writes off→on")}
+    found = since_change(observed(200, stepping(-0.10), once, around=whole_pages(CHANGED + 3)))
+    assert found is not None
+    assert found.verdict is Verdict.WORSE
 
 
 @pytest.mark.parametrize("around", [checkpointing(0), with_neighbour(0)], ids=["checkpoint", "neighbour"])

@@ -23,7 +23,7 @@ from pgtop_tune.model.bench import BenchProgress, BenchSample
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostSample
-from pgtop_tune.model.postgres import CheckpointCounters, PostgresSample
+from pgtop_tune.model.postgres import CheckpointCounters, PostgresSample, WalCounters
 from pgtop_tune.runtime.window import Window
 from tests.support.frames import EPOCH_MS, bench_sample, frame
 from tests.support.sides import frames, recorded, with_parameter
@@ -129,19 +129,50 @@ def test_windows_of_two_runs_differ_and_are_neither_better_nor_worse() -> None:
     assert "pgtop-tune bench run --profile tpcb-like -c 16 " in phase.to_settle[1]
 
 
-def test_before_and_after_differ_only_where_a_checkpoint_was_in_one_of_them() -> None:
-    checkpointed = []
+def around(counters: Callable[[int], dict[str, int]]) -> list[Frame]:
+    """A load that runs half as fast again from its middle on, with these counters of checkpoints and WAL."""
+    found = []
     for each in load([1000.0] * 80 + [1500.0] * 80):
         sample = frame(each.sequence).postgres
         assert isinstance(sample, PostgresSample)
         assert isinstance(sample.checkpoints, CheckpointCounters)
-        counters = replace(sample.checkpoints, timed=int(each.sequence > 120), requested=0)
-        checkpointed.append(replace(each, postgres=PostgresSample(checkpoints=counters)))
+        assert isinstance(sample.wal, WalCounters)
+        values = counters(each.sequence)
+        wal = replace(sample.wal, wal_bytes=1_000_000 * each.sequence, wal_fpi=values.get("wal_fpi", 0))
+        checkpoints = replace(
+            sample.checkpoints, timed=values.get("timed", 0), requested=0, buffers_checkpoint=values.get("pages", 0)
+        )
+        found.append(replace(each, postgres=PostgresSample(server=sample.server, checkpoints=checkpoints, wal=wal)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("counters", "unlike"),
+    [
+        (lambda second: {"timed": int(second > 120)}, "checkpoints took another share of A than of B"),
+        (
+            lambda second: {"timed": 3, "pages": 50 * min(second, 80)},
+            "checkpoints wrote for 100 % of the time in A and 0 % in B",
+        ),
+        (
+            lambda second: {"wal_fpi": 100 * max(second - 70, 0)},
+            "full pages were 5 % of the WAL in A and 82 % in B",
+        ),
+        (lambda second: {}, ""),
+    ],
+    ids=["begun", "writing", "full pages", "alike"],
+)
+def test_before_and_after_differ_only_where_a_checkpoint_was_in_one_of_them(
+    counters: Callable[[int], dict[str, int]], unlike: str
+) -> None:
+    checkpointed = around(counters)
     found = brushed(side(checkpointed, 0.0, 79.0), side(checkpointed, 80.0, 159.0))
-    assert row(found, "tps").verdict == "differ"
     (phase,) = found.comparison.phases
-    assert phase.no_verdict == "checkpoints took another share of A than of B"
+    assert phase.no_verdict == unlike
+    assert row(found, "tps").verdict == ("differ" if unlike else "better")
     assert phase.to_settle == ()
+    still_wrote = any("still wrote" in note for note in phase.notes)
+    assert still_wrote == unlike.startswith("checkpoints wrote")
 
 
 def test_what_is_certain_comes_first_and_then_the_size_of_the_effect_counts() -> None:

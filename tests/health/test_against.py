@@ -58,7 +58,7 @@ def test_a_file_that_is_no_report_is_refused(text: str, tmp_path: Path) -> None:
         former_check(file)
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"])
 def test_a_recording_is_checked_as_far_as_it_goes(name: str, tmp_path: Path) -> None:
     path = write(tmp_path / name, [frame(second) for second in range(5)])
     assert is_recording(path)
@@ -68,6 +68,16 @@ def test_a_recording_is_checked_as_far_as_it_goes(name: str, tmp_path: Path) -> 
     reasons = {check.id: unknown.reason for check, unknown in report.unknowns}
     assert "not in a recording" in reasons["OS-01"]
     assert {"DISK-07", "OS-05"}.isdisjoint(reasons)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"), [(b"{\xb5" * 5000, "it is no text"), (b"[1, 2]", "it lacks what a report has")]
+)
+def test_what_is_no_report_is_refused_in_words_of_ours(content: bytes, why: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    file.write_bytes(content)
+    with pytest.raises(UsageProblem, match=f"neither a report nor a recording: {why}"):
+        former_check(file)
 
 
 def test_a_recording_without_the_server_is_refused(tmp_path: Path) -> None:

@@ -55,7 +55,8 @@ class OverlayRun(Struct, frozen=True):
         profile: Of the load; "" without one.
         clients: 0 without a load.
         tps: Transactions per second: the client's, without a load the server's.
-        p99_ms: Latency of each second that 99 % of its transactions did not exceed.
+        p99_ms: Latency that 99 % of the transactions of a second did not exceed, or of so many seconds up to it as a
+            p99 needs: as `LatencyPoint.quantiles_ms`.
     """
 
     profile: str = ""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import Final
 
 from msgspec import Struct
 
 from pgtop_tune.compare.overlay.curves import Curve, Overlay, Placed
-from pgtop_tune.compare.statistics.effect import Effect, Verdict, effect_of, verdict, without_verdict
+from pgtop_tune.compare.statistics.blocks import block_length, block_means
+from pgtop_tune.compare.statistics.effect import Effect, Verdict, effect_of_whole, verdict, without_verdict
 from pgtop_tune.metrics.load import CLIENT_TPS, UNDER_WAY, run_of
 from pgtop_tune.metrics.server import TPS
 from pgtop_tune.runtime.history import Charted
@@ -84,5 +86,8 @@ def _against(ours: dict[float, float], curve: Curve, placed: Placed) -> Against 
     both = sorted(mine.keys() & theirs.keys())
     if len(both) < FEWEST:
         return None
-    effect = effect_of([theirs[second] for second in both], [mine[second] for second in both])
+    a, b = [theirs[second] for second in both], [mine[second] for second in both]
+    # Blocks leave out the rest at the beginning, the difference is of all the seconds.
+    length = block_length((a, b))
+    effect = effect_of_whole((fmean(a), fmean(b)), block_means(a, length), block_means(b, length), length)
     return None if effect is None else Against(effect, without_verdict(verdict(effect, higher_is_better=True)))

@@ -17,12 +17,13 @@ from pgtop_tune.compare.sides.opening import is_records
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.metrics import server
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.percentiles import percentile
 from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.reader import RecordingReader, without_frames
+from pgtop_tune.runtime.history import QUANTILES, LatencyHistory
 
 _P99: Final = 99.0
+_P99_PLACE: Final = QUANTILES.index(_P99)
 _BREATH: Final = 20
 """Frames after which whoever else wants the processor gets it: the screen goes on meanwhile."""
 _BREATH_S: Final = 0.002
@@ -74,6 +75,8 @@ class _Reading:
         self._past: deque[Frame] = deque(maxlen=_PAST)
         self._alone = OverlayRun()
         self._runs: dict[int, OverlayRun] = {}
+        self._latencies = LatencyHistory()
+        """Of the newest run."""
 
     @property
     def ghost(self) -> OverlayCurves:
@@ -99,13 +102,17 @@ class _Reading:
             if len(self._runs) >= MOST_RUNS:
                 return
             self._runs[run.run] = OverlayRun(run.profile, run.clients, run.rate_per_s)
+            self._latencies = LatencyHistory()
         ghost, start_s = self._runs[run.run], started_s(run, frame)
         for line in bench.progress:
             ghost.tps.add(frame.elapsed_s - start_s, line.tps)
-        for second in bench.latencies:
-            value = percentile(second.buckets, _P99, second.max_us) if second.logged else None
-            if value is not None:
-                ghost.p99_ms.add(second.second + 1 - run.started_ms / 1000.0, value / 1000.0)
+        if bench.latencies:
+            began_s = run.started_ms / 1000.0
+            self._latencies.add(bench.latencies, began_s)
+            for point in self._latencies.series(min(each.second for each in bench.latencies) + 1 - began_s):
+                value = point.quantiles_ms[_P99_PLACE]
+                if value is not None:
+                    ghost.p99_ms.add(point.at_s, value)
 
 
 def _of_records(path: Path, name: str) -> OverlayCurves:

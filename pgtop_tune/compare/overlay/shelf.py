@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -30,13 +31,12 @@ class Shelf:
         found: list[tuple[float, Path]] = []
         shown = self._without()
         without = None if shown is None else shown.resolve()
-        try:
+        # A directory that is not there holds nothing; a file may go while it is looked at, or cannot be.
+        with suppress(OSError):
             for path in self._directory.iterdir():
-                if path.name.endswith(ENDINGS) and path.is_file() and path.resolve() != without:
-                    found.append((path.stat().st_mtime, path))
-        except OSError:
-            # A directory that is not there holds nothing; a file may go while it is looked at.
-            pass
+                with suppress(OSError):
+                    if path.name.endswith(ENDINGS) and path.is_file() and path.resolve() != without:
+                        found.append((path.stat().st_mtime, path))
         return [path for _, path in sorted(found, reverse=True)[:MOST_LISTED]]
 
     def check(self, path: Path) -> None:

@@ -39,12 +39,18 @@ def open_all(paths: Sequence[Path]) -> list[Material]:
     """Several, named as their paths; large ones at the same time, as far as there are processors.
 
     Raises:
-        RecordingProblem: As `open_material`; of the first that has one.
+        RecordingProblem: As `open_material`: a file that cannot be opened is refused before any is read, then the first
+            that cannot be read.
     """
+    for path in paths:
+        is_records(path)
     workers = min(len(paths), os.cpu_count() or 1) if sum(map(_size, paths)) >= _LARGE else 1
     shares = [paths[worker::workers] for worker in range(workers)]
     others = [_apart(share) for share in shares[1:]]
-    opened = [_opened(shares[0]), *(_received(each) for each in others)]
+    opened = [_opened(shares[0])]
+    if isinstance(opened[0][0], PgtopError):
+        raise opened[0][0]
+    opened += [_received(each) for each in others]
     found = [opened[place % workers][place // workers] for place in range(len(paths))]
     for each in found:
         if isinstance(each, PgtopError):
@@ -60,12 +66,13 @@ def _size(path: Path) -> int:
 
 
 def _opened(paths: Sequence[Path]) -> list[Material | PgtopError]:
+    """What comes of each; from the first that cannot be read on, why."""
     found: list[Material | PgtopError] = []
     for path in paths:
         try:
             found.append(open_material(path, str(path)))
         except PgtopError as problem:
-            found.append(problem)
+            return found + [problem] * (len(paths) - len(found))
     return found
 
 

@@ -9,6 +9,7 @@ from pgtop_tune.compare.sides.figures import Figure
 from pgtop_tune.compare.sides.material import Run
 from pgtop_tune.compare.statistics.effect import Spread
 from pgtop_tune.compare.statistics.verdicts import checkpoints_alike, in_turn
+from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES
 
 COLDER: Final = 5.0
 """Percentage points of buffer hits at the begin that make one cache colder than the other."""
@@ -35,6 +36,8 @@ def _checkpoint_words(counts: Sequence[int], a: Sequence[Run], b: Sequence[Run],
         return (
             f"checkpoints: A {counts[0]}, B {counts[1]}; whole cycles are compared, in blocks of {period_s} s or more"
         )
+    if counts == [0, 0] and any(part for run in (*a, *b) for part, _ in run.gathered.sums(CHECKPOINT_WRITES.id)):
+        return "checkpoints: none began on either side, but one that had begun before still wrote"
     if counts == [0, 0]:
         return "checkpoints: none on either side, so that their cost is in neither figure"
     if checkpoints_alike(a, b):

@@ -3,21 +3,20 @@
 Seconds of one run say how sure its mean is, and nothing of the next run with the same settings: with 2 % from run to
 run two runs of five minutes "differ" two times out of five. So better and worse take four runs on each side, which are
 steady or, on a machine on which none is, were made in turn (A B B A): what drifts weighs on both sides alike then.
-Within one run, before and after a moment, they take the same phase of checkpoints and as much foreign CPU time.
+Within one run, before and after a moment, they take as many checkpoints and the same of `compare.conditions`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from statistics import fmean
 from typing import Final
 
+from pgtop_tune.compare.conditions import CONDITIONS, unlike
 from pgtop_tune.compare.sides.figures import Better
-from pgtop_tune.compare.sides.gathered import quotient
 from pgtop_tune.compare.sides.material import Run
 from pgtop_tune.compare.statistics.blocks import FEWEST
 from pgtop_tune.compare.statistics.effect import Effect, Verdict, verdict, without_verdict
-from pgtop_tune.metrics.host import CPU_FOREIGN
 
 NOT_COMPARABLE: Final = "not comparable"
 TOO_SHORT: Final = "too little to say"
@@ -27,19 +26,18 @@ CERTAIN: Final = frozenset({Verdict.BETTER.value, Verdict.WORSE.value, MORE, LES
 """Verdicts that say that something differs."""
 CHECKPOINTS_ALIKE: Final = 1.25
 """Checkpoints per second on one side over those on the other, up to which their cost is in both alike."""
-FOREIGN_ALIKE: Final = 5.0
-"""Percentage points of the machine's CPU time up to which foreign programs took as much on both sides."""
 _EXPLAINING: Final = {Verdict.BETTER: MORE, Verdict.WORSE: LESS}
 
 
-def why_no_verdict(a: Sequence[Run], b: Sequence[Run], *, one_run: bool = False) -> str:
+def why_no_verdict(a: Sequence[Run], b: Sequence[Run], *, one_run: bool = False, changed: Collection[str] = ()) -> str:
     """Why these sides allow no verdict, as a sentence; "" when they do.
 
     Args:
         one_run: Both are parts of the same run.
+        changed: Names of the parameters that differ.
     """
     if one_run:
-        return _unlike(a, b)
+        return _unlike(a, b, changed)
     if min(len(a), len(b)) < FEWEST:
         return (
             f"{_count(a)} of A and {_count(b)} of B do not show how runs with the same settings differ:"
@@ -65,14 +63,17 @@ def _count(runs: Sequence[Run]) -> str:
     return f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
 
 
-def _unlike(a: Sequence[Run], b: Sequence[Run]) -> str:
+def _unlike(a: Sequence[Run], b: Sequence[Run], changed: Collection[str]) -> str:
     """What else differs between two parts of one run."""
     if checkpoints_alike(a, b) is False:
         return "checkpoints took another share of A than of B"
-    foreign = [quotient([each for run in side for each in run.gathered.sums(CPU_FOREIGN.id)]) for side in (a, b)]
-    if foreign[0] is not None and foreign[1] is not None and abs(foreign[1] - foreign[0]) > FOREIGN_ALIKE:
-        return f"other programs took {foreign[0]:.0f} % of the CPU time in A and {foreign[1]:.0f} % in B"
-    return ""
+    values = [
+        [[(part / weight, weight) for run in side for part, weight in run.gathered.sums(each.metric.id) if weight]
+         for side in (a, b)]
+        for each in CONDITIONS
+    ]  # fmt: skip
+    found = unlike(values, changed)
+    return "" if found is None else found.sentence
 
 
 def checkpoints_alike(a: Sequence[Run], b: Sequence[Run]) -> bool | None:

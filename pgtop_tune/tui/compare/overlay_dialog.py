@@ -86,7 +86,8 @@ class OverlayDialog(Dialog[Path]):
             figures, target = f"{'':<{_WHEN}}  {'':<{_LENGTH}}  {self.glyphs.ellipsis:>{_TPS}}", ""
         else:
             when = wall_moment(entry.began_ms) if entry.began_ms else ""
-            figures = f"{when:<{_WHEN}}  {clock(entry.seconds):<{_LENGTH}}  {count(entry.tps):>{_TPS}}"
+            length = "" if entry.problem else clock(entry.seconds)
+            figures = f"{when:<{_WHEN}}  {length:<{_LENGTH}}  {count(entry.tps):>{_TPS}}"
             target = entry.problem or entry.target
         words = f"{figures}  {clip(one_line(path.name, name), name)}  {one_line(target, 80)}"
         broken = entry is not None and entry.problem

@@ -7,9 +7,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.compare.conditions import CONDITIONS
 from pgtop_tune.metrics import waits
-from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES
-from pgtop_tune.metrics.host import CPU_FOREIGN
 from pgtop_tune.metrics.load import CLIENT_TPS
 from pgtop_tune.metrics.server import TPS
 from pgtop_tune.model.events import EventKind
@@ -20,8 +19,8 @@ from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import Line, Span
 from pgtop_tune.tui.widgets.phrase import Phrase, fitting, padded
 
-CHARTED: Final[tuple[Charted, ...]] = (CLIENT_TPS, TPS, *waits.METRICS, CHECKPOINT_WRITES, CPU_FOREIGN)
-"""What a `Session` for this screen must keep series of; the last two tell whether seconds can be compared."""
+CHARTED: Final[tuple[Charted, ...]] = (CLIENT_TPS, TPS, *waits.METRICS, *(each.metric for each in CONDITIONS))
+"""What a `Session` for this screen must keep series of."""
 
 SPARK_ROWS: Final = 2
 """Up to so many rows a chart is a one-line spark with its figures beside it."""

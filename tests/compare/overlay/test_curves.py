@@ -106,6 +106,18 @@ def test_five_per_cent_more_than_the_ghost_is_told_with_its_interval() -> None:
     assert tps.effect.low is not None
 
 
+def test_the_difference_is_of_all_seconds_that_both_have_not_of_whole_blocks() -> None:
+    slow = noisy(1000.0, "ghost", 0.01)
+    theirs = [5000.0 if second < 3 else slow(second) for second in range(1, 160)]
+    session = session_of(started(frames(1050.0, "now"), 0))
+    tps, _ = against_ghost(
+        session, overlay_of(OverlayCurves("g", (ghost_run(16, *theirs),)), *filter(None, [session.now]))
+    )
+    assert tps is not None
+    assert tps.effect.low is not None
+    assert tps.effect.relative == pytest.approx(1050.0 * len(theirs) / sum(theirs) - 1.0, abs=0.015)
+
+
 def test_a_few_seconds_have_a_difference_and_no_verdict() -> None:
     ghost = OverlayCurves("g", (ghost_run(16, *[500.0] * 100),))
     session = session_of(started(frames(1000.0, "now"), 0)[:12])

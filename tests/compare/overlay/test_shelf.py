@@ -13,8 +13,10 @@ from pgtop_tune.compare.overlay.curves import OverlayCurves
 from pgtop_tune.compare.overlay.shelf import Shelf
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.bench import BenchSample, LatencySecond
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.run_json import as_json
+from pgtop_tune.runtime.history import LatencyHistory
 from tests.support.results import result
 from tests.support.sides import frames, recorded
 
@@ -32,6 +34,12 @@ def without_load(found: list[Frame]) -> list[Frame]:
     return [replace(frame, bench=Unavailable(Reason.NO_LOAD)) for frame in found]
 
 
+def three_hundred(second: LatencySecond) -> LatencySecond:
+    """It with so many transactions, of which three are slow."""
+    buckets = ((200, 297), (240 + second.second % 7, 3))
+    return replace(second, logged=300, sum_us=400_000, max_us=4_000, buckets=buckets, scripts=())
+
+
 @pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz"])
 def test_a_recording_gives_the_curves_of_each_load_from_its_start(tmp_path: Path, ending: str) -> None:
     ghost = whole(recorded(frames(1000.0, "a"), tmp_path / f"run-041{ending}"))
@@ -42,6 +50,23 @@ def test_a_recording_gives_the_curves_of_each_load_from_its_start(tmp_path: Path
     assert len(run.p99_ms) > 150
     values = [value for _, value in run.tps.between(0.0, 200.0)]
     assert 950 < sum(values) / len(values) < 1050
+
+
+def test_p99_is_of_as_many_seconds_as_it_needs_as_in_the_chart_above_it(tmp_path: Path) -> None:
+    slow = [
+        replace(frame, bench=replace(frame.bench, latencies=tuple(map(three_hundred, frame.bench.latencies))))
+        if isinstance(frame.bench, BenchSample)
+        else frame
+        for frame in frames(300.0, "a")
+    ]
+    (run,) = whole(recorded(slow, tmp_path / "slow.jsonl")).runs
+    assert len(run.p99_ms) > 150, "not of the seconds alone that happened to have a thousand transactions"
+    live = LatencyHistory()
+    for frame in slow:
+        if isinstance(frame.bench, BenchSample):
+            live.add(frame.bench.latencies, frame.bench.run.started_ms / 1000.0)
+    charted = [(point.at_s, point.quantiles_ms[2]) for point in live.series() if point.quantiles_ms[2] is not None]
+    assert list(run.p99_ms.between(0.0, 1e6)) == charted
 
 
 def test_without_a_load_it_is_the_transactions_of_the_server(tmp_path: Path) -> None:
@@ -77,6 +102,13 @@ def test_the_list_has_the_newest_first_without_the_one_that_is_shown(tmp_path: P
     assert (entry.target, entry.seconds) == ("bench@/run/postgresql:5432/bench", 5.0)
     assert entry.tps is not None
     assert shelf(tmp_path / "nowhere").newest() == []
+
+
+def test_a_name_that_cannot_be_looked_at_hides_no_other(tmp_path: Path) -> None:
+    for name in ("run-1.jsonl", "run-2.jsonl", "run-3.jsonl"):
+        (tmp_path / f"beside-{name}").symlink_to("x" * 300)
+        (tmp_path / name).write_text("")
+    assert {path.name for path in shelf(tmp_path).newest()} == {"run-1.jsonl", "run-2.jsonl", "run-3.jsonl"}
 
 
 def test_what_is_no_recording_is_listed_with_its_reason_and_refused(tmp_path: Path) -> None:

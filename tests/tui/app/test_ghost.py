@@ -60,6 +60,8 @@ async def test_a_file_that_cannot_be_read_says_why_and_the_screen_goes_on(tmp_pa
     async with running_screen(faster(), ghosts=shelf(tmp_path)) as rig:
         await rig.press("g")
         await rig.sees("not a recording")
+        (listed,) = (row for row in rig.text().splitlines() if "not a recording" in row)
+        assert "00:00:00" not in listed, "nobody knows its length"
         await rig.press("enter")
         await rig.sees("no ghost:")
         assert "\x1b" not in rig.text()

@@ -134,7 +134,7 @@ async def change(conninfo: ConnInfo, asked: Asked) -> int:
             confirm(plan, yes=asked.yes, anyway=asked.anyway or bool(asked.settings))
         door = control if plan is None else WithRestart(control, desk, tell, anyway=asked.anyway)
         sets = ChangeSets(door if asked.wanted else None, machine if asked.settings else None)
-        pending = PendingSets(sets, lambda event: None, told=complain)
+        pending = PendingSets(sets, lambda event: None, told=complain, at_deadline="")
         await _make(pending, halves, Terms(asked.for_s, asked.reason, confirmed), desk.give_up)
     finally:
         await desk.aclose()

@@ -80,6 +80,7 @@ class PendingSets:
         wall_ms: Milliseconds since the epoch.
         adoptions: Sets of programs that are gone; None where nothing is adopted.
         told: Takes each problem with reverting a set at its deadline or at a trip wire.
+        at_deadline: Why a set is reverted at its deadline, for the journal.
     """
 
     def __init__(
@@ -89,12 +90,14 @@ class PendingSets:
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         adoptions: AdoptionControl | None = None,
         told: Callable[[PgtopError], None] = lambda problem: None,
+        at_deadline: str = NOT_CONFIRMED,
     ) -> None:
         self._sets: Final = sets
         self._note: Final = note
         self._wall_ms: Final = wall_ms
         self._adoptions: Final = adoptions
         self._told: Final = told
+        self._at_deadline: Final = at_deadline
         self._adopted = 0
         self._now_s = 0.0
         self._pending: dict[str, Pending] = {}
@@ -213,7 +216,7 @@ class PendingSets:
 
     async def _expire(self, set_id: str, within_s: float) -> None:
         await asyncio.sleep(within_s)
-        self._begin_reverting(set_id, NOT_CONFIRMED)
+        self._begin_reverting(set_id, self._at_deadline)
 
     def _begin_reverting(self, set_id: str, why: str) -> None:
         if set_id in self._pending and set_id not in self._reverts:

@@ -15,11 +15,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.bench.endpoint import Endpoint
 from pgtop_tune.bench.locate import Pgbench
+from pgtop_tune.bench.ports import Endpoint
 from pgtop_tune.bench.profiles import PROTOCOLS, Profile, Script
 from pgtop_tune.errors import LoadProblem
-from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.model.bench import LoadSpec
 
 UNTIL_STOPPED_S: Final = 100_000_000
 """Three years. A run with -T ends in order on SIGALRM, report and log included; without -T it would just die."""

@@ -13,14 +13,11 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.bench.argv import endpoint_words
-from pgtop_tune.bench.bounded_text import BoundedText, LineSplitter
 from pgtop_tune.bench.datasets.pgbench_tables import PgbenchShape, check_scale, heap_bytes
 from pgtop_tune.bench.datasets.progress import InitialiseProgress, StepWatch
-from pgtop_tune.bench.endpoint import Endpoint
-from pgtop_tune.bench.environment import environment, safe_path, with_settings
 from pgtop_tune.bench.locate import Pgbench
-from pgtop_tune.bench.messages import hint_for, last_words
-from pgtop_tune.bench.ports import SqlSession
+from pgtop_tune.bench.messages import BoundedText, LineSplitter, hint_for, last_words
+from pgtop_tune.bench.ports import Endpoint, SqlSession, environment, safe_path, with_settings
 from pgtop_tune.bench.run_directory import RunDirectory, base_directory, sweep, unused_name
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.process.guarded_program import GuardedAsync, start_guarded_async

@@ -1,13 +1,119 @@
-"""What pgbench says when it fails: its own words, and a hint of ours for what is common."""
+"""What pgbench says when it fails: its own words, and a hint of ours for what is common.
+
+pgbench's stderr, taken apart where its threads wrote into each other's lines.
+Source: pgbench writes "pgbench:", " ", "error: " and the message with its line end one after the other
+(src/common/logging.c), and nothing keeps two threads from doing so at the same time.
+
+Output of a program, kept up to a limit: its beginning and its end.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from pgtop_tune.bench.progress import PREFIX
-from pgtop_tune.bench.torn_lines import whole_lines
+from pgtop_tune.bench.report import PREFIX
+
+_HALF: Final = 32 * 1024
+_LONGEST_LINE: Final = 4 * 1024
+
+
+class LineSplitter:
+    """Bytes in, whole lines out; a line that does not end is cut at 4096 bytes."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[str]:
+        """Lines that are complete with this; invalid UTF-8 is replaced."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > _LONGEST_LINE:
+            lines.append(self._rest)
+            self._rest = b""
+        return [line[:_LONGEST_LINE].decode("utf-8", "replace").rstrip("\r") for line in lines]
+
+    def rest(self) -> list[str]:
+        """The last line, when it came without its end."""
+        return [line for line in self.feed(b"\n") if line]
+
+
+async def lines_of(stream: asyncio.StreamReader, take: Callable[[str], None]) -> None:
+    """Passes on a stream's lines until it ends."""
+    splitter = LineSplitter()
+    while data := await stream.read(2**16):
+        for line in splitter.feed(data):
+            take(line)
+    for line in splitter.rest():
+        take(line)
+
+
+class BoundedText:
+    """Lines, of which the first 32 kB and the last 32 kB are kept."""
+
+    def __init__(self) -> None:
+        self._head: list[str] = []
+        self._head_room = _HALF
+        self._tail: deque[str] = deque()
+        self._tail_size = 0
+        self._dropped = 0
+
+    def add(self, line: str) -> None:
+        """Keeps a line."""
+        if self._head_room > 0:
+            self._head.append(line)
+            self._head_room -= len(line) + 1
+            return
+        self._tail.append(line)
+        self._tail_size += len(line) + 1
+        while self._tail_size > _HALF:
+            self._tail_size -= len(self._tail.popleft()) + 1
+            self._dropped += 1
+
+    def text(self) -> str:
+        """Everything that was kept; what was dropped in between is counted in a line of its own."""
+        gap = [f"[{self._dropped} lines left out]"] if self._dropped else []
+        return "\n".join((*self._head, *gap, *self._tail))
+
+
+_TORN_LINES_SEVERITY: Final = r"(?:error|fatal|warning|info|detail|hint):"
+_PREFIXES: Final = re.compile(rf" *(?:(?:pgbench:|{_TORN_LINES_SEVERITY}) *)+")
+_NEXT_MESSAGE: Final = re.compile(rf"(?<![/\s])(?=pgbench: *{_TORN_LINES_SEVERITY})")
+_FOREIGN_PREFIX: Final = re.compile(r"(?<=\w)pgbench:(?=\S)")
+_COUNTS: Final = r"(?:, (?:\d{1,18} (?:failed|skipped|retried|retries)|lag -?[\d.]{1,40} ms))"
+_PROGRESS: Final = re.compile(
+    rf"progress: [\d.]{{1,40}} s, \S{{1,40}} tps, lat \S{{1,40}} ms stddev -?(?:[\d.]{{1,40}}|nan|inf){_COUNTS}*"
+    rf"|^{_COUNTS}+"
+)
+_OF_THE_SERVER: Final = re.compile(r"(?:WARNING|NOTICE|INFO|LOG|DEBUG): ")
+
+
+def whole_lines(stderr: str) -> Iterator[str]:
+    """The lines of stderr as one thread would have written them, without whole progress lines and empty ones.
+
+    A message whose prefix is in another line stays without one.
+    """
+    for line in stderr.splitlines():
+        said = _PROGRESS.sub("", line)
+        for part in _NEXT_MESSAGE.split(said):
+            text = _message(part.rstrip())
+            if text:
+                yield text
+
+
+def _message(text: str) -> str:
+    """One message with at most one prefix; "" when there is nothing but prefixes."""
+    prefixes = _PREFIXES.match(text)
+    if prefixes is None:
+        return _FOREIGN_PREFIX.sub("", text)
+    words = _FOREIGN_PREFIX.sub("", text[prefixes.end() :])
+    if not words or _OF_THE_SERVER.match(words):
+        return words
+    severity = re.search(_TORN_LINES_SEVERITY, prefixes[0])
+    return f"pgbench: {severity[0] if severity else 'error:'} {words}"
+
 
 _CONSEQUENCE: Final = re.compile(
     r"could not create connection for (?:setup|client \d+)$|Run was aborted; |setting random seed to \S+$", re.I

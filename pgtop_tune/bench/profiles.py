@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from pgtop_tune import paths
 from pgtop_tune.errors import LoadProblem
-from pgtop_tune.model.load import LoadSpec, ProfileSummary
+from pgtop_tune.model.bench import LoadSpec, ProfileSummary
 
 BUILTIN_SCRIPTS: Final = ("tpcb-like", "select-only", "simple-update")
 """pgbench's own."""

@@ -1,33 +1,99 @@
-"""One run of pgbench from its start to its end."""
+"""One run of pgbench from its start to its end.
+
+Stretches in which no transaction of a run ended, told from pgbench's progress lines.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
 
 from pgtop_tune.bench.argv import LOG_NAME, run_argv, scripts_of, shell_quoted, threads_for
-from pgtop_tune.bench.bounded_text import BoundedText
-from pgtop_tune.bench.endpoint import Endpoint
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.log_lines import Layout
-from pgtop_tune.bench.messages import hint_for, last_words, with_script
+from pgtop_tune.bench.messages import BoundedText, hint_for, last_words, with_script
 from pgtop_tune.bench.places.place import Order, Place, Running
+from pgtop_tune.bench.ports import Endpoint
 from pgtop_tune.bench.profiles import Profile
-from pgtop_tune.bench.progress import parse_progress
-from pgtop_tune.bench.report import parse_report
+from pgtop_tune.bench.report import parse_progress, parse_report
 from pgtop_tune.bench.scripts import read_script
-from pgtop_tune.bench.silences import Silences
 from pgtop_tune.bench.transaction_log import LogStatistics, TransactionLog
-from pgtop_tune.model.bench import BenchProgress, BenchRun, LatencySecond, RunState, Silence
-from pgtop_tune.model.bench_report import BenchReport
-from pgtop_tune.model.load import LoadSpec, ScriptChoice
+from pgtop_tune.model.bench import (
+    BenchProgress,
+    BenchReport,
+    BenchRun,
+    LatencySecond,
+    LoadSpec,
+    RunState,
+    ScriptChoice,
+    Silence,
+)
 from pgtop_tune.secret import without_secrets
+
+_CLOCK_S: Final = 1.0
+_SILENCES_KEPT: Final = 3600
+"""Silences kept for a sampler that does not come."""
+
+
+class Silences:
+    """The silences of one run. Moments are milliseconds since the epoch, by the clock that reads the lines."""
+
+    def __init__(self) -> None:
+        self._over: deque[Silence] = deque(maxlen=_SILENCES_KEPT)
+        self._lasting: Silence | None = None
+        self._heard_s = 0.0
+        self._busy_ms: int | None = None
+        self._done = self._done_ms = 0.0
+
+    def hear(self, line: BenchProgress, now_ms: int) -> None:
+        """Takes the next progress line. A transaction that failed has ended, too; one that was skipped never began."""
+        seconds = max(line.elapsed_s - self._heard_s, 0.0)
+        self._heard_s = line.elapsed_s
+        if line.tps > 0 or line.failed:
+            self.end(now_ms)
+            self._busy_ms = now_ms
+            self._done += line.tps * seconds
+            self._done_ms += line.tps * seconds * line.latency_ms
+            return
+        since_ms, zero_s = self._busy_ms, seconds
+        if self._lasting is not None:
+            since_ms, zero_s = self._lasting.since_ms, self._lasting.zero_s + seconds
+        if since_ms is None:
+            since_ms = now_ms - round(1000.0 * line.elapsed_s)
+        self._lasting = Silence(
+            since_ms=since_ms, until_ms=None, zero_s=zero_s, usual_ms=self._done_ms / self._done if self._done else None
+        )
+
+    def read(self, seconds: Iterable[LatencySecond], now_ms: int) -> None:
+        """Takes seconds of the log: a transaction may stand there before the line comes that counts it."""
+        lasting = self._lasting
+        if lasting is None:
+            return
+        # The clock of another machine is known to the second.
+        inside_s = lasting.since_ms / 1000 + _CLOCK_S
+        if any(each.logged and each.second >= inside_s for each in seconds):
+            self.end(now_ms)
+            self._busy_ms = now_ms
+
+    def end(self, now_ms: int) -> None:
+        """A transaction ended, or the run: no silence lasts any longer."""
+        if self._lasting is not None:
+            lasted = self._lasting
+            self._lasting = None
+            self._over.append(Silence(lasted.since_ms, now_ms, lasted.zero_s, lasted.usual_ms))
+
+    def take(self) -> tuple[Silence, ...]:
+        """Those that ended since the last call, and the one that lasts."""
+        found = (*self._over, *(() if self._lasting is None else (self._lasting,)))
+        self._over.clear()
+        return found
+
 
 STOP_GRACE_S: Final = 3.0
 """For pgbench to end in order: transactions under way are finished, log and report are written."""

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.errors import LoadProblem
-from pgtop_tune.model.load import ScriptChoice
+from pgtop_tune.model.bench import ScriptChoice
 
 LONGEST_BYTES: Final = 1_000_000
 

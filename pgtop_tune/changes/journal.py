@@ -20,12 +20,10 @@ from typing import Any, Final, Self
 
 from msgspec import Struct, to_builtins
 
-from pgtop_tune.changes.model.change import SYSTEM, ChangeState, ParameterChange, Scope, ScopeKind
-from pgtop_tune.changes.model.machine_change import HostChange
+from pgtop_tune.changes.model.change import SYSTEM, ChangeState, HostChange, ParameterChange, Scope, ScopeKind
 from pgtop_tune.changes.model.pending_set import SetOwner
 from pgtop_tune.errors import JournalProblem
-from pgtop_tune.model.instance import Instance
-from pgtop_tune.model.server_place import ServerPlace
+from pgtop_tune.model.instance import Instance, ServerPlace
 from pgtop_tune.own_files import NotOurs, check_own, check_own_directory, read_own
 from pgtop_tune.paths import journal_dir, private
 from pgtop_tune.process.process_key import ProcessKey

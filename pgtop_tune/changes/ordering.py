@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from pgtop_tune.changes.model.change import Wanted
-from pgtop_tune.changes.model.machine_change import HostChange, WantedSetting
+from pgtop_tune.changes.model.change import HostChange, Wanted, WantedSetting
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.parameter_values import parse
 from pgtop_tune.model.postgres import Parameter

@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from pgtop_tune.changes.model.change import SYSTEM, ParameterChange, Scope
-from pgtop_tune.changes.model.machine_change import HostChange
+from pgtop_tune.changes.model.change import SYSTEM, HostChange, ParameterChange, Scope
 
 if TYPE_CHECKING:
-    from pgtop_tune.changes.model.change import Terms, Wanted
-    from pgtop_tune.changes.model.machine_change import HostChange, WantedSetting
-    from pgtop_tune.changes.model.proof import Proof
+    from pgtop_tune.changes.model.change import HostChange, Proof, Terms, Wanted, WantedSetting
     from pgtop_tune.changes.model.restart import PendingParameter, RestartOutcome, RestartPlan
     from pgtop_tune.host.block_queue import Disk
     from pgtop_tune.host.machine_facts import MachineFacts

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol, TypeVar
 
-from pgtop_tune.changes.model.change import ParameterChange
-from pgtop_tune.changes.model.machine_change import HostChange
+from pgtop_tune.changes.model.change import HostChange, ParameterChange
 
 C = TypeVar("C", ParameterChange, HostChange)
 

@@ -14,19 +14,18 @@ from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.confirm.orphans import leave_watchdogs
 from pgtop_tune.changes.confirm.pending_sets import PendingSets
 from pgtop_tune.changes.machine.control import HostControl
-from pgtop_tune.changes.model.change import SYSTEM, ParameterChange, Scope, ScopeKind, Terms, Wanted
+from pgtop_tune.changes.model.change import SYSTEM, ParameterChange, Scope, ScopeKind, Terms, Wanted, WantedSetting
 from pgtop_tune.changes.model.change_set import ChangeSet, Settled
-from pgtop_tune.changes.model.machine_change import WantedSetting
 from pgtop_tune.changes.model.restart import RestartPlan
 from pgtop_tune.changes.ordering import in_order
 from pgtop_tune.changes.reach import Reach, of_reach
 from pgtop_tune.changes.restart.as_set import WithRestart
 from pgtop_tune.changes.restart.checks import AS_ON_PRIMARY
 from pgtop_tune.changes.restart.control import RestartService
-from pgtop_tune.changes.restart.place import note_place
+from pgtop_tune.changes.restart.gather import note_place
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.server.list_values import check_lists
-from pgtop_tune.changes.server.rules import Rules
+from pgtop_tune.changes.server.one_change import Rules
+from pgtop_tune.changes.server.statements import check_lists
 from pgtop_tune.cli.assignments import SESSION_CONTEXTS, check_known, check_value
 from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.machine_half import check_permitted, live_values, machine_of, say_setting, show_commands

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pgtop_tune.config import load_config
-from pgtop_tune.host.disk_caps import DiskCap, parse_disk_cap
+from pgtop_tune.host.block_queue import DiskCap, parse_disk_cap
 
 
 def disk_caps(typed: Sequence[str] | None) -> tuple[DiskCap, ...]:

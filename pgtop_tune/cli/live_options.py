@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from pgtop_tune.bench.places.ssh_address import SshAddress
-    from pgtop_tune.host.disk_caps import DiskCap
+    from pgtop_tune.bench.places.place import SshAddress
+    from pgtop_tune.host.block_queue import DiskCap
     from pgtop_tune.model.ceilings import Measured
     from pgtop_tune.pooler.address import PoolerAddress
     from pgtop_tune.recording.rotation import Rotation

@@ -24,13 +24,13 @@ from pgtop_tune.cli.screen import (
 from pgtop_tune.config import load_config
 
 if TYPE_CHECKING:
-    from pgtop_tune.bench.places.ssh_address import SshAddress
+    from pgtop_tune.bench.places.place import SshAddress
     from pgtop_tune.cli.starting import StartingSession
     from pgtop_tune.config import Config
-    from pgtop_tune.host.disk_caps import DiskCap
+    from pgtop_tune.host.block_queue import DiskCap
+    from pgtop_tune.model.bench import LoadSpec
     from pgtop_tune.model.ceilings import Measured
     from pgtop_tune.model.frame import Frame
-    from pgtop_tune.model.load import LoadSpec
     from pgtop_tune.pooler.address import PoolerAddress
     from pgtop_tune.postgres.server.conninfo import ConnInfo
     from pgtop_tune.recording.history_buffer import HistoryBuffer

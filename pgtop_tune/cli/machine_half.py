@@ -8,7 +8,7 @@ from typing import Final
 
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.machine.revert_guard import guard_machine_set
-from pgtop_tune.changes.model.machine_change import HostChange, WantedSetting
+from pgtop_tune.changes.model.change import HostChange, WantedSetting
 from pgtop_tune.changes.server.revert_guard import guard_set
 from pgtop_tune.cli.output import say
 from pgtop_tune.errors import HostProblem

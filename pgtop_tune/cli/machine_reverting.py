@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pgtop_tune.changes.model.change import ChangeState
-from pgtop_tune.changes.model.revert_outcome import RevertOutcome
+from pgtop_tune.changes.model.change_set import RevertOutcome
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.revert_words import sum_of
 
 if TYPE_CHECKING:
-    from pgtop_tune.changes.model.machine_change import HostChange
+    from pgtop_tune.changes.model.change import HostChange
     from pgtop_tune.changes.selection import Selection
 
 

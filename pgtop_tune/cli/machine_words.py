@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 
 from pgtop_tune.advice.knobs.system import BY_NAME, knob_of
-from pgtop_tune.changes.model.machine_change import WantedSetting
+from pgtop_tune.changes.model.change import WantedSetting
 from pgtop_tune.errors import UsageProblem
 
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from pgtop_tune.changes.model.change import ChangeState
 
 if TYPE_CHECKING:
-    from pgtop_tune.changes.model.change import ParameterChange
-    from pgtop_tune.changes.model.machine_change import HostChange
-    from pgtop_tune.changes.model.revert_outcome import RevertOutcome
+    from pgtop_tune.changes.model.change import HostChange, ParameterChange
+    from pgtop_tune.changes.model.change_set import RevertOutcome
 
 
 def of_settled(change: ParameterChange) -> str:

@@ -19,8 +19,7 @@ from pgtop_tune.runtime.load_control import DatasetFound, LoadControl, LoadState
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.confirm.orphans import PendingWatch
-    from pgtop_tune.changes.model.machine_change import HostChange, WantedSetting
-    from pgtop_tune.changes.model.proof import Proof
+    from pgtop_tune.changes.model.change import HostChange, Proof, WantedSetting
     from pgtop_tune.changes.model.restart import PendingParameter, RestartOutcome, RestartPlan
     from pgtop_tune.changes.ports import AdoptedSet
     from pgtop_tune.cli.live_options import LiveOptions
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
     from pgtop_tune.host.machine_facts import MachineFacts
     from pgtop_tune.model.absence import Unavailable
     from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, PlanRisk, QueryPlan
+    from pgtop_tune.model.bench import LoadSpec, ProfileSummary
     from pgtop_tune.model.events import Event
-    from pgtop_tune.model.load import LoadSpec, ProfileSummary
     from pgtop_tune.model.postgres import Parameter
     from pgtop_tune.model.system_setting import SystemSetting
     from pgtop_tune.postgres.server.conninfo import ConnInfo

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pgtop_tune.host.local import LocalHost
-from pgtop_tune.host.own_cost import OwnCostMeter
+from pgtop_tune.host.local import LocalHost, OwnCostMeter
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Footprint
 from pgtop_tune.postgres.reader import PostgresReader

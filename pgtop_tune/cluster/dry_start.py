@@ -21,7 +21,7 @@ from msgspec import Struct
 from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.cluster.service import run
 from pgtop_tune.errors import ClusterProblem
-from pgtop_tune.model.server_place import ServerPlace
+from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.paths import opened
 
 _COMPUTED_SINCE: Final = 15

@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.model.server_place import ServerPlace
+from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.safe_text import printable_lines
 
 _TIMEOUT_S: Final = 660.0

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.model.server_place import ServerPlace
+from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.paths import opened
 
 _MOST_BYTES: Final = 65_536

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.bench.endpoint import Endpoint
+from pgtop_tune.bench.ports import Endpoint
 from pgtop_tune.errors import UsageProblem
 
 _WORDS: Final = re.compile(

@@ -11,8 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.host.ephemeral_ports import EphemeralPorts
-from pgtop_tune.host.open_files import OpenFiles
+from pgtop_tune.host.open_files import EphemeralPorts, OpenFiles
 from pgtop_tune.metrics.pool_sizes import server_shares
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.pooler import PGBOUNCER, PGCAT, ConsoleSample, Pooler, PoolerSample

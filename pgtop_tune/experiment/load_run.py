@@ -13,9 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.bench.datasets.recognise import found_variables
-from pgtop_tune.bench.environment import safe_path
 from pgtop_tune.bench.housekeeping import QUIET, TRUNCATE, DatasetTable, find_tables, tidy
-from pgtop_tune.bench.ports import SqlSession
+from pgtop_tune.bench.ports import SqlSession, safe_path
 from pgtop_tune.bench.profiles import Profile, with_variables
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.errors import ConnectionProblem, LoadProblem, NotLetIn, PgtopError
@@ -30,10 +29,8 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.quiet import SILENT, unrest
 from pgtop_tune.metrics.run_evidence import evidence_of
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.bench import RunState
-from pgtop_tune.model.bench_report import BenchReport
+from pgtop_tune.model.bench import BenchReport, LoadSpec, RunState
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.model.run_result import HousekeepingStep, RunFacts, RunResult, ScriptFile, ServerTimes
 from pgtop_tune.runtime.run_frames import FrameKeeper
 

@@ -19,7 +19,7 @@ from pgtop_tune.experiment.load_run import Before, Cell, LoadRun, OpenSqlSession
 from pgtop_tune.experiment.plan import cells
 from pgtop_tune.experiment.series import Series, curves
 from pgtop_tune.experiment.steps import Steps, parse_steps
-from pgtop_tune.model.load import LoadSpec, ProfileSummary
+from pgtop_tune.model.bench import LoadSpec, ProfileSummary
 from pgtop_tune.model.run_result import RunResult
 from pgtop_tune.runtime.load_control import (
     DatasetFound,

@@ -9,15 +9,14 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import Final
 
-from pgtop_tune.bench.endpoint import Endpoint
+from pgtop_tune.bench.ports import Endpoint
 from pgtop_tune.experiment.endpoints import Target
 from pgtop_tune.experiment.limits import PathFacts, pooler_at
-from pgtop_tune.host.ephemeral_ports import ephemeral_ports
-from pgtop_tune.host.open_files import OpenFiles, listeners
+from pgtop_tune.host.open_files import OpenFiles, ephemeral_ports, listeners
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.pooler import unreserved_connections
 from pgtop_tune.model.absence import NOT_YET, Unavailable
-from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.pooler import ConsoleSample, Pooler
 
 _ANSWER_S: Final = 10.0

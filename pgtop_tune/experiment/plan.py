@@ -12,7 +12,7 @@ from pgtop_tune.bench.scripts import BUILTIN_STATEMENTS, check_script, read_scri
 from pgtop_tune.experiment.endpoints import Target
 from pgtop_tune.experiment.load_run import Cell
 from pgtop_tune.experiment.steps import Steps
-from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.run_result import ScriptFile
 
 

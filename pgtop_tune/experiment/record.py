@@ -14,10 +14,8 @@ from pgtop_tune.metrics.run_evidence import Evidence
 from pgtop_tune.metrics.run_validity import doubts
 from pgtop_tune.metrics.steady_state import spread, steady_state
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.bench import RunState
-from pgtop_tune.model.bench_report import BenchReport
+from pgtop_tune.model.bench import BenchReport, LoadSpec, RunState
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.model.run_result import (
     Doubt,
     GeneratorLoad,

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from pgtop_tune.bench.ports import SqlSession
 from pgtop_tune.errors import LoadProblem, PgtopError
-from pgtop_tune.model.bench_report import BenchReport, ScriptReport, StatementReport
+from pgtop_tune.model.bench import BenchReport, ScriptReport, StatementReport
 from pgtop_tune.model.run_result import ServerTimes, StatementTimes
 from pgtop_tune.owner_trust import ME, real_owner, trusted
 

@@ -1,18 +1,93 @@
-"""All that can be exported, and the choice among it."""
+"""All that can be exported, and the choice among it.
+
+The catalogue of metrics as rows to export: a metric made next month is exported without a word here.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
+import pgtop_tune.metrics
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.export.counters import COUNTERS
-from pgtop_tune.export.exported import Exported, Wanted
-from pgtop_tune.export.numbers import numbers
+from pgtop_tune.export.exported import Exported, Kind, Point, Wanted
 from pgtop_tune.export.states import STATES
+from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
+from pgtop_tune.metrics.load import ProgressMetric
+
+_KEYS: Final = (
+    ("host.core.frequency", "policy"),
+    ("host.core.", "cpu"),
+    ("host.disk.", "device"),
+    ("host.huge", "page_bytes"),
+    ("host.node.", "node"),
+    ("host.network.", "interface"),
+    ("host.space.", "mountpoint"),
+    ("host.process.", "pid"),
+    ("pooler.", "pooler"),
+)
+"""Beginning of a family's id, and what its key is called as a label; the first that fits."""
+_MANY: Final = ("host.process.",)
+"""Families with a series per process."""
+
+
+@cache
+def numbers() -> tuple[Exported, ...]:
+    """Every metric of the catalogue, in the order of its modules."""
+    found: dict[str, Exported] = {}
+    for each in sorted(pkgutil.iter_modules(pgtop_tune.metrics.__path__), key=lambda module: module.name):
+        for value in vars(importlib.import_module(f"pgtop_tune.metrics.{each.name}")).values():
+            for metric in value if isinstance(value, tuple) else (value,):
+                if isinstance(metric, Metric | Keyed | ProgressMetric) and metric.id not in found:
+                    found[metric.id] = _row(metric)
+    return tuple(found[identity] for identity in sorted(found))
+
+
+def _row(metric: Metric | ProgressMetric | Keyed[Any]) -> Exported:
+    keyed = isinstance(metric, Keyed)
+    return Exported(
+        metric.id,
+        Kind.GAUGE,
+        metric.unit,
+        f"{metric.definition} Source: {metric.source}",
+        _of_family(metric.values) if isinstance(metric, Keyed) else _of_one(metric),
+        (label_of(metric.id),) if keyed else (),
+        Wanted.WHEN_NAMED if metric.id.startswith(_MANY) else Wanted.EVERYWHERE,
+    )
+
+
+def label_of(identity: str) -> str:
+    """What the key of a family is called.
+
+    Raises:
+        KeyError: No row says.
+    """
+    for begin, label in _KEYS:
+        if identity.startswith(begin):
+            return label
+    raise KeyError(identity)
+
+
+def _of_one(value: Callable[[Interval], float | None]) -> Callable[[Interval], Iterable[Point]]:
+    def read(interval: Interval) -> Iterable[Point]:
+        found = value(interval)
+        return () if found is None else (Point((), found),)
+
+    return read
+
+
+def _of_family(values: Callable[[Interval], dict[Any, float]]) -> Callable[[Interval], Iterable[Point]]:
+    def read(interval: Interval) -> Iterable[Point]:
+        return [Point((str(key),), value) for key, value in values(interval).items()]
+
+    return read
+
 
 _LIKE: Final = 3
 

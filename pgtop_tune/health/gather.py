@@ -19,14 +19,13 @@ from pgtop_tune.health.questions import CONFIGURED, SCOPED, START_OPTIONS
 from pgtop_tune.host.block_devices import ROOT, server_directories
 from pgtop_tune.host.local import LocalHost
 from pgtop_tune.host.locality import working_directory
-from pgtop_tune.host.machine_details import machine_details
+from pgtop_tune.host.machine_facts import machine_details
 from pgtop_tune.host.remote_details import remote_details
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostSample
-from pgtop_tune.model.machine import MachineDetails
-from pgtop_tune.model.places import NOWHERE_ELSE, ServerPlaces
+from pgtop_tune.model.machine import NOWHERE_ELSE, MachineDetails, ServerPlaces
 from pgtop_tune.model.pooler import PoolerSample
 from pgtop_tune.model.postgres import PostgresSample, ServerFacts
 from pgtop_tune.pooler.address import PoolerAddress

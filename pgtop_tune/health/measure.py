@@ -16,10 +16,17 @@ from msgspec import Struct
 from pgtop_tune.errors import ConnectionProblem, ServerProblem
 from pgtop_tune.health import needs
 from pgtop_tune.health.facts import Facts, Missing
-from pgtop_tune.host.flush_meter import METHODS, measure_flushes
-from pgtop_tune.host.fsync_program import LEAST_S, PROGRAM, program_flushes
+from pgtop_tune.host.flush_meter import (
+    LEAST_S,
+    METHODS,
+    PROGRAM,
+    copied_bytes_per_s,
+    measure_flushes,
+    program_beside,
+    program_flushes,
+    timer_overhead_ns,
+)
 from pgtop_tune.host.locality import working_directory
-from pgtop_tune.host.timer_meter import copied_bytes_per_s, program_beside, timer_overhead_ns
 from pgtop_tune.metrics.host import CPU_FOREIGN
 from pgtop_tune.metrics.quiet import unrest
 from pgtop_tune.model.absence import Reason, Unavailable

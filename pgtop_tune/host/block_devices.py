@@ -17,7 +17,7 @@ from pgtop_tune.host.kernel_text import entries_of, text_of
 from pgtop_tune.host.mounts import NETWORK_KINDS, Mount, mount_of, parse_mountinfo
 from pgtop_tune.host.proc_files import read_once
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.places import NOWHERE_ELSE, ServerPlaces
+from pgtop_tune.model.machine import NOWHERE_ELSE, ServerPlaces
 
 ROOT: Final = Path("/")
 

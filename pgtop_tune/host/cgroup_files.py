@@ -10,11 +10,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from pgtop_tune.host.absences import NO_LIMITS
-from pgtop_tune.host.counters import unsigned
+from pgtop_tune.host.kernel_text import NO_LIMITS, unsigned
 from pgtop_tune.host.mounts import Mount
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.cgroup import CgroupSample
+from pgtop_tune.model.machine import CgroupSample
 
 Read = Callable[[str], bytes]
 """Content of a file by its path without the leading slash; raises OSError."""

@@ -2,11 +2,23 @@
 
 The file has no name (O_TMPFILE): nobody sees it, and it is gone when we are, however that happens.
 Source: open(2), fdatasync(2); PostgreSQL documentation, wal_sync_method and pg_test_fsync.
+
+What reading the clock costs, by the server's own pg_test_timing; and how fast memory is copied.
+Source: PostgreSQL documentation, pg_test_timing.
+
+How often a directory's device makes a page of WAL durable, by the server's own pg_test_fsync.
+It is handed a file without a name (O_TMPFILE): nobody sees it, and it is gone when we are, however that happens.
+Source: PostgreSQL documentation, pg_test_fsync.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
+import shutil
+import stat
+import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,6 +29,134 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.process.guarded_program import start_guarded, start_guarded_async
+
+PROGRAM: Final = "pg_test_fsync"
+_LINE: Final = re.compile(r"\s*(\w+)\s+([0-9.]+) ops/sec")
+_GRACE_S: Final = 1.0
+
+
+async def program_flushes(program: Path, directory: Path, limit_s: float) -> Mapping[str, float] | Unavailable:
+    """Flushes a second by wal_sync_method, each after one write of 8 kB.
+
+    Args:
+        program: pg_test_fsync.
+        directory: pg_wal.
+        limit_s: It is ended then; methods that it has not come to are left out. `LEAST_S` and a little are needed.
+
+    Returns:
+        What was measured; Unavailable where nothing was: we may not write there, or it says something else.
+    """
+    file = unnamed_file(directory)
+    if isinstance(file, Unavailable):
+        return file
+    try:
+        running = await start_guarded_async(
+            [str(program), "-s", "1", "-f", f"/proc/self/fd/{file}"],
+            signal="TERM",
+            grace_s=_GRACE_S,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "LC_ALL": "C"},
+            pass_fds=(file,),
+        )
+    except OSError as problem:
+        return Unavailable(Reason.FAILED, f"{program}: {problem.strerror}")
+    finally:
+        os.close(file)
+    found: dict[str, float] = {}
+    try:
+        async with asyncio.timeout(limit_s):
+            async for line in running.stdout:
+                found |= one_method(line.decode("utf-8", "replace"))
+                if len(found) == len(METHODS):
+                    break
+    except (TimeoutError, ValueError):
+        pass
+    finally:
+        await running.stop()
+    return found or Unavailable(Reason.FAILED, f"{program} says nothing we know within {limit_s:.0f} s")
+
+
+def one_method(line: str) -> Mapping[str, float]:
+    """A line "fdatasync  1940.123 ops/sec  515 usecs/op" as method and number; empty for every other one."""
+    found = _LINE.match(line)
+    if found is None or found[1] not in METHODS or not float(found[2]):
+        return {}
+    return {found[1]: float(found[2])}
+
+
+_PROGRAM: Final = "pg_test_timing"
+_OVERHEAD: Final = re.compile(r"including overhead:\s*([0-9.]+)\s*ns")
+_PATIENCE_S: Final = 10.0
+_COPY_BYTES: Final = 64 * 1024 * 1024
+_COPIES: Final = 5
+
+
+def program_beside(postmaster_pid: int | None, name: str = _PROGRAM) -> Path | None:
+    """A program of the server's own installation, else the one in the PATH; None where there is none.
+
+    Source: /proc/PID/exe of the postmaster.
+    """
+    try:
+        binary = Path(os.readlink(f"/proc/{postmaster_pid}/exe")).parent / name
+        if _trusted(binary) and _trusted(binary.parent):
+            return binary
+    except OSError:
+        pass
+    found = shutil.which(name)
+    return Path(found) if found else None
+
+
+def _trusted(path: Path) -> bool:
+    """Whether nobody but root and ourselves can have put it there: a stranger's server must not run code as us."""
+    seen = path.stat()
+    return seen.st_uid in (0, os.geteuid()) and not seen.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def timer_overhead_ns(program: Path) -> float | Unavailable:
+    """Nanoseconds for reading the clock once, the loop around it included; takes a second.
+
+    Args:
+        program: pg_test_timing.
+    """
+    try:
+        running = start_guarded(
+            [str(program), "--duration=1"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except OSError as problem:
+        return Unavailable(Reason.FAILED, f"{program}: {problem.strerror}")
+    try:
+        running.wait(_PATIENCE_S)
+        assert running.process.stdout is not None
+        said = running.process.stdout.read().decode("utf-8", "replace")
+    except TimeoutError:
+        return Unavailable(Reason.FAILED, f"{program} did not end within {_PATIENCE_S:.0f} s")
+    finally:
+        running.stop()
+    return parse_overhead(said)
+
+
+def parse_overhead(said: str) -> float | Unavailable:
+    """Nanoseconds of a line "Per loop time including overhead: 22.36 ns", "Average loop time …" from 18 on."""
+    found = _OVERHEAD.search(said)
+    if found is None:
+        return Unavailable(Reason.FAILED, "pg_test_timing says something we do not know")
+    return float(found[1])
+
+
+def copied_bytes_per_s() -> float:
+    """How fast one core copies memory, the best of five times 64 MB."""
+    source, target = memoryview(bytearray(_COPY_BYTES)), memoryview(bytearray(_COPY_BYTES))
+    best = float("inf")
+    for _ in range(_COPIES):
+        began = time.perf_counter()
+        target[:] = source
+        best = min(best, time.perf_counter() - began)
+    return _COPY_BYTES / best
+
 
 PAGE_BYTES: Final = 8192
 _FILE_BYTES: Final = 16 * 1024 * 1024
@@ -65,6 +205,8 @@ METHODS: Final[Mapping[str, _Method]] = MappingProxyType(
     }
 )
 """Values of wal_sync_method that Linux has."""
+LEAST_S: Final = float(len(METHODS))
+"""Of pg_test_fsync: a second for each method is the shortest it knows."""
 
 
 def measure_flushes(

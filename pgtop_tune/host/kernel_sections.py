@@ -1,20 +1,253 @@
 """Sections of a HostSample from the content of kernel files, wherever that comes from: this machine, or a server's
 own /proc over SQL. Paths are without the leading slash; `read` raises OSError for what is not there.
+
+/proc/net/dev. Source: proc_pid_net(5), Documentation/networking/statistics.rst.
+
+/proc/pressure/{cpu,io,memory}. Source: Documentation/accounting/psi.rst.
+
+/proc/stat and /proc/loadavg. Source: Documentation/filesystems/proc.rst, sections 1.7 and 1.8, and proc(5).
+
+/proc/diskstats. Source: Documentation/admin-guide/iostats.rst; sectors are 512 bytes whatever the device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
-from pgtop_tune.host.cpu_files import parse_stat
-from pgtop_tune.host.memory_files import parse_meminfo
-from pgtop_tune.host.network_files import parse_net_dev
-from pgtop_tune.host.numa_files import parse_node
-from pgtop_tune.host.pressure_files import parse_pressure
-from pgtop_tune.model.host import CpuSample, MemorySample, PressureSample
-from pgtop_tune.model.network import NetworkSample
-from pgtop_tune.model.numa import NumaSample
+from msgspec.structs import replace
+
+from pgtop_tune.host.kernel_text import unsigned
+from pgtop_tune.host.memory_files import parse_meminfo, parse_node
+from pgtop_tune.model.host import (
+    CpuSample,
+    CpuTimes,
+    DiskCounters,
+    InterfaceCounters,
+    MemorySample,
+    NetworkSample,
+    PressureLine,
+    PressureSample,
+)
+from pgtop_tune.model.machine import NumaSample
+
+_SECTOR_BYTES: Final = 512
+_DISK_FILES_FIELDS: Final = 14
+_BY_ROLE_ONLY: Final = ("loop", "ram", "sr", "fd")
+"""Shown only under a directory of the server's: snap images, boot images, drives."""
+
+
+def parse_diskstats(diskstats: bytes) -> tuple[DiskCounters, ...]:
+    """Every block device of the file, partitions too, in the kernel's order and without roles.
+
+    Raises:
+        ValueError: The content is not what the kernel writes.
+    """
+    return tuple(
+        _disk_files_counters(words)
+        for line in diskstats.split(b"\n")
+        if (words := line.split(None, _DISK_FILES_FIELDS))
+    )
+
+
+def _disk_files_counters(words: list[bytes]) -> DiskCounters:
+    if len(words) < _DISK_FILES_FIELDS:
+        raise ValueError(f"/proc/diskstats: too few fields in {b' '.join(words)[:80]!r}")
+    numbers = [unsigned(word) for word in words[3:_DISK_FILES_FIELDS]]
+    return DiskCounters(
+        name=words[2].decode("ascii", "replace"),
+        reads=numbers[0],
+        read_bytes=numbers[2] * _SECTOR_BYTES,
+        read_ms=numbers[3],
+        writes=numbers[4],
+        write_bytes=numbers[6] * _SECTOR_BYTES,
+        write_ms=numbers[7],
+        in_flight=numbers[8],
+        busy_ms=numbers[9],
+        weighted_ms=numbers[10],
+    )
+
+
+def choose_disks(
+    devices: Collection[DiskCounters],
+    whole: Collection[str],
+    stacked: Collection[str],
+    roles: Mapping[str, tuple[str, ...]],
+) -> tuple[DiskCounters, ...]:
+    """What an operator expects to see: disks with traffic, and whatever carries the server's directories.
+
+    Args:
+        devices: All of /proc/diskstats.
+        whole: Names that are not partitions (/sys/block).
+        stacked: Names of devices made of others (dm, md).
+        roles: What the server keeps on which device.
+
+    Returns:
+        Devices with a role first, then whole disks that have seen a request since boot; of the stacked ones only those
+        with a role, because their traffic is that of the disks below.
+    """
+    carriers = [
+        replace(device, roles=roles[device.name], stacked=device.name in stacked)
+        for device in devices
+        if device.name in roles
+    ]
+    others = [
+        device
+        for device in devices
+        if device.name not in roles
+        and device.name in whole
+        and device.name not in stacked
+        and device.name.rstrip("0123456789") not in _BY_ROLE_ONLY
+        and (device.reads or device.writes)
+    ]
+    return (*carriers, *others)
+
+
+_TIMES = 10
+_LABELS = (b"ctxt", b"procs_running", b"procs_blocked")
+
+
+def parse_stat(at_s: float, stat: bytes, loadavg: bytes) -> CpuSample:
+    """CPU times, context switches, run queue and load.
+
+    Args:
+        at_s: When the files were read.
+        stat: Content of /proc/stat.
+        loadavg: Content of /proc/loadavg.
+
+    Raises:
+        ValueError: The content is not what the kernel writes.
+    """
+    lines = stat.split(b"\n")
+    cpus = [_times(line) for line in lines if line.startswith(b"cpu")]
+    if not cpus or cpus[0].cpu != "cpu":
+        raise ValueError("/proc/stat does not begin with the cpu line")
+    words = [line.split(None, 2) for line in lines if line.startswith((b"ctxt", b"intr", b"procs_"))]
+    found = {word[0]: unsigned(word[1]) for word in words if len(word) > 1}
+    missing = [label.decode() for label in _LABELS if label not in found]
+    if missing:
+        raise ValueError(f"/proc/stat has no {missing[0]}")
+    load_1m, load_5m, load_15m = _loads(loadavg)
+    return CpuSample(
+        at_s=at_s,
+        total=cpus[0],
+        cores=tuple(cpus[1:]),
+        context_switches=found[b"ctxt"],
+        procs_running=found[b"procs_running"],
+        procs_blocked=found[b"procs_blocked"],
+        load_1m=load_1m,
+        load_5m=load_5m,
+        load_15m=load_15m,
+        interrupts=found.get(b"intr"),
+    )
+
+
+def parse_boot_time(stat: bytes) -> int:
+    """`btime` of /proc/stat: seconds since the epoch at which the kernel started, by today's wall clock.
+
+    Raises:
+        ValueError: There is no such line.
+    """
+    for line in stat.split(b"\n"):
+        if line.startswith(b"btime "):
+            return unsigned(line[6:].strip())
+    raise ValueError("/proc/stat has no btime")
+
+
+def _times(line: bytes) -> CpuTimes:
+    words = line.split()
+    if len(words) <= _TIMES:
+        raise ValueError(f"/proc/stat: too few fields in {line[:80]!r}")
+    return CpuTimes(words[0].decode("ascii"), *map(unsigned, words[1 : _TIMES + 1]))
+
+
+def _loads(loadavg: bytes) -> tuple[float, float, float]:
+    words = loadavg.split(None, 3)
+    if len(words) < 3:
+        raise ValueError("/proc/loadavg: too few fields")
+    one, five, fifteen = (float(word) for word in words[:3])
+    if not all(map(math.isfinite, (one, five, fifteen))):
+        raise ValueError("/proc/loadavg: not numbers")
+    return one, five, fifteen
+
+
+_TOTAL: Final = re.compile(rb"^(some|full) [^\n]*\btotal=(\d+)$", re.MULTILINE)
+
+
+def parse_pressure(at_s: float, cpu: bytes, io: bytes, memory: bytes) -> PressureSample:
+    """Stall times since boot.
+
+    Args:
+        at_s: When the files were read.
+        cpu: Content of /proc/pressure/cpu; before Linux 5.13 without a "full" line.
+        io: Content of /proc/pressure/io.
+        memory: Content of /proc/pressure/memory.
+
+    Raises:
+        ValueError: The content is not what the kernel writes.
+    """
+    return PressureSample(at_s, _line("cpu", cpu), _line("io", io), _line("memory", memory))
+
+
+def _line(resource: str, text: bytes) -> PressureLine:
+    totals = {kind: unsigned(total) for kind, total in _TOTAL.findall(text)}
+    if b"some" not in totals:
+        raise ValueError(f"/proc/pressure/{resource} has no line of some stall")
+    return PressureLine(totals[b"some"], totals.get(b"full"))
+
+
+_FIELDS = 16
+_MEGABIT = 1_000_000
+
+
+def parse_net_dev(net_dev: bytes, speed_of: Callable[[str], bytes]) -> tuple[InterfaceCounters, ...]:
+    """Interfaces that have carried a packet, in the kernel's order.
+
+    Args:
+        net_dev: Content of /proc/net/dev.
+        speed_of: Content of /sys/class/net/NAME/speed, megabits; b"" where it cannot be read.
+
+    Raises:
+        ValueError: The content is not what the kernel writes.
+    """
+    lines = net_dev.split(b"\n")
+    if len(lines) < 2 or b"|bytes" not in lines[1]:
+        raise ValueError("/proc/net/dev does not begin with its headings")
+    found = (_counters(line, speed_of) for line in lines[2:] if line.strip())
+    return tuple(interface for interface in found if interface is not None)
+
+
+def _counters(line: bytes, speed_of: Callable[[str], bytes]) -> InterfaceCounters | None:
+    # A name may hold a colon ("eth0:1"), its numbers do not.
+    label, colon, rest = line.rpartition(b":")
+    words = rest.split()
+    if not colon or len(words) < _FIELDS:
+        raise ValueError(f"/proc/net/dev: too few fields in {line[:80]!r}")
+    numbers = [unsigned(word) for word in words[:_FIELDS]]
+    if not (numbers[1] or numbers[9]):
+        return None
+    name = label.strip().decode("utf-8", "replace")
+    return InterfaceCounters(
+        name=name,
+        received_bytes=numbers[0],
+        received_packets=numbers[1],
+        received_errors=numbers[2],
+        received_drops=numbers[3],
+        sent_bytes=numbers[8],
+        sent_packets=numbers[9],
+        sent_errors=numbers[10],
+        sent_drops=numbers[11],
+        speed_bits_per_s=parse_speed(speed_of(name)),
+    )
+
+
+def parse_speed(speed: bytes) -> int | None:
+    """Bits per second; None for -1, 0 and unreadable, which is what virtual interfaces and dead links say."""
+    word = speed.strip()
+    return (unsigned(word) * _MEGABIT or None) if word.isdigit() else None
+
 
 Read = Callable[[str], bytes]
 

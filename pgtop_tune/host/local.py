@@ -1,17 +1,40 @@
-"""This machine's numbers, read from /proc and /sys by ourselves."""
+"""This machine's numbers, read from /proc and /sys by ourselves.
+
+CPU frequencies. Source: Documentation/admin-guide/pm/cpufreq.rst (policy interface in sysfs).
+
+What this process itself costs.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import resource
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.host.absences import (
+from pgtop_tune.host.block_devices import ROOT, BlockDevices, Roles, block_devices, roles_of, server_directories
+from pgtop_tune.host.block_queue import DiskCap, with_cap
+from pgtop_tune.host.cgroup_files import ServerGroup, parse_membership
+from pgtop_tune.host.file_systems import Background, FileSystems, places_of
+from pgtop_tune.host.kernel_sections import (
+    NODES_PATH,
+    choose_disks,
+    cpu_section,
+    memory_section,
+    network_section,
+    numa_section,
+    parse_diskstats,
+    pressure_section,
+)
+from pgtop_tune.host.kernel_text import (
     NO_DISKSTATS,
+    NO_FREQUENCY,
     NO_LIMITS,
     NO_NETWORK,
     NO_NUMA,
@@ -19,30 +42,14 @@ from pgtop_tune.host.absences import (
     NO_PSI,
     NO_SYSFS,
     or_why,
-)
-from pgtop_tune.host.background import Background
-from pgtop_tune.host.block_devices import ROOT, BlockDevices, Roles, block_devices, roles_of, server_directories
-from pgtop_tune.host.cgroup_files import ServerGroup, parse_membership
-from pgtop_tune.host.disk_caps import DiskCap, with_cap
-from pgtop_tune.host.disk_files import choose_disks, parse_diskstats
-from pgtop_tune.host.file_systems import FileSystems, places_of
-from pgtop_tune.host.frequencies import read_frequencies
-from pgtop_tune.host.huge_pages import HugePagePools
-from pgtop_tune.host.kernel_sections import (
-    NODES_PATH,
-    cpu_section,
-    memory_section,
-    network_section,
-    numa_section,
-    pressure_section,
+    unsigned,
 )
 from pgtop_tune.host.machine_setup import read_setup
+from pgtop_tune.host.memory_files import HugePagePools, parse_id_list
 from pgtop_tune.host.mounts import Mount, parse_mountinfo
-from pgtop_tune.host.numa_files import parse_id_list
 from pgtop_tune.host.proc_files import KeptFile, ProcessFiles, kept_descriptors, read_once
 from pgtop_tune.host.process_files import parse_pid_io, parse_pid_stat, parse_schedstat, parse_thread
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
-from pgtop_tune.model.cgroup import CgroupSample
 from pgtop_tune.model.host import (
     DiskSample,
     HostFacts,
@@ -52,9 +59,74 @@ from pgtop_tune.model.host import (
     ProcessSample,
     ThreadCounters,
 )
-from pgtop_tune.model.numa import NumaSample
-from pgtop_tune.model.places import NOWHERE_ELSE, ServerPlaces
+from pgtop_tune.model.machine import NOWHERE_ELSE, CgroupSample, CpuFrequency, FrequencySample, NumaSample, ServerPlaces
 from pgtop_tune.model.setup import MachineSetup
+
+
+class OwnCost(Struct, frozen=True):
+    """Since this process started.
+
+    Attributes:
+        cpu_s: CPU seconds of all its threads, user and system.
+        rss_bytes: Resident set now; where there is no /proc, the largest it ever was.
+    """
+
+    cpu_s: float
+    rss_bytes: int
+
+
+class OwnCostMeter:
+    """Reads our own cost; cheap enough for every frame.
+
+    Source: clock_gettime(CLOCK_PROCESS_CPUTIME_ID) and field 2 of /proc/self/statm, in pages.
+    """
+
+    def __init__(self) -> None:
+        self._page_bytes = os.sysconf("SC_PAGESIZE")
+        # The number, not "self": a descriptor of /proc/self would go on naming the parent after a fork.
+        self._statm = KeptFile(f"/proc/{os.getpid()}/statm")
+
+    def read(self) -> OwnCost:
+        """The cost up to now."""
+        return OwnCost(time.process_time(), self._rss_bytes())
+
+    def close(self) -> None:
+        """Closes the file kept open."""
+        self._statm.close()
+
+    def _rss_bytes(self) -> int:
+        try:
+            return unsigned(self._statm.read().split(None, 2)[1]) * self._page_bytes
+        except (OSError, ValueError, IndexError):
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def read_frequencies(root: Path, at_s: float) -> FrequencySample | Unavailable:
+    """Every policy, by number. Off the tick path: older kernels take 10 ms for each core to find it out.
+
+    Args:
+        root: Where /sys is found.
+        at_s: The time it is read.
+    """
+    return or_why(lambda: _read(root, at_s), NO_FREQUENCY)
+
+
+def _read(root: Path, at_s: float) -> FrequencySample | Unavailable:
+    policies = sorted(
+        (root / "sys/devices/system/cpu/cpufreq").glob("policy[0-9]*"), key=lambda path: int(path.name[6:] or 0)
+    )
+    if not policies:
+        return Unavailable(Reason.NOT_SUPPORTED, NO_FREQUENCY)
+    return FrequencySample(at_s, tuple(_policy(directory) for directory in policies))
+
+
+def _policy(directory: Path) -> CpuFrequency:
+    def mhz(name: str) -> int:
+        return unsigned(read_once(directory / name).strip()) // 1000
+
+    governor = read_once(directory / "scaling_governor").decode("ascii", "replace").strip()
+    return CpuFrequency(directory.name, mhz("scaling_cur_freq"), mhz("cpuinfo_max_freq"), governor)
+
 
 _SLOWLY_S: Final = 5.0
 """Apart are looks at what changes slowly or is asked in a thread of its own: NUMA nodes, frequencies."""

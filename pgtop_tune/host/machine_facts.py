@@ -1,16 +1,98 @@
-"""What advice on the operating system stands on and no frame has. Sources: /proc/meminfo, /sys/devices/system/node."""
+"""What advice on the operating system stands on and no frame has. Sources: /proc/meminfo, /sys/devices/system/node.
+
+Settings of the machine and the postmaster for a check that looks once.
+Sources: Documentation/admin-guide/sysctl, ABI/stable/sysfs-block, ABI/testing/sysfs-devices-system-clocksource,
+proc_pid_oom_score_adj(5), proc_pid_limits(5), proc_pid_mountinfo(5).
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.host import block_queue
+from pgtop_tune.host.kernel_text import bytes_of, or_why, text_of
 from pgtop_tune.host.memory_files import parse_meminfo
+from pgtop_tune.host.mounts import Mount, mount_of, parse_mountinfo
+from pgtop_tune.host.open_files import parse_limit
 from pgtop_tune.host.proc_files import read_once
-from pgtop_tune.host.system_settings import default_page_bytes
+from pgtop_tune.host.system_settings import default_page_bytes, settings
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.machine import MachineDetails, MountPoint, Postmaster, Queue
+
+_CLOCK: Final = "sys/devices/system/clocksource/clocksource0"
+NO_POSTMASTER: Final = Unavailable(Reason.NO_PERMISSION, "which process is the postmaster is not known")
+
+
+def machine_details(
+    root: Path, devices: Iterable[str], directories: Mapping[str, str], postmaster_pid: int | None
+) -> MachineDetails:
+    """Everything there is to read.
+
+    Args:
+        root: Where /proc, /sys and /etc are found.
+        devices: Disks under the server's directories.
+        directories: Role → absolute path.
+        postmaster_pid: None where it is not known.
+    """
+    names = tuple(devices)
+    facts = machine_facts(root)
+    mounts = parse_mountinfo(bytes_of(root / "proc/self/mountinfo"))
+    return MachineDetails(
+        settings=settings(root, names),
+        queues=tuple(
+            Queue(disk.name, disk.rotational, disk.nvme, disk.virtual, disk.stacked)
+            for disk in block_queue.disks(names, root)
+        ),
+        mounts=_mounts(directories, mounts),
+        postmaster=NO_POSTMASTER if postmaster_pid is None else postmaster(postmaster_pid, root),
+        clock_source=text_of(root / _CLOCK / "current_clocksource"),
+        clock_sources=tuple(text_of(root / _CLOCK / "available_clocksource").split()),
+        numa_nodes=facts.numa_nodes,
+        huge_page_bytes=facts.huge_page_bytes,
+        virtual=_virtual(text_of(root / "proc/cpuinfo")),
+    )
+
+
+def postmaster(pid: int, root: Path) -> Postmaster | Unavailable:
+    """The postmaster's process.
+
+    Args:
+        pid: Of the postmaster.
+        root: Where /proc is found.
+    """
+    return or_why(lambda: _postmaster(pid, root), f"no process {pid} here")
+
+
+def _postmaster(pid: int, root: Path) -> Postmaster:
+    home = root / f"proc/{pid}"
+    soft, hard = parse_limit(read_once(home / "limits").decode(errors="replace"))
+    children = text_of(home / f"task/{pid}/children").split()
+    adjusted = [text_of(root / f"proc/{child}/oom_score_adj") for child in children]
+    known = [int(value) for value in adjusted if value]
+    return Postmaster(int(read_once(home / "oom_score_adj")), max(known, default=None), soft, hard)
+
+
+def _mounts(directories: Mapping[str, str], mounts: tuple[Mount, ...]) -> tuple[MountPoint, ...]:
+    roles: dict[Mount, tuple[str, ...]] = {}
+    for role, directory in directories.items():
+        mount = mount_of(directory, mounts)
+        if mount is not None:
+            roles[mount] = (*roles.get(mount, ()), role)
+    return tuple(
+        MountPoint(mount.point, mount.kind, mount.source, tuple(dict.fromkeys((*mount.flags, *mount.options))), names)
+        for mount, names in roles.items()
+    )
+
+
+def _virtual(cpuinfo: str) -> bool | None:
+    flags = next((line for line in cpuinfo.splitlines() if line.startswith("flags")), None)
+    return None if flags is None else " hypervisor" in flags
+
 
 _NODES: Final = "sys/devices/system/node"
 _NODE: Final = re.compile(r"node\d+")

@@ -11,44 +11,42 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.host.absences import NO_DISKSTATS, NO_LIMITS, NO_NETWORK, NO_NUMA, NO_PROC, NO_PSI, or_why
 from pgtop_tune.host.block_devices import BlockDevices, Roles, server_directories
+from pgtop_tune.host.block_queue import DiskCap, with_cap
 from pgtop_tune.host.cgroup_files import ServerGroup, parse_membership
-from pgtop_tune.host.disk_caps import DiskCap, with_cap
-from pgtop_tune.host.disk_files import choose_disks, parse_diskstats
-from pgtop_tune.host.huge_pages import USUAL_PAGE_BYTES, pool_paths, with_pools
 from pgtop_tune.host.kernel_sections import (
     CPU_PATHS,
     MEMORY_PATHS,
     NETWORK_PATH,
     NODES_PATH,
     PRESSURE_PATHS,
+    choose_disks,
     cpu_section,
     memory_section,
     network_section,
     node_paths,
     numa_section,
+    parse_diskstats,
     pressure_section,
     speed_path,
 )
+from pgtop_tune.host.kernel_text import NO_DISKSTATS, NO_LIMITS, NO_NETWORK, NO_NUMA, NO_PROC, NO_PSI, or_why
+from pgtop_tune.host.memory_files import USUAL_PAGE_BYTES, parse_id_list, pool_paths, with_pools
 from pgtop_tune.host.mounts import parse_mountinfo
-from pgtop_tune.host.numa_files import parse_id_list
 from pgtop_tune.host.process_files import parse_lineage, parse_pid_io, parse_pid_stat, parse_schedstat
 from pgtop_tune.host.sql_devices import Layout, layout_of
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable, grant
-from pgtop_tune.model.cgroup import CgroupSample
 from pgtop_tune.model.host import (
     DiskSample,
     HostFacts,
     HostSample,
     MemorySample,
+    NetworkSample,
     ProcessCounters,
     ProcessSample,
     ThreadCounters,
 )
-from pgtop_tune.model.network import NetworkSample
-from pgtop_tune.model.numa import NumaSample
-from pgtop_tune.model.places import ServerPlaces
+from pgtop_tune.model.machine import CgroupSample, NumaSample, ServerPlaces
 
 SOURCE: Final = "server's /proc over SQL"
 ReadFiles = Callable[[Sequence[str]], Awaitable[list[bytes | None] | Unavailable]]

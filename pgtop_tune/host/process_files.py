@@ -1,14 +1,41 @@
-"""/proc/PID/stat and /proc/PID/io. Source: proc_pid_stat(5), proc_pid_io(5), Documentation/filesystems/proc.rst."""
+"""/proc/PID/stat and /proc/PID/io. Source: proc_pid_stat(5), proc_pid_io(5), Documentation/filesystems/proc.rst.
+
+Programs called pgbench that run on this machine, whoever started them.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.host.counters import unsigned
+from pgtop_tune.host.kernel_text import unsigned
 from pgtop_tune.model.host import ProcessCounters, ThreadCounters
+
+_NAME: Final = b"pgbench\n"
+_MOST: Final = 8
+
+
+def pgbench_processes(proc: str = "/proc") -> tuple[int, ...]:
+    """Their pids, ascending; the first eight. None where there is no /proc.
+
+    Source: /proc/PID/comm.
+    """
+    try:
+        pids = sorted(int(name) for name in os.listdir(proc) if name.isdigit())
+    except OSError:
+        return ()
+    found: list[int] = []
+    for pid in pids:
+        # It may have ended since.
+        with contextlib.suppress(OSError), open(f"{proc}/{pid}/comm", "rb") as file:
+            if file.read() == _NAME:
+                found.append(pid)
+    return tuple(found[:_MOST])
+
 
 # Positions after the closing parenthesis of field 2: field N of the manual page stands at N - 3.
 _STATE, _PARENT, _USER, _SYSTEM, _START, _RSS, _DELAY = 0, 1, 11, 12, 19, 21, 39

@@ -14,7 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from pgtop_tune.host.block_queue import QUEUE_SETTINGS, queue
-from pgtop_tune.host.machine_details import machine_details
+from pgtop_tune.host.machine_facts import machine_details
 from pgtop_tune.host.over_sql import ReadFiles
 from pgtop_tune.host.process_files import parse_lineage
 from pgtop_tune.host.system_settings import SYSCTLS, TRANSPARENT, path_of

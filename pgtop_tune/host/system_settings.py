@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from pgtop_tune.host import cmdline
-from pgtop_tune.host.absences import or_why
+from pgtop_tune.host import sysctl_files
 from pgtop_tune.host.block_queue import QUEUE_SETTINGS, queue
-from pgtop_tune.host.kernel_text import entries_of, text_of
+from pgtop_tune.host.kernel_text import entries_of, or_why, text_of
 from pgtop_tune.host.proc_files import read_once
 from pgtop_tune.host.sysctl_files import SysctlFiles
 from pgtop_tune.model.absence import Unavailable
@@ -85,7 +84,7 @@ def names(root: Path, devices: Iterable[str] = ()) -> tuple[str, ...]:
     sizes = sorted(
         int(match[1]) * 1024 for pool in entries_of(root / _MM / "hugepages") if (match := _POOL.match(pool.name))
     )
-    pools = tuple(cmdline.pool_name(size, default) for size in sizes if size != default)
+    pools = tuple(sysctl_files.pool_name(size, default) for size in sizes if size != default)
     queues = tuple(f"{device}/{setting}" for device in devices for setting in QUEUE_SETTINGS)
     return (*SYSCTLS[:1], *pools, *SYSCTLS[1:], *TRANSPARENT, *queues)
 
@@ -145,13 +144,13 @@ class BootSettings:
 
     def __init__(self, root: Path) -> None:
         self._files = SysctlFiles(root)
-        self._command_line = cmdline.settings_of(text_of(root / "proc/cmdline"), default_page_bytes(root))
+        self._command_line = sysctl_files.settings_of(text_of(root / "proc/cmdline"), default_page_bytes(root))
         self._tuned = text_of(root / _TUNED)
 
     def of(self, name: str) -> AfterReboot:
         """What a setting starts with."""
         first = self._command_line.get(name)
-        fixed = () if first is None else (Assignment(first, cmdline.FILE, 1),)
+        fixed = () if first is None else (Assignment(first, sysctl_files.FILE, 1),)
         others = [words for where, words in _NOT_READ.items() if path_of(name).startswith(where)]
         if self._tuned:
             others.append(f"tuned (profile {self._tuned})")

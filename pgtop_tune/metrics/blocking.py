@@ -8,8 +8,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.model.locks import PREPARED_TRANSACTION, LockSample, LockWait
 from pgtop_tune.model.postgres import Activity, Backend
+from pgtop_tune.model.waits import PREPARED_TRANSACTION, LockSample, LockWait
 
 IDLE_IN_TRANSACTION: Final = ("idle in transaction", "idle in transaction (aborted)")
 

@@ -9,8 +9,7 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric, share
 from pgtop_tune.metrics.host_rows import row_gauge, row_rate, section_rate
 from pgtop_tune.metrics.host_values import gauge, same_boot, with_facts
-from pgtop_tune.model.cgroup import CgroupSample
-from pgtop_tune.model.numa import NumaNode
+from pgtop_tune.model.machine import CgroupSample, NumaNode
 
 
 def _node_gauge(pick: Callable[[NumaNode], float | None]) -> Callable[[Interval], dict[int, float]]:

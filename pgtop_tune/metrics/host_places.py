@@ -8,8 +8,7 @@ from typing import Final
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Keyed, share
 from pgtop_tune.metrics.host_rows import row_gauge, row_rate
-from pgtop_tune.model.filesystems import FileSystem
-from pgtop_tune.model.network import InterfaceCounters
+from pgtop_tune.model.host import FileSystem, InterfaceCounters
 
 _WINDOW_S: Final = 120.0
 _SHORTEST_S: Final = 9.0

@@ -7,15 +7,21 @@ from typing import TypeVar
 
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchSample
-from pgtop_tune.model.cgroup import CgroupSample
-from pgtop_tune.model.filesystems import FileSystemSample
+from pgtop_tune.model.events import LogTail
 from pgtop_tune.model.frame import Footprint, Frame
 from pgtop_tune.model.horizon import HorizonSample
-from pgtop_tune.model.host import CpuSample, DiskSample, HostSample, MemorySample, PressureSample, ProcessSample
+from pgtop_tune.model.host import (
+    CpuSample,
+    DiskSample,
+    FileSystemSample,
+    HostSample,
+    MemorySample,
+    NetworkSample,
+    PressureSample,
+    ProcessSample,
+)
 from pgtop_tune.model.io import ArchiverStatus, DatabaseSample, IoSample, SlruSample, WalFiles
-from pgtop_tune.model.locks import LockSample
-from pgtop_tune.model.network import NetworkSample
-from pgtop_tune.model.numa import FrequencySample, NumaSample
+from pgtop_tune.model.machine import CgroupSample, FrequencySample, NumaSample
 from pgtop_tune.model.pooler import PoolerSample
 from pgtop_tune.model.postgres import (
     Activity,
@@ -31,10 +37,9 @@ from pgtop_tune.model.postgres import (
 from pgtop_tune.model.progress import ProgressSample
 from pgtop_tune.model.relations import DatabaseLimits, RelationSample, TempFileSample
 from pgtop_tune.model.replication import ReplicationSample, SlotSample, SubscriptionSample
-from pgtop_tune.model.server_log import LogTail
 from pgtop_tune.model.setup import MachineSetup
 from pgtop_tune.model.statements import StatementSample, StatementTexts
-from pgtop_tune.model.waits import WaitSample
+from pgtop_tune.model.waits import LockSample, WaitSample
 
 T = TypeVar("T")
 

@@ -3,6 +3,10 @@
 Times named `at_s` are seconds on the session's monotonic clock, taken when the section was read.
 CPU times are in clock ticks (`HostFacts.ticks_per_s` of them make a second); sizes in bytes; sectors are
 converted to bytes (512 each, Documentation/admin-guide/iostats.rst) because no reader wants sectors.
+
+Network interfaces.
+
+File systems that hold something of PostgreSQL's.
 """
 
 from __future__ import annotations
@@ -12,12 +16,74 @@ from typing import Annotated
 from msgspec import Struct
 
 from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
-from pgtop_tune.model.cgroup import CgroupSample
-from pgtop_tune.model.filesystems import FileSystemSample
-from pgtop_tune.model.network import NetworkSample
-from pgtop_tune.model.numa import FrequencySample, NumaSample
+from pgtop_tune.model.machine import CgroupSample, FrequencySample, NumaSample
 from pgtop_tune.model.recorded_as import Keyed
 from pgtop_tune.model.setup import MachineSetup
+
+
+class FileSystem(Struct, frozen=True):
+    """statvfs(3) of one mount.
+
+    Attributes:
+        mount: Where it is mounted; foreign text.
+        kind: ext4, xfs, btrfs, …
+        source: What is mounted, as the file system tells it.
+        roles: What PostgreSQL keeps on it: "data", "wal", "temp", "log", "tablespace NAME".
+        total_bytes: f_blocks.
+        free_bytes: f_bfree, what only root may use included.
+        available_bytes: f_bavail: what the server can still write.
+        inodes: f_files; 0 where the file system makes them as it goes.
+        inodes_free: f_favail.
+    """
+
+    mount: str
+    kind: str
+    source: str
+    roles: tuple[str, ...]
+    total_bytes: int
+    free_bytes: int
+    available_bytes: int
+    inodes: int
+    inodes_free: int
+
+
+class FileSystemSample(Struct, frozen=True):
+    """The mounts PostgreSQL uses, every few seconds.
+
+    Attributes:
+        unanswered: Mounts that do not answer, and why: "/mnt/dead: no answer for 12 s". Foreign text.
+    """
+
+    at_s: float
+    file_systems: Annotated[tuple[FileSystem, ...], Keyed("mount")]
+    unanswered: tuple[str, ...] = ()
+
+
+class InterfaceCounters(Struct, frozen=True):
+    """One line of /proc/net/dev, since the interface came up.
+
+    Attributes:
+        received_drops: Lost for want of room (`drop`), as `sent_drops`.
+        speed_bits_per_s: /sys/class/net/NAME/speed; None where it is not known (virtual interfaces, no link).
+    """
+
+    name: str
+    received_bytes: int
+    received_packets: int
+    received_errors: int
+    received_drops: int
+    sent_bytes: int
+    sent_packets: int
+    sent_errors: int
+    sent_drops: int
+    speed_bits_per_s: int | None = None
+
+
+class NetworkSample(Struct, frozen=True):
+    """Interfaces that have carried anything; loopback stands among them, a local pgbench goes through it."""
+
+    at_s: float
+    interfaces: Annotated[tuple[InterfaceCounters, ...], Keyed("name")]
 
 
 class HostFacts(Struct, frozen=True):

@@ -1,11 +1,131 @@
-"""Settings of a server's machine and of its postmaster that frames do not have: looked at once."""
+"""Settings of a server's machine and of its postmaster that frames do not have: looked at once.
+
+Limits that a control group sets on the server, and how often it ran into them.
+
+Where a server keeps what, as it says itself over SQL.
+
+Memory per NUMA node, and CPU frequency per policy: what a big machine has many of.
+"""
 
 from __future__ import annotations
+
+from typing import Annotated, Final
 
 from msgspec import Struct
 
 from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
+from pgtop_tune.model.recorded_as import Keyed
 from pgtop_tune.model.system_setting import SystemSetting
+
+
+class NumaNode(Struct, frozen=True):
+    """/sys/devices/system/node/nodeN: meminfo in bytes, numastat in pages since boot.
+
+    Attributes:
+        hit_pages: Allocated here as wanted.
+        miss_pages: Allocated here although another node was wanted.
+        foreign_pages: Wanted here and allocated on another node.
+        huge_pages, huge_pages_free: Pool of the default size on this node.
+    """
+
+    node: int
+    total_bytes: int
+    free_bytes: int
+    file_bytes: int
+    anon_bytes: int
+    shmem_bytes: int
+    dirty_bytes: int
+    huge_pages: int
+    huge_pages_free: int
+    hit_pages: int
+    miss_pages: int
+    foreign_pages: int
+
+
+class NumaSample(Struct, frozen=True):
+    """Every node with memory."""
+
+    at_s: float
+    nodes: Annotated[tuple[NumaNode, ...], Keyed("node")]
+
+
+class CpuFrequency(Struct, frozen=True):
+    """One frequency policy: /sys/devices/system/cpu/cpufreq/policyN, usually one core.
+
+    Attributes:
+        policy: "policy0".
+        mhz: scaling_cur_freq.
+        highest_mhz: cpuinfo_max_freq, turbo included.
+        governor: scaling_governor: performance, powersave, schedutil, …
+    """
+
+    policy: str
+    mhz: int
+    highest_mhz: int
+    governor: str
+
+
+class FrequencySample(Struct, frozen=True):
+    """Frequencies, every few seconds."""
+
+    at_s: float
+    policies: Annotated[tuple[CpuFrequency, ...], Keyed("policy")]
+
+
+class ServerPlaces(Struct, frozen=True):
+    """Directories besides the data directory, on the server's machine.
+
+    Attributes:
+        tablespaces: Name → pg_tablespace_location() of those outside the data directory, in order of their names.
+        temp_tablespaces: Names in the setting of that name.
+        log_directory: Where the logging collector writes, absolute; "" without one or when the role may not see it.
+    """
+
+    tablespaces: tuple[tuple[str, str], ...] = ()
+    temp_tablespaces: tuple[str, ...] = ()
+    log_directory: str = ""
+
+
+NOWHERE_ELSE: Final = ServerPlaces()
+
+
+class CgroupSample(Struct, frozen=True):
+    """The postmaster's control group. Limits are the tightest of the group and those above it.
+
+    Attributes:
+        path: The group: "/system.slice/postgresql.service".
+        version: 1 or 2.
+        memory_max_bytes: memory.max (v2), memory.limit_in_bytes (v1); None without a limit, as all limits here.
+        memory_high_bytes: memory.high (v2): throttled reclaim begins there.
+        memory_bytes: memory.current, memory.usage_in_bytes of the group that sets the limit; page cache included.
+        memory_max_events: How often the limit was hit (`max` of memory.events; memory.failcnt).
+        oom_kills: `oom_kill` of memory.events or memory.oom_control.
+        cpu_quota_cores: cpu.max or cfs_quota_us ÷ cfs_period_us: how many CPUs' worth of time it may use.
+        cpu_periods: `nr_periods` of cpu.stat of the group that sets the CPU limit.
+        cpu_throttled_periods: `nr_throttled`.
+        cpu_throttled_us: `throttled_usec` (v2), `throttled_time` (v1): summed over its CPUs.
+        cpu_used_us: `usage_usec` (v2); None in v1.
+        io_some_us, io_full_us: `total` of the group's io.pressure; None where there is none (v1, psi off).
+        memory_some_us, memory_full_us: The same of memory.pressure.
+    """
+
+    at_s: float
+    path: str
+    version: int
+    memory_max_bytes: int | None
+    memory_high_bytes: int | None
+    memory_bytes: int | None
+    memory_max_events: int | None
+    oom_kills: int | None
+    cpu_quota_cores: float | None
+    cpu_periods: int | None
+    cpu_throttled_periods: int | None
+    cpu_throttled_us: int | None
+    cpu_used_us: int | None
+    io_some_us: int | None
+    io_full_us: int | None
+    memory_some_us: int | None
+    memory_full_us: int | None
 
 
 class Queue(Struct, frozen=True):

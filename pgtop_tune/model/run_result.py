@@ -9,9 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from pgtop_tune.model.bench import BenchProgress, RunState, estimate_mark
-from pgtop_tune.model.bench_report import BenchReport
-from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.model.bench import BenchProgress, BenchReport, LoadSpec, RunState, estimate_mark
 
 FORMAT: Final = "pgtop-tune-run/1"
 INIT_FORMAT: Final = "pgtop-tune-init/1"

@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.model.absence import NOT_YET, Unavailable
+from pgtop_tune.model.events import LogTail
 from pgtop_tune.model.horizon import HorizonSample
 from pgtop_tune.model.io import ArchiverStatus, DatabaseSample, IoSample, SlruSample, WalFiles
-from pgtop_tune.model.locks import LockSample
-from pgtop_tune.model.places import ServerPlaces
+from pgtop_tune.model.machine import ServerPlaces
 from pgtop_tune.model.postgres import (
     Activity,
     CheckpointCounters,
@@ -26,9 +26,8 @@ from pgtop_tune.model.postgres import (
 from pgtop_tune.model.progress import ProgressSample
 from pgtop_tune.model.relations import DatabaseLimits, RelationSample, RelationSizes, TempFileSample
 from pgtop_tune.model.replication import ReplicationSample, SlotSample, SubscriptionSample
-from pgtop_tune.model.server_log import LogTail
 from pgtop_tune.model.statements import StatementSample, StatementTexts
-from pgtop_tune.model.waits import WaitCount, WaitLook
+from pgtop_tune.model.waits import LockSample, WaitCount, WaitLook
 from pgtop_tune.postgres.activity_rows import ActivityRows
 from pgtop_tune.postgres.queries import sql
 from pgtop_tune.postgres.readers import io, machine, relations, replication

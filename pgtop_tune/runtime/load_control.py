@@ -11,7 +11,7 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from pgtop_tune.metrics.knee import Knee, LoadPoint
-    from pgtop_tune.model.load import LoadSpec, ProfileSummary
+    from pgtop_tune.model.bench import LoadSpec, ProfileSummary
     from pgtop_tune.model.run_result import RunResult
 
 

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.host.block_devices import server_directories
-from pgtop_tune.host.disk_caps import DiskCap
+from pgtop_tune.host.block_queue import DiskCap
 from pgtop_tune.host.local import LocalHost
 from pgtop_tune.host.locality import local_postmaster, working_directory
-from pgtop_tune.host.pgbench_processes import pgbench_processes
+from pgtop_tune.host.process_files import pgbench_processes
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.host import HostSample, ProcessSample
-from pgtop_tune.model.places import NOWHERE_ELSE, ServerPlaces
+from pgtop_tune.model.machine import NOWHERE_ELSE, ServerPlaces
 from pgtop_tune.model.postgres import Backend, PostgresSample, ServerFacts
 from pgtop_tune.model.waits import LOAD_APPLICATION
 

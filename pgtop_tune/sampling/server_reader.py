@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.events import LogTail
 from pgtop_tune.model.horizon import HorizonSample
 from pgtop_tune.model.io import ArchiverStatus, DatabaseSample, IoSample, SlruSample, WalFiles
-from pgtop_tune.model.locks import LockSample
 from pgtop_tune.model.postgres import (
     Activity,
     CheckpointCounters,
@@ -21,9 +21,8 @@ from pgtop_tune.model.postgres import (
 from pgtop_tune.model.progress import ProgressSample
 from pgtop_tune.model.relations import DatabaseLimits, RelationSample, TempFileSample
 from pgtop_tune.model.replication import ReplicationSample, SlotSample, SubscriptionSample
-from pgtop_tune.model.server_log import LogTail
 from pgtop_tune.model.statements import StatementSample, StatementTexts
-from pgtop_tune.model.waits import WaitCount, WaitLook
+from pgtop_tune.model.waits import LockSample, WaitCount, WaitLook
 
 
 class ServerReader(Protocol):

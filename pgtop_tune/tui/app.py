@@ -41,7 +41,7 @@ from pgtop_tune.tui.scene.scene import Scene, SceneScreen
 from pgtop_tune.tui.terminal.liveness import ScreenDriver
 
 if TYPE_CHECKING:
-    from pgtop_tune.model.load import LoadSpec
+    from pgtop_tune.model.bench import LoadSpec
     from pgtop_tune.runtime.ports import RecordingState
     from pgtop_tune.secret import Secret
     from pgtop_tune.tui.controls import Controls, ScreenOptions

@@ -13,12 +13,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pgtop_tune.advice.knobs.knob import Knob
-    from pgtop_tune.changes.model.change import ParameterChange
-    from pgtop_tune.changes.model.machine_change import HostChange
+    from pgtop_tune.changes.model.change import HostChange, ParameterChange
     from pgtop_tune.changes.ports import AdoptionControl, ChangeControl, MachineControl, RestartControl
     from pgtop_tune.compare.overlay.curves import OverlayShelf
     from pgtop_tune.health.port import CheckControl
-    from pgtop_tune.model.load import LoadSpec
+    from pgtop_tune.model.bench import LoadSpec
     from pgtop_tune.runtime.engine import Engine
     from pgtop_tune.runtime.load_control import LoadControl
     from pgtop_tune.runtime.ports import BackendControl, FramesFrom, RecordingControl, Transport

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from pgtop_tune.changes.change_sets import ChangeSets
+from pgtop_tune.changes.change_sets import ChangeSets, Undo
 from pgtop_tune.changes.confirm.pending_sets import PendingSets
-from pgtop_tune.changes.model.machine_change import HostChange
-from pgtop_tune.changes.undo import Undo
+from pgtop_tune.changes.model.change import HostChange
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.metrics.load import under_way
 from pgtop_tune.model.backend_action import BackendAct, BackendKey
+from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.events import EventKind
-from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.tui.actions import ACTIONS, available, key_name, keys_of
 from pgtop_tune.tui.compare.marking import WindowMarking
 from pgtop_tune.tui.compare.overlay_actions import OverlayActions

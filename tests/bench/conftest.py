@@ -10,9 +10,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgtop_tune.bench.endpoint import Endpoint
 from pgtop_tune.bench.initialise import initialise
 from pgtop_tune.bench.locate import PLACES, Pgbench, find_pgbench, probe
+from pgtop_tune.bench.ports import Endpoint
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.model.bench import BenchProgress, BenchRun, BenchSample, LatencySecond

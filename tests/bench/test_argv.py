@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pgtop_tune.bench.argv import run_argv, shell_quoted, threads_for
-from pgtop_tune.bench.endpoint import Endpoint
-from pgtop_tune.bench.environment import environment
 from pgtop_tune.bench.initialise import initialise_argv
 from pgtop_tune.bench.locate import Pgbench
+from pgtop_tune.bench.ports import Endpoint, environment
 from pgtop_tune.bench.profiles import Profile, Script
 from pgtop_tune.errors import LoadProblem
-from pgtop_tune.model.load import LoadSpec, ScriptChoice
+from pgtop_tune.model.bench import LoadSpec, ScriptChoice
 from pgtop_tune.secret import Secret
 
 PGBENCH = Pgbench(Path("/opt/pg/bin/pgbench"), 180006, "18.6")

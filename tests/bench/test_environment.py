@@ -9,9 +9,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgtop_tune.bench.endpoint import Endpoint
-from pgtop_tune.bench.environment import environment, with_settings
 from pgtop_tune.bench.locate import find_pgbench
+from pgtop_tune.bench.ports import Endpoint, environment, with_settings
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.support.servers import conninfo
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.bench.argv import endpoint_words
-from pgtop_tune.bench.environment import environment
 from pgtop_tune.bench.locate import Pgbench
+from pgtop_tune.bench.ports import environment
 from pgtop_tune.cli.wiring import endpoint_of
 from pgtop_tune.postgres.server.conninfo import resolve
 from tests.support.processes import eventually

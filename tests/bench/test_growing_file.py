@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtop_tune.bench.growing_file import CHUNK_BYTES, GrowingFile
+from pgtop_tune.bench.transaction_log import CHUNK_BYTES, GrowingFile
 
 
 @pytest.fixture

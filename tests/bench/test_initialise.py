@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pgtop_tune.bench.datasets.progress import InitialiseProgress
-from pgtop_tune.bench.endpoint import Endpoint
 from pgtop_tune.bench.initialise import Initialised, initialise, parse_done, parse_step
 from pgtop_tune.bench.locate import Pgbench
+from pgtop_tune.bench.ports import Endpoint
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import LoadProblem
 from tests.bench.conftest import endpoint_of

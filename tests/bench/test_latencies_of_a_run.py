@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from scipy.stats import binom, scoreatpercentile
 
-from pgtop_tune.bench.endpoint import Endpoint
+from pgtop_tune.bench.ports import Endpoint
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics.percentile_range import CONFIDENCE, percentile_range
 from pgtop_tune.metrics.percentiles import (
@@ -25,8 +25,7 @@ from pgtop_tune.metrics.percentiles import (
     merge_scripts,
     percentiles,
 )
-from pgtop_tune.model.bench import BenchRun, RunState
-from pgtop_tune.model.load import LoadSpec, ScriptChoice
+from pgtop_tune.model.bench import BenchRun, LoadSpec, RunState, ScriptChoice
 from tests.bench.conftest import Watch
 from tests.support.servers import conninfo
 
@@ -52,7 +51,7 @@ def over(run: BenchRun) -> bool:
 @pytest.fixture
 def unpunched(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was read of a log is not given back, so that it can be read again."""
-    monkeypatch.setattr("pgtop_tune.bench.growing_file._find_fallocate", lambda: lambda *words: 0)
+    monkeypatch.setattr("pgtop_tune.bench.transaction_log._find_fallocate", lambda: lambda *words: 0)
 
 
 async def whole_log(load: Watch, spec: LoadSpec, directory: Path) -> tuple[BenchRun, list[Line]]:

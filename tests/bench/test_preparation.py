@@ -10,14 +10,13 @@ import pytest
 
 from pgtop_tune.bench.datasets.bus import BusPlan
 from pgtop_tune.bench.datasets.bus_make import make_bus
-from pgtop_tune.bench.endpoint import Endpoint
 from pgtop_tune.bench.locate import find_pgbench
-from pgtop_tune.bench.preparation import LoadPreparation
+from pgtop_tune.bench.ports import Endpoint
 from pgtop_tune.bench.profiles import Profile, Script
+from pgtop_tune.bench.runner import LoadPreparation
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import LoadProblem
-from pgtop_tune.model.bench import RunState
-from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.model.bench import LoadSpec, RunState
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.postgres.server.sql_session import open_sql_session
 from tests.bench.conftest import Watch

@@ -22,7 +22,7 @@ from pgtop_tune.bench.profiles import (
 )
 from pgtop_tune.bench.scripts import read_script
 from pgtop_tune.errors import LoadProblem
-from pgtop_tune.model.load import LoadSpec, ScriptChoice
+from pgtop_tune.model.bench import LoadSpec, ScriptChoice
 
 GOOD = 'title = "T"\ndescription = "D"\n'
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import astuple
 
-from pgtop_tune.bench.progress import PREFIX, parse_progress
+from pgtop_tune.bench.report import PREFIX, parse_progress
 from pgtop_tune.model.bench import BenchProgress
 
 SAMPLES = Path(__file__).parent / "samples"

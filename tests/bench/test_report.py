@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from pgtop_tune.bench.report import parse_report
-from pgtop_tune.model.bench_report import BenchReport, ScriptReport, StatementReport
+from pgtop_tune.model.bench import BenchReport, ScriptReport, StatementReport
 
 SAMPLES = Path(__file__).parent / "samples"
 

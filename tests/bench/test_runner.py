@@ -11,15 +11,14 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.bench.endpoint import Endpoint
 from pgtop_tune.bench.locate import Pgbench
+from pgtop_tune.bench.ports import Endpoint
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.metrics.percentiles import STANDARD, WORST_RELATIVE_ERROR, estimates, merge
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.bench import BenchRun, RunState
-from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.model.bench import BenchRun, LoadSpec, RunState
 from pgtop_tune.secret import Secret
 from tests.bench.conftest import Watch, endpoint_of
 from tests.support.processes import alive, eventually
@@ -61,7 +60,7 @@ async def test_a_whole_run(tables: Endpoint, pgbench: Pgbench, watch: Make) -> N
 async def test_percentiles_agree_with_numpy_on_the_same_log(
     tables: Endpoint, watch: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgtop_tune.bench.growing_file._find_fallocate", lambda: lambda *words: 0)
+    monkeypatch.setattr("pgtop_tune.bench.transaction_log._find_fallocate", lambda: lambda *words: 0)
     load = watch(tables)
     await load.runner.start(LoadSpec(clients=4, threads=2, duration_s=2))
     await load.until(lambda run: load.latencies)

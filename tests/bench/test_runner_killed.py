@@ -7,15 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pgtop_tune.bench.endpoint import Endpoint
+from pgtop_tune.bench.ports import Endpoint
 from tests.support.processes import alive, eventually
 
 PROGRAM = """
 import asyncio, sys
 from pathlib import Path
-from pgtop_tune.bench.endpoint import Endpoint
+from pgtop_tune.bench.ports import Endpoint
 from pgtop_tune.bench.runner import PgbenchRunner
-from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.model.bench import LoadSpec
 
 async def main(host, port, user, dbname, base):
     runner = PgbenchRunner(Endpoint(host, int(port), user, dbname), base=Path(base))

@@ -13,16 +13,15 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.bench.endpoint import Endpoint
 from pgtop_tune.bench.locate import find_pgbench
+from pgtop_tune.bench.places.place import SshAddress
 from pgtop_tune.bench.places.ssh import SshPlace
-from pgtop_tune.bench.places.ssh_address import SshAddress
+from pgtop_tune.bench.ports import Endpoint
 from pgtop_tune.bench.run_directory import PREFIX
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import LoadProblem
-from pgtop_tune.model.bench import BenchRun, RunState
-from pgtop_tune.model.load import LoadSpec, ScriptChoice
+from pgtop_tune.model.bench import BenchRun, LoadSpec, RunState, ScriptChoice
 from pgtop_tune.secret import Secret
 from tests.bench.conftest import Watch, endpoint_of
 from tests.bench.sshd import Sshd, sshd, why_not
@@ -158,11 +157,11 @@ async def test_when_the_connection_falls_silent_pgbench_ends_over_there(
 PROGRAM = """
 import asyncio, sys
 from pathlib import Path
-from pgtop_tune.bench.endpoint import Endpoint
+from pgtop_tune.bench.ports import Endpoint
 from pgtop_tune.bench.places.ssh import SshPlace
-from pgtop_tune.bench.places.ssh_address import parse_address
+from pgtop_tune.bench.places.place import parse_address
 from pgtop_tune.bench.runner import PgbenchRunner
-from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.model.bench import LoadSpec
 
 async def main(host, port, user, dbname, base, address, *client):
     place = SshPlace(parse_address(address), client)

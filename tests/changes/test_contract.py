@@ -15,8 +15,7 @@ import pytest
 
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.journal import journals, read
-from pgtop_tune.changes.model.change import Wanted
-from pgtop_tune.changes.model.machine_change import WantedSetting
+from pgtop_tune.changes.model.change import Wanted, WantedSetting
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem, PgtopError, UsageProblem
@@ -167,7 +166,7 @@ _DYING = """
     from pgtop_tune.changes.change_sets import ChangeSets
     from pgtop_tune.changes.model.change import Terms, Wanted
     from pgtop_tune.changes.model.change_set import ChangeSet
-    from pgtop_tune.changes.model.machine_change import WantedSetting
+    from pgtop_tune.changes.model.change import WantedSetting
     from pgtop_tune.changes.server.control import PostgresControl
     from pgtop_tune.postgres.server.conninfo import resolve
     from tests.support.ways import Machine

@@ -18,12 +18,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pgtop_tune.changes.journal import Journal, ServerName, journals, path_for, read, retire
-from pgtop_tune.changes.model.change import SYSTEM, ChangeState, ParameterChange, Scope, ScopeKind
-from pgtop_tune.changes.model.machine_change import HostChange
+from pgtop_tune.changes.model.change import SYSTEM, ChangeState, HostChange, ParameterChange, Scope, ScopeKind
 from pgtop_tune.changes.model.pending_set import SetOwner
 from pgtop_tune.errors import JournalProblem
-from pgtop_tune.model.instance import Instance
-from pgtop_tune.model.server_place import ServerPlace
+from pgtop_tune.model.instance import Instance, ServerPlace
 from pgtop_tune.process.process_key import ProcessKey
 
 SERVER = ServerName("7710353833045171132-40dc2fd6", "bench@/run/postgresql:5432/shop")

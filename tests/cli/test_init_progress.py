@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgtop_tune.bench.datasets.pace import Pace
-from pgtop_tune.bench.datasets.progress import InitialiseProgress
+from pgtop_tune.bench.datasets.progress import InitialiseProgress, Pace
 from pgtop_tune.cli.commands.bench import progress
 from pgtop_tune.cli.commands.bench.formats import TableFormat
 from pgtop_tune.cli.commands.bench.progress import shown, words

@@ -12,7 +12,7 @@ from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.cli.headless import run_engine
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of
-from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.recording.history_buffer import HistoryBuffer
 from pgtop_tune.recording.reader import RecordingReader

@@ -9,8 +9,7 @@ import pytest
 
 from pgtop_tune.changes.journal import Journal, journals
 from pgtop_tune.changes.machine.control import machine
-from pgtop_tune.changes.model.change import ChangeState
-from pgtop_tune.changes.model.machine_change import HostChange
+from pgtop_tune.changes.model.change import ChangeState, HostChange
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.cli.runs import run
 from tests.cli.test_set import shown

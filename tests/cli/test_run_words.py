@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from pgtop_tune.cli.run_words import markdown, text
-from pgtop_tune.model.bench_report import StatementReport
+from pgtop_tune.model.bench import StatementReport
 from pgtop_tune.model.run_result import Doubt, RunResult, ServerTimes, StatementTimes, Verdict
 from tests.support.results import asked, result
 

@@ -9,7 +9,7 @@ import pytest
 
 from pgtop_tune.cluster.dry_start import dry_start
 from pgtop_tune.errors import ClusterProblem
-from pgtop_tune.model.server_place import ServerPlace
+from pgtop_tune.model.instance import ServerPlace
 
 
 def cluster(home: Path) -> ServerPlace:

@@ -17,7 +17,7 @@ from pgtop_tune.cluster.postmaster import listening, pid_of
 from pgtop_tune.cluster.start_log import StartLog
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.host.drop_in import content
-from pgtop_tune.model.server_place import ServerPlace
+from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.recording.index import index_path, known_places
 from pgtop_tune.recording.locks import is_locked
 

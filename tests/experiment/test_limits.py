@@ -6,8 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.experiment.limits import Limit, PathFacts, limits, pool_mode, pooler_at
-from pgtop_tune.host.ephemeral_ports import EphemeralPorts
-from pgtop_tune.host.open_files import OpenFiles
+from pgtop_tune.host.open_files import EphemeralPorts, OpenFiles
 from pgtop_tune.model.absence import NOT_YET
 from pgtop_tune.model.pooler import PGBOUNCER, ConsoleSample, PoolerSettings
 from tests.support.pooler_frames import bouncer, cat, database, pool, poolers

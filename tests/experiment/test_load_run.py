@@ -21,8 +21,7 @@ from pgtop_tune.experiment.endpoints import Target
 from pgtop_tune.experiment.load_run import Before, Cancelled, Cell, LoadRun
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.bench import RunState
-from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.model.bench import LoadSpec, RunState
 from pgtop_tune.model.run_result import RunResult
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.runtime.run_frames import FrameKeeper

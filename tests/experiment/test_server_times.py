@@ -11,7 +11,7 @@ import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.experiment.server_times import Counted, matched, normalised
-from pgtop_tune.model.bench_report import BenchReport, ScriptReport, StatementReport
+from pgtop_tune.model.bench import BenchReport, ScriptReport, StatementReport
 from tests.cli.runs import run
 from tests.cli.test_bench_run import QUICK, with_tables
 from tests.support.servers import conninfo

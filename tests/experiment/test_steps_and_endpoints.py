@@ -10,7 +10,7 @@ from pgtop_tune.bench.housekeeping import STEPS, parse_housekeeping
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.endpoints import EndpointWords, parse_endpoint
 from pgtop_tune.experiment.steps import Steps, parse_steps
-from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.model.bench import LoadSpec
 
 
 def test_steps_of_clients_change_the_clients_and_nothing_else() -> None:

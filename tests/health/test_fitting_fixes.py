@@ -21,8 +21,7 @@ from pgtop_tune.health.questions import (
 )
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.filesystems import FileSystemSample
-from pgtop_tune.model.host import HugePages
+from pgtop_tune.model.host import FileSystemSample, HugePages
 from pgtop_tune.model.io import ArchiverStatus, IoSample
 from pgtop_tune.model.machine import Postmaster
 from pgtop_tune.model.postgres import Parameter, ParameterSample

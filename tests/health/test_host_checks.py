@@ -10,10 +10,8 @@ from msgspec.structs import replace
 from pgtop_tune.health.check import Check, Severity
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.filesystems import FileSystem, FileSystemSample
-from pgtop_tune.model.host import CpuSample, CpuTimes, DiskCounters, DiskSample, HugePages
-from pgtop_tune.model.machine import MountPoint, Postmaster, Queue
-from pgtop_tune.model.numa import CpuFrequency, FrequencySample
+from pgtop_tune.model.host import CpuSample, CpuTimes, DiskCounters, DiskSample, FileSystem, FileSystemSample, HugePages
+from pgtop_tune.model.machine import CpuFrequency, FrequencySample, MountPoint, Postmaster, Queue
 from pgtop_tune.model.system_setting import AfterReboot, Assignment, SystemSetting
 from tests.support import frames
 from tests.support.health_facts import GIB, MIB, SETTINGS, details, found, result, spoilt, unknown

@@ -16,7 +16,7 @@ from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.host.file_systems import FileSystems, places_of
 from pgtop_tune.host.local import LocalHost
-from pgtop_tune.host.machine_details import machine_details
+from pgtop_tune.host.machine_facts import machine_details
 from pgtop_tune.host.mounts import parse_mountinfo
 from pgtop_tune.model.absence import Unavailable
 from tests.health.test_machine_tree import KB, PID, WELL_SET, meminfo

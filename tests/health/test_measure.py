@@ -21,8 +21,7 @@ from pgtop_tune.health.measure import KEPT, Pace, busy, keep, measure, more_comm
 from pgtop_tune.health.registry import CHECKS, chosen
 from pgtop_tune.health.report import Report
 from pgtop_tune.health.service import CheckService
-from pgtop_tune.host.flush_meter import measure_flushes
-from pgtop_tune.host.fsync_program import LEAST_S
+from pgtop_tune.host.flush_meter import LEAST_S, measure_flushes
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.ceilings import Measured, MeasuredLimit
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve

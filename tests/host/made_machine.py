@@ -9,8 +9,7 @@ from pathlib import Path
 from pgtop_tune.changes.journal import Journal, path_for, read
 from pgtop_tune.changes.machine.control import HostControl, machine, revert
 from pgtop_tune.changes.machine.one_change import Intent, make
-from pgtop_tune.changes.model.change import Terms
-from pgtop_tune.changes.model.machine_change import HostChange, WantedSetting
+from pgtop_tune.changes.model.change import HostChange, Terms, WantedSetting
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.system_setting import SystemSetting
 from tests.support.machine_tree import USUAL, write

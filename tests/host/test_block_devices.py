@@ -10,7 +10,7 @@ import pytest
 from pgtop_tune.host.block_devices import block_devices, carriers, roles_of, server_directories
 from pgtop_tune.host.mounts import mount_of, parse_mountinfo
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.places import ServerPlaces
+from pgtop_tune.model.machine import ServerPlaces
 
 ELSEWHERE = "/proc"
 """A directory on another device than any temporary directory."""

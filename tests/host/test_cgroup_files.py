@@ -15,7 +15,7 @@ from pgtop_tune.host.cgroup_files import ServerGroup, parse_membership
 from pgtop_tune.host.local import LocalHost
 from pgtop_tune.host.mounts import parse_mountinfo
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.cgroup import CgroupSample
+from pgtop_tune.model.machine import CgroupSample
 from tests.support.processes import eventually
 
 MOUNTS_2 = b"40 31 0:37 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n"

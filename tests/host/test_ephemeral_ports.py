@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.host.ephemeral_ports import EphemeralPorts, ephemeral_ports
+from pgtop_tune.host.open_files import EphemeralPorts, ephemeral_ports
 from pgtop_tune.model.absence import Unavailable
 
 CONNECTING = """
@@ -20,7 +20,7 @@ from pathlib import Path
 ipv4 = Path("/proc/sys/net/ipv4")
 (ipv4 / "ip_local_port_range").write_text("40000 40049")
 (ipv4 / "tcp_tw_reuse").write_text("2")
-from pgtop_tune.host.ephemeral_ports import ephemeral_ports
+from pgtop_tune.host.open_files import ephemeral_ports
 
 listener = socket.create_server(("", 5000), backlog=200)
 

@@ -8,9 +8,18 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.cluster.binaries import available
-from pgtop_tune.host.flush_meter import METHODS, PASSES, measure_flushes
-from pgtop_tune.host.fsync_program import PROGRAM, one_method, program_flushes
-from pgtop_tune.host.timer_meter import copied_bytes_per_s, parse_overhead, program_beside, timer_overhead_ns
+from pgtop_tune.host.flush_meter import (
+    METHODS,
+    PASSES,
+    PROGRAM,
+    copied_bytes_per_s,
+    measure_flushes,
+    one_method,
+    parse_overhead,
+    program_beside,
+    program_flushes,
+    timer_overhead_ns,
+)
 from pgtop_tune.model.absence import Reason, Unavailable
 
 

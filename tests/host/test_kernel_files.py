@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtop_tune.host.counters import unsigned
-from pgtop_tune.host.cpu_files import parse_boot_time, parse_stat
-from pgtop_tune.host.disk_files import choose_disks, parse_diskstats
+from pgtop_tune.host.kernel_sections import choose_disks, parse_boot_time, parse_diskstats, parse_pressure, parse_stat
+from pgtop_tune.host.kernel_text import unsigned
 from pgtop_tune.host.memory_files import parse_meminfo, parse_thp
-from pgtop_tune.host.pressure_files import parse_pressure
 from pgtop_tune.host.process_files import parse_lineage, parse_pid_io, parse_pid_stat
 
 SAMPLES = Path(__file__).parent / "samples"

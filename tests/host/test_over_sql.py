@@ -22,10 +22,8 @@ from pgtop_tune.metrics import host as metrics
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.host import CpuSample, DiskSample, HostFacts, HostSample, HugePages, ProcessSample
-from pgtop_tune.model.network import NetworkSample
-from pgtop_tune.model.numa import NumaSample
-from pgtop_tune.model.places import NOWHERE_ELSE
+from pgtop_tune.model.host import CpuSample, DiskSample, HostFacts, HostSample, HugePages, NetworkSample, ProcessSample
+from pgtop_tune.model.machine import NOWHERE_ELSE, NumaSample
 from pgtop_tune.model.postgres import Activity, ServerFacts
 from pgtop_tune.postgres.reader import PostgresReader
 from pgtop_tune.postgres.server.conninfo import resolve

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pgtop_tune.host.pgbench_processes import pgbench_processes
+from pgtop_tune.host.process_files import pgbench_processes
 
 
 def test_they_are_known_by_name_and_whatever_else_stands_there_does_no_harm(tmp_path: Path) -> None:

@@ -17,9 +17,8 @@ import pytest
 from pgtop_tune.advice.facts import Facts
 from pgtop_tune.advice.rules.system import SystemFacts, huge_pages_needed
 from pgtop_tune.changes.machine.control import HostControl
-from pgtop_tune.changes.machine.huge_page_pool import pool_of
-from pgtop_tune.changes.model.change import ChangeState, Terms
-from pgtop_tune.changes.model.machine_change import WantedSetting
+from pgtop_tune.changes.machine.one_change import pool_of
+from pgtop_tune.changes.model.change import ChangeState, Terms, WantedSetting
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ClusterProblem, HostProblem
 from pgtop_tune.host.block_devices import ROOT

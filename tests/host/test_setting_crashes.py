@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from pgtop_tune.changes.journal import Journal, path_for, read
 from pgtop_tune.changes.machine.control import machine, revert
 from pgtop_tune.changes.machine.one_change import Intent, make
-from pgtop_tune.changes.model.change import ChangeState, Terms
-from pgtop_tune.changes.model.machine_change import HostChange
+from pgtop_tune.changes.model.change import ChangeState, HostChange, Terms
 from pgtop_tune.changes.selection import everything
 from pgtop_tune.errors import HostProblem, JournalProblem
 from pgtop_tune.host import drop_in

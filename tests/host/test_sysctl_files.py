@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgtop_tune.host.cmdline import settings_of
-from pgtop_tune.host.sysctl_files import DIRECTORIES, SysctlFiles, dotted
+from pgtop_tune.host.sysctl_files import DIRECTORIES, SysctlFiles, dotted, settings_of
 from pgtop_tune.host.system_settings import BootSettings
 from pgtop_tune.model.system_setting import Assignment
 from tests.support.machine_tree import USUAL, write

@@ -12,9 +12,9 @@ import pytest
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.model.backend_action import BackendAct
-from pgtop_tune.model.locks import LockSample
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.model.statements import OWN_MARK, StatementTexts
+from pgtop_tune.model.waits import LockSample
 from pgtop_tune.postgres.commit_meter import measure_round_trips
 from pgtop_tune.postgres.reader import PostgresReader
 from pgtop_tune.postgres.server.own_sessions import OwnSessions

@@ -18,8 +18,8 @@ from pgtop_tune.metrics.io import (
     segment_number,
     slru_rates,
 )
-from pgtop_tune.model.filesystems import FileSystem, FileSystemSample
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.host import FileSystem, FileSystemSample
 from pgtop_tune.model.io import ArchiverStatus, DatabaseSample, IoSample, SlruSample, WalFiles
 from pgtop_tune.model.postgres import Activity, ParameterSample
 from tests.support.frames import GIB, MIB, facts, frame, host_sample, parameter, postgres_sample

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.metrics.blocking import LockNode, lock_tree
-from pgtop_tune.model.locks import LockSample, LockWait
 from pgtop_tune.model.postgres import Activity
+from pgtop_tune.model.waits import LockSample, LockWait
 from tests.support.frames import EPOCH_MS, backend
 
 NOW_MS = EPOCH_MS + 60_000

@@ -12,12 +12,10 @@ from msgspec.structs import replace
 
 from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.changes.journal import Journal, journals, read
-from pgtop_tune.changes.model.change import ChangeState, ParameterChange, Scope, ScopeKind, Terms, Wanted
-from pgtop_tune.changes.model.machine_change import HostChange
+from pgtop_tune.changes.model.change import ChangeState, HostChange, ParameterChange, Scope, ScopeKind, Terms, Wanted
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.server.one_change import now_ms
+from pgtop_tune.changes.server.one_change import Rules, now_ms
 from pgtop_tune.changes.server.operator_session import OperatorSession
-from pgtop_tune.changes.server.rules import Rules
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem, JournalProblem, ServerProblem, UnsafeChange, UsageProblem
 from pgtop_tune.postgres.server.time_limits import LIMITS

@@ -10,8 +10,8 @@ import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics.blocking import LockNode, lock_tree
-from pgtop_tune.model.locks import LockSample
 from pgtop_tune.model.postgres import Activity
+from pgtop_tune.model.waits import LockSample
 from pgtop_tune.postgres.reader import PostgresReader
 from tests.postgres.conftest import place
 from tests.postgres.reading import eventually, reading

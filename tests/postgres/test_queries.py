@@ -16,7 +16,6 @@ from pgtop_tune.health.questions import QUESTIONS
 from pgtop_tune.model.horizon import HorizonSample, OpenTransaction, PreparedTransaction
 from pgtop_tune.model.instance import Instance
 from pgtop_tune.model.io import ArchiverStatus, DatabaseRow, IoCounters, SlruCounters, WalFiles
-from pgtop_tune.model.locks import LockWait
 from pgtop_tune.model.postgres import (
     Backend,
     CheckpointCounters,
@@ -47,7 +46,7 @@ from pgtop_tune.model.replication import (
     SubscriptionWorker,
 )
 from pgtop_tune.model.statements import StatementCounters, StatementText
-from pgtop_tune.model.waits import WaitCount
+from pgtop_tune.model.waits import LockWait, WaitCount
 from pgtop_tune.postgres.queries import inventory, sql
 from pgtop_tune.postgres.server.capabilities import Capabilities
 from pgtop_tune.postgres.server.powerful import PREDEFINED

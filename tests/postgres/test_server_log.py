@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.server_log import LogTail
+from pgtop_tune.model.events import LogTail
 from pgtop_tune.postgres.log_entries import MESSAGE_CHARACTERS, log_entries
 from pgtop_tune.postgres.reader import PostgresReader
 from pgtop_tune.postgres.readers.server_log import LINES_KEPT, PIECE_BYTES

@@ -8,10 +8,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from pgtop_tune.model.bench import BenchSample
-from pgtop_tune.model.events import Event, EventKind
+from pgtop_tune.model.events import Event, EventKind, LogLine, LogTail
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import PostgresSample
-from pgtop_tune.model.server_log import LogLine, LogTail
 from pgtop_tune.model.statements import StatementText, StatementTexts
 from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.recording.recorder import Recorder

@@ -22,8 +22,7 @@ from pgtop_tune.metrics.active_sessions import WAITS_WINDOW_S, is_active, sessio
 from pgtop_tune.metrics.budget import OTHER, LatencyBudget, latency_budget
 from pgtop_tune.metrics.waits import ACTIVE_SESSIONS, CLASSES
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.bench import RunState
-from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.model.bench import LoadSpec, RunState
 from pgtop_tune.model.waits import QUEUE
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.runtime.session import Session

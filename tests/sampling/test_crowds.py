@@ -9,7 +9,7 @@ import pytest
 from pgtop_tune.host.local import LocalHost
 from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
 from pgtop_tune.model.host import HostSample, ProcessSample
-from pgtop_tune.model.places import NOWHERE_ELSE, ServerPlaces
+from pgtop_tune.model.machine import NOWHERE_ELSE, ServerPlaces
 from pgtop_tune.model.postgres import Activity, PostgresSample
 from pgtop_tune.sampling.host_sampler import HostSampler
 from tests.support.frames import backend

@@ -18,10 +18,9 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics import host as metrics
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.filesystems import FileSystemSample
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.host import HostFacts, HostSample, ProcessSample
-from pgtop_tune.model.places import ServerPlaces
+from pgtop_tune.model.host import FileSystemSample, HostFacts, HostSample, ProcessSample
+from pgtop_tune.model.machine import ServerPlaces
 from pgtop_tune.model.postgres import PostgresSample
 from pgtop_tune.postgres.reader import PostgresReader
 from pgtop_tune.postgres.readers.machine import names_of

@@ -19,9 +19,8 @@ from pgtop_tune.metrics.client_bound import client_bound
 from pgtop_tune.metrics.stall import OLDEST, stall
 from pgtop_tune.metrics.trip_wires import trip_wire
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.bench import BenchSample, LatencySecond
+from pgtop_tune.model.bench import BenchSample, LatencySecond, LoadSpec
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.recording.replay import ReplaySource

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from pgtop_tune.model.cgroup import CgroupSample
-from pgtop_tune.model.filesystems import FileSystem, FileSystemSample
-from pgtop_tune.model.host import DiskCounters, DiskSample, HostSample
-from pgtop_tune.model.network import InterfaceCounters, NetworkSample
-from pgtop_tune.model.numa import CpuFrequency, FrequencySample, NumaNode, NumaSample
+from pgtop_tune.model.host import (
+    DiskCounters,
+    DiskSample,
+    FileSystem,
+    FileSystemSample,
+    HostSample,
+    InterfaceCounters,
+    NetworkSample,
+)
+from pgtop_tune.model.machine import CgroupSample, CpuFrequency, FrequencySample, NumaNode, NumaSample
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from tests.support.frames import GIB, MIB, frame, host_sample

@@ -20,9 +20,9 @@ _MAKER = """
     from pathlib import Path
     from pgtop_tune.changes.machine.control import HostControl
     from pgtop_tune.changes.model.change import Terms, Wanted
-    from pgtop_tune.changes.model.machine_change import WantedSetting
+    from pgtop_tune.changes.model.change import WantedSetting
     from pgtop_tune.postgres.server.conninfo import resolve
-    from pgtop_tune.changes.server.rules import Rules
+    from pgtop_tune.changes.server.one_change import Rules
     from pgtop_tune.changes.server.control import PostgresControl
 
     host, port, directory, root, what = sys.argv[1:]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from pgtop_tune.model.events import Event, EventKind
+from pgtop_tune.model.events import Event, EventKind, LogLine, LogTail
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.horizon import HorizonSample, OpenTransaction, PreparedTransaction
 from pgtop_tune.model.postgres import Parameter, ParameterSample, PostgresSample
@@ -28,7 +28,6 @@ from pgtop_tune.model.replication import (
     SubscriptionSample,
     SubscriptionWorker,
 )
-from pgtop_tune.model.server_log import LogLine, LogTail
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from tests.support.frames import EPOCH_MS, GIB, MIB, PARAMETERS, frame, parameter, postgres_sample

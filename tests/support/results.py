@@ -5,9 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from pgtop_tune.experiment.record import Asked, record_of, record_of_nothing
-from pgtop_tune.model.bench import RunState
-from pgtop_tune.model.bench_report import BenchReport
-from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.model.bench import BenchReport, LoadSpec, RunState
 from pgtop_tune.model.run_result import RunFacts, RunResult, ScriptFile
 from tests.support.run_frames import FACTS, evidence
 

@@ -11,12 +11,11 @@ from msgspec.structs import replace
 from textual.events import Paste
 from textual.pilot import Pilot
 
-from pgtop_tune.changes.model.change import SYSTEM, ChangeState, ParameterChange, Scope, ScopeKind, Terms, Wanted
-from pgtop_tune.changes.model.proof import Proof
+from pgtop_tune.changes.model.change import SYSTEM, ChangeState, ParameterChange, Proof, Scope, ScopeKind, Terms, Wanted
 from pgtop_tune.errors import PgtopError, ServerProblem
 from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, Outcome, PlanRisk, QueryPlan
+from pgtop_tune.model.bench import LoadSpec, ProfileSummary
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.load import LoadSpec, ProfileSummary
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.runtime.engine import Engine
 from pgtop_tune.runtime.load_control import DatasetFound, LoadState, MakingPlan, MakingPreview

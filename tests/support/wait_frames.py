@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from pgtop_tune.model.locks import LockSample, LockWait
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.model.statements import StatementText, StatementTexts
-from pgtop_tune.model.waits import WaitCount, WaitSample
+from pgtop_tune.model.waits import LockSample, LockWait, WaitCount, WaitSample
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.frames import EPOCH_MS, backend, postgres_sample, session_of

@@ -13,15 +13,13 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from pgtop_tune.advice.fence import loss_of
-from pgtop_tune.changes.change_sets import ChangeSets
+from pgtop_tune.changes.change_sets import ChangeSets, Undo
 from pgtop_tune.changes.confirm.pending_sets import PendingSets
 from pgtop_tune.changes.machine.control import HostControl
-from pgtop_tune.changes.model.change import Terms, Wanted
-from pgtop_tune.changes.model.machine_change import HostChange, WantedSetting
+from pgtop_tune.changes.model.change import HostChange, Terms, Wanted, WantedSetting
 from pgtop_tune.changes.server.control import PostgresControl
+from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.changes.server.reverting import try_to_revert
-from pgtop_tune.changes.server.rules import Rules
-from pgtop_tune.changes.undo import Undo
 from pgtop_tune.cli import changing
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics.trip_wires import trip_wire

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from pgtop_tune.bench.bounded_text import lines_of
-from pgtop_tune.bench.environment import environment
 from pgtop_tune.bench.locate import Pgbench, find_pgbench
+from pgtop_tune.bench.messages import lines_of
 from pgtop_tune.bench.places.place import ClockOffset, Order
+from pgtop_tune.bench.ports import environment
 from pgtop_tune.bench.profiles import Script
 from pgtop_tune.bench.run_directory import RunDirectory
 from pgtop_tune.errors import LoadProblem

@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Final
 
 from pgtop_tune.bench.argv import LOG_NAME
-from pgtop_tune.bench.bounded_text import BoundedText, LineSplitter, lines_of
-from pgtop_tune.bench.environment import far_environment
 from pgtop_tune.bench.locate import Pgbench, newest, parse_version
-from pgtop_tune.bench.places.place import ClockOffset, Order
-from pgtop_tune.bench.places.ssh_address import SshAddress, ssh_words
+from pgtop_tune.bench.messages import BoundedText, LineSplitter, lines_of
+from pgtop_tune.bench.places.place import ClockOffset, Order, SshAddress, ssh_words
+from pgtop_tune.bench.ports import far_environment
 from pgtop_tune.bench.profiles import Script
 from pgtop_tune.bench.run_directory import RunDirectory, passfile_text
 from pgtop_tune.errors import LoadProblem

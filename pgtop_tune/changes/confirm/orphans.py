@@ -1,6 +1,10 @@
 """Change sets that go back by themselves: adopted when their program is gone, reverted when they are overdue.
 
 Looks for as long as the program runs: a server may be away at first, and another program may die later.
+
+Trials whose time passed while nobody was there to end them, for instance through a power loss: taken back first.
+
+A revert watchdog that gives up says so in the journal: nobody reads what it prints.
 """
 
 from __future__ import annotations
@@ -8,16 +12,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from pgtop_tune.changes.confirm.overdue import setting_words, words
-from pgtop_tune.changes.journal import JournalText, journals, read
+from msgspec.structs import replace
+
+from pgtop_tune.changes.journal import Journal, JournalText, journals, read
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.machine.revert_guard import guard_machine_set
+from pgtop_tune.changes.model.change import ChangeState, HostChange, ParameterChange
 from pgtop_tune.changes.model.change_set import Change, value_before
-from pgtop_tune.changes.model.machine_change import HostChange
 from pgtop_tune.changes.model.pending_set import Holder, PendingSet, outlived_losses, pending_sets
 from pgtop_tune.changes.ports import AdoptedSet
 from pgtop_tune.changes.server.control import PostgresControl
@@ -25,6 +31,48 @@ from pgtop_tune.changes.server.one_change import now_ms
 from pgtop_tune.errors import ConnectionProblem, JournalProblem, NotLetIn, PgtopError
 from pgtop_tune.process.process_key import own_key
 from pgtop_tune.units import wall_clock
+
+
+def note_given_up(set_id: str, directory: Path | None, problem: PgtopError) -> None:
+    """Writes to the changes of a set, in every journal, why they are still in force; no server is asked.
+
+    Raises:
+        JournalProblem: A journal that has it cannot be written.
+    """
+    words = f"the revert watchdog gave up at {datetime.now():%Y-%m-%d %H:%M}: {problem.message}"
+    for path in journals(directory):
+        try:
+            text = read(path)
+        except JournalProblem:
+            # `revert` tells of it.
+            continue
+        known: tuple[Change, ...] = (*text.in_force, *text.host_in_force)
+        if text.server is None or not any(set_id in (change.set_id, change.id) for change in known):
+            continue
+        with Journal(text.server, directory) as journal:
+            text = journal.text()
+            changes: tuple[Change, ...] = (*text.in_force, *text.host_in_force)
+            for change in changes:
+                if set_id in (change.set_id, change.id):
+                    journal.write(replace(change, message=words))
+
+
+WHY: Final = "nobody kept it in time"
+
+
+def words(change: ParameterChange) -> str:
+    """What is said of one that was taken back."""
+    if change.state is ChangeState.SUPERSEDED:
+        return f"{change.name}: {change.value or 'default'} was on trial; {change.message}"
+    restart = "; that takes effect with a restart" if change.restart else ""
+    back = f"{change.name} is {change.shown_after} again" if not change.restart else f"{change.name} is taken back"
+    return f"{back}: {change.value or 'default'} was on trial, and {WHY}{restart}"
+
+
+def setting_words(change: HostChange) -> str:
+    """The same of a setting of the machine."""
+    return f"{change.name} is {change.shown_after} again: {change.value} was on trial, and {WHY}"
+
 
 CANNOT: Final = "a change that nobody kept cannot be taken back"
 _LOOK_S: Final = 2.0

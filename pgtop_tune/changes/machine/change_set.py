@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pgtop_tune.changes.journal import Journal
 from pgtop_tune.changes.machine.one_change import Intent, make, take_back, taken
-from pgtop_tune.changes.model.machine_change import HostChange, WantedSetting
+from pgtop_tune.changes.model.change import HostChange, WantedSetting
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.host.system_settings import ALONG
 

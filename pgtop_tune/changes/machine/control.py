@@ -20,8 +20,7 @@ from pgtop_tune.changes.machine.change_set import check_set, make_set
 from pgtop_tune.changes.machine.one_change import Intent, take_back
 from pgtop_tune.changes.machine.paste import commands
 from pgtop_tune.changes.machine.revert_guard import Guard, guard_machine_set
-from pgtop_tune.changes.model.change import ParameterChange, Terms
-from pgtop_tune.changes.model.machine_change import HostChange, WantedSetting
+from pgtop_tune.changes.model.change import HostChange, ParameterChange, Terms, WantedSetting
 from pgtop_tune.changes.model.pending_set import PendingSet, SetOwner, pending_sets
 from pgtop_tune.changes.selection import everything, last, of_set, overdue
 from pgtop_tune.errors import HostProblem, JournalProblem, PgtopError

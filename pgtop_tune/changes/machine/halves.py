@@ -8,8 +8,7 @@ from pathlib import Path
 
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.machine.control import revert
-from pgtop_tune.changes.model.change import ParameterChange
-from pgtop_tune.changes.model.machine_change import HostChange
+from pgtop_tune.changes.model.change import HostChange, ParameterChange
 from pgtop_tune.changes.ordering import goes_before_server
 from pgtop_tune.errors import JournalProblem, PgtopError
 

@@ -1,12 +1,88 @@
-"""A change set: parameters of the server and settings of its machine, made as one and reverted as one."""
+"""A change set: parameters of the server and settings of its machine, made as one and reverted as one.
+
+What came of taking changes back: only what was done counts as done.
+"""
 
 from __future__ import annotations
 
-from msgspec import Struct
+from collections.abc import Mapping
 
-from pgtop_tune.changes.model.change import ParameterChange, Wanted
-from pgtop_tune.changes.model.machine_change import HostChange, WantedSetting
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from pgtop_tune.changes.model.change import ChangeState, HostChange, ParameterChange, Wanted, WantedSetting
 from pgtop_tune.errors import ConnectionProblem, PgtopError
+
+
+class Refusal(Struct, frozen=True):
+    """A change that is still in force.
+
+    Attributes:
+        problem: Why.
+    """
+
+    change: ParameterChange
+    problem: PgtopError
+
+
+class RevertOutcome(Struct, frozen=True):
+    """What came of taking changes back, last change first.
+
+    Attributes:
+        settled: What is not in force any more, in the order it was looked at.
+        written: Ids of those whose old value was written.
+        elsewhere: Made on another server of the same cluster, as far as can be told; still in force.
+        refused: Still in force.
+        origins: The other server that a change was made on, by id of the change: of those in `elsewhere`, and of those
+            that this server has inherited. Foreign text.
+    """
+
+    settled: tuple[ParameterChange, ...] = ()
+    written: frozenset[str] = frozenset()
+    elsewhere: tuple[ParameterChange, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def reverted(self) -> tuple[ParameterChange, ...]:
+        """The scope has been given its old value back."""
+        return tuple(change for change in self.settled if change.id in self.written)
+
+    @property
+    def already(self) -> tuple[ParameterChange, ...]:
+        """The scope had its old value by then; nothing was written."""
+        return tuple(
+            change
+            for change in self.settled
+            if change.id not in self.written and change.state is not ChangeState.SUPERSEDED
+        )
+
+    @property
+    def left_alone(self) -> tuple[ParameterChange, ...]:
+        """The scope has a value of somebody else's, or of a later change of ours; nothing was written."""
+        return tuple(change for change in self.settled if change.state is ChangeState.SUPERSEDED)
+
+    def after_writing(self, ids: frozenset[str]) -> RevertOutcome:
+        """What came of it where some old values had been written by this command while the server was down."""
+        ours = {change.id for change in self.already} & ids
+        settled = tuple(replace(change, message="") if change.id in ours else change for change in self.settled)
+        return replace(self, settled=settled, written=self.written | ours)
+
+    def and_then(self, other: RevertOutcome) -> RevertOutcome:
+        """Both together."""
+        return RevertOutcome(
+            settled=(*self.settled, *other.settled),
+            written=self.written | other.written,
+            elsewhere=(*self.elsewhere, *other.elsewhere),
+            refused=(*self.refused, *other.refused),
+            origins={**self.origins, **other.origins},
+        )
+
+    def check_none_refused(self) -> None:
+        """Raises the first of the problems."""
+        if self.refused:
+            raise self.refused[0].problem
+
 
 Change = ParameterChange | HostChange
 """Of the server, or of its machine."""

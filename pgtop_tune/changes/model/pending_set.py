@@ -10,8 +10,7 @@ from typing import Final, Generic, TypeVar
 
 from msgspec import Struct
 
-from pgtop_tune.changes.model.change import ParameterChange
-from pgtop_tune.changes.model.machine_change import HostChange
+from pgtop_tune.changes.model.change import HostChange, ParameterChange
 from pgtop_tune.process.process_key import ProcessKey, boot_id, key_of
 
 _BY: Final = re.compile(r".*@(?P<host>.*), (?P<pid>\d{1,10})", re.DOTALL)

@@ -17,19 +17,17 @@ from pgtop_tune.changes.model.change import ParameterChange, Terms, Wanted
 from pgtop_tune.changes.model.restart import PendingParameter, RestartOutcome, RestartPlan, RestartState, Verdict
 from pgtop_tune.changes.ports import silent
 from pgtop_tune.changes.restart.checks import WAYS, checks
-from pgtop_tune.changes.restart.gather import Standing, pending, restart_facts, standing
+from pgtop_tune.changes.restart.gather import Standing, note_place, pending, restart_facts, standing
 from pgtop_tune.changes.restart.offline import restore, restore_copy
-from pgtop_tune.changes.restart.place import note_place
 from pgtop_tune.changes.restart.returning import Before, Return, Waiting, runs
-from pgtop_tune.changes.restart.values import values_after
-from pgtop_tune.changes.restart.words import explaining, values
+from pgtop_tune.changes.restart.values import explaining, values, values_after
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.instances import seen
-from pgtop_tune.changes.server.list_values import check_lists
+from pgtop_tune.changes.server.statements import check_lists
 from pgtop_tune.cluster.service import LEFT, Ran, run
 from pgtop_tune.cluster.start_log import StartLog
 from pgtop_tune.errors import ClusterProblem, ConnectionProblem, PgtopError, ServerProblem
-from pgtop_tune.model.server_place import ServerPlace
+from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.postgres.server.conninfo import ConnInfo, Endpoint
 
 if TYPE_CHECKING:

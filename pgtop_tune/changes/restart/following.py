@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from pgtop_tune.cluster.postmaster import Listening, listening
-from pgtop_tune.model.server_place import ServerPlace
+from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.postgres.server.conninfo import ConnInfo, Endpoint
 
 _OF_ALL: Final = {"*": "localhost", "0.0.0.0": "127.0.0.1", "::": "::1"}

@@ -13,7 +13,7 @@ from pgtop_tune.changes.server.one_change import is_ours
 from pgtop_tune.changes.server.statements import out_of_order, same
 from pgtop_tune.cluster import auto_conf
 from pgtop_tune.errors import ClusterProblem
-from pgtop_tune.model.server_place import ServerPlace
+from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.own_files import NotOurs, read_own
 
 

@@ -18,8 +18,7 @@ from pgtop_tune.changes.restart.gather import started_ms
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cluster.postmaster import listening, pid_of
 from pgtop_tune.errors import ConnectionProblem, NotLetIn
-from pgtop_tune.model.instance import Instance, Kin, kin
-from pgtop_tune.model.server_place import ServerPlace
+from pgtop_tune.model.instance import Instance, Kin, ServerPlace, kin
 
 _POLL_S: Final = 0.1
 _PATIENCE_S: Final = 300.0

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.changes.journal import Journal
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange, ScopeKind, Terms, Wanted
-from pgtop_tune.changes.model.revert_outcome import Refusal, RevertOutcome
+from pgtop_tune.changes.model.change_set import Refusal, RevertOutcome
 from pgtop_tune.changes.server.instances import note_instance
 from pgtop_tune.changes.server.one_change import (
     PutBack,

@@ -11,20 +11,18 @@ from msgspec.structs import replace
 
 from pgtop_tune.changes.deadlines import Trials
 from pgtop_tune.changes.journal import Journal, JournalText, ServerName, path_for, read
-from pgtop_tune.changes.model.change import SYSTEM, ChangeState, ParameterChange, Scope, ScopeKind, Terms, Wanted
+from pgtop_tune.changes.model.change import SYSTEM, ChangeState, ParameterChange, Proof, Scope, ScopeKind, Terms, Wanted
+from pgtop_tune.changes.model.change_set import RevertOutcome
 from pgtop_tune.changes.model.pending_set import PendingSet, SetOwner, outlived_losses
-from pgtop_tune.changes.model.proof import Proof
-from pgtop_tune.changes.model.revert_outcome import RevertOutcome
 from pgtop_tune.changes.ordering import in_order
 from pgtop_tune.changes.selection import everything, last, of_set, overdue
 from pgtop_tune.changes.server import adoption, change_set
 from pgtop_tune.changes.server.adoption import OUTLIVED
 from pgtop_tune.changes.server.instances import ServerJournals, find_journals
-from pgtop_tune.changes.server.one_change import Seen, now_ms, who
+from pgtop_tune.changes.server.one_change import Rules, Seen, losses, now_ms, who
 from pgtop_tune.changes.server.proof import prove
 from pgtop_tune.changes.server.revert_guard import guard_set
 from pgtop_tune.changes.server.reverting import ServerSelection, in_force_on, missed_set, take_back_from
-from pgtop_tune.changes.server.rules import Rules, losses
 from pgtop_tune.changes.server.session_runner import SessionRunner
 from pgtop_tune.changes.server.statements import statement
 from pgtop_tune.errors import JournalProblem, ServerProblem

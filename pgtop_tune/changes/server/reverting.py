@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.changes.journal import Journal, journals, read
 from pgtop_tune.changes.model.change import ParameterChange, Scope
-from pgtop_tune.changes.model.revert_outcome import RevertOutcome
+from pgtop_tune.changes.model.change_set import RevertOutcome
 from pgtop_tune.changes.selection import everything, last, of_set
 from pgtop_tune.changes.server.change_set import take_back
 from pgtop_tune.changes.server.instances import KnownJournal, ServerJournals, find_journals
 from pgtop_tune.changes.server.one_change import is_ours
-from pgtop_tune.changes.server.opening import operator_session
+from pgtop_tune.changes.server.session_runner import operator_session
 from pgtop_tune.changes.server.statements import same
 from pgtop_tune.errors import ConnectionProblem, JournalProblem, ServerProblem
 from pgtop_tune.model.instance import Kin

@@ -1,13 +1,17 @@
-"""Runs blocking acts on one session of the operator: in a thread, one at a time, within a deadline."""
+"""Runs blocking acts on one session of the operator: in a thread, one at a time, within a deadline.
+
+Opens what the operator's acts go through.
+psycopg is imported by the first of them: it takes a tenth of a second and 11 MB, and a screen that only watches, or a
+recording, has no use for it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from pgtop_tune.changes.server.opening import operator_session
 from pgtop_tune.errors import ConnectionProblem, PgtopError
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.failures import PlainWords
@@ -15,6 +19,28 @@ from pgtop_tune.postgres.server.own_sessions import OwnSessions
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession
+    from pgtop_tune.postgres.server.sql_session import PsycopgSession
+
+
+def operator_session(conninfo: ConnInfo, own: OwnSessions) -> OperatorSession:
+    """Connects for changes; blocking. See `OperatorSession`."""
+    from pgtop_tune.changes.server.operator_session import OperatorSession
+
+    return OperatorSession(conninfo, own)
+
+
+async def sql_hand(conninfo: ConnInfo, own: OwnSessions) -> PsycopgSession:
+    """Connects for data sets and housekeeping. See `open_sql_session`."""
+    # Frames are sampled in the caller's loop.
+    opened = await asyncio.to_thread(_hand)
+    return await opened(conninfo, own)
+
+
+def _hand() -> Callable[[ConnInfo, OwnSessions], Awaitable[PsycopgSession]]:
+    from pgtop_tune.postgres.server.sql_session import open_sql_session
+
+    return open_sql_session
+
 
 ANSWER_DEADLINE_S: Final = 15.0
 """For one act, its connection included."""

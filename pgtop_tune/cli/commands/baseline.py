@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pgtop_tune.compare.baselines.trend import Change
-    from pgtop_tune.model.load import LoadSpec
+    from pgtop_tune.model.bench import LoadSpec
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="Of the baseline.")]
 
@@ -170,7 +170,7 @@ def _measure_again(
     from pgtop_tune.cli.exit_codes import ExitCode
     from pgtop_tune.cli.live_options import LiveOptions
     from pgtop_tune.cli.measuring import Wanted, measure
-    from pgtop_tune.model.load import LoadSpec
+    from pgtop_tune.model.bench import LoadSpec
 
     if not specs:
         raise UsageProblem("the baseline's run does not say which profile it ran", "give a newer recording or record")

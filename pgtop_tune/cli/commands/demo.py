@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pgtop_tune.cli.live_options import LiveOptions
     from pgtop_tune.cli.wiring import LiveSession
     from pgtop_tune.cluster.throwaway import Throwaway
-    from pgtop_tune.model.load import LoadSpec
+    from pgtop_tune.model.bench import LoadSpec
     from pgtop_tune.postgres.server.conninfo import ConnInfo
 
 Show = Callable[[str, int, int], None]
@@ -97,7 +97,7 @@ def demo(
     from pgtop_tune.cli.live_options import LiveOptions
     from pgtop_tune.cli.live_screen import LiveWords, show_live
     from pgtop_tune.cli.screen import ScreenWords
-    from pgtop_tune.model.load import LoadSpec
+    from pgtop_tune.model.bench import LoadSpec
 
     with_screen = not headless and sys.stdin.isatty() and sys.stdout.isatty()
     if with_screen and seconds is not None:

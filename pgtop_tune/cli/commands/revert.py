@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from pgtop_tune.changes.journal import JournalText
     from pgtop_tune.changes.machine.halves import MachineHalves
     from pgtop_tune.changes.model.change import ParameterChange
-    from pgtop_tune.changes.model.change_set import Change
-    from pgtop_tune.changes.model.revert_outcome import RevertOutcome
+    from pgtop_tune.changes.model.change_set import Change, RevertOutcome
     from pgtop_tune.changes.restart.recovery import Elsewhere
     from pgtop_tune.changes.selection import Selection
     from pgtop_tune.postgres.server.conninfo import ConnInfo
@@ -81,7 +80,7 @@ def revert(
 
     Examples: pgtop-tune revert --list  ·  pgtop-tune revert -h /run/postgresql -d bench  ·  pgtop-tune revert --last
     """
-    from pgtop_tune.changes.confirm.given_up import note_given_up
+    from pgtop_tune.changes.confirm.orphans import note_given_up
 
     words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
     if list_only:
@@ -249,7 +248,7 @@ def _revert(
     import asyncio
 
     from pgtop_tune.changes.machine.halves import MachineHalves, is_of_machine_only
-    from pgtop_tune.changes.model.revert_outcome import RevertOutcome
+    from pgtop_tune.changes.model.change_set import RevertOutcome
     from pgtop_tune.changes.server.reverting import missed_set
     from pgtop_tune.cli import revert_words
     from pgtop_tune.cli.exit_codes import ExitCode
@@ -311,8 +310,8 @@ def _taken_back(
 ) -> tuple[ConnInfo, RevertOutcome]:
     from msgspec.structs import replace
 
-    from pgtop_tune.changes.confirm.overdue import WHY
-    from pgtop_tune.changes.model.revert_outcome import RevertOutcome
+    from pgtop_tune.changes.confirm.orphans import WHY
+    from pgtop_tune.changes.model.change_set import RevertOutcome
     from pgtop_tune.changes.restart.recovery import elsewhere, recover
     from pgtop_tune.changes.selection import overdue
     from pgtop_tune.changes.server.one_change import now_ms

@@ -49,7 +49,7 @@ def top(
     from pgtop_tune.cli.connecting import begin_resolving
 
     resolving = begin_resolving(words)
-    from pgtop_tune.bench.places.ssh_address import parse_address
+    from pgtop_tune.bench.places.place import parse_address
     from pgtop_tune.cli.disk_caps import disk_caps
     from pgtop_tune.cli.live_screen import LiveWords, import_meanwhile, show_live
     from pgtop_tune.cli.poolers import pooler_addresses

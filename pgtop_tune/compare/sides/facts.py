@@ -12,11 +12,9 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchRun
-from pgtop_tune.model.cgroup import CgroupSample
-from pgtop_tune.model.filesystems import FileSystemSample
 from pgtop_tune.model.frame import Footprint, Frame
-from pgtop_tune.model.host import DiskSample, HostFacts, MemorySample
-from pgtop_tune.model.numa import FrequencySample, NumaSample
+from pgtop_tune.model.host import DiskSample, FileSystemSample, HostFacts, MemorySample
+from pgtop_tune.model.machine import CgroupSample, FrequencySample, NumaSample
 from pgtop_tune.model.postgres import ParameterSample, ServerFacts
 from pgtop_tune.model.relations import FIRST_USER_OID, RelationSample, TableCounters
 from pgtop_tune.model.setup import MachineSetup

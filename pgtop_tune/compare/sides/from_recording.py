@@ -23,10 +23,9 @@ from pgtop_tune.metrics.run_validity import doubts
 from pgtop_tune.metrics.server import checkpoints_between
 from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.bench import BenchRun, BenchSample, RunState
+from pgtop_tune.model.bench import BenchRun, BenchSample, LoadSpec, RunState
 from pgtop_tune.model.events import Event
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.model.run_result import Doubt, RunFacts
 from pgtop_tune.recording.minutes import WHOLE_UP_TO, Look, Wanted, looks
 from pgtop_tune.recording.reader import RecordingReader, without_frames

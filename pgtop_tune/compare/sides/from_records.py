@@ -28,8 +28,8 @@ from pgtop_tune.compare.sides.material import DatasetMade, Fact, Kind, LoadKey, 
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.metrics.percentiles import Merged, ascending, bucket_of
 from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
-from pgtop_tune.model.cgroup import CgroupSample
-from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.model.bench import LoadSpec
+from pgtop_tune.model.machine import CgroupSample
 from pgtop_tune.model.run_result import FORMAT, INIT_FORMAT, Doubt, Verdict
 from pgtop_tune.model.setup import MachineSetup
 from pgtop_tune.paths import opened

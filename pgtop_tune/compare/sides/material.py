@@ -10,8 +10,8 @@ from msgspec import Struct, field
 
 from pgtop_tune import units
 from pgtop_tune.compare.sides.gathered import Gathered
+from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.events import Event
-from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.model.run_result import Doubt
 
 _WARMTH_S: Final = 10

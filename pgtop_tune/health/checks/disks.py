@@ -14,7 +14,7 @@ from pgtop_tune.health.facts import Facts, Missing
 from pgtop_tune.health.fixes import kernel_file, mount_again, words
 from pgtop_tune.health.measures import setting
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.filesystems import FileSystem
+from pgtop_tune.model.host import FileSystem
 from pgtop_tune.model.machine import MountPoint, Queue
 from pgtop_tune.units import about, share
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from pgtop_tune.model.locks import LockSample, LockWait
 from pgtop_tune.model.postgres import Activity
+from pgtop_tune.model.waits import LockSample, LockWait
 from pgtop_tune.postgres.queries import sql
 from pgtop_tune.postgres.server.connection import ReadConnection
 

@@ -9,7 +9,7 @@ from typing import Final
 import asyncpg
 
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.places import ServerPlaces
+from pgtop_tune.model.machine import ServerPlaces
 from pgtop_tune.postgres.queries import sql
 from pgtop_tune.postgres.server.connection import ReadConnection
 from pgtop_tune.postgres.server.failures import absence

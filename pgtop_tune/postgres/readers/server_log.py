@@ -6,8 +6,8 @@ from collections import deque
 from typing import Final
 
 from pgtop_tune.model.absence import Reason, Unavailable, grant
+from pgtop_tune.model.events import LogLine, LogTail
 from pgtop_tune.model.postgres import ServerFacts
-from pgtop_tune.model.server_log import LogLine, LogTail
 from pgtop_tune.postgres.log_entries import log_entries
 from pgtop_tune.postgres.queries import sql
 from pgtop_tune.postgres.server.connection import ReadConnection

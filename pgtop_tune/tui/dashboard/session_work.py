@@ -9,8 +9,8 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.progress import progress_rows
 from pgtop_tune.metrics.statements import statement_rates
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.locks import LockWait
 from pgtop_tune.model.postgres import Activity, Backend
+from pgtop_tune.model.waits import LockWait
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.widgets.lines import Line, clip

@@ -12,7 +12,7 @@ from pgtop_tune.metrics.hidden import hidden_sessions
 from pgtop_tune.metrics.server import states
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.locks import PREPARED_TRANSACTION
+from pgtop_tune.model.waits import PREPARED_TRANSACTION
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.dashboard.session_columns import cells_of, columns_for, table_column

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from enum import Enum
 
 from pgtop_tune.changes.confirm.pending_sets import Pending
+from pgtop_tune.changes.model.change import HostChange
 from pgtop_tune.changes.model.change_set import Change
-from pgtop_tune.changes.model.machine_change import HostChange
 from pgtop_tune.model.bench import BenchRun
 from pgtop_tune.tui.dialogs.confirm import Choice, ConfirmDialog, Said
 from pgtop_tune.tui.parameters.changes import told

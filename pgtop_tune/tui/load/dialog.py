@@ -11,8 +11,7 @@ from textual import events
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.metrics.load import CLIENT_FAILED, CLIENT_LATENCY, CLIENT_TPS, UNDER_WAY, run_of, under_way
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.bench import BenchRun, RunState
-from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.model.bench import BenchRun, LoadSpec, RunState
 from pgtop_tune.runtime.load_control import LoadControl, LoadState
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dialogs.dialog import Dialog

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.model.load import LoadSpec, ProfileSummary
+from pgtop_tune.model.bench import LoadSpec, ProfileSummary
 from pgtop_tune.runtime.load_control import DatasetFound
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.dialogs.form import ChoiceField, Form, NumberField

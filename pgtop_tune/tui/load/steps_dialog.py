@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from textual import events
 
 from pgtop_tune.errors import PgtopError
-from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.runtime.load_control import LoadControl
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.dialogs.form import ChoiceField, Form, NumberField, WordField

@@ -11,7 +11,7 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.connections import groups, limits
 from pgtop_tune.metrics.parameter_changes import SetParameter, set_parameters
 from pgtop_tune.model.absence import NOT_YET, Unavailable
-from pgtop_tune.model.server_log import LogLine
+from pgtop_tune.model.events import LogLine
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.pages.numbers import number, word
 from pgtop_tune.tui.pages.page import PageColumn, PageTable

@@ -11,7 +11,7 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.blocking import IDLE_IN_TRANSACTION, LockNode, lock_tree
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.backend_action import BackendKey
-from pgtop_tune.model.locks import PREPARED_TRANSACTION
+from pgtop_tune.model.waits import PREPARED_TRANSACTION
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.sql_quoting import literal

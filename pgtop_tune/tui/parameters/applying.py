@@ -8,10 +8,8 @@ from typing import Any, Final
 from msgspec import Struct
 from textual.app import App
 
-from pgtop_tune.changes.model.change import ChangeState, ScopeKind, Terms, Wanted
+from pgtop_tune.changes.model.change import ChangeState, HostChange, Proof, ScopeKind, Terms, Wanted, WantedSetting
 from pgtop_tune.changes.model.change_set import Change
-from pgtop_tune.changes.model.machine_change import HostChange, WantedSetting
-from pgtop_tune.changes.model.proof import Proof
 from pgtop_tune.changes.model.restart import RestartState
 from pgtop_tune.changes.ordering import in_order
 from pgtop_tune.errors import PgtopError, UsageProblem

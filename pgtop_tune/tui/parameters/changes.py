@@ -9,20 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.changes.model.change import SYSTEM, ChangeState, ParameterChange, Scope, Terms, Wanted
+from pgtop_tune.changes.model.change import SYSTEM, ChangeState, HostChange, ParameterChange, Scope, Terms, Wanted
 from pgtop_tune.changes.model.change_set import ChangeSet, value_before
-from pgtop_tune.changes.model.machine_change import HostChange
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.events import EventKind
 
 if TYPE_CHECKING:
     from pgtop_tune.advice.machine import MachineLook
+    from pgtop_tune.changes.change_sets import Undo
     from pgtop_tune.changes.confirm.pending_sets import AutoReverted, Pending, PendingSets
+    from pgtop_tune.changes.model.change import Proof, WantedSetting
     from pgtop_tune.changes.model.change_set import Change
-    from pgtop_tune.changes.model.machine_change import WantedSetting
-    from pgtop_tune.changes.model.proof import Proof
     from pgtop_tune.changes.ports import ChangeControl, MachineControl
-    from pgtop_tune.changes.undo import Undo
     from pgtop_tune.metrics.trip_wires import TripWire
     from pgtop_tune.model.postgres import Parameter
     from pgtop_tune.tui.engine_client import EngineClient

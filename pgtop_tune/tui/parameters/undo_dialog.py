@@ -7,9 +7,8 @@ from typing import Any
 
 from textual.app import App
 
-from pgtop_tune.changes.model.change import ChangeState
+from pgtop_tune.changes.model.change import ChangeState, HostChange
 from pgtop_tune.changes.model.change_set import Change
-from pgtop_tune.changes.model.machine_change import HostChange
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.tui.dialogs.confirm import Choice, ConfirmDialog, Said
 from pgtop_tune.tui.parameters.changes import Changes, told

@@ -20,14 +20,14 @@ from pgtop_tune.bench.datasets.bus import BLOCK_TICKETS, SEATS, TABLES, BusPlan,
 from pgtop_tune.bench.datasets.bus_make import GENERATE, make_bus
 from pgtop_tune.bench.datasets.progress import InitialiseProgress
 from pgtop_tune.bench.datasets.recognise import found_variables, recognise_bus
-from pgtop_tune.bench.endpoint import Endpoint
 from pgtop_tune.bench.initialise import Initialised
 from pgtop_tune.bench.locate import Pgbench, find_pgbench
 from pgtop_tune.bench.messages import hint_for, last_words
+from pgtop_tune.bench.ports import Endpoint
 from pgtop_tune.bench.profiles import PROTOCOLS, SHIPPED, Profile, load_profiles, with_variables
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem, LoadProblem
-from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.postgres.server.sql_session import PsycopgSession, open_sql_session
 from tests.support.processes import eventually

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.bench.datasets.pgbench_tables import PgbenchShape, estimated_bytes, heap_bytes
-from pgtop_tune.bench.endpoint import Endpoint
 from pgtop_tune.bench.initialise import initialise_argv
 from pgtop_tune.bench.locate import Pgbench
+from pgtop_tune.bench.ports import Endpoint
 from pgtop_tune.errors import LoadProblem
 
 PGBENCH = Pgbench(Path("/usr/bin/pgbench"), 180000, "18.0")

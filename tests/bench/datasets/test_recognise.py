@@ -10,9 +10,9 @@ import pytest
 from pgtop_tune.bench.datasets.pgbench_tables import PgbenchShape, estimated_bytes
 from pgtop_tune.bench.datasets.progress import InitialiseProgress
 from pgtop_tune.bench.datasets.recognise import found_variables, recognise_bus, recognise_pgbench
-from pgtop_tune.bench.endpoint import Endpoint
 from pgtop_tune.bench.initialise import initialise
 from pgtop_tune.bench.locate import find_pgbench
+from pgtop_tune.bench.ports import Endpoint
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.postgres.server.conninfo import resolve

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtop_tune.bench.datasets.pace import Pace, PaceMeter
-from pgtop_tune.bench.datasets.progress import InitialiseProgress
-from pgtop_tune.bench.datasets.room import Room, look_for_room
+from pgtop_tune.bench.datasets.pgbench_tables import Room, look_for_room
+from pgtop_tune.bench.datasets.progress import InitialiseProgress, Pace, PaceMeter
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.postgres.server.conninfo import resolve

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgtop_tune.changes.model.machine_change import WantedSetting
+from pgtop_tune.changes.model.change import WantedSetting
 from pgtop_tune.changes.ordering import gives_memory_up, settings_in_order
 
 

@@ -20,13 +20,12 @@ from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.model.change import ChangeState, Terms, Wanted
 from pgtop_tune.changes.model.restart import RestartState, Verdict
 from pgtop_tune.changes.restart.control import RestartService
-from pgtop_tune.changes.restart.place import note_place
+from pgtop_tune.changes.restart.gather import note_place
 from pgtop_tune.changes.restart.recovery import recover
 from pgtop_tune.changes.selection import everything, overdue
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.server.one_change import now_ms
+from pgtop_tune.changes.server.one_change import Rules, now_ms
 from pgtop_tune.changes.server.reverting import revert
-from pgtop_tune.changes.server.rules import Rules
 from pgtop_tune.cluster.postmaster import pid_of
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem, ServerProblem
@@ -204,10 +203,10 @@ DYING: Final = """
     from pathlib import Path
     from pgtop_tune.changes.model.change import Terms, Wanted
     from pgtop_tune.postgres.server.conninfo import resolve
-    from pgtop_tune.changes.server.rules import Rules
+    from pgtop_tune.changes.server.one_change import Rules
     from pgtop_tune.changes.server.control import PostgresControl
     from pgtop_tune.changes.restart import control as module
-    from pgtop_tune.changes.restart.place import note_place
+    from pgtop_tune.changes.restart.gather import note_place
 
     host, port, directory, value, step = sys.argv[1:]
 

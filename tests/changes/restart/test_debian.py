@@ -15,9 +15,9 @@ import pytest
 from pgtop_tune.changes.model.change import Terms, Wanted
 from pgtop_tune.changes.model.restart import RestartState
 from pgtop_tune.changes.restart.control import RestartService
-from pgtop_tune.changes.restart.place import note_place
+from pgtop_tune.changes.restart.gather import note_place
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.server.rules import Rules
+from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
 from tests.support.poolers import number_of, reserved_port
 

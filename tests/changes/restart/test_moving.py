@@ -18,9 +18,9 @@ from pgtop_tune.changes.model.change import ChangeState, Terms, Wanted
 from pgtop_tune.changes.model.restart import RestartState, Verdict
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.restart.following import leads_to
-from pgtop_tune.changes.restart.place import note_place
+from pgtop_tune.changes.restart.gather import note_place
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.server.rules import Rules
+from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.cluster.postmaster import Listening
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ServerProblem

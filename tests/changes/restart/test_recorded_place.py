@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.changes.restart.recorded_place import check_recorded
+from pgtop_tune.changes.restart.recovery import check_recorded
 from pgtop_tune.cluster.service import run
 from pgtop_tune.errors import ClusterProblem
-from pgtop_tune.model.server_place import ServerPlace
+from pgtop_tune.model.instance import ServerPlace
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives directories away")
 OWNER = 65534

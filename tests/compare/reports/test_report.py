@@ -25,9 +25,9 @@ from pgtop_tune.compare.sides.gathered import milliseconds
 from pgtop_tune.compare.sides.material import Fact, Kind, LoadKey, Material
 from pgtop_tune.compare.sides.opening import open_material
 from pgtop_tune.metrics.percentiles import merge
-from pgtop_tune.model.bench_report import BenchReport, StatementReport
-from pgtop_tune.model.cgroup import CgroupSample
+from pgtop_tune.model.bench import BenchReport, StatementReport
 from pgtop_tune.model.events import Event, EventKind
+from pgtop_tune.model.machine import CgroupSample
 from pgtop_tune.model.run_json import as_json
 from pgtop_tune.model.run_result import Doubt, RunResult, Verdict
 from pgtop_tune.model.setup import DiskSetup, MachineSetup, MountSetup, SetValue

@@ -13,8 +13,8 @@ import pytest
 from psycopg import pq
 
 from pgtop_tune.bench.argv import endpoint_words
-from pgtop_tune.bench.environment import environment as pgbench_environment
 from pgtop_tune.bench.locate import find_pgbench
+from pgtop_tune.bench.ports import environment as pgbench_environment
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cli.poolers import pooler_addresses
 from pgtop_tune.cli.wiring import endpoint_of

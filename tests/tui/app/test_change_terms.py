@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS
-from pgtop_tune.changes.model.proof import Proof
+from pgtop_tune.changes.model.change import Proof
 from pgtop_tune.model.postgres import Activity, Parameter, PostgresSample
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.controls import ScreenOptions

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from pgtop_tune.errors import ConnectionProblem, UsageProblem
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.model.postgres import PostgresSample
 from pgtop_tune.runtime.engine import Engine
 from pgtop_tune.runtime.ports import Step

@@ -5,9 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from pgtop_tune.errors import LoadProblem
-from pgtop_tune.model.bench import BenchSample, RunState
+from pgtop_tune.model.bench import BenchSample, LoadSpec, RunState
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.load import LoadSpec
 from pgtop_tune.runtime.load_control import DatasetFound
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.dashboard.screen import Dashboard

@@ -8,7 +8,7 @@ import threading
 from msgspec.structs import replace
 
 from pgtop_tune.errors import LoadProblem
-from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.runtime.load_control import LoadSeries, LoadState, Made, MakingPlan, MakingProgress
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.dashboard.screen import Dashboard

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS
-from pgtop_tune.changes.model.change import ChangeState, Terms
-from pgtop_tune.changes.model.machine_change import HostChange, WantedSetting
+from pgtop_tune.changes.model.change import ChangeState, HostChange, Terms, WantedSetting
 from pgtop_tune.host.block_queue import Disk
 from pgtop_tune.host.machine_facts import MachineFacts
 from pgtop_tune.model.absence import Reason, Unavailable

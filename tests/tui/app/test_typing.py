@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.safe_text import printable_lines
 from pgtop_tune.tui.load.form import LoadForm
 from pgtop_tune.tui.widgets.glyphs import UNICODE

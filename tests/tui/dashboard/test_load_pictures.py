@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.experiment.series import curves
 from pgtop_tune.experiment.steps import Steps
-from pgtop_tune.model.bench_report import ScriptReport, StatementReport
+from pgtop_tune.model.bench import ScriptReport, StatementReport
 from pgtop_tune.model.run_result import Latencies, LatencyOf, RunResult, ServerTimes, StatementTimes
 from pgtop_tune.runtime.load_control import LoadSeries, Made, MakingPreview, MakingProgress
 from pgtop_tune.tui.load.making_drawing import made_lines, making_lines, preview_lines, short_words

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.locks import LockSample, LockWait
 from pgtop_tune.model.postgres import Backend
+from pgtop_tune.model.waits import LockSample, LockWait
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.session_details import details_lines
 from pgtop_tune.tui.widgets.lines import text_of, width

@@ -11,8 +11,7 @@ from pgtop_tune.metrics import host_details as details
 from pgtop_tune.metrics import host_limits as limits
 from pgtop_tune.metrics import host_places as places
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.filesystems import FileSystemSample
-from pgtop_tune.model.host import DiskSample, HostFacts, HostSample, HugePages, ThreadCounters
+from pgtop_tune.model.host import DiskSample, FileSystemSample, HostFacts, HostSample, HugePages, ThreadCounters
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.host import host_lines

@@ -17,9 +17,8 @@ from pgtop_tune.errors import LoadProblem
 
 if TYPE_CHECKING:
     from pgtop_tune.bench.datasets.bus import BusPlan
-    from pgtop_tune.bench.datasets.pgbench_tables import PgbenchShape
+    from pgtop_tune.bench.datasets.pgbench_tables import PgbenchShape, Room
     from pgtop_tune.bench.datasets.recognise import BusFacts, PgbenchFacts
-    from pgtop_tune.bench.datasets.room import Room
     from pgtop_tune.bench.initialise import Initialised
     from pgtop_tune.bench.locate import Pgbench
     from pgtop_tune.postgres.server.conninfo import ConnInfo
@@ -159,8 +158,8 @@ def _room_notes(room: Room | None, given: InitWords) -> tuple[str, ...]:
 async def _pgbench_found(
     words: ConnectionWords, estimated_bytes: int, shape: PgbenchShape
 ) -> tuple[ConnInfo, PgbenchFacts | None, Room]:
+    from pgtop_tune.bench.datasets.pgbench_tables import look_for_room
     from pgtop_tune.bench.datasets.recognise import recognise_pgbench
-    from pgtop_tune.bench.datasets.room import look_for_room
     from pgtop_tune.cli.free_bytes import free_bytes_for
 
     async with opened(words) as (hand, conninfo):
@@ -171,8 +170,8 @@ async def _pgbench_found(
 
 
 async def _bus_found(words: ConnectionWords, plan: BusPlan) -> tuple[ConnInfo, BusFacts | None, Room]:
+    from pgtop_tune.bench.datasets.pgbench_tables import look_for_room
     from pgtop_tune.bench.datasets.recognise import recognise_bus
-    from pgtop_tune.bench.datasets.room import look_for_room
     from pgtop_tune.cli.free_bytes import free_bytes_for
 
     async with opened(words) as (hand, conninfo):

@@ -12,8 +12,7 @@ from pgtop_tune.cli.output import tell
 from pgtop_tune.units import age, count
 
 if TYPE_CHECKING:
-    from pgtop_tune.bench.datasets.pace import Pace
-    from pgtop_tune.bench.datasets.progress import InitialiseProgress
+    from pgtop_tune.bench.datasets.progress import InitialiseProgress, Pace
 
 LINE_EVERY_S: Final = 5.0
 
@@ -40,7 +39,7 @@ def shown() -> Iterator[Tell]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from pgtop_tune.bench.datasets.pace import PaceMeter
+    from pgtop_tune.bench.datasets.progress import PaceMeter
 
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -65,7 +64,7 @@ class _Lines:
     """Each new step as a line, and where a long one stands every few seconds."""
 
     def __init__(self) -> None:
-        from pgtop_tune.bench.datasets.pace import PaceMeter
+        from pgtop_tune.bench.datasets.progress import PaceMeter
 
         self._meter = PaceMeter()
         self._step = ""

@@ -19,7 +19,7 @@ from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.errors import UsageProblem
 
 if TYPE_CHECKING:
-    from pgtop_tune.model.load import ScriptChoice
+    from pgtop_tune.model.bench import ScriptChoice
 
 _STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0"})
 _LOAD: Final = "Load (as pgbench)"
@@ -198,12 +198,12 @@ def run(
     pgtop-tune bench run --endpoint direct=:5432 --endpoint pooler=:6432 --steps clients=500,1000 -T 60 -d bench  ·
     pgtop-tune bench run --load-from ssh://load@generator -h db1 -c 64 -T 60 bench
     """
-    from pgtop_tune.bench.places.ssh_address import parse_address
+    from pgtop_tune.bench.places.place import parse_address
     from pgtop_tune.cli.disk_caps import disk_caps
     from pgtop_tune.cli.live_options import LiveOptions
     from pgtop_tune.cli.measuring import Wanted, measure
     from pgtop_tune.cli.poolers import pooler_addresses
-    from pgtop_tune.model.load import LoadSpec
+    from pgtop_tune.model.bench import LoadSpec
 
     if seconds is not None and transactions is not None:
         raise UsageProblem("-T and -t contradict each other", "give one of them")

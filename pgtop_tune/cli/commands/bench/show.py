@@ -70,7 +70,7 @@ def _told(profile: Profile, pgbench: Pgbench, words: ConnectionWords) -> dict[st
     from pgtop_tune.bench.run_directory import base_directory, unused_name
     from pgtop_tune.cli.connecting import resolve_words
     from pgtop_tune.cli.wiring import endpoint_of
-    from pgtop_tune.model.load import LoadSpec
+    from pgtop_tune.model.bench import LoadSpec
 
     conninfo = resolve_words(words)
     if words.database and profile.from_dataset:

@@ -13,7 +13,7 @@ from pgtop_tune.changes.selection import named
 from pgtop_tune.cli.machine_half import check_permitted, live_values, machine_of, say_setting, show_commands
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.errors import HostProblem, UsageProblem
-from pgtop_tune.host.sysctl_files import starts_with
+from pgtop_tune.host.drop_in import starts_with
 from pgtop_tune.host.system_settings import ALONG
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.system_setting import SystemSetting

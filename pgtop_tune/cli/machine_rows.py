@@ -14,8 +14,8 @@ from pgtop_tune.advice.rules.system import advise_system, system_facts
 from pgtop_tune.cli.parameter_rows import NONE, Difference, advice_json, in_columns
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.block_devices import ROOT
+from pgtop_tune.host.drop_in import DEFAULTS
 from pgtop_tune.host.machine_facts import machine_facts
-from pgtop_tune.host.sysctl_files import DEFAULTS
 from pgtop_tune.host.system_settings import settings
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable

@@ -3,10 +3,6 @@
 Sources: sysctl.d(5), sysctl(8) "--system" of procps 4, sysctl.conf(5). Files are sorted by name, whatever their
 directory; of two with the same name the directory named first wins, and a link to /dev/null hides what comes later.
 
-What the kernel starts with where no file and no command line says otherwise.
-Sources: mm/vmscan.c (vm_swappiness, node_reclaim_mode), mm/page-writeback.c, mm/util.c (sysctl_overcommit_*),
-mm/hugetlb.c, mm/khugepaged.c. What depends on the machine or on how the kernel was built is not among them.
-
 The kernel's command line: what of the settings it fixes at boot, before any file is read.
 Source: Documentation/admin-guide/kernel-parameters.txt (hugepages, hugepagesz, default_hugepagesz,
 transparent_hugepage, sysctl.*), Documentation/admin-guide/mm/hugetlbpage.rst.
@@ -18,14 +14,12 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.host.drop_in import PATH
 from pgtop_tune.host.proc_files import read_once
-from pgtop_tune.model.system_setting import Assignment, SystemSetting
+from pgtop_tune.model.system_setting import Assignment
 
 FILE: Final = "/proc/cmdline"
 
@@ -82,30 +76,6 @@ def _pages(text: str) -> str | None:
     """ "512", or "0:256,1:256" for the nodes, added up."""
     counts = [part.rpartition(":")[2] for part in text.split(",")]
     return str(sum(map(int, counts))) if all(count.isdecimal() and count.isascii() for count in counts) else None
-
-
-DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "vm.nr_hugepages": "0",
-        "vm.swappiness": "60",
-        "vm.dirty_background_bytes": "0",
-        "vm.dirty_background_ratio": "10",
-        "vm.dirty_bytes": "0",
-        "vm.dirty_ratio": "20",
-        "vm.dirty_expire_centisecs": "3000",
-        "vm.dirty_writeback_centisecs": "500",
-        "vm.overcommit_memory": "0",
-        "vm.overcommit_ratio": "50",
-        "vm.overcommit_kbytes": "0",
-        "vm.zone_reclaim_mode": "0",
-    }
-)
-
-
-def starts_with(setting: SystemSetting) -> str | None:
-    """What the machine would start with if our file of sysctl.d were not there; None where that is not known."""
-    others = [each.value for each in setting.after_reboot.assignments if each.file != f"/{PATH}"]
-    return others[-1] if others else DEFAULTS.get(setting.name)
 
 
 DIRECTORIES: Final = ("etc/sysctl.d", "run/sysctl.d", "usr/local/lib/sysctl.d", "usr/lib/sysctl.d", "lib/sysctl.d")

@@ -17,7 +17,7 @@ import pytest
 from pgtop_tune.advice.facts import Facts
 from pgtop_tune.advice.rules.system import SystemFacts, huge_pages_needed
 from pgtop_tune.changes.machine.control import HostControl
-from pgtop_tune.changes.machine.one_change import pool_of
+from pgtop_tune.changes.machine.huge_page_pool import pool_of
 from pgtop_tune.changes.model.change import ChangeState, Terms, WantedSetting
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ClusterProblem, HostProblem

@@ -1,9 +1,5 @@
 """A change of a setting of the operating system and its undoing, each step journaled before it is made. Blocking.
 
-What the kernel made of a request for huge pages. Source: Documentation/admin-guide/mm/hugetlbpage.rst.
-Asking for more than there is room for is no error: the kernel gives what it finds in one piece. Asking for fewer than
-are in use lets go of the free ones; those in use go when the last process has let go of them, "surplus" until then.
-
 Whether a change that a journal has is one that we could have made: of a setting we change, in its own file.
 """
 
@@ -22,26 +18,23 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.changes.journal import Journal
+from pgtop_tune.changes.machine.huge_page_pool import pages_in_words, pool_of
 from pgtop_tune.changes.machine.paste import commands
 from pgtop_tune.changes.model.change import ChangeState, HostChange
 from pgtop_tune.errors import HostProblem, JournalProblem, UsageProblem
 from pgtop_tune.host import drop_in
 from pgtop_tune.host.block_queue import QUEUE_SETTINGS
-from pgtop_tune.host.memory_files import pool_paths
-from pgtop_tune.host.proc_files import read_once
 from pgtop_tune.host.system_settings import (
     ALONG,
     SYSCTLS,
     TRANSPARENT,
     BootSettings,
-    default_page_bytes,
     is_sysctl,
     live_value,
     path_of,
     setting,
 )
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.host import HugePages
 from pgtop_tune.model.system_setting import SystemSetting
 
 _POOL: Final = re.compile(r"hugepages-\d+kB/nr_hugepages")
@@ -73,36 +66,6 @@ def _is_known(name: str) -> bool:
         return True
     device, _, setting = name.rpartition("/")
     return setting in QUEUE_SETTINGS and _DEVICE.fullmatch(device) is not None
-
-
-_SETTING: Final = re.compile(r"hugepages-(\d+)kB/nr_hugepages")
-
-
-def pool_of(name: str, root: Path) -> HugePages | None:
-    """The pool a setting is about, as it is now; None for other settings and where it cannot be read."""
-    match = _SETTING.fullmatch(name)
-    page_bytes = int(match[1]) * 1024 if match else default_page_bytes(root) if name == "vm.nr_hugepages" else None
-    if not page_bytes:
-        return None
-    try:
-        return HugePages(page_bytes, *(int(read_once(root / path)) for path in pool_paths(page_bytes)))
-    except (OSError, ValueError):
-        return None
-
-
-def pages_in_words(wanted: str, shown: str, pool: HugePages) -> str:
-    """Why a pool does not have the number of pages asked for; "" when it has."""
-    pages = int(wanted)
-    if pool.surplus:
-        return f"{pool.surplus} more pages are in use; they go when their last process ends"
-    if not shown.isdecimal() or int(shown) == pages:
-        return ""
-    if int(shown) > pages:
-        return f"{shown} of the pages are in use: the pool cannot be smaller now"
-    return (
-        f"the kernel found room for {shown} of {pages} pages: memory is in pieces. Free some (echo 1 into "
-        "/proc/sys/vm/compact_memory) and ask again, or reserve them at boot"
-    )
 
 
 _BOOT_ID: Final = "proc/sys/kernel/random/boot_id"

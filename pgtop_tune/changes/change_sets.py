@@ -151,7 +151,7 @@ class ChangeSets:
         if on_machine and self._machine is not None and planned.settings:
             settings = await self._machine.apply_set(planned.settings, terms, survive=planned.persist)
             return replace(made, settings=settings)
-        if not on_machine and self._server is not None and planned.parameters:
+        if not on_machine and self._server is not None and (planned.parameters or planned.with_restart):
             return replace(made, parameters=await self._server.apply_set(planned.parameters, terms))
         return made
 
@@ -159,7 +159,11 @@ class ChangeSets:
         """Reverts the half that was made; the problem says so where even that fails."""
         if not made.changes:
             return
-        failed = (await self.revert(made.set_id, "the other half of the set was refused")).problem
+        why = "the other half of the set was refused"
+        if made.parameters:
+            failed = (await self.revert(made.set_id, why)).problem
+        else:
+            failed = (await self.revert_around((made.set_id,), _nothing, why)).problem
         if failed is not None:
             problem.hint = f"{failed.message}: `pgtop-tune revert --set {made.set_id}` reverts the first half"
 

@@ -19,13 +19,13 @@ from pgtop_tune.changes.model.change_set import ChangeSet, Settled
 from pgtop_tune.changes.model.restart import RestartPlan
 from pgtop_tune.changes.ordering import in_order
 from pgtop_tune.changes.reach import Reach, of_reach
-from pgtop_tune.changes.restart.as_set import WithRestart
 from pgtop_tune.changes.restart.checks import AS_ON_PRIMARY
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.restart.gather import note_place
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.changes.server.statements import check_lists
+from pgtop_tune.changes.with_restart import WithRestart
 from pgtop_tune.cli.assignments import SESSION_CONTEXTS, check_known, check_value
 from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.machine_half import check_permitted, live_values, machine_of, say_setting, show_commands

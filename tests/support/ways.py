@@ -136,6 +136,7 @@ class Command:
 
     async def server_is_back(self) -> None:
         """The command has ended and told which command reverts the rest."""
+        await self.over()
         assert any("pgtop-tune revert --set" in words for words in self._said), self._said
         await asyncio.to_thread(try_to_revert, place(self._server))
 

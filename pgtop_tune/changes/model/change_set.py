@@ -96,12 +96,15 @@ class ChangeSet(Struct, frozen=True, kw_only=True):
         settings: Of the machine.
         machine_last: Whether the machine's half is made after the server's: memory is given up after it was left.
         persist: Whether the machine's half goes into our file of sysctl.d as well.
+        with_restart: Whether the door to the server is asked also without parameters: it restarts, and takes over
+            values that wait for that.
     """
 
     parameters: tuple[Wanted, ...] = ()
     settings: tuple[WantedSetting, ...] = ()
     machine_last: bool = False
     persist: bool = False
+    with_restart: bool = False
 
 
 class Settled(Struct, frozen=True, kw_only=True):

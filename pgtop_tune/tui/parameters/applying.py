@@ -9,7 +9,7 @@ from msgspec import Struct
 from textual.app import App
 
 from pgtop_tune.changes.model.change import ChangeState, HostChange, Proof, ScopeKind, Terms, Wanted, WantedSetting
-from pgtop_tune.changes.model.change_set import Change
+from pgtop_tune.changes.model.change_set import Change, ChangeSet
 from pgtop_tune.changes.model.restart import RestartState
 from pgtop_tune.changes.ordering import in_order
 from pgtop_tune.errors import PgtopError, UsageProblem
@@ -70,11 +70,7 @@ class Applying:
         if closed:
             return await self._to_paste(closed)
         rows = [*wanted.machine, *_of(staged, [each.name for each in wanted.live])]
-        settings = [
-            WantedSetting(row.name, row.staged.value)
-            for row in wanted.machine
-            if row.staged is not None and row.staged.value is not None
-        ]
+        settings = _settings(wanted)
         conditions = self._scope.conditions or Conditions()
         try:
             wires = conditions.trip_wires()
@@ -109,6 +105,9 @@ class Applying:
         restart, hands = self._scope.restart, self._scope.hands
         if restart is None or hands is None:
             return Came("there is no way to a restart from here", "warning")
+        closed = [row for row in wanted.machine if row.setting is not None and not row.setting.writable]
+        if closed:
+            return await self._to_paste(closed)
         waiting = (Wanted(row.name, row.staged.value) for row in wanted.restart if row.staged is not None)
         system = [each for each in (*wanted.live, *waiting) if each.scope.kind is ScopeKind.SYSTEM]
         ordered = in_order(system, {row.name.lower(): row.parameter for row in staged})
@@ -118,13 +117,16 @@ class Applying:
             return Came(str(problem), "critical")
         if confirmed is None:
             return _NOTHING
+        change_set = ChangeSet(parameters=ordered, settings=_settings(wanted))
         terms = Terms(reason=(self._scope.conditions or Conditions()).reason, confirmed=confirmed)
-        outcome = await self._app.push_screen_wait(RestartDialog(restart, hands, ordered, terms, self._glyphs))
+        dialog = RestartDialog(self._changes, restart, hands, change_set, terms, self._glyphs)
+        outcome = await self._app.push_screen_wait(dialog)
         if outcome is None:
             return Came("not restarted", PLAIN)
-        self._changes.restarted(outcome.changes)
-        done = tuple(each.name for each in outcome.changes if each.state is ChangeState.APPLIED)
-        return Came(outcome.words, "good" if outcome.state is RestartState.CAME_UP else "critical", done)
+        done = [each.name for each in outcome.changes if each.state is ChangeState.APPLIED]
+        came_up = outcome.state is RestartState.CAME_UP
+        done += [each.name for each in change_set.settings] if came_up else []
+        return Came(outcome.words, "good" if came_up else "critical", tuple(done))
 
     async def unlock(self, rows: Sequence[PanelRow]) -> frozenset[str] | None:
         """The names of values that can lose data, each typed; None when somebody would rather not.
@@ -191,6 +193,15 @@ class Applying:
 
 _MANY: Final = 3
 _NOTHING: Final = Came("nothing was changed", PLAIN)
+
+
+def _settings(wanted: OneSet) -> tuple[WantedSetting, ...]:
+    """The machine's half of what is staged."""
+    return tuple(
+        WantedSetting(row.name, row.staged.value)
+        for row in wanted.machine
+        if row.staged is not None and row.staged.value is not None
+    )
 
 
 def _of(rows: Sequence[PanelRow], names: Sequence[str]) -> list[PanelRow]:

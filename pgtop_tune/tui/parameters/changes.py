@@ -6,11 +6,16 @@ is noted here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
+from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.model.change import SYSTEM, ChangeState, HostChange, ParameterChange, Scope, Terms, Wanted
 from pgtop_tune.changes.model.change_set import ChangeSet, value_before
+from pgtop_tune.changes.with_restart import WithRestart
+from pgtop_tune.errors import PgtopError
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.events import EventKind
 
@@ -20,7 +25,8 @@ if TYPE_CHECKING:
     from pgtop_tune.changes.confirm.pending_sets import AutoReverted, Pending, PendingSets
     from pgtop_tune.changes.model.change import Proof, WantedSetting
     from pgtop_tune.changes.model.change_set import Change
-    from pgtop_tune.changes.ports import ChangeControl, MachineControl
+    from pgtop_tune.changes.model.restart import RestartOutcome
+    from pgtop_tune.changes.ports import ChangeControl, MachineControl, RestartControl
     from pgtop_tune.metrics.trip_wires import TripWire
     from pgtop_tune.model.postgres import Parameter
     from pgtop_tune.tui.engine_client import EngineClient
@@ -121,9 +127,9 @@ class Changes:
 
         return MachineLook(found, await self._hands.ask(machine.facts()), await self._hands.ask(machine.disks()))
 
-    def commands(self, name: str, value: str) -> tuple[str, ...]:
-        """What to paste into a shell of root to change a setting of the machine, now and for the next boot."""
-        return () if self._machine is None else self._machine.commands(name, value, survive=True)
+    def commands(self, name: str, value: str, *, survive: bool = True) -> tuple[str, ...]:
+        """Commands for a shell of root that change a setting of the machine, now and, to survive, for the next boot."""
+        return () if self._machine is None else self._machine.commands(name, value, survive=survive)
 
     async def apply(
         self,
@@ -143,10 +149,36 @@ class Changes:
         await self._remember(made)
         return made
 
-    def restarted(self, made: Sequence[ParameterChange]) -> None:
-        """What was changed with a restart is in force, as far as it was applied."""
+    async def restart(
+        self, wanted: ChangeSet, terms: Terms, restart: RestartControl, progress: Callable[[str], None], *, anyway: bool
+    ) -> RestartOutcome:
+        """Makes a set with one restart of the server; the machine's half goes back when the server does not come up.
+
+        Args:
+            wanted: May be empty: then only values that wait for a restart already are taken over.
+            terms: See `ChangeSets.apply`.
+            restart: The door to it.
+            progress: Takes the next step in a few words; called in the engine's thread.
+            anyway: Also where a check says that the server would not start.
+
+        Raises:
+            PgtopError: Refused before the restart; nothing is changed.
+        """
         self.attempted = True
-        self._made |= {change.id: change for change in made if change.state is ChangeState.APPLIED}
+        door = WithRestart(self._control, restart, progress, anyway=anyway)
+        try:
+            made = await self._hands.ask(
+                ChangeSets(door, self._machine).apply(replace(wanted, with_restart=True), terms)
+            )
+        except PgtopError:
+            if door.outcome is None:
+                raise
+            return door.outcome
+        self._made |= {change.id: change for change in made.changes if change.state is ChangeState.APPLIED}
+        for setting in made.settings:
+            self._hands.note(EventKind.PARAMETER, told(setting), setting.path)
+        assert door.outcome is not None
+        return door.outcome
 
     async def _remember(self, made: Sequence[Change]) -> None:
         for change in made:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from textual import events
 
-from pgtop_tune.changes.model.change import Terms, Wanted
+from pgtop_tune.changes.model.change import Terms
+from pgtop_tune.changes.model.change_set import ChangeSet
 from pgtop_tune.changes.model.restart import RestartOutcome, RestartPlan, RestartState, Verdict
 from pgtop_tune.changes.ports import RestartControl
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.engine_client import EngineClient
+from pgtop_tune.tui.parameters.changes import Changes
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.wrapping import labelled, wrapped
@@ -33,9 +34,10 @@ class RestartDialog(Dialog[RestartOutcome]):
     While the server is being restarted it cannot be closed, unless somebody else is to restart it and we only wait.
 
     Args:
-        restart: The door to it.
+        changes: Makes the set.
+        restart: The door to the restart.
         hands: The way there.
-        wanted: What is to be changed with it, for the whole server; () takes over what waits already.
+        wanted: Changed with it; an empty set takes over values that wait already.
         terms: Why, and what was unlocked.
         glyphs: What it is drawn with.
     """
@@ -43,12 +45,19 @@ class RestartDialog(Dialog[RestartOutcome]):
     CELLS = 110
 
     def __init__(
-        self, restart: RestartControl, hands: EngineClient, wanted: Sequence[Wanted], terms: Terms, glyphs: Glyphs
+        self,
+        changes: Changes,
+        restart: RestartControl,
+        hands: EngineClient,
+        wanted: ChangeSet,
+        terms: Terms,
+        glyphs: Glyphs,
     ) -> None:
         super().__init__("restart the server", glyphs, keys="Esc back", low=True)
         self._restart = restart
         self._hands = hands
-        self._wanted = tuple(wanted)
+        self._changes = changes
+        self._wanted = wanted
         self._terms = terms
         self._plan: RestartPlan | None = None
         self._progress: list[str] = []
@@ -69,11 +78,11 @@ class RestartDialog(Dialog[RestartOutcome]):
 
     async def _ask(self) -> None:
         try:
-            self._plan = await self._hands.ask(self._restart.plan(self._wanted))
+            self._plan = await self._hands.ask(self._restart.plan(self._wanted.parameters))
         except PgtopError as problem:
             self._problem = str(problem)
         else:
-            nothing = not self._wanted and not self._plan.pending
+            nothing = not self._wanted.parameters and not self._wanted.settings and not self._plan.pending
             self._problem = "nothing waits for a restart" if nothing else ""
             self._plan = None if nothing else self._plan
         self.repaint()
@@ -84,6 +93,9 @@ class RestartDialog(Dialog[RestartOutcome]):
         lines = [*wrapped(self._problem, cells, "critical")] if self._problem else []
         if self._plan is None:
             return lines or [((f"looking what a restart would do {self.glyphs.ellipsis}", "dim"),)]
+        for each in self._wanted.settings:
+            for command in self._changes.commands(each.name, each.value, survive=False):
+                lines += wrapped(command, cells, "strong")
         lines += plan_lines(self._plan, cells)
         if self._under_way or self._outcome is not None:
             lines += [
@@ -99,22 +111,27 @@ class RestartDialog(Dialog[RestartOutcome]):
             return "Esc back"
         if self._under_way:
             return "wait" if self._plan.by_us else "Esc no longer wait: the changes wait for a restart"
-        return _KEYS if self._plan.possible else _ANYWAY_KEYS
+        return _KEYS if self._possible else _ANYWAY_KEYS
 
     def on_key(self, event: events.Key) -> None:
         """Yes, or scrolling."""
         plan = self._plan
         if plan is not None and not self._under_way and self._outcome is None:
-            if event.key == "y" and plan.possible:
+            if event.key == "y" and self._possible:
                 self._begin(anyway=False)
                 event.stop()
                 return
-            if event.key == "exclamation_mark" and not plan.possible:
+            if event.key == "exclamation_mark" and not self._possible:
                 self._begin(anyway=True)
                 event.stop()
                 return
         if self.scroll_key(event.key):
             event.stop()
+
+    @property
+    def _possible(self) -> bool:
+        """A set with settings of the machine is checked again once these are made: huge pages may be there then."""
+        return self._plan is not None and (self._plan.possible or bool(self._wanted.settings))
 
     def _begin(self, *, anyway: bool) -> None:
         self._under_way, self._problem = True, ""
@@ -123,8 +140,9 @@ class RestartDialog(Dialog[RestartOutcome]):
 
     async def _apply(self, *, anyway: bool) -> None:
         try:
-            work = self._restart.apply(self._wanted, self._terms, self._progress.append, anyway=anyway)
-            self._outcome = await self._hands.ask(work)
+            self._outcome = await self._changes.restart(
+                self._wanted, self._terms, self._restart, self._progress.append, anyway=anyway
+            )
         except PgtopError as problem:
             self._problem = str(problem)
         self._under_way = False

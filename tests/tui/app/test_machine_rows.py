@@ -83,7 +83,7 @@ class ScriptedMachine:
         return tuple(self.journal)
 
 
-async def _stage(rig: Rig, name: str, value: str) -> None:
+async def stage(rig: Rig, name: str, value: str) -> None:
     await rig.press("slash", "ctrl+u")
     rig.paste(name)
     await rig.sees(f"/{name}")
@@ -100,7 +100,7 @@ async def test_who_may_not_change_the_machine_is_shown_what_to_paste() -> None:
     machine = ScriptedMachine(writable=False)
     async with running_screen(parameters=ScriptedParameters(), machine=machine, knobs=KNOBS) as rig:
         await rig.press("p")
-        await _stage(rig, "vm.swappiness", "1")
+        await stage(rig, "vm.swappiness", "1")
         await rig.sees("live*")
         await rig.sees("root; ")
         await rig.press("a")
@@ -115,8 +115,8 @@ async def test_the_machine_and_the_server_are_one_set_that_is_undone_together() 
     machine, control = ScriptedMachine(), ScriptedParameters()
     async with running_screen(parameters=control, machine=machine, knobs=KNOBS) as rig:
         await rig.press("p")
-        await _stage(rig, "max_wal_size", "2GB")
-        await _stage(rig, "vm.swappiness", "1")
+        await stage(rig, "max_wal_size", "2GB")
+        await stage(rig, "vm.swappiness", "1")
         await rig.sees("apply: sudo sysctl -w vm.swappiness=1; ALTER SYSTEM SET max_wal_size = '2GB'")
         await rig.press("a")
         await rig.sees("vm.swappiness is now 1, read back from /proc/sys/vm.swappiness")

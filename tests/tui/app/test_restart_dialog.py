@@ -18,6 +18,8 @@ from pgtop_tune.changes.ports import silent
 from pgtop_tune.tui.parameters.dialog import ParameterDialog
 from tests.support.screens import ScriptedParameters, running_screen
 from tests.tui.app.dialog_steps import at, opened
+from tests.tui.app.test_machine_rows import KNOBS as MACHINE_KNOBS
+from tests.tui.app.test_machine_rows import ScriptedMachine, stage
 
 
 async def test_what_waits_for_a_restart_is_not_applied_with_the_rest() -> None:
@@ -96,3 +98,20 @@ async def test_a_server_that_would_not_start_or_did_not_says_why() -> None:
         await rig.press("escape")
         await rig.until(lambda: isinstance(rig.app.screen, ParameterDialog))
         await rig.sees("it runs with the old values")
+
+
+async def test_the_machine_s_half_is_made_before_the_restart_and_goes_back_when_the_server_does_not_come_up() -> None:
+    for comes_up, live in ((True, "1"), (False, "60")):
+        machine, restart = ScriptedMachine(), ScriptedRestart(possible=False, comes_up=comes_up)
+        async with running_screen(
+            parameters=ScriptedParameters(), machine=machine, restart=restart, knobs=MACHINE_KNOBS
+        ) as rig:
+            await opened(rig)
+            await stage(rig, "vm.swappiness", "1")
+            await at(rig, "shared_buffers")
+            await rig.press("plus", "A")
+            await rig.sees("sudo sysctl -w vm.swappiness=1")
+            # A check that fails now may pass once the machine's half is made: it is asked again then.
+            await rig.press("y")
+            await rig.sees("the server is up with it" if comes_up else "it runs with the old values")
+            assert (machine.live["vm.swappiness"], restart.asked[0][1]) == (live, False)

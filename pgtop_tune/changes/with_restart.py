@@ -1,4 +1,4 @@
-"""Sets whose making and taking back come with a restart, as a `SetControl`."""
+"""A door to the server behind which each change set comes with a restart, for `ChangeSets`."""
 
 from __future__ import annotations
 
@@ -6,28 +6,31 @@ from collections.abc import Callable, Sequence
 
 from pgtop_tune.changes.model.change import ParameterChange, Terms, Wanted
 from pgtop_tune.changes.model.restart import RestartOutcome, RestartState
-from pgtop_tune.changes.restart.control import RestartService
-from pgtop_tune.changes.server.control import PostgresControl
+from pgtop_tune.changes.ports import ChangeControl, RestartControl
 from pgtop_tune.errors import ServerProblem
 
 
 class WithRestart:
-    """A door to the parameters behind which the server is restarted.
+    """A `SetControl` that restarts the server.
 
     Args:
-        control: The door.
-        desk: The restart.
-        progress: Told what is done next.
+        control: The door without a restart.
+        restart: The restart.
+        progress: Takes the next step in a few words, and the outcome.
         anyway: Also where a check says that the server would not start.
+
+    Attributes:
+        outcome: Of the restart that made the last set; None before.
     """
 
     def __init__(
-        self, control: PostgresControl, desk: RestartService, progress: Callable[[str], None], *, anyway: bool
+        self, control: ChangeControl, restart: RestartControl, progress: Callable[[str], None], *, anyway: bool
     ) -> None:
         self._control = control
-        self._desk = desk
+        self._restart = restart
         self._progress = progress
         self._anyway = anyway
+        self.outcome: RestartOutcome | None = None
 
     async def apply_set(self, wanted: Sequence[Wanted], terms: Terms) -> tuple[ParameterChange, ...]:
         """See `SetControl.apply_set`.
@@ -35,7 +38,7 @@ class WithRestart:
         Raises:
             ServerProblem: The server did not come up with it; the message holds the lines of its log that explain it.
         """
-        outcome = await self._desk.apply(wanted, terms, self._progress, anyway=self._anyway)
+        outcome = self.outcome = await self._restart.apply(wanted, terms, self._progress, anyway=self._anyway)
         if outcome.state not in (RestartState.WAITING, RestartState.LEFT):
             check_up(outcome)
         self._progress("; ".join(filter(None, (outcome.words, outcome.hint))))
@@ -48,7 +51,7 @@ class WithRestart:
 
     async def keep(self, set_id: str) -> tuple[ParameterChange, ...]:
         """See `SetControl.keep`."""
-        await self._desk.keep(set_id)
+        await self._restart.keep(set_id)
         return tuple(change for change in await self._control.in_force() if change.set_id == set_id)
 
     async def revert_set(self, set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
@@ -57,7 +60,7 @@ class WithRestart:
         Raises:
             ServerProblem: The old values are written, and the server did not come up with them.
         """
-        outcome = await self._desk.revert_set(set_id, why, self._progress)
+        outcome = await self._restart.revert_set(set_id, why, self._progress)
         if outcome.state not in (RestartState.NOT_RESTARTED, RestartState.WAITING, RestartState.LEFT):
             check_up(outcome)
         if outcome.state is not RestartState.NOT_RESTARTED:

@@ -81,7 +81,7 @@ class LiveWords(Struct, frozen=True):
     ceilings: Path | None = None
 
 
-def import_meanwhile(known: Callable[[], bool]) -> None:
+def preload(known: Callable[[], bool]) -> None:
     """Imports what looks at a server, and then of what draws as much as there is time for.
 
     Args:
@@ -89,10 +89,17 @@ def import_meanwhile(known: Callable[[], bool]) -> None:
     """
     # Imports leave no garbage; `open_screen` has it looked for again.
     gc.disable()
-    from pgtop_tune.tui.meanwhile import import_until
+    import pgtop_tune.advice.knobs.catalogue
+    import pgtop_tune.cli.allocator
+    import pgtop_tune.cli.starting
+    import pgtop_tune.recording.history_buffer
+    import pgtop_tune.recording.recorder
+    import pgtop_tune.runtime.engine
+    import pgtop_tune.tui.controls  # noqa: F401
+    from pgtop_tune.tui.preload import preload_drawing
 
     pace_paints()
-    import_until(known)
+    preload_drawing(known)
 
 
 def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:

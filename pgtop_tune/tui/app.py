@@ -36,7 +36,7 @@ from pgtop_tune.tui.operator_app import OperatorApp
 from pgtop_tune.tui.pages.registry import DASHBOARD_ID, page_of
 from pgtop_tune.tui.palette import DEFAULT, WITHOUT_COLOUR, choose, load_themes
 from pgtop_tune.tui.parameters.changes import told
-from pgtop_tune.tui.preload import import_the_rest
+from pgtop_tune.tui.preload import preload_keys
 from pgtop_tune.tui.scene.scene import Scene, SceneScreen
 from pgtop_tune.tui.terminal.liveness import ScreenDriver
 
@@ -277,7 +277,7 @@ class PgtopApp(OperatorApp):
         """Once there is something to see: what keys may ask for, so that the first of them does not wait."""
         if not self._prepared:
             self._prepared = True
-            self.call_after_refresh(import_the_rest)
+            self.call_after_refresh(preload_keys)
 
     def _scene(self) -> Scene:
         controls, live, past, shown = self._controls, self._live, self._past, self._shown

@@ -40,7 +40,7 @@ _OWN = frozenset(row.action.partition("(")[0].removeprefix("app.") for row in AC
 
 
 class OperatorApp(MovingApp):
-    """An application whose actions reach the controls. Dialogs are imported when they open (see `tui.later`).
+    """An application whose actions reach the controls. Dialogs are imported when they open (see `tui.preload`).
 
     Args:
         controls: What the operator can reach.

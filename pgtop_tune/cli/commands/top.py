@@ -51,7 +51,7 @@ def top(
     resolving = begin_resolving(words)
     from pgtop_tune.bench.places.ssh_address import parse_address
     from pgtop_tune.cli.disk_caps import disk_caps
-    from pgtop_tune.cli.live_screen import LiveWords, import_meanwhile, show_live
+    from pgtop_tune.cli.live_screen import LiveWords, preload, show_live
     from pgtop_tune.cli.poolers import pooler_addresses
     from pgtop_tune.cli.screen import ScreenWords
 
@@ -68,5 +68,5 @@ def top(
         query_text=not no_query_text,
         ceilings=ceilings,
     )
-    import_meanwhile(lambda: resolving.ready)
+    preload(lambda: resolving.ready)
     sys.exit(show_live(resolving.answer(), live, screen))

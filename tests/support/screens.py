@@ -23,6 +23,7 @@ from pgtop_tune.runtime.load_control import DatasetFound, LoadState, MakingPlan,
 from pgtop_tune.runtime.ports import Landmark, RecordingState, Step, TransportState
 from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import Controls, ScreenOptions
+from pgtop_tune.tui.terminal.textual_private import rows_of
 from tests.support.frames import frame
 from tests.support.scripted_source import ScriptedSource
 
@@ -340,8 +341,8 @@ class Rig:
 
 
 def screen_text(app: PgtopApp) -> str:
-    """The visible screen as plain text (the one private look into Textual's compositor)."""
-    return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+    """The visible screen as plain text."""
+    return "\n".join(strip.text for strip in rows_of(app.screen))
 
 
 @contextlib.asynccontextmanager

@@ -28,7 +28,7 @@ async def test_a_replay_pauses_itself_and_has_no_keys_that_change_a_server() -> 
         await rig.press("down", "b", "p", "u", "r", "m", "plus", "c", "K", "e")
         await rig.pilot.pause()
         assert isinstance(rig.app.screen, Dashboard)
-        assert rig.app._past is None
+        assert rig.app.time_travel.past is None
 
 
 async def test_a_copied_query_reaches_the_terminal_encoded(monkeypatch: pytest.MonkeyPatch) -> None:

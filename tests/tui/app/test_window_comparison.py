@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from pgtop_tune.tui.compare.marking import WindowMarking
 from textual.app import App
 
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.window import Marks, Window
-from pgtop_tune.tui.compare.marking import WindowMarking
 from pgtop_tune.tui.compare.windows_dialog import WindowsDialog
 from pgtop_tune.tui.dashboard.screen import Dashboard
 from pgtop_tune.tui.widgets.glyphs import UNICODE
@@ -44,7 +44,7 @@ async def shown(rig: Rig, source: ScriptedSource, found: Sequence[Frame], second
     """Brings the screen to a moment."""
     source.feed(found[second], restart=True)
     now_s = found[second].elapsed_s
-    await rig.until(lambda: rig.app._live.now is not None and rig.app._live.now.elapsed_s == now_s)
+    await rig.until(lambda: rig.app.context.live.now is not None and rig.app.context.live.now.elapsed_s == now_s)
 
 
 async def marked(rig: Rig, source: ScriptedSource, found: Sequence[Frame], *at: tuple[int, str]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.cli.live_options import LiveOptions
-from pgtop_tune.cli.starting import StartingSession
+from pgtop_tune.cli.screen_session import ScreenSession
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.runtime.engine import Engine
@@ -37,7 +37,7 @@ class Seen:
 
 
 @contextlib.asynccontextmanager
-async def running(session: StartingSession, seen: Seen) -> AsyncIterator[None]:
+async def running(session: ScreenSession, seen: Seen) -> AsyncIterator[None]:
     task = asyncio.create_task(Engine(session, (seen,)).run())
     try:
         yield
@@ -47,9 +47,9 @@ async def running(session: StartingSession, seen: Seen) -> AsyncIterator[None]:
             await task
 
 
-def session_of(tmp_path: Path) -> StartingSession:
+def session_of(tmp_path: Path) -> ScreenSession:
     nowhere = resolve(f"host={tmp_path} user=somebody dbname=bench")
-    return StartingSession(nowhere, LiveOptions(0.2, journal_directory=tmp_path), FrameKeeper(most=10))
+    return ScreenSession(nowhere, LiveOptions(0.2, journal_directory=tmp_path), FrameKeeper(most=10))
 
 
 async def test_a_password_typed_before_there_are_controls_is_theirs_too(tmp_path: Path) -> None:

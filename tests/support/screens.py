@@ -347,9 +347,10 @@ def screen_text(app: PgtopApp) -> str:
 
 
 def wire(engine: Engine, **controls: object) -> Controls:
-    """Controls of a screen, and its services, which are ready."""
+    """Controls of a screen, with services that are ready unless others are handed in."""
     services = {name: controls.pop(name) for name in Services.__struct_fields__ if name in controls}
-    return Controls(engine, services=Lazy.ready(Services(**services)), **controls)  # type: ignore[arg-type]
+    ready = Lazy.ready(Services(**services))  # type: ignore[arg-type]
+    return Controls(engine, **({"services": ready} | controls))  # type: ignore[arg-type]
 
 
 @contextlib.asynccontextmanager

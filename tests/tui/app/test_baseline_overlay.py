@@ -81,8 +81,7 @@ async def test_a_ghost_of_other_steps_says_so(kept: Path, tmp_path: Path) -> Non
 async def test_a_ghost_asked_for_at_the_start_as_a_picture(kept: Path, size: tuple[int, int]) -> None:
     options = ScreenOptions(overlay=kept / "run-041.jsonl.gz")
     async with running_screen(faster(90), size=size, options=options, overlays=shelf(kept)) as rig:
-        watch = rig.app.ghost
-        assert watch is not None
+        watch = rig.app.overlay
         await rig.until(lambda: (now := watch.watch(rig.app.context.live.now)) is not None and not now.reading)
         rig.source.feed(frames(1000.0, "b")[90])
         await rig.sees("ghost")

@@ -15,30 +15,27 @@ from pgtop_tune.cli.output import not_stdout, tell
 from pgtop_tune.cli.screen import (
     ScreenWords,
     frames_of,
-    ghost_shelf,
     last_words,
     open_screen,
+    overlay_shelf,
     pace_paints,
     screen_options,
 )
 from pgtop_tune.config import load_config
 
 if TYPE_CHECKING:
-    from pgtop_tune.bench.places.place import SshAddress
-    from pgtop_tune.cli.starting import StartingSession
+    from pgtop_tune.cli.live_options import LiveOptions
+    from pgtop_tune.cli.screen_session import ScreenSession
     from pgtop_tune.config import Config
-    from pgtop_tune.host.block_queue import DiskCap
     from pgtop_tune.model.bench import LoadSpec
-    from pgtop_tune.model.ceilings import Measured
     from pgtop_tune.model.frame import Frame
-    from pgtop_tune.pooler.address import PoolerAddress
     from pgtop_tune.postgres.server.conninfo import ConnInfo
     from pgtop_tune.recording.history_buffer import HistoryBuffer
     from pgtop_tune.recording.recorder import Recorder
     from pgtop_tune.recording.spill import SpillFiles
     from pgtop_tune.runtime.engine import Engine
     from pgtop_tune.tui.controls import Controls, TerminalTally
-    from pgtop_tune.tui.time_travel.past_view import PastView
+    from pgtop_tune.tui.time_travel.past_view import PastSource
 
 _SWITCH_S: Final = 0.001
 _PLAIN_INTERVAL_S: Final = 2.0
@@ -47,41 +44,24 @@ _FRAMES_JUDGED: Final = 3600
 
 
 class LiveWords(Struct, frozen=True):
-    """How to watch.
+    """The options of a screen on a server as typed.
 
     Attributes:
-        interval_s: As typed; None when it was not.
+        session: All but how often it looks and how many bytes it writes.
+        interval_s: None when it was not typed.
         record: File to record into from the start; None for none.
         record_always: Record even without a file name, in the usual place.
-        may_ask: Whether a password may be asked for.
         start_load: A load to start at once.
-        journal: Directory of the change journal of a server that is thrown away; None for the user's own.
-        disk_caps: What the operator says of disks.
-        poolers: Admin consoles to look at.
-        load_from: The machine pgbench runs on; None is this one.
-        allow_unsafe: Values that can lose data may be unlocked.
-        own_restart: Ends and starts the server where it is a throwaway one of ours.
-        query_text: Whether a recording has the texts of statements.
-        ceilings: A report with what the server was measured to do at most.
     """
 
+    session: LiveOptions
     interval_s: float | None = None
     record: Path | None = None
     record_always: bool = False
-    pgbench: Path | None = None
-    may_ask: bool = True
     start_load: LoadSpec | None = None
-    journal: Path | None = None
-    disk_caps: tuple[DiskCap, ...] = ()
-    poolers: tuple[PoolerAddress, ...] = ()
-    load_from: SshAddress | None = None
-    allow_unsafe: bool = False
-    own_restart: Callable[[], None] | None = None
-    query_text: bool = True
-    ceilings: Path | None = None
 
 
-def import_meanwhile(known: Callable[[], bool]) -> None:
+def preload(known: Callable[[], bool]) -> None:
     """Imports what looks at a server, and then of what draws as much as there is time for.
 
     Args:
@@ -89,10 +69,17 @@ def import_meanwhile(known: Callable[[], bool]) -> None:
     """
     # Imports leave no garbage; `open_screen` has it looked for again.
     gc.disable()
-    from pgtop_tune.tui.meanwhile import import_until
+    import pgtop_tune.advice.knobs.catalogue
+    import pgtop_tune.cli.allocator
+    import pgtop_tune.cli.screen_session
+    import pgtop_tune.recording.history_buffer
+    import pgtop_tune.recording.recorder
+    import pgtop_tune.runtime.engine
+    import pgtop_tune.tui.controls  # noqa: F401
+    from pgtop_tune.tui.preload import preload_drawing
 
     pace_paints()
-    import_until(known)
+    preload_drawing(known)
 
 
 def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
@@ -102,8 +89,7 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
         The exit status.
     """
     from pgtop_tune.cli.allocator import one_heap
-    from pgtop_tune.cli.live_options import LiveOptions
-    from pgtop_tune.cli.starting import StartingSession
+    from pgtop_tune.cli.screen_session import ScreenSession
     from pgtop_tune.runtime.engine import Engine
     from pgtop_tune.runtime.run_frames import FrameKeeper
     from pgtop_tune.tui.controls import TerminalTally
@@ -111,35 +97,24 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
     one_heap()
     config = load_config()
     tally = TerminalTally()
-    options = LiveOptions(
-        words.interval_s or config.interval or (_PLAIN_INTERVAL_S if screen.plain else 1.0),
-        words.pgbench,
-        words.may_ask,
-        tally,
-        words.journal,
-        words.disk_caps,
-        words.poolers,
-        words.load_from,
-        words.allow_unsafe,
-        own_restart=words.own_restart,
-        ceilings=None if words.ceilings is None else _ceilings(words.ceilings),
-    )
+    interval_s = words.interval_s or config.interval or (_PLAIN_INTERVAL_S if screen.plain else 1.0)
+    options = replace(words.session, interval_s=interval_s, terminal_bytes=tally)
     keeper = FrameKeeper(most=_FRAMES_JUDGED)
-    session = StartingSession(conninfo, options, keeper)
+    session = ScreenSession(conninfo, options, keeper)
     engine = Engine(session, (keeper,))
     # It connects and looks while Textual is imported, and would wait for five milliseconds of that after each answer.
     sys.setswitchinterval(_SWITCH_S)
     engine.prepare()
     discarded, recorder = False, None
     try:
-        recorder = _recorder(conninfo.describe(), options.interval_s, words, config)
-        controls = _controls(engine, session, recorder, words, screen.ghost, tally)
+        recorder = _recorder(conninfo.describe(), options, words, config)
+        controls = _controls(engine, session, recorder, words, screen.overlay, tally)
         looks = replace(
             screen_options(screen, config),
             target=conninfo.describe(),
             start_load=words.start_load,
-            throwaway=words.journal is not None,
-            allow_unsafe=words.allow_unsafe,
+            throwaway=options.journal_directory is not None,
+            allow_unsafe=options.allow_unsafe,
         )
         outcome = open_screen(controls, looks)
     finally:
@@ -153,13 +128,13 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
     return outcome.exit_status
 
 
-def _recorder(target: str, interval_s: float, words: LiveWords, config: Config) -> Recorder:
+def _recorder(target: str, options: LiveOptions, words: LiveWords, config: Config) -> Recorder:
     from pgtop_tune.recording.recorder import Recorder
     from pgtop_tune.recording.rotation import parse_rotation
 
     not_stdout(words.record)
     rotation = parse_rotation(config.rotate, config.keep)
-    recorder = Recorder(target, interval_s, query_text=words.query_text, rotation=rotation)
+    recorder = Recorder(target, options.interval_s, query_text=options.query_text, rotation=rotation)
     if words.record is not None or words.record_always:
         recorder.start(str(words.record) if words.record else None)
     return recorder
@@ -167,10 +142,10 @@ def _recorder(target: str, interval_s: float, words: LiveWords, config: Config) 
 
 def _controls(
     engine: Engine,
-    session: StartingSession,
+    session: ScreenSession,
     recorder: Recorder,
     words: LiveWords,
-    ghost: Path | None,
+    overlay: Path | None,
     tally: TerminalTally,
 ) -> Controls:
     """What the operator can reach; what is kept of the frames is attached to the engine."""
@@ -178,61 +153,49 @@ def _controls(
     from pgtop_tune.recording.history_buffer import HistoryBuffer
     from pgtop_tune.tui.controls import Controls
 
-    hour = HistoryBuffer(drawer=_drawer(words))
+    history = HistoryBuffer(drawer=_spill_files(words.session))
     engine.attach(recorder)
-    engine.attach(hour)
+    engine.attach(history)
     return Controls(
         engine=engine,
-        load=session.load,
-        parameters=session.parameters,
-        backends=session.backends,
-        machine=session.machine,
-        restart=session.restart,
-        checks=session.checks,
-        adoptions=session,
+        services=session.services,
         recording=recorder,
         interval=session,
         knobs=KNOBS,
-        on_password=session.authenticate if words.may_ask else None,
-        password_needed=session.password_needed if words.may_ask else None,
+        on_password=session.authenticate if words.session.waits_for_password else None,
+        password_needed=session.password_needed if words.session.waits_for_password else None,
         tally=tally,
-        past=lambda shown: _kept_past(hour, shown),
-        frames=lambda since_s: _kept_frames(hour, recorder.state().path, since_s),
-        ghosts=ghost_shelf(ghost, lambda: recorder.last_path),
+        past=lambda shown: _past_source(history, shown),
+        frames=lambda since_s: _kept_frames(history, recorder.state().path, since_s),
+        overlays=overlay_shelf(overlay, lambda: recorder.last_path),
     )
 
 
-def _drawer(words: LiveWords) -> SpillFiles | None:
-    """Where the past is put away: nowhere on a disk when texts of statements may not be recorded."""
+def _spill_files(options: LiveOptions) -> SpillFiles | None:
+    """Where the past is spilled to: nowhere on a disk when texts of statements may not be recorded."""
     from pgtop_tune import paths
     from pgtop_tune.recording.spill import SpillFiles
 
-    return SpillFiles(paths.state_dir) if words.query_text else None
+    return SpillFiles(paths.state_dir) if options.query_text else None
 
 
-def _kept_frames(hour: HistoryBuffer, recording: str | None, since_s: float) -> Iterator[Frame]:
+def _kept_frames(history: HistoryBuffer, recording: str | None, since_s: float) -> Iterator[Frame]:
     """What is kept in memory, and what was before that out of the recording under way."""
-    kept_s = hour.elapsed_s(hour.first) if hour.frame_count else 0.0
+    kept_s = history.elapsed_s(history.first) if history.frame_count else 0.0
     if recording is not None and since_s < kept_s:
         for frame in frames_of(Path(recording), since_s):
             if frame.elapsed_s >= kept_s:
                 break
             yield frame
-    yield from (frame for _, frame in hour.frames(hour.index_at(since_s)))
+    yield from (frame for _, frame in history.frames(history.index_at(since_s)))
 
 
-def _kept_past(hour: HistoryBuffer, shown: Sequence[Frame]) -> PastView | None:
-    if not hour.frame_count:
+def _past_source(history: HistoryBuffer, shown: Sequence[Frame]) -> PastSource | None:
+    if not history.frame_count:
         return None
     from pgtop_tune.recording.replay import ReplaySource
     from pgtop_tune.runtime.engine import Engine
-    from pgtop_tune.tui.time_travel.past_view import PastView
+    from pgtop_tune.tui.time_travel.past_view import PastSource
 
-    source = ReplaySource(hour, shown=shown)
-    return PastView(Engine(source), source)
-
-
-def _ceilings(path: Path) -> Measured:
-    from pgtop_tune.health.against import measured_in
-
-    return measured_in(path)
+    source = ReplaySource(history, shown=shown)
+    return PastSource(Engine(source), source)

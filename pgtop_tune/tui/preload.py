@@ -1,6 +1,6 @@
-"""What the first data on the screen must not wait for: pages, dialogs and help, made ready once it is there.
+"""Imports ahead of need: what draws, until the server's place is known; what keys ask for, once there is a picture.
 
-A key that comes earlier imports what it needs itself.
+A key that comes earlier imports what it needs itself. Importing this module imports nothing else of `tui`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,23 @@ import gc
 import sys
 import threading
 import time
+from collections.abc import Callable
 from importlib import import_module
 from typing import Final
 
-from pgtop_tune.tui.pages.registry import PAGES
-from pgtop_tune.tui.scene.explain import PANE_METRICS, explain_lines
-
+_DRAWING: Final = (
+    "rich.console",
+    "textual.geometry",
+    "textual.color",
+    "textual.css.styles",
+    "textual.css.model",
+    "textual.widget",
+    "textual.containers",
+    "textual.screen",
+    "textual.command",
+    "textual.app",
+)
+"""Each takes a few milliseconds beyond the one before."""
 _DIALOGS: Final = (
     "dialogs.help",
     "compare.windows_dialog",
@@ -22,23 +33,36 @@ _DIALOGS: Final = (
     "load.dialog",
     "load.results_dialog",
     "parameters.dialog",
-    "dialogs.password",
     "dialogs.prompt",
-    "dialogs.leave",
+    "dialogs.confirm",
     "parameters.undo_dialog",
     "pages.screen",
     "scene.session_actions",
 )
 """Modules of `tui` that a key asks for."""
-LATER: Final = tuple(f"pgtop_tune.tui.{name}" for name in (*_DIALOGS, *(f"pages.{row.module}" for row in PAGES)))
 _PAUSE_S: Final = 0.05
 """Between two imports: each holds everything else up."""
 
 
-def import_the_rest() -> None:
+def preload_drawing(enough: Callable[[], bool]) -> None:
+    """Imports Textual step by step until it is enough. TEXTUAL_FPS must be set before: Textual reads it then."""
+    for name in _DRAWING:
+        if enough():
+            return
+        import_module(name)
+
+
+def modules_of_keys() -> tuple[str, ...]:
+    """Every page and dialog: nothing of it is imported before the first picture."""
+    from pgtop_tune.tui.pages.registry import PAGES
+
+    return tuple(f"pgtop_tune.tui.{name}" for name in (*_DIALOGS, *(f"pages.{row.module}" for row in PAGES)))
+
+
+def preload_keys() -> None:
     """Begins to import every page and dialog and to wrap the help. Returns at once, and nobody waits for the end."""
-    if missing := [name for name in LATER if name not in sys.modules]:
-        threading.Thread(target=_import, args=(missing,), name="later", daemon=True).start()
+    if missing := [name for name in modules_of_keys() if name not in sys.modules]:
+        threading.Thread(target=_import, args=(missing,), name="preload", daemon=True).start()
 
 
 def _import(names: list[str]) -> None:
@@ -46,6 +70,7 @@ def _import(names: list[str]) -> None:
         import_module(name)
         time.sleep(_PAUSE_S)
     from pgtop_tune.tui.dialogs.help import HelpDialog
+    from pgtop_tune.tui.scene.explain import PANE_METRICS, explain_lines
 
     for pane in PANE_METRICS:
         explain_lines(pane, HelpDialog.CELLS)

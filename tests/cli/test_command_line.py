@@ -12,7 +12,7 @@ from pgtop_tune import __version__
 from pgtop_tune.cli.app import COMMANDS, with_default_command
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.tui.preload import LATER
+from pgtop_tune.tui.preload import modules_of_keys
 from tests.cli.runs import ROOT, run
 from tests.support.servers import conninfo
 
@@ -96,8 +96,8 @@ def test_sampling_without_a_screen_loads_no_textual(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("modules", "unwanted"),
     [
-        ("pgtop_tune.cli.app, pgtop_tune.cli.live_screen, pgtop_tune.tui.terminal.run", LATER),
-        ("pgtop_tune.cli.starting, pgtop_tune.cli.watching", ("pgtop_tune.bench", "pgtop_tune.experiment")),
+        ("pgtop_tune.cli.app, pgtop_tune.cli.live_screen, pgtop_tune.tui.terminal.run", modules_of_keys()),
+        ("pgtop_tune.cli.screen_session, pgtop_tune.cli.watching", ("pgtop_tune.bench", "pgtop_tune.experiment")),
     ],
 )
 def test_the_first_data_waits_for_nothing_that_only_a_key_needs(modules: str, unwanted: tuple[str, ...]) -> None:
@@ -109,8 +109,8 @@ def test_the_first_data_waits_for_nothing_that_only_a_key_needs(modules: str, un
 @pytest.mark.parametrize("known", [True, False])
 def test_what_draws_is_imported_while_it_is_not_known_where_the_server_is(known: bool) -> None:
     script = (
-        "import os, sys\nfrom pgtop_tune.cli.live_screen import import_meanwhile\n"
-        f"import_meanwhile(lambda: {known})\n"
+        "import os, sys\nfrom pgtop_tune.cli.live_screen import preload\n"
+        f"preload(lambda: {known})\n"
         "print('asyncpg' in sys.modules, 'textual.app' in sys.modules, os.environ['TEXTUAL_FPS'])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True)

@@ -16,6 +16,7 @@ from textual.strip import Strip
 
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import printable
+from pgtop_tune.tui.terminal.textual_private import rows_of
 from pgtop_tune.tui.widgets.canvas import LineCanvas
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import Line
@@ -82,7 +83,7 @@ class Dialog(ModalScreen[T]):
         stack = self.app.screen_stack
         if self not in stack[1:]:
             return super().render_lines(crop)
-        below = stack[stack.index(self) - 1]._compositor.render_strips()
+        below = rows_of(stack[stack.index(self) - 1])
         # While the terminal changes its size, what lies below has still the old one: Textual ends on too short a row.
         width = self.size.width
         rows = [below[y].adjust_cell_length(width) if y < len(below) else Strip.blank(width) for y in crop.line_range]

@@ -61,7 +61,7 @@ class Scene(Struct, frozen=True):
         load: What of the load goes on that frames do not show; None where there is no door to it.
         trial: The set of changes that is taken back unless somebody keeps it.
         marks: Windows that are marked.
-        ghost: An earlier run under the charts.
+        baseline: An earlier run under the charts.
     """
 
     session: Session
@@ -71,7 +71,7 @@ class Scene(Struct, frozen=True):
     load: LoadState | None = None
     trial: Pending | None = None
     marks: Marks = Marks()
-    ghost: OverlayWatch | None = None
+    baseline: OverlayWatch | None = None
 
 
 class MarksUnwanted(Message):
@@ -229,7 +229,7 @@ class SceneScreen(Screen[None]):
             if action.id in _WITH_ONE:
                 keys = keys_of(action, self._keymap)
                 call = _WITH_ONE[action.id].format(*backend)
-                found.append(RowKey(keys, key_name(keys[0]), action.id, call))
+                found.append(RowKey(keys=keys, shown=key_name(keys[0]), word=action.id, action=call))
         return tuple(found)
 
     def page_names(self, here: str) -> PageNames:

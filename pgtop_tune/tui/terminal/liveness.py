@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import queue
 import signal
 import sys
 import termios
@@ -17,6 +16,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Final
 
+from pgtop_tune.tui.terminal.textual_private import drop_queued_output
 from pgtop_tune.tui.terminal.thrifty_driver import ThriftyDriver
 
 LOOK_EVERY_S: Final = 5.0
@@ -35,10 +35,7 @@ class ScreenDriver(ThriftyDriver):
 
     def discard_output(self) -> None:
         """Empties queue and terminal buffer, so that whoever waits to write goes on. From any thread."""
-        if self._writer_thread is not None:
-            with contextlib.suppress(queue.Empty):
-                while True:
-                    self._writer_thread._queue.get_nowait()
+        drop_queued_output(self)
         with contextlib.suppress(OSError, termios.error):
             termios.tcflow(self.fileno, termios.TCOON)
             termios.tcflush(self.fileno, termios.TCOFLUSH)

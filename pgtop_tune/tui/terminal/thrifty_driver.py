@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-import contextlib
 import os
 import selectors
 import signal
 import time
 from typing import Final
 
-from textual._parser import ParseError
-from textual._xterm_parser import XTermParser
-from textual.drivers.linux_driver import LinuxDriver
-
 from pgtop_tune.tui.terminal.line_diff import ScreenDiff
+from pgtop_tune.tui.terminal.textual_private import (
+    JobControlDriver,
+    announce_resume,
+    end_parsing,
+    key_parser,
+    key_reader,
+    restarts_itself,
+)
 
 _ATTENTIVE_S: Final = 1.0
 """So long after the last byte a sequence may still be unfinished: Escape alone is told from others by its pause."""
@@ -25,7 +28,7 @@ _SYNC_START = "\x1b[?2026h"
 _SYNC_END = "\x1b[?2026l"
 
 
-class ThriftyDriver(LinuxDriver):
+class ThriftyDriver(JobControlDriver):
     """Give it to the application as `driver_class`.
 
     Everything between the marks of a synchronised update is written at once, and nothing at all when nothing differs.
@@ -51,9 +54,9 @@ class ThriftyDriver(LinuxDriver):
         self._close_bell()
         self._bell = os.pipe()
         self._starts = mine = self._starts + 1
-        keys = self._key_thread
+        keys = key_reader(self)
         super().start_application_mode()  # type: ignore[no-untyped-call]
-        if mine != self._starts or self._key_thread is keys:
+        if mine != self._starts or key_reader(self) is keys:
             # In the background Textual stops us again; the next SIGCONT starts anew, perhaps within the call above.
             return
         self._ours, self._stopped = True, False
@@ -72,22 +75,23 @@ class ThriftyDriver(LinuxDriver):
         self._ours = False
         super().stop_application_mode()
 
-    def _sigtstp_application(self, *_: object) -> None:
+    def stopped_by_signal(self) -> None:
         """Ctrl-Z, or somebody's SIGTSTP: the shell gets the terminal, and then we are stopped."""
-        if self._auto_restart and self._ours:
+        if restarts_itself(self) and self._ours:
             self._give_back()
         os.kill(os.getpid(), signal.SIGSTOP)
 
-    def _sigcont_application(self, *_: object) -> None:
+    def continued_by_signal(self) -> None:
         """We go on; after a SIGSTOP, of which we were not told, with a terminal that the shell has used meanwhile."""
-        if self._auto_restart and self._ours:
+        if restarts_itself(self) and self._ours:
             self._give_back()
         if self._stopped:
             self.resume_application_mode()
 
     def _give_back(self) -> None:
         self.suspend_application_mode()
-        self._stopped = self._must_signal_resume = True
+        self._stopped = True
+        announce_resume(self)
 
     def disable_input(self) -> None:
         """Ends the thread that reads keys, which may be waiting for the next one."""
@@ -107,7 +111,7 @@ class ThriftyDriver(LinuxDriver):
 
         Textual's own looks ten times a second whether it shall end, which is a thirtieth of what this program costs.
         """
-        parser = XTermParser(self._debug)
+        parser = key_parser(self)
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         attentive_until_s = 0.0
         bell = self._bell
@@ -127,9 +131,7 @@ class ThriftyDriver(LinuxDriver):
                         self.process_message(message)
                 for message in parser.tick():
                     self.process_message(message)
-        with contextlib.suppress(EOFError, ParseError):
-            for _ in parser.feed(""):
-                pass
+        end_parsing(parser)
 
     def forget(self) -> None:
         """Somebody else may have written to the terminal: the next repaint writes everything."""

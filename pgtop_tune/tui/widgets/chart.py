@@ -37,7 +37,7 @@ class ChartSeries(Struct, frozen=True):
     Attributes:
         points: Oldest first, on the session's clock; a value of None is a gap.
         style: A name of `STYLES`.
-        dim: A ghost: drawn in the style "dim" under all others.
+        dim: A baseline overlay: drawn in the style "dim" under all others.
     """
 
     points: Sequence[Point]
@@ -102,9 +102,9 @@ def chart_lines(
     """Curves over a time window; `height` lines of exactly `width` cells, the first `GUTTER` of them labels.
 
     Args:
-        series: Later ones are drawn over earlier ones, ghosts under all.
+        series: Later ones are drawn over earlier ones, baseline overlays under all.
         width: Cells of every line, the gutter included.
-        height: Lines; one line is drawn as a spark of the last series that is no ghost.
+        height: Lines; one line is drawn as a spark of the last series that is no baseline overlay.
         since_s: The window's begin on the session's clock.
         until_s: Its end.
         unit_format: Makes labels of at most five cells of a value.
@@ -125,7 +125,17 @@ def chart_lines(
             max((point.value for _, points in visible for point in points if point.value is not None), default=0.0)
         )
     if height == 1:
-        return [_spark_line(visible, columns, since_s, until_s, top, unit_format, glyphs)]
+        return [
+            _spark_line(
+                visible=visible,
+                columns=columns,
+                since_s=since_s,
+                until_s=until_s,
+                top=top,
+                unit_format=unit_format,
+                glyphs=glyphs,
+            )
+        ]
     across, down = (2, 4) if glyphs.braille else (1, 2)
     masks = [[0] * columns for _ in range(height)]
     styles = [[PLAIN] * columns for _ in range(height)]

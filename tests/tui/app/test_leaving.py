@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.changes.model.change import ParameterChange, Terms, Wanted
 from pgtop_tune.errors import ServerProblem
@@ -24,8 +26,8 @@ def _idle() -> ScriptedSource:
 
 
 async def _change(rig: Rig) -> None:
-    assert rig.app.changes is not None
-    await rig.app.changes.apply((Wanted("max_wal_size", "16GB"),), Terms())
+    assert rig.app.parameters.changes is not None
+    await rig.app.parameters.changes.apply((Wanted("max_wal_size", "16GB"),), Terms())
 
 
 async def test_nothing_to_lose_nothing_asked() -> None:
@@ -64,8 +66,8 @@ async def test_what_is_on_trial_is_kept_or_taken_back_on_the_way_out() -> None:
     for key, kept in (("l", False), ("k", True)):
         control = ScriptedParameters()
         async with running_screen(_idle(), parameters=control, knobs=KNOBS) as rig:
-            assert rig.app.changes is not None
-            await rig.app.changes.apply((Wanted("max_wal_size", "16GB"),), Terms(keep_within_s=60.0))
+            assert rig.app.parameters.changes is not None
+            await rig.app.parameters.changes.apply((Wanted("max_wal_size", "16GB"),), Terms(keep_within_s=60.0))
             await rig.press("q")
             await rig.sees("Nobody has kept this yet; leaving takes it back:")
             await rig.sees("keep what is on trial, leave")
@@ -119,3 +121,19 @@ async def test_changes_of_a_server_that_is_thrown_away_are_nothing_to_ask_about(
         await _change(rig)
         await rig.press("q")
         await rig.until(lambda: rig.app._exit)
+
+
+async def test_the_countdown_of_a_pending_change_does_not_draw_on_a_screen_that_is_taken_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted: list[Dashboard] = []
+
+    def tick(dashboard: Dashboard) -> None:
+        rig.app.parameters.count_down()
+        counted.append(dashboard)
+
+    monkeypatch.setattr(Dashboard, "on_unmount", tick, raising=False)
+    async with running_screen(_idle(), parameters=ScriptedParameters(), knobs=KNOBS) as rig:
+        assert rig.app.parameters.changes is not None
+        await rig.app.parameters.changes.apply((Wanted("work_mem", "8MB"),), Terms(keep_within_s=60.0))
+    assert counted

@@ -1,0 +1,134 @@
+"""Windows marked on the tape and what differs between them; an earlier run under the charts."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from pgtop_tune.compare.overlay.curves import Overlay
+from pgtop_tune.compare.overlay.difference import OverlayWatch
+from pgtop_tune.errors import PgtopError
+from pgtop_tune.runtime.window import Marks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pgtop_tune.compare.overlay.curves import OverlayShelf
+    from pgtop_tune.model.frame import Frame
+    from pgtop_tune.tui.app_context import AppContext
+    from pgtop_tune.tui.time_travel.actions import TimeTravel
+
+
+class WindowActions:
+    """Sets marks and opens the table.
+
+    Args:
+        context: The application.
+        time_travel: The moment shown, which is marked.
+
+    Attributes:
+        marks: What is marked.
+    """
+
+    def __init__(self, context: AppContext, time_travel: TimeTravel) -> None:
+        self._context = context
+        self._time_travel = time_travel
+        self.marks = Marks()
+
+    def mark(self, end: bool = False) -> None:
+        """Begins or ends a window at the moment shown; a second window that ends shows the table."""
+        shown = self._time_travel.shown.now
+        if shown is None:
+            self._warn("there is no frame yet to mark")
+            return
+        before = self.marks
+        self.marks = before.end(shown.elapsed_s) if end else before.begin(shown.elapsed_s)
+        if end and self.marks == before:
+            self._warn("a window ends after its begin: set the begin first, at another moment")
+        elif len(self.marks.windows) == 2 and before.begun_s is not None and end:
+            self.compare()
+        self._context.repaint()
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        if self.marks:
+            self.marks = Marks()
+            self._context.repaint()
+
+    def compare(self) -> None:
+        """Opens the table."""
+        from pgtop_tune.tui.compare.windows_dialog import WindowsDialog
+
+        frames, pair = self._context.controls.frames, self.marks.pair
+        if frames is None or pair is None:
+            self._warn("nothing is marked: a window begins with [ and ends with ], at the moment shown")
+        elif pair[0].overlaps(pair[1]):
+            self._warn("the two windows overlap: what is in both cannot differ")
+        elif pair[0].seconds <= 0:
+            self._warn("there is no time before this window: mark a second one")
+        else:
+            self._context.app.push_screen(WindowsDialog(frames, pair, self._context.glyphs))
+
+    def _warn(self, message: str) -> None:
+        self._context.tell(message, "warning")
+
+
+class OverlayActions:
+    """Switches a baseline overlay on and off.
+
+    Args:
+        context: The application.
+    """
+
+    def __init__(self, context: AppContext) -> None:
+        self._context = context
+        self._shelf = context.controls.overlays
+        self._path: Path | None = None
+        self._watch: OverlayWatch | None = None
+
+    def watch(self, shown: Frame | None) -> OverlayWatch | None:
+        """The overlay that is on, with its place under that frame; None without."""
+        if self._watch is not None:
+            self._watch.overlay.follow(shown)
+        return self._watch
+
+    def begin(self) -> None:
+        """Reads the run that was asked for with the screen, if there is one."""
+        self._take(self._context.options.overlay)
+
+    def turn(self) -> None:
+        """Off, or on after a question which."""
+        if self._path is not None:
+            self._path = self._watch = None
+            self._context.repaint()
+        elif self._shelf is not None:
+            from pgtop_tune.tui.compare.overlay_dialog import OverlayDialog
+
+            self._context.app.push_screen(OverlayDialog(self._shelf, self._context.glyphs), self._take)
+
+    def _take(self, path: Path | None) -> None:
+        if path is not None and self._shelf is not None:
+            self._path, self._watch = path, None
+            self._context.app.run_worker(self._read(self._shelf, path), group="overlay", exclusive=True)
+
+    async def _read(self, shelf: OverlayShelf, path: Path) -> None:
+        reading = shelf.read(path)
+        overlay: Overlay | None = None
+        try:
+            while (curves := await asyncio.to_thread(next, reading, None)) is not None:
+                if self._path is not path:
+                    return
+                if overlay is None:
+                    overlay = Overlay(curves)
+                    self._watch = OverlayWatch(overlay, reading=True)
+                overlay.ghost = curves
+                self._context.repaint()
+            if overlay is not None and self._watch is not None:
+                self._watch = OverlayWatch(overlay, reading=False)
+                self._context.repaint()
+        except PgtopError as problem:
+            if self._path is path:
+                self._path = self._watch = None
+            self._context.tell(f"no ghost: {problem}", "error")
+        finally:
+            await asyncio.to_thread(reading.close)

@@ -1,0 +1,104 @@
+"""Every private name of Textual that this program uses: the one place to look at when Textual changes.
+
+Textual is pinned to the minor version these were tested with; tests/tui/terminal/test_textual_private.py tests each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+from threading import Thread
+from typing import Any
+
+from textual._parser import ParseError
+from textual._xterm_parser import XTermParser
+from textual.app import App
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
+from textual.screen import Screen
+from textual.strip import Strip
+
+from pgtop_tune.tui.terminal.crash_report import as_sentence, traceback_without_locals
+
+
+class DiscreetApp(App[int]):
+    """An application that shows nothing secret when it crashes (see `crash_report`)."""
+
+    def crash(self, error: Exception) -> None:
+        """Ends the application as an uncaught exception does."""
+        self._handle_exception(error)
+
+    def _handle_exception(self, error: Exception) -> None:
+        """`App._handle_exception`: Textual has no public hook for uncaught exceptions."""
+        super()._handle_exception(as_sentence(error))
+
+    def _fatal_error(self) -> None:
+        """`App._fatal_error`, `._exit_renderables`, `._close_messages_no_wait`: it prints the locals of every frame."""
+        self.bell()
+        self._exit_renderables.append(traceback_without_locals(self.console))
+        self._close_messages_no_wait()
+
+
+class JobControlDriver(LinuxDriver):
+    """A terminal driver that decides what happens on SIGTSTP and SIGCONT."""
+
+    def stopped_by_signal(self) -> None:
+        """SIGTSTP has come."""
+        raise NotImplementedError
+
+    def continued_by_signal(self) -> None:
+        """SIGCONT has come."""
+        raise NotImplementedError
+
+    def _sigtstp_application(self, *_: object) -> None:
+        """`LinuxDriver._sigtstp_application`: Textual's leaves the terminal raw after a stop in the background."""
+        self.stopped_by_signal()
+
+    def _sigcont_application(self, *_: object) -> None:
+        """`LinuxDriver._sigcont_application`: Textual's does not notice a SIGSTOP."""
+        self.continued_by_signal()
+
+
+def driver_of(app: App[Any]) -> Driver | None:
+    """`App._driver`: the terminal, None before there is one. It counts bytes and paints anew on demand."""
+    return app._driver
+
+
+def rows_of(screen: Screen[Any]) -> list[Strip]:
+    """`Screen._compositor`: the rows of a screen as they are drawn now. A dialog shows them around its box."""
+    return screen._compositor.render_strips()
+
+
+def key_reader(driver: LinuxDriver) -> Thread | None:
+    """`LinuxDriver._key_thread`: whether a start has taken place shows in whether this is another thread."""
+    return driver._key_thread
+
+
+def key_parser(driver: LinuxDriver) -> XTermParser:
+    """`textual._xterm_parser.XTermParser` with `Driver._debug`: keys and mouse from what a terminal sends."""
+    return XTermParser(driver._debug)
+
+
+def end_parsing(parser: XTermParser) -> None:
+    """`textual._parser.ParseError`: a sequence that the terminal has not finished is dropped."""
+    with contextlib.suppress(EOFError, ParseError):
+        for _ in parser.feed(""):
+            pass
+
+
+def restarts_itself(driver: LinuxDriver) -> bool:
+    """`Driver._auto_restart`: false while another program has the terminal, which is not ours to give back then."""
+    return driver._auto_restart
+
+
+def announce_resume(driver: LinuxDriver) -> None:
+    """`LinuxDriver._must_signal_resume`: the next start tells the application, which paints anew."""
+    driver._must_signal_resume = True
+
+
+def drop_queued_output(driver: LinuxDriver) -> None:
+    """`LinuxDriver._writer_thread`, `WriterThread._queue`: a full queue blocks Textual's loop. From any thread."""
+    if driver._writer_thread is not None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                driver._writer_thread._queue.get_nowait()

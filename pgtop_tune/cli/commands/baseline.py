@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pgtop_tune.compare.baselines.trend import Change
     from pgtop_tune.model.load import LoadSpec
 
-Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="Of the baseline.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="Name of the baseline.")]
 
 
 def save(
@@ -33,9 +33,11 @@ def save(
             metavar="FILE", show_default=False, help="A recording with a run, a record of `bench run`, or a directory."
         ),
     ],
-    note: Annotated[str, typer.Option("--note", metavar="TEXT", show_default=False, help="Kept with it.")] = "",
+    note: Annotated[
+        str, typer.Option("--note", metavar="TEXT", show_default=False, help="Note to save with the run.")
+    ] = "",
 ) -> None:
-    """Keep a run with everything that is known of its surroundings under a name; more runs may follow.
+    """Save a run with its environment under a name; more runs may follow.
 
     Example: pgtop-tune baseline save go-live run.jsonl.gz --note "new storage"
     """
@@ -47,10 +49,12 @@ def save(
 
 
 def list_baselines(
-    name: Annotated[str, typer.Argument(metavar="[NAME]", show_default=False, help="Only this one, run by run.")] = "",
+    name: Annotated[
+        str, typer.Argument(metavar="[NAME]", show_default=False, help="Only this baseline, run by run.")
+    ] = "",
     format: Annotated[Format, typer.Option("--format", help="text, or one JSON array.")] = Format.TEXT,
 ) -> None:
-    """Show the baselines there are; with a name its runs, and where their level changed.
+    """List the baselines; with a name its runs, and the changes of their level.
 
     Examples: pgtop-tune baseline list  ·  pgtop-tune baseline list go-live
     """
@@ -79,18 +83,20 @@ def check(
     name: Name,
     file: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="[FILE]", show_default=False, help="A newer run; without, the load is run again, which takes -d."
-        ),
+        typer.Argument(metavar="[FILE]", show_default=False, help="A newer run (default: repeat the load; needs -d)."),
     ] = None,
     against: Annotated[
-        str, typer.Option("--against", metavar="first|last", help="Which run of the baseline it is compared with.")
+        str, typer.Option("--against", metavar="first|last", help="Run of the baseline to compare with.")
     ] = "first",
-    keep: Annotated[bool, typer.Option("--save", help="Keep the new run in the baseline.")] = False,
-    note: Annotated[str, typer.Option("--note", metavar="TEXT", show_default=False, help="Kept with it.")] = "",
+    keep: Annotated[bool, typer.Option("--save", help="Add the new run to the baseline.")] = False,
+    note: Annotated[
+        str, typer.Option("--note", metavar="TEXT", show_default=False, help="Note to save with the run.")
+    ] = "",
     fail_if: FailIf = None,
     under_test: UnderTest = None,
-    format: Annotated[TableFormat, typer.Option("--format", help="Of the comparison on stdout.")] = TableFormat.TEXT,
+    format: Annotated[
+        TableFormat, typer.Option("--format", help="Format of the comparison on stdout.")
+    ] = TableFormat.TEXT,
     profiles: ProfilesDirectory = None,
     pgbench: options.Pgbench = None,
     host: options.Host = "",
@@ -100,10 +106,10 @@ def check(
     no_password: options.NoPassword = False,
     ask_password: options.AskPassword = False,
 ) -> None:
-    """Measure again the same way, and say what has changed since.
+    """Measure again the same way, and report the changes.
 
-    The loads of the baseline's run are run again, with the housekeeping of `bench run`; or a newer recording or record
-    is given. With many runs kept, the moments are named at which a figure's level changed.
+    Repeats the loads of the baseline's run, with the housekeeping of `bench run`, or takes a newer recording or
+    record. With many saved runs, it names the times at which a figure's level changed.
 
     Examples: pgtop-tune baseline check go-live -d bench --save  ·
     pgtop-tune baseline check go-live today.jsonl.gz --fail-if 'tps < -5%'
@@ -204,7 +210,7 @@ def _measure_again(
 
 
 baseline: Final = typer.Typer(
-    help="Keep runs under a name, and find out later what has changed.",
+    help="Save runs under a name, and compare with them later.",
     epilog=(
         "Examples:  pgtop-tune baseline save go-live run.jsonl.gz  ·  pgtop-tune baseline check go-live -d bench  ·  "
         "pgtop-tune baseline list"

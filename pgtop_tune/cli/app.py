@@ -108,7 +108,7 @@ def with_default_command(arguments: list[str]) -> list[str]:
     if arguments and (meant := _mistyped(arguments[0])):
         raise UsageProblem(
             f"no such command '{arguments[0]}'; did you mean {meant}?",
-            f"for a database of that name: {PROGRAM} -d {arguments[0]}",
+            f"to watch a database of that name: {PROGRAM} -d {arguments[0]}",
         )
     return [DEFAULT_COMMAND, *arguments]
 

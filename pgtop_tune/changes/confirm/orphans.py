@@ -26,7 +26,7 @@ from pgtop_tune.errors import ConnectionProblem, JournalProblem, NotLetIn, Pgtop
 from pgtop_tune.process.process_key import own_key
 from pgtop_tune.units import wall_clock
 
-CANNOT: Final = "a change that nobody kept cannot be taken back"
+CANNOT: Final = "an unconfirmed change cannot be reverted"
 _LOOK_S: Final = 2.0
 _REFUSED_S: Final = 10.0
 """After a refusal, of a change or of a password: a server hardly changes its mind sooner."""
@@ -164,12 +164,12 @@ class PendingWatch:
     def _take(self, sets: Iterable[PendingSet[Any]]) -> None:
         for each in sets:
             self._seen.add(each.changes[0].id)
-            left = f"{_listed(each.changes)} was left by {each.owner.by}, which is gone"
+            left = f"{_listed(each.changes)} was left by {each.owner.by}, which has ended"
             until = wall_clock(each.until_ms)
             if not self._hold:
                 self._tell(f"{left}: it reverts at {until}")
                 continue
-            self._tell(f"{left}: keep it, or it reverts at {until}")
+            self._tell(f"{left}: confirm it, or it reverts at {until}")
             adopted = AdoptedSet(
                 set_id=each.set_id,
                 changes=each.changes,
@@ -186,10 +186,10 @@ class PendingWatch:
             if each.changes[0].id not in self._seen and each.until_ms > now_ms() and each.owner.program != own_key():
                 until, by = wall_clock(each.until_ms), each.owner.by or "another program"
                 if each.holder in (Holder.PROGRAM, Holder.ELSEWHERE):
-                    self._tell(f"{_listed(each.changes)} is on trial by {by}: it reverts at {until}")
+                    self._tell(f"{_listed(each.changes)} is pending confirmation by {by}: it reverts at {until}")
                 else:
                     revert = f"its {Holder.WATCHDOG} reverts it at {until}"
-                    self._tell(f"{_listed(each.changes)} was left by {by}, which is gone: {revert}")
+                    self._tell(f"{_listed(each.changes)} was left by {by}, which has ended: {revert}")
             self._seen.add(each.changes[0].id)
 
     def _text(self, path: Path) -> JournalText:

@@ -156,7 +156,7 @@ def restart_facts(server: Standing, wanted: Sequence[Wanted]) -> RestartFacts:
 
 def _tried(server: Standing, wanted: Sequence[Wanted]) -> DryStart | Unavailable:
     if server.pid is None or not server.place.program:
-        return Unavailable(Reason.NOT_LOCAL, server.place.why_not or "its programs cannot be seen")
+        return Unavailable(Reason.NOT_LOCAL, server.place.why_not or "its programs are out of reach")
     try:
         text = auto_conf.read(Path(server.place.data_directory)).decode("utf-8", "surrogateescape")
         for each in wanted:

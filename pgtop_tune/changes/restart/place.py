@@ -41,7 +41,7 @@ def find_place(session: OperatorSession) -> ServerPlace:
     try:
         server = look(pid)
     except OSError as error:
-        return ServerPlace(session.endpoint, data, "unknown", why_not=f"its process hides: {error.strerror}")
+        return ServerPlace(session.endpoint, data, "unknown", why_not=f"its process is hidden: {error.strerror}")
     me = here()
     how = managed(server, data, of.get("config_file", ""), me)
     logs = Path(data) / of.get("log_directory", "") if of.get("logging_collector") == "on" else ""

@@ -40,8 +40,8 @@ def check_recorded(place: ServerPlace) -> None:
         raise ClusterProblem(f"the server is down, and {place.data_directory}: {error.strerror}") from None
     if not sound:
         raise ClusterProblem(
-            f"the server is down, and what the journal says of {place.data_directory} is not as pgtop-tune finds it",
-            "start the server by hand, then revert again",
+            f"the server is down, and {place.data_directory} differs from its record in the journal",
+            "start the server yourself, then revert again",
         )
 
 

@@ -116,7 +116,7 @@ def recover(
     """
     for known in _known(conninfo, selection, directory, set_id, only_restarts=True):
         if not _is_the_same(known):
-            tell(f"{known.place.data_directory} holds another cluster by now: it is left alone")
+            tell(f"{known.place.data_directory} holds another cluster now: left alone")
         elif agree(known):
             return _recovered(known, selection, directory, tell, sure, written)
     return False
@@ -216,7 +216,8 @@ def _recovered(
         tell(f"the server is down: the old values are back in {data / FILE_NAME}")
     if not place.start:
         by_hand = f": {place.command}" if place.command else ""
-        raise ClusterProblem("the server is down, and it is not ours to start", f"start it{by_hand}, then revert again")
+        raise ClusterProblem("the server is down, and pgtop-tune cannot start it", f"start it{by_hand}, then revert "
+            "again")
     tell("starting it")
     words = _start(place)
     if words:
@@ -226,7 +227,7 @@ def _recovered(
                 place,
                 selection(in_force),
                 in_force,
-                lambda lines: sure(f"{lines} is not as it was left; {place.copy} has the file from before"),
+                lambda lines: sure(f"{lines} has changed since; {place.copy} is the copy from before the changes"),
             )
         if copied:
             tell(f"it does not start: {data / FILE_NAME} is the copy from before the changes; starting it")
@@ -238,7 +239,7 @@ def _recovered(
 
 def _not_permitted(data: Path) -> ClusterProblem:
     return ClusterProblem(
-        f"the server is down, and only root or its user may look into {data}", "run this command as one of them"
+        f"the server is down, and only root or its user may read {data}", "run this command as one of these users"
     )
 
 

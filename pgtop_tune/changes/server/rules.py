@@ -51,7 +51,7 @@ def losses(rules: Rules, wanted: Sequence[Wanted], terms: Terms, current: Mappin
             continue
         if not rules.allow_unsafe:
             raise UnsafeChange(
-                f"{each.name} = {each.value} can lose {loss}", "--allow-unsafe lets it be unlocked; nothing was changed"
+                f"{each.name} = {each.value} can lose {loss}", "pass --allow-unsafe to unlock it; nothing was changed"
             )
         if each.name not in terms.confirmed:
             raise UnsafeChange(

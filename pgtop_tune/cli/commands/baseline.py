@@ -45,7 +45,7 @@ def save(
     from pgtop_tune.compare.baselines.baselines import save as kept
 
     run, _ = kept(name, file, note)
-    say(f"kept in {run.path}")
+    say(f"saved in {run.path}")
 
 
 def list_baselines(
@@ -74,7 +74,7 @@ def list_baselines(
 
         say(json.dumps(baseline_words.as_json(rows), ensure_ascii=True, indent=2))
         return
-    say(baseline_words.table(rows) if rows else "no baseline; pgtop-tune baseline save NAME FILE makes one")
+    say(baseline_words.table(rows) if rows else "no baseline; pgtop-tune baseline save NAME FILE creates one")
     if name:
         _tell_changes(changes([run for _, run in rows]))
 
@@ -131,7 +131,7 @@ def check(
     for problem in problems:
         tell(problem)
     if not runs:
-        raise UsageProblem(f"the baseline {name!r} has no run", f"pgtop-tune baseline save {name} FILE keeps one")
+        raise UsageProblem(f"the baseline {name!r} has no run", f"pgtop-tune baseline save {name} FILE adds one")
     reference = runs[0] if against == "first" else runs[-1]
     before = open_material(reference.path, f"{name}, {against} of {len(runs)}")
     with tempfile.TemporaryDirectory(prefix="pgtop-tune-") as directory:
@@ -150,7 +150,7 @@ def check(
             except RecordingProblem as problem:
                 unkept = problem
             else:
-                tell(f"kept in {kept.path}")
+                tell(f"saved in {kept.path}")
                 runs = (*runs, kept)
     judged = [judge(condition, [comparison]) for condition in conditions]
     print_comparisons(format, [comparison], judged)
@@ -204,7 +204,7 @@ def _measure_again(
         )
     )
     if status == ExitCode.LOAD:
-        raise LoadProblem("the load could not be run again as it was", "what is said above tells why")
+        raise LoadProblem("the load could not be repeated", "see the messages above")
     if status != ExitCode.OK:
         sys.exit(status)
 

@@ -248,9 +248,9 @@ def _measured(conninfo: ConnInfo, facts: Facts, yes: bool) -> Facts:
     if disturbs and not yes:
         said = f"the server is busy: {'; '.join(disturbs)}"
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise UsageProblem(said, "--yes measures all the same")
+            raise UsageProblem(said, "--yes measures anyway")
         tell(said)
-        if not typer.confirm("Measure it all the same?", err=True):
+        if not typer.confirm("Measure it anyway?", err=True):
             raise UsageProblem("not measured", "without --measure nothing is written")
     tell(f"measuring, up to {LIMIT_S:.0f} s")
     measured = asyncio.run(measure(conninfo, facts))

@@ -61,7 +61,7 @@ def diff(
     else:
         say("no parameter and no setting of the machine differs")
     if len(found) > len(shown):
-        tell(f"{len(found) - len(shown)} more with --all: directories, and what only one of them has or shows")
+        tell(f"{len(found) - len(shown)} more with --all: directories, and parameters that only one side has or shows")
 
 
 class _Side(Struct, frozen=True):
@@ -114,5 +114,5 @@ def _recorded(path: Path) -> _Side:
     finally:
         reader.close()
     if last is None:
-        raise RecordingProblem(f"{path} has no parameters", "the server did not answer while it was recorded")
+        raise RecordingProblem(f"{path} has no parameters", "the server did not answer during the recording")
     return _Side({each.name: each for each in last.parameters}, settings_of(machine))

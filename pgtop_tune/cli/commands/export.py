@@ -116,7 +116,7 @@ def _format_of(output: Path | None) -> ExportFormat:
     suffixes = [suffix.lower() for suffix in output.suffixes if suffix.lower() != ".gz"]
     found = _BY_SUFFIX.get(suffixes[-1] if suffixes else "")
     if found is None:
-        raise UsageProblem(f"{output} does not say what to write", "--format csv, parquet or openmetrics does")
+        raise UsageProblem(f"{output} does not name a format", "use --format csv, parquet or openmetrics")
     return found
 
 

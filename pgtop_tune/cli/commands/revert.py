@@ -134,7 +134,7 @@ def _check_one_at_most(*words: bool | str) -> None:
     from pgtop_tune.errors import UsageProblem
 
     if sum(map(bool, words)) > 1:
-        raise UsageProblem("--last, --all, --set, --to and --overdue contradict each other", "give one of them")
+        raise UsageProblem("--last, --all, --set, --to and --overdue contradict each other", "pass one of them")
 
 
 def _is_on_trial(set_id: str, directory: Path | None) -> bool:

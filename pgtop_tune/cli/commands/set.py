@@ -151,12 +151,12 @@ def reset_parameters(
 
     whom = scope_of(scope)
     if whom is None:
-        raise UsageProblem("a load that is yet to come has nothing to reset", "unset PGOPTIONS")
+        raise UsageProblem("a load that has not started has nothing to reset", "unset PGOPTIONS")
     if scope != "system" and restart:
         raise UsageProblem("--restart is for parameters of the whole server", "leave --scope out")
     parameters, settings = split_names(names)
     if settings and for_how_long:
-        raise UsageProblem(f"{settings[0]} is reset for good", "leave --for out, or `set` it to a value for a while")
+        raise UsageProblem(f"{settings[0]} is reset for good", "leave --for out, or `set` it to a value for some time")
     asked = Asked(
         tuple(Wanted(checked_name(name), None, whom) for name in parameters),
         whom,
@@ -181,7 +181,7 @@ def _take_over(words: ConnectionWords, *, restart: bool, yes: bool, anyway: bool
     from pgtop_tune.errors import UsageProblem
 
     if not restart:
-        raise UsageProblem("nothing to set", "as in max_wal_size=4GB; --restart alone takes over what waits for one")
+        raise UsageProblem("nothing to set", "as in max_wal_size=4GB; --restart alone applies pending parameters")
     return let_in(
         words,
         lambda conninfo: run_until_signalled(take_over(conninfo, yes=yes, anyway=anyway, dry_run=dry_run)),
@@ -216,5 +216,5 @@ def _seconds(text: str) -> float | None:
         return None
     length_s = seconds(text)
     if length_s <= 0:
-        raise UsageProblem("--for needs a time to wait", "say 30s, 5m or 1h30m")
+        raise UsageProblem("--for needs a time to wait", "pass 30s, 5m or 1h30m")
     return length_s

@@ -28,7 +28,7 @@ _PROGRESS_LINES: Final = 6
 
 
 class RestartDialog(Dialog[RestartOutcome]):
-    """Returns what came of it; None when nothing was done.
+    """Returns what came of it; None when no change was made.
 
     While the server is being restarted it cannot be closed, unless somebody else is to restart it and we only wait.
 
@@ -74,7 +74,7 @@ class RestartDialog(Dialog[RestartOutcome]):
             self._problem = str(problem)
         else:
             nothing = not self._wanted and not self._plan.pending
-            self._problem = "nothing waits for a restart" if nothing else ""
+            self._problem = "no change is pending a restart" if nothing else ""
             self._plan = None if nothing else self._plan
         self.repaint()
 

@@ -214,9 +214,9 @@ def run(
     from pgtop_tune.model.load import LoadSpec
 
     if seconds is not None and transactions is not None:
-        raise UsageProblem("-T and -t contradict each other", "give one of them")
+        raise UsageProblem("-T and -t contradict each other", "pass one of them")
     if profile and scripts:
-        raise UsageProblem("--profile and -f contradict each other", "give one of them")
+        raise UsageProblem("--profile and -f contradict each other", "pass one of them")
     with _scripts(scripts or ()) as chosen:
         spec = LoadSpec(
             threads=threads,

@@ -41,8 +41,8 @@ def check_load(settings: Sequence[tuple[str, str]], *, allow_unsafe: bool) -> No
         loss = loss_of(name, value)
         if loss and not allow_unsafe:
             raise UnsafeChange(
-                f"{name} = {value} can lose {loss}, of what the load commits",
-                "--allow-unsafe lets it be unlocked; nothing was started",
+                f"{name} = {value} can lose {loss}of the load's commits",
+                "pass --allow-unsafe to unlock it; nothing was started",
             )
 
 

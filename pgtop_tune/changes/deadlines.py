@@ -56,7 +56,7 @@ class Trials:
         """Takes all of them back; what cannot be taken back now is left to the processes that wait for our end."""
         for set_id in self.ids:
             try:
-                await self._revert(set_id, "the program ended before it was kept")
+                await self._revert(set_id, "the program ended before it was confirmed")
             except PgtopError:
                 continue
 
@@ -104,7 +104,7 @@ class Trials:
         await asyncio.sleep(within_s)
         while set_id in self._deadlines:
             try:
-                await self._revert(set_id, "nobody kept it in time")
+                await self._revert(set_id, "not confirmed in time")
                 return
             except self._again:
                 await asyncio.sleep(_AGAIN_S)

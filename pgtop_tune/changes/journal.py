@@ -123,7 +123,7 @@ def read(path: Path) -> JournalText:
 
 
 def retire(path: Path) -> Path:
-    """Takes a journal out of use: nothing of it is in force any more, and it is kept under another name.
+    """Takes a journal out of use: none of its changes is in force any more, and it is kept under another name.
 
     Raises:
         JournalProblem: It is not ours, another process has it open, or it cannot be renamed.

@@ -115,7 +115,7 @@ class MachineControl(Protocol):
     ) -> tuple[HostChange, ...]:
         """Makes several changes as one, in the order given; all or nothing.
 
-        On trial it is taken back when its time is over, when the program ends, and when it is killed.
+        On trial the change reverts at its deadline, when the program ends, and when it is killed.
 
         Args:
             wanted: What is to be set.
@@ -223,7 +223,7 @@ class SetControl(Protocol):
     async def apply_set(self, wanted: Sequence[Wanted], terms: Terms) -> tuple[ParameterChange, ...]:
         """Makes several changes as one, in the right order, with one reload; all or nothing.
 
-        On trial it is taken back when its time is over, when the program ends, and when it is killed.
+        On trial the change reverts at its deadline, when the program ends, and when it is killed.
 
         Raises:
             UnsafeChange: A value can lose data and was not unlocked; nothing was changed.

@@ -34,16 +34,16 @@ class Choice(Struct, frozen=True):
 
 _OF_SESSIONS: Final = frozenset({"user", "superuser", "backend", "superuser-backend"})
 _NARROW: Final = (
-    Choice(Reach.LOAD, "sessions already connected keep what they have; the next load begins with it"),
-    Choice(Reach.ROLE, "sessions already connected keep what they have; new ones of the role get it"),
-    Choice(Reach.DATABASE, "sessions already connected keep what they have; new ones in the database get it"),
+    Choice(Reach.LOAD, "sessions already connected keep their value; the next load begins with it"),
+    Choice(Reach.ROLE, "sessions already connected keep their value; new ones of the role get it"),
+    Choice(Reach.DATABASE, "sessions already connected keep their value; new ones in the database get it"),
 )
-_RELOAD: Final = "sessions already connected take it over between two statements, unless they have their own value"
+_RELOAD: Final = "sessions already connected apply it between two statements, unless they have their own value"
 _SYSTEM: Final = {
-    "sighup": "the server's processes take it over at the reload; it is the same for all sessions",
+    "sighup": "the server's processes apply it at the reload; it is the same for all sessions",
     "postmaster": "nothing changes before the server is restarted, which ends all sessions",
-    "backend": "sessions already connected keep what they have",
-    "superuser-backend": "sessions already connected keep what they have",
+    "backend": "sessions already connected keep their value",
+    "superuser-backend": "sessions already connected keep their value",
 }
 
 

@@ -21,10 +21,10 @@ _RESTART: Final = "postmaster"
 _EMPTY: Final = "''"
 _LAST: Final = "vm.overcommit_memory"
 """Strict accounting goes by vm.overcommit_ratio: that one first."""
-_NOTHING: Final = "nothing: the server has what we would start from"
+_NOTHING: Final = "nothing: the server already has the advised starting values"
 _HEAD: Final = (
-    "Advised by pgtop-tune: a place to start from, not measured on this server.",
-    "Values that can lose data are never among them.",
+    "Advised by pgtop-tune: a starting point, not measured on this server.",
+    "It never contains values that can lose data.",
 )
 
 
@@ -40,7 +40,7 @@ def text(rows: Sequence[Row]) -> list[str]:
 def _paragraph(row: Row, advice: Advice) -> list[str]:
     parameter = row.parameter
     when = "  (with a restart)" if parameter.context == _RESTART else ""
-    return [f"{parameter.name}: {parameter.shown or _EMPTY} → {advice.value or 'as it is'}{when}", *_reasons(advice)]
+    return [f"{parameter.name}: {parameter.shown or _EMPTY} → {advice.value or 'unchanged'}{when}", *_reasons(advice)]
 
 
 def _reasons(advice: Advice) -> list[str]:
@@ -106,11 +106,11 @@ def machine_text(rows: Sequence[MachineRow]) -> list[str]:
     lines: list[str] = []
     for row in sorted(rows, key=lambda each: each.setting.name == _LAST):
         assert row.advice is not None
-        head = f"{row.setting.name}: {row.live} → {row.advice.value or 'as it is'}"
+        head = f"{row.setting.name}: {row.live} → {row.advice.value or 'unchanged'}"
         lines += [*([""] if lines else []), head, *_reasons(row.advice)]
         if row.differs and row.advice.value is not None:
             lines += [f"  {command}" for command in commands(row.setting.name, row.advice.value, survive=True)]
-    return lines or ["nothing: the machine has what we would start from"]
+    return lines or ["nothing: the machine already has the advised starting values"]
 
 
 def machine_array(rows: Sequence[MachineRow]) -> list[str]:
@@ -130,9 +130,9 @@ def facts_lines(looked: Looked, format: str) -> list[str]:
     wal = "not seen under load" if facts.wal_bytes_per_s is None else f"{about(facts.wal_bytes_per_s)}/s"
     known = (
         f"PostgreSQL {facts.major}",
-        f"memory {about(facts.ram_bytes) if facts.ram_bytes else 'not known'}",
-        f"processors {facts.cores or 'not known'}",
-        f"disk {facts.disk or 'not known (--disk)'}",
+        f"memory {about(facts.ram_bytes) if facts.ram_bytes else 'unknown'}",
+        f"processors {facts.cores or 'unknown'}",
+        f"disk {facts.disk or 'unknown (--disk)'}",
         f"data {size}",
         f"WAL {wal}",
     )

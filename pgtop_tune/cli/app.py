@@ -31,7 +31,7 @@ def _print_version(wanted: bool) -> None:
 
 def _program(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and leave.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     pass
@@ -108,7 +108,7 @@ def with_default_command(arguments: list[str]) -> list[str]:
     if arguments and (meant := _mistyped(arguments[0])):
         raise UsageProblem(
             f"no such command '{arguments[0]}'; did you mean {meant}?",
-            f"for a database of that name: {PROGRAM} -d {arguments[0]}",
+            f"to watch a database of that name: {PROGRAM} -d {arguments[0]}",
         )
     return [DEFAULT_COMMAND, *arguments]
 

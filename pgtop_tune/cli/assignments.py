@@ -133,5 +133,5 @@ def _instead(name: str, all_names: Sequence[str]) -> str:
     if near:
         return f"did you mean {' or '.join(near)}?"
     if "." in name:
-        return "custom parameters are known once the library that has them is loaded"
-    return "`pgtop-tune parameters` lists those worth turning"
+        return "custom parameters are known once their library is loaded"
+    return "`pgtop-tune parameters` lists those worth tuning"

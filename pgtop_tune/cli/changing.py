@@ -160,7 +160,7 @@ async def _say_standby(control: PostgresControl, asked: Asked) -> None:
     tell("this is a standby: ALTER SYSTEM changes this server, not its primary")
     for each in asked.wanted:
         if each.name.lower() in AS_ON_PRIMARY:
-            tell(f"{each.name} must be at least what its primary has: else this standby does not start")
+            tell(f"{each.name} must be at least the primary's value, otherwise this standby does not start")
 
 
 async def _plan(desk: RestartService, asked: Asked) -> RestartPlan | None:
@@ -170,7 +170,7 @@ async def _plan(desk: RestartService, asked: Asked) -> RestartPlan | None:
     plan = await desk.plan(asked.wanted)
     show_plan(plan, asked.for_s)
     if asked.settings and not plan.possible:
-        tell("the machine's settings are made first, and this is looked at again then")
+        tell("the machine's settings are changed first; then this is checked again")
     return plan
 
 
@@ -223,7 +223,7 @@ def _show_options(wanted: Sequence[Wanted], current: dict[str, Parameter]) -> No
         value = (each.value or "").replace("\\", "\\\\").replace(" ", "\\ ")
         words.append(f"-c {parameter.name}={value}")
     say(f"export PGOPTIONS={shlex.quote(' '.join(words))}")
-    tell("nothing is changed on the server: a load started with it has these values in its sessions, nobody else")
+    tell("nothing changes on the server: only the sessions of a load started with it have these values")
 
 
 def _unlocked(asked: Asked, current: dict[str, Parameter]) -> frozenset[str]:
@@ -239,8 +239,8 @@ def _unlocked(asked: Asked, current: dict[str, Parameter]) -> frozenset[str]:
             continue
         if asked.for_s is None and asked.scope is not None:
             raise UsageProblem(
-                f"{each.name} = {each.value} can lose {loss}: it is taken back when this command ends",
-                "say for how long, as in --for 5m",
+                f"{each.name} = {each.value} can lose {loss}: it reverts when this command ends",
+                "pass a time, as in --for 5m",
             )
         tell(f"{each.name} = {each.value} can lose {loss}")
         if each.name not in confirmed and not asked.dry_run and can_ask():
@@ -257,8 +257,8 @@ def _fenced(asked: Asked, confirmed: frozenset[str], current: dict[str, Paramete
     for each in asked.wanted:
         loss = loss_of(each.name, each.value, current[each.name.lower()].boot_val)
         if loss and not (asked.allow_unsafe and each.name in confirmed):
-            hint = f"type {each.name} to unlock it" if asked.allow_unsafe else "--allow-unsafe lets it be unlocked"
-            raise UnsafeChange(f"{each.name} = {each.value} can lose {loss}, of what the load commits", hint)
+            hint = f"type {each.name} to unlock it" if asked.allow_unsafe else "pass --allow-unsafe to unlock it"
+            raise UnsafeChange(f"{each.name} = {each.value} can lose {loss}of the load's commits", hint)
 
 
 async def _make(pending: PendingSets, planned: ChangeSet, terms: Terms, give_up: Callable[[], None]) -> None:
@@ -279,11 +279,11 @@ async def _make(pending: PendingSets, planned: ChangeSet, terms: Terms, give_up:
             raise asyncio.CancelledError
         if any(each.scope.kind is ScopeKind.SYSTEM for each in made.parameters):
             again = " --restart" if any(each.restart for each in made.parameters) else ""
-            tell(f"`pgtop-tune revert --last{again}` takes it back")
+            tell(f"`pgtop-tune revert --last{again}` reverts it")
         elif made.settings:
-            tell("`pgtop-tune revert --machine --last` takes it back")
+            tell("`pgtop-tune revert --machine --last` reverts it")
         return
-    tell(f"taken back after {duration(terms.keep_within_s)}, or at once with Ctrl-C (set {made.set_id})")
+    tell(f"reverts after {duration(terms.keep_within_s)}, or at once with Ctrl-C (set {made.set_id})")
     try:
         if interrupted:
             raise asyncio.CancelledError
@@ -294,13 +294,13 @@ async def _make(pending: PendingSets, planned: ChangeSet, terms: Terms, give_up:
         if reverted.problem is not None:
             complain(reverted.problem)
             machine = "" if made.parameters else "--machine "
-            tell(f"`pgtop-tune revert {machine}--set {made.set_id}` takes it back when the server answers again")
+            tell(f"`pgtop-tune revert {machine}--set {made.set_id}` reverts it when the server answers again")
         raise
 
 
 def _say_reverted(reverted: Settled) -> None:
     if not reverted.changes and reverted.problem is None:
-        tell("taken back already, by somebody else")
+        tell("already reverted by another session")
     for each in reverted.parameters:
         say(of_settled(each))
     for setting in reverted.settings:

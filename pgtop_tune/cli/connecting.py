@@ -60,9 +60,9 @@ def begin_resolving(words: ConnectionWords) -> Resolving:
 
 def _meant(words: ConnectionWords) -> _Meant:
     if words.target and words.database:
-        raise UsageProblem(f"two databases: {words.database} and {words.target}", "give one, with or without -d")
+        raise UsageProblem(f"two databases: {words.database} and {words.target}", "pass one, with or without -d")
     if words.no_password and words.ask_password:
-        raise UsageProblem("-w and -W contradict each other", "give one of them")
+        raise UsageProblem("-w and -W contradict each other", "pass one of them")
     return {
         "target": words.target or words.database,
         "host": words.host,

@@ -21,15 +21,16 @@ from pgtop_tune.errors import (
 
 
 class ExitCode(IntEnum):
-    """What a shell script can tell apart."""
+    """Exit statuses for shell scripts."""
 
     OK = 0
     FAILED = 1
-    """check: findings from --fail-on on. demo and revert: a server of this machine could not be made or started."""
+    """check: findings at or above --fail-on. demo and revert: a server of this machine could not be created or
+    started."""
     USAGE = 2
-    """Words on the command line or in a configuration file; 2 as every command-line parser has it."""
+    """Usage error on the command line or in a configuration file; 2 as usual for command-line parsers."""
     CONNECTION = 3
-    """No server, or it does not let us in."""
+    """No server, or it refuses the login."""
     LOAD = 4
     """pgbench missing, or its run failed."""
     RECORDING = 5
@@ -39,11 +40,11 @@ class ExitCode(IntEnum):
     CONDITION_HOLDS = 7
     """A condition of --fail-if holds."""
     CANNOT_TELL = 8
-    """A condition of --fail-if cannot be told: not comparable, not measured, too short, or too few runs."""
+    """A condition of --fail-if cannot be decided: not comparable, not measured, too short, or too few runs."""
     CRASHED = 70
     """A bug, with a traceback; 70 as EX_SOFTWARE of sysexits.h."""
     SIGNALLED = 128
-    """Plus the number of the signal: 129 hang-up, 130 interrupt, 141 nobody reads stdout any more, 143 terminate."""
+    """Plus the number of the signal: 129 hang-up, 130 interrupt, 141 stdout was closed, 143 terminate."""
 
 
 _BY_PROBLEM: Final[tuple[tuple[type[PgtopError], ExitCode], ...]] = (

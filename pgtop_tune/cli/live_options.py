@@ -35,7 +35,7 @@ class LiveOptions(Struct, frozen=True):
         own_restart: Ends and starts the server where it is a throwaway one of ours.
         ceilings: What the server was measured to do at most; None is what was found when it was measured here.
         query_text: Recordings hold the texts of statements.
-        rotation: When a recording goes on in a new file, and which are kept.
+        rotation: When a recording continues in a new file, and which are kept.
     """
 
     interval_s: float = 1.0

@@ -123,7 +123,7 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
             recorder.stop()
             discarded = recorder.discard_without_server()
     if discarded:
-        tell(f"{recorder.last_path} was removed: no server stood in it")
+        tell(f"{recorder.last_path} was removed: it never reached a server")
     last_words(outcome, None if discarded else recorder.last_path)
     return outcome.exit_status
 

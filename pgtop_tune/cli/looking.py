@@ -136,7 +136,7 @@ def _looked(interval: Interval, size: int | Unavailable, said: Workload | None, 
     counters = interval.now(sections.database)
     seen = workload_seen(counters) if counters is not None and said is None else None
     workload = said or (seen.workload if seen is not None else Workload.OLTP)
-    because = "as you say" if said else seen.because if seen else "assumed: the server has done next to nothing yet"
+    because = "as given" if said else seen.because if seen else "assumed: the server has hardly worked yet"
     known = None if isinstance(size, Unavailable) else size
     facts = facts_of(interval, Beside(workload, disk, described, known))
     if facts is None:

@@ -48,7 +48,7 @@ async def reset_settings(conninfo: ConnInfo, names: Sequence[str], reason: str, 
     for change in made:
         say_setting(change, change.value_before)
     for name in set(names) - {change.name for change in (*taken_back, *made)}:
-        say(f"{name} is {live[name]}, as the machine starts")
+        say(f"{name} is {live[name]}, the boot value")
     for setting in await _settings(machine, names):
         after = setting.after_reboot
         if after.value is not None and after.value != setting.live:
@@ -63,11 +63,11 @@ async def _wanted(machine: HostControl, names: Sequence[str]) -> list[WantedSett
         value = starts_with(setting)
         pair = [other for other in ALONG.get(setting.name, ()) if setting.name in ALONG.get(other, ())]
         if value == _OTHER_HALF and pair and setting.live != value:
-            raise UsageProblem(f"{setting.name} is 0 at the start because {pair[0]} is set", f"reset {pair[0]} instead")
+            raise UsageProblem(f"{setting.name} is 0 at boot because {pair[0]} is set", f"reset {pair[0]} instead")
         if value is None:
             raise UsageProblem(
-                f"what {setting.name} starts with is not known: no file sets it, and it depends on the kernel",
-                f"now {setting.live}; `pgtop-tune revert --machine` takes back what was changed here",
+                f"the boot value of {setting.name} is unknown: no file sets it, and it depends on the kernel",
+                f"now {setting.live}; `pgtop-tune revert --machine` reverts the changes made here",
             )
         wanted.append(WantedSetting(setting.name, value))
     return wanted
@@ -81,5 +81,5 @@ async def _settings(machine: HostControl, names: Sequence[str]) -> list[SystemSe
     by_name = {each.name: each for each in found}
     for name in names:
         if name not in by_name:
-            raise UsageProblem(f"{name!r} is no setting of this machine that is changed here")
+            raise UsageProblem(f"{name!r} is no setting of this machine that pgtop-tune changes")
     return [by_name[name] for name in names]

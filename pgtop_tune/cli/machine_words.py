@@ -41,7 +41,7 @@ def check_machine_options(settings: Sequence[WantedSetting], *, persist: bool, o
     if persist and not settings:
         raise UsageProblem("--persist is for settings of the machine", "ALTER SYSTEM survives a restart by itself")
     if persist and on_trial:
-        raise UsageProblem("--persist and --for contradict each other", "give one of them")
+        raise UsageProblem("--persist and --for contradict each other", "pass one of them")
     if settings and of_load:
         raise UsageProblem(f"{settings[0].name} is one value for the whole machine", "leave --scope load out")
 

@@ -239,7 +239,7 @@ async def measure(wanted: Wanted) -> int:
                 write_run(wanted.output, len(measured), result)
             except RecordingProblem as problem:
                 unwritten.append(problem)
-                tell(f"not kept: {problem.message}")
+                tell(f"not saved: {problem.message}")
         for doubt in result.doubts:
             if doubt.verdict == "invalid":
                 tell(f"{doubt.id}: {doubt.reason}")
@@ -258,10 +258,10 @@ async def measure(wanted: Wanted) -> int:
             if series.results and wanted.format:
                 _print(wanted.format, series.results, steps, single=len(plan) == 1)
     if unwritten:
-        words = f"{len(unwritten)} of {len(measured)} records could not be kept: {unwritten[0].message}"
+        words = f"{len(unwritten)} of {len(measured)} records could not be saved: {unwritten[0].message}"
         raise RecordingProblem(words, unwritten[0].hint)
     if stopped := session.recorder.state().problem:
-        raise RecordingProblem(stopped, f"{wanted.record} is readable up to there")
+        raise RecordingProblem(stopped, f"{wanted.record} is readable up to that point")
     if signalled:
         return ExitCode.SIGNALLED + signalled
     return ExitCode.OK if all(result.valid for result in series.results) else ExitCode.LOAD

@@ -21,7 +21,7 @@ Target = Annotated[
 ]
 Host = Annotated[
     str,
-    typer.Option("-h", "--host", rich_help_panel=_CONNECTION, show_default=False, help="Host, or socket directory."),
+    typer.Option("-h", "--host", rich_help_panel=_CONNECTION, show_default=False, help="Host or socket directory."),
 ]
 Port = Annotated[str, typer.Option("-p", "--port", rich_help_panel=_CONNECTION, show_default=False, help="Port.")]
 User = Annotated[
@@ -39,7 +39,7 @@ AskPassword = Annotated[
 ]
 Interval = Annotated[
     float,
-    typer.Option("-i", "--interval", min=0.2, max=60.0, rich_help_panel=_SESSION, help="Seconds between two looks."),
+    typer.Option("-i", "--interval", min=0.2, max=60.0, rich_help_panel=_SESSION, help="Seconds between two samples."),
 ]
 MaybeInterval = Annotated[
     float | None,
@@ -50,7 +50,7 @@ MaybeInterval = Annotated[
         max=60.0,
         rich_help_panel=_SESSION,
         show_default=False,
-        help="Seconds between two looks (1, or as configured).",
+        help="Seconds between two samples (1, or as configured).",
     ),
 ]
 NoQueryText = Annotated[
@@ -58,7 +58,7 @@ NoQueryText = Annotated[
     typer.Option(
         "--no-query-text",
         rich_help_panel=_SESSION,
-        help="Record no text of a statement, no line of the server's log, no command of the server: no user's data.",
+        help="Record no query texts, no lines of the server's log and no commands of the server.",
     ),
 ]
 Record = Annotated[
@@ -68,7 +68,7 @@ Record = Annotated[
         metavar="FILE",
         rich_help_panel=_SESSION,
         show_default=False,
-        help="Record from the start; gzipped when the name ends in .gz.",
+        help="Record from the start; a name ending in .gz compresses.",
     ),
 ]
 OpenMetrics = Annotated[
@@ -78,7 +78,7 @@ OpenMetrics = Annotated[
         metavar="[HOST:]PORT",
         rich_help_panel=_SESSION,
         show_default=False,
-        help="Numbers for Prometheus at http://HOST:PORT/metrics; without HOST only this machine reaches them.",
+        help="Serve Prometheus at http://HOST:PORT/metrics; without HOST only on this machine.",
     ),
 ]
 ScrapedStatements = Annotated[
@@ -90,7 +90,7 @@ ScrapedStatements = Annotated[
         max=500,
         rich_help_panel=_SESSION,
         show_default=False,
-        help="With --openmetrics: also the N statements with most time, by queryid, without their texts.",
+        help="With --openmetrics: also the N most expensive statements, by queryid, without their texts.",
     ),
 ]
 OverlayCurves = Annotated[
@@ -100,14 +100,13 @@ OverlayCurves = Annotated[
         metavar="FILE",
         rich_help_panel=_SCREEN,
         show_default=False,
-        help="A recording, or a record of bench run, dim under the charts from the start of the load on.",
+        help="Baseline overlay: a recording, or a record of bench run, dim under the charts from the start of the "
+        "load on.",
     ),
 ]
 Pgbench = Annotated[
     Path | None,
-    typer.Option(
-        "--pgbench", metavar="PATH", rich_help_panel=_SESSION, show_default=False, help="The pgbench to run loads with."
-    ),
+    typer.Option("--pgbench", metavar="PATH", rich_help_panel=_SESSION, show_default=False, help="pgbench to use."),
 ]
 LoadFrom = Annotated[
     str | None,
@@ -116,7 +115,7 @@ LoadFrom = Annotated[
         metavar="SSH",
         rich_help_panel=_SESSION,
         show_default=False,
-        help="Run pgbench on another machine: ssh://[USER@]HOST[:PORT]. The server is named as that one reaches it.",
+        help="Run pgbench on another machine: ssh://[USER@]HOST[:PORT]. Name the server as that machine reaches it.",
     ),
 ]
 DiskCaps = Annotated[
@@ -126,7 +125,7 @@ DiskCaps = Annotated[
         metavar="DISK=LIMIT",
         rich_help_panel=_SESSION,
         show_default=False,
-        help="The most a disk does, as vda=6000iops,90MB/s: DISK says when it is there. May be given for several.",
+        help="Limit of a disk, as vda=6000iops,90MB/s: DISK marks a disk at its limit. Repeatable.",
     ),
 ]
 Poolers = Annotated[
@@ -137,7 +136,7 @@ Poolers = Annotated[
         rich_help_panel=_SESSION,
         show_default=False,
         help="Watch the admin console of a PgBouncer or PgCat: bouncer=postgresql://stats@127.0.0.1:6432/pgbouncer. "
-        "May be given for several.",
+        "Repeatable.",
     ),
 ]
 Ceilings = Annotated[
@@ -147,28 +146,31 @@ Ceilings = Annotated[
         metavar="FILE",
         rich_help_panel=_SESSION,
         show_default=False,
-        help="What the server can do at most, as check --measure --format json has written it; without it what "
-        "check --measure last found on this server.",
+        help="Measured limits, from check --measure --format json (default: the last check --measure of this server).",
     ),
 ]
 Theme = Annotated[
     str | None,
-    typer.Option("--theme", rich_help_panel=_SCREEN, show_default=False, help="Colours; `t` tries them one by one."),
+    typer.Option(
+        "--theme", rich_help_panel=_SCREEN, show_default=False, help="Colours; `t` cycles through the themes."
+    ),
 ]
 Plain = Annotated[
     bool,
-    typer.Option("--plain", rich_help_panel=_SCREEN, help="For slow lines: 16 colours, ASCII, a look every 2 s."),
+    typer.Option(
+        "--plain", rich_help_panel=_SCREEN, help="For slow connections: 16 colours, ASCII, a sample every 2 s."
+    ),
 ]
 Ascii = Annotated[
     bool,
-    typer.Option("--ascii", rich_help_panel=_SCREEN, help="Draw with ASCII only (chosen by itself without UTF-8)."),
+    typer.Option("--ascii", rich_help_panel=_SCREEN, help="Draw with ASCII only (the default without UTF-8)."),
 ]
 Mouse = Annotated[
     bool | None,
     typer.Option(
-        "--mouse/--no-mouse", rich_help_panel=_SCREEN, show_default=False, help="Mouse; off over SSH unless asked for."
+        "--mouse/--no-mouse", rich_help_panel=_SCREEN, show_default=False, help="Mouse; off over SSH by default."
     ),
 ]
 AllowUnsafe = Annotated[
-    bool, typer.Option("--allow-unsafe", help="Values that can lose data may be unlocked by typing the name.")
+    bool, typer.Option("--allow-unsafe", help="Allow unlocking values that can lose data, by typing their name.")
 ]

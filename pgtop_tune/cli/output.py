@@ -90,7 +90,7 @@ def flush_or_say_why(stream: TextIO | None, name: str, more: str = "") -> None:
         # What is left in the buffer must not be tried again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         message = f"{name} cannot be written: {problem.strerror}"
-        raise UsageProblem(message, "send it to where there is room") from None
+        raise UsageProblem(message, "send it to a disk with free space") from None
 
 
 def not_stdout(file: Path | None) -> None:
@@ -102,7 +102,7 @@ def not_stdout(file: Path | None) -> None:
     from pgtop_tune.recording.outlet import is_stdout
 
     if file is not None and is_stdout(file):
-        raise UsageProblem("standard output is taken: the screen or a result is there", "name a file to record into")
+        raise UsageProblem("standard output is in use for the screen or a result", "name a file to record into")
 
 
 def tell(text: str) -> None:

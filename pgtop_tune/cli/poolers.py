@@ -40,7 +40,7 @@ def _address(words: str) -> PoolerAddress:
     name, equals, uri = words.partition("=")
     if not equals or not _NAME.fullmatch(name) or not uri:
         # The words may hold a password: they are not repeated.
-        raise UsageProblem("--pooler takes a name and where its console is", _EXAMPLE)
+        raise UsageProblem("--pooler takes a name and the URI of its console", _EXAMPLE)
     conninfo = resolve(uri)
     database = conninfo.dbname if _names_database(uri) else CONSOLE_DATABASE
     keywords = {key: value for key, value in conninfo.as_psycopg().items() if key not in conninfo.secrets}

@@ -42,7 +42,7 @@ class RecordingTeller:
             self._told = state.missing
         elif self._problem and not state.problem:
             missing = recorder.frames_missing - self._missing
-            self._tell(f"recording goes on in {recorder.last_path}; {missing} frames are missing")
+            self._tell(f"recording continues in {recorder.last_path}; {missing} frames are missing")
             self._missing = recorder.frames_missing
         elif recorder.last_path != self._path:
             self._tell(f"recording into {recorder.last_path}")

@@ -28,17 +28,17 @@ from pgtop_tune.units import duration
 def show_plan(plan: RestartPlan, for_s: float | None = None) -> None:
     """What a restart would do, one line each: checks, the command, who is cut off."""
     for pending in plan.pending:
-        say(f"takes over: {pending.name}: {pending.running} → {pending.after}")
+        say(f"applies pending: {pending.name}: {pending.running} → {pending.after}")
     for check in plan.checks:
         hint = f" ({check.hint})" if check.hint else ""
         say(f"{check.subject:<13} {check.verdict:<10} {check.words}{hint}")
     say(f"restart ({plan.managed}): {plan.command}" if plan.command else f"restart: {plan.managed}")
     if not plan.by_us:
-        say(f"not ours to run: {plan.why_not}; this waits for it")
+        say(f"pgtop-tune cannot run it: {plan.why_not}; it waits for the restart")
     within = f", {plan.in_transaction} of them within a transaction" if plan.in_transaction else ""
     say(f"ends {plan.sessions} session{'' if plan.sessions == 1 else 's'}{within}")
     if for_s is not None:
-        say(f"taken back after {duration(for_s)}, with a second restart")
+        say(f"reverts after {duration(for_s)}, with a second restart")
 
 
 def confirm(plan: RestartPlan, *, yes: bool, anyway: bool) -> None:
@@ -50,12 +50,12 @@ def confirm(plan: RestartPlan, *, yes: bool, anyway: bool) -> None:
     """
     stopping = [check for check in plan.checks if check.verdict is Verdict.IMPOSSIBLE]
     if stopping and not anyway:
-        hint = "; ".join(filter(None, (stopping[0].hint, "nothing was changed; --anyway tries it all the same")))
+        hint = "; ".join(filter(None, (stopping[0].hint, "nothing was changed; --anyway tries it anyway")))
         raise ServerProblem(stopping[0].words, hint)
     if yes:
         return
     if not can_ask():
-        raise UsageProblem("a restart ends every session: somebody has to want it", "--yes says so without a terminal")
+        raise UsageProblem("a restart ends every session and needs a confirmation", "pass --yes without a terminal")
     if input("restart the server? [y/N] ").strip().lower() not in ("y", "yes"):
         raise ServerProblem("not restarted: nothing was changed")
 
@@ -74,12 +74,12 @@ def agreeing(conninfo: ConnInfo, *, yes: bool) -> Callable[[Known], bool]:
             return True
         if yes:
             raise ClusterProblem(
-                f"several data directories were at {conninfo.endpoints[0]}: --yes cannot say which is meant",
-                "`pgtop-tune revert --list` names the sets; --set ID means one of them",
+                f"several data directories have used {conninfo.endpoints[0]}: --yes cannot choose one",
+                "`pgtop-tune revert --list` lists the sets; --set ID selects one",
             )
         if not can_ask():
             raise UsageProblem(
-                f"{what}, is down, and is not started without a yes", "--yes says it where there is no terminal"
+                f"{what}, is down, and starting it needs a confirmation", "pass --yes without a terminal"
             )
         return input("start it with its old values? [y/N] ").strip().lower() in ("y", "yes")
 
@@ -89,7 +89,7 @@ def agreeing(conninfo: ConnInfo, *, yes: bool) -> Callable[[Known], bool]:
 def sure(words: str) -> bool:
     """Whether somebody wants a file to be replaced by its copy from before; nobody does where there is none to ask."""
     tell(words)
-    return can_ask() and input("put the copy back? [y/N] ").strip().lower() in ("y", "yes")
+    return can_ask() and input("restore the copy? [y/N] ").strip().lower() in ("y", "yes")
 
 
 async def take_over(conninfo: ConnInfo, *, yes: bool, anyway: bool, dry_run: bool) -> int:
@@ -105,7 +105,7 @@ async def take_over(conninfo: ConnInfo, *, yes: bool, anyway: bool, dry_run: boo
             await leave_watchdogs(control, HostControl(), None, tell)
         plan = await desk.plan()
         if not plan.pending:
-            tell("nothing waits for a restart")
+            tell("no change is pending a restart")
             return 0
         show_plan(plan)
         if dry_run:

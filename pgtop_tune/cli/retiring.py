@@ -13,7 +13,7 @@ from pgtop_tune.cli.output import complain, say, tell
 from pgtop_tune.errors import JournalProblem, UsageProblem
 from pgtop_tune.paths import journal_dir
 
-_NOTHING: Final = "nothing of it is in force"
+_NOTHING: Final = "none of its changes is in force"
 
 
 def tell_of_damage(directory: Path | None) -> bool:
@@ -29,7 +29,7 @@ def tell_of_damage(directory: Path | None) -> bool:
         for words in problems:
             tell(f"{path}: {words}")
         if problems:
-            tell(f"what is whole in it counts; `pgtop-tune revert --retire {path}` takes the journal out of use")
+            tell(f"its intact lines count; `pgtop-tune revert --retire {path}` takes the journal out of use")
     return usable
 
 
@@ -55,9 +55,9 @@ def retire(journal: Path, directory: Path | None, listed: Callable[[JournalText]
         say(f"  {line}")
     if not yes:
         if not can_ask():
-            raise UsageProblem("nothing would take these changes back any more", "--yes says so without a terminal")
+            raise UsageProblem("nothing would revert these changes any more", "pass --yes without a terminal")
         if input("take the journal out of use? [y/N] ").strip().lower() not in ("y", "yes"):
-            say("nothing was done")
+            say("no change was made")
             return 0
     say(f"retired: {renamed(path)}")
     return 0

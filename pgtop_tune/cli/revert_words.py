@@ -35,7 +35,7 @@ def of_elsewhere(outcome: RevertOutcome) -> Iterator[str]:
         yield f"{change.name} = {value} was set on another server of this cluster, as far as can be told: left in force"
     for origin in dict.fromkeys(outcome.origins.get(change.id, "") for change in outcome.elsewhere):
         named = f" ({origin})" if origin else ""
-        yield f"connect to that one{named}; or --adopt, where this server has taken its place"
+        yield f"connect to that server{named}; or pass --adopt if this server has replaced it"
 
 
 def of_inherited(outcome: RevertOutcome) -> Iterator[str]:
@@ -44,7 +44,7 @@ def of_inherited(outcome: RevertOutcome) -> Iterator[str]:
         if origin := outcome.origins.get(change.id):
             yield (
                 f"{change.name} was set on {origin}. If that server still runs, it keeps {change.value or 'default'},"
-                " and no journal reverts it: `pgtop-tune reset` does there"
+                " and no journal reverts it: run `pgtop-tune reset` there"
             )
 
 

@@ -87,7 +87,7 @@ def _generator(result: RunResult) -> str:
     if load is None or load.busiest_cpu is None:
         return ""
     queued = load.most_queued or 0.0
-    turn = "" if load.client_turn is None else f", its turn in {load.client_turn:.0f} % of the looks"
+    turn = "" if load.client_turn is None else f", sessions wait for it in {load.client_turn:.0f} % of the samples"
     threads = f"{load.threads} thread{'s' if load.threads != 1 else ''}"
     return (
         f"pgbench: {load.cpu_cores or 0.0:.2f} CPUs in {threads}, the busiest {load.busiest_cpu:.0f} % of a core;"
@@ -115,7 +115,7 @@ def _statements(result: RunResult) -> list[str]:
             mark = _TOGETHER if there is not None and there.shared else " "
             lines.append(f"  {each.latency_ms:13.3f}{server}{mark} {one_line(each.text, 80)}")
     if any(row.shared and row.calls for row in times.rows):
-        lines.append(f"{_TOGETHER} the server counts equal statements together: its figures are of all of them")
+        lines.append(f"{_TOGETHER} the server counts equal statements together: its figures cover all of them")
     return [*lines, one_line(f"not timed on the server: {times.problem}", 200)] if lines and times.problem else lines
 
 

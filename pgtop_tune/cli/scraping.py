@@ -36,13 +36,13 @@ def scraping(words: str, statements: int, interval_s: float) -> Iterator[Exposit
 
     if not words:
         raise UsageProblem(
-            "--statements needs --openmetrics", f"--openmetrics {LOOPBACK}:{PORT} is where they are told"
+            "--statements needs --openmetrics", f"--openmetrics {LOOPBACK}:{PORT} is where Prometheus scrapes"
         )
     numbers = Exposition(interval_s, statements)
     endpoint = Endpoint(address(words), numbers.page)
     tell(f"numbers for Prometheus: http://{endpoint.where}{PATH}")
     if not endpoint.where.is_loopback:
-        tell("without password and encryption: whoever reaches this address reads them")
+        tell("without password and encryption: every client that reaches this address can read them")
     try:
         yield numbers
     finally:

@@ -138,9 +138,9 @@ def last_words(outcome: ScreenOutcome, recording: Path | None) -> None:
         say("still in force on the server:")
         for change in outcome.in_force:
             say(f"  {change.name} = {change.shown_after or change.value} (was {change.shown_before})")
-        say(f"  `{PROGRAM} revert` with the same connection options takes them back")
+        say(f"  `{PROGRAM} revert` with the same connection options reverts them")
     if outcome.on_machine:
         say("still in force on this machine:")
         for setting in outcome.on_machine:
             say(f"  {setting.name} = {setting.shown_after} (was {setting.value_before})")
-        say(f"  `{PROGRAM} revert --machine` takes them back")
+        say(f"  `{PROGRAM} revert --machine` reverts them")

@@ -88,7 +88,7 @@ def managed(server: Postmaster, data_directory: str, config_file: str, me: Here)
     name = Path(server.parent[0]).name if server.parent else "process"
     return Managed(
         f"{name} (pid {server.parent_pid}) runs it",
-        why_not=f"it runs under {name} (pid {server.parent_pid}), which would take a restart for its end",
+        why_not=f"it runs under {name} (pid {server.parent_pid}), which would treat a restart as its end",
     )
 
 
@@ -107,7 +107,7 @@ def _of_patroni(server: Postmaster, data_directory: str, config_file: str, me: H
     return Managed(
         "Patroni",
         "patronictl restart CLUSTER MEMBER",
-        why_not="Patroni manages it: patronictl knows the names of cluster and member",
+        why_not="Patroni manages it: run patronictl with the names of cluster and member",
     )
 
 

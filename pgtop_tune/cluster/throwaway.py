@@ -297,7 +297,7 @@ def _work_dir(account: Account) -> Path:
         return directory
     raise ClusterProblem(
         f"{account.name} can use no directory for temporary files",
-        "set TMPDIR to one with a short path that everybody may enter",
+        "set TMPDIR to one with a short path that all users may enter",
     )
 
 
@@ -320,8 +320,8 @@ def _kept(keep: Path, account: Account) -> Path:
         account.own(directory)
     if not account.can_enter(directory):
         raise ClusterProblem(
-            f"the server runs as {account.name}, who cannot get to {keep}",
-            "give a directory whose parents everybody may enter",
+            f"the server runs as {account.name}, who cannot reach {keep}",
+            "give a directory whose parents all users may enter",
         )
     return directory
 

@@ -169,7 +169,7 @@ def recorded_facts(path: Path) -> Facts:
     finally:
         reader.close()
     if first is None or last is None:
-        raise RecordingProblem(f"{path} has no parameters", "the server did not answer while it was recorded")
+        raise RecordingProblem(f"{path} has no parameters", "the server did not answer during the recording")
     frames = (first,) if first is last else (first, last)
     return Facts(
         frames,

@@ -1,4 +1,4 @@
-"""When a recording goes on in a new file, and which of the older files are kept: as people say it.
+"""When a recording continues in a new file, and which of the older files are kept: as people say it.
 
 --rotate 1h, --rotate 500MB             a new file every hour, or when one has 500 MB
 --keep 24, --keep 20GB, --keep 7d       so many files, so much room, files of the last seven days

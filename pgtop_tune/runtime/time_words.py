@@ -51,7 +51,7 @@ def seconds(words: str) -> float:
     """
     words = words.strip().lower()
     if not _LENGTH.fullmatch(words):
-        raise UsageProblem(f'"{words}" is not a length of time', "say 30s, 5m or 1h30m")
+        raise UsageProblem(f'"{words}" is not a length of time', "pass 30s, 5m or 1h30m")
     return sum(float(number) * _UNIT_S[unit] for number, unit in _LENGTH_PART.findall(words))
 
 

@@ -94,4 +94,4 @@ def test_as_text_it_says_what_it_stands_on_and_the_commands_for_the_machine(advi
     assert "disk ssd, data " in said
     assert "sudo sysctl -w vm.dirty_bytes=" in said
     listed = advise("--format", "text", "--group", "memory", "--workload", "dw").out
-    assert "\nworkload dw: as you say\n" in listed
+    assert "\nworkload dw: as given\n" in listed

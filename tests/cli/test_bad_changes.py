@@ -33,7 +33,7 @@ FULL = 'mount -t tmpfs -o size=64k none "$1" && head -c 65536 /dev/zero > "$1/fi
         ("random_page_cost=-1", "out of range"),
         ("autovacuum=perhaps", "autovacuum: "),
         ("shared_buffer=1GB", "did you mean shared_buffers"),
-        ("bench.no_such_thing=1", "custom parameters are known once the library that has them is loaded"),
+        ("bench.no_such_thing=1", "custom parameters are known once their library is loaded"),
         ("max_wal_size", "is not NAME=VALUE"),
         ("max wal size=1GB", "is no name of a parameter"),
         ("max_wal_size;DROP TABLE x=1GB", "is no name of a parameter"),

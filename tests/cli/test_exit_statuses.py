@@ -69,7 +69,7 @@ def test_a_stdout_without_room_is_one_sentence(words: tuple[str, ...], tmp_path:
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
         "pgtop-tune: stdout cannot be written: No space left on device",
-        "hint: send it to where there is room",
+        "hint: send it to a disk with free space",
     ]
 
 
@@ -85,12 +85,12 @@ def test_a_question_that_nobody_answers_is_no_finding(tmp_path: Path) -> None:
     asking = (
         "import sys, typer, pgtop_tune.cli.app as app\n"
         "def _part(module, name):\n"
-        "    def check(): typer.confirm('Measure it all the same?', err=True)\n"
+        "    def check(): typer.confirm('Measure it anyway?', err=True)\n"
         "    return check\n"
         "app._part = _part; sys.argv = ['pgtop-tune', 'check']; app.main()\n"
     )
     with Terminal((sys.executable, "-c", asking), environment(tmp_path)) as terminal:
-        terminal.until("Measure it all the same?")
+        terminal.until("Measure it anyway?")
         terminal.press("\x04")
         assert terminal.wait() == 128 + signal.SIGINT
 

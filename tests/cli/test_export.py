@@ -91,7 +91,7 @@ def test_a_file_that_is_there_is_left_alone_and_one_that_failed_is_not_there(rec
 @pytest.mark.parametrize(
     ("format", "name", "wide", "words"),
     [
-        (None, "a.txt", False, "does not say what to write"),
+        (None, "a.txt", False, "does not name a format"),
         (ExportFormat.PARQUET, "a.csv", True, "--wide is for CSV"),
         (ExportFormat.PARQUET, None, False, "Parquet needs a file"),
     ],

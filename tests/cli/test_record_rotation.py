@@ -61,7 +61,7 @@ def test_a_removed_directory_is_told_and_waited_for(server: Throwaway, tmp_path:
         shutil.rmtree(directory)
         assert "frames are lost until the recording can be written:" in recording.stderr.readline()
         directory.mkdir()
-        assert "recording goes on in" in recording.stderr.readline()
+        assert "recording continues in" in recording.stderr.readline()
         until(lambda: path.stat().st_size > 10_000)
         recording.terminate()
         said = recording.stderr.read()

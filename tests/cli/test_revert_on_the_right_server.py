@@ -82,7 +82,7 @@ async def test_a_trial_of_the_primary_is_not_ended_by_a_set_on_its_standby(
     assert (ran.status, "commit_delay" in ran.out + ran.err) == (0, False), ran.err
     assert (shown(primary, "commit_delay"), in_force(tmp_path)) == ("123", ["commit_delay=123", "commit_siblings=7"])
     ran = run("set", "commit_siblings=8", "-d", conninfo(primary), home=tmp_path)
-    assert "commit_delay is 0 again: 123 was on trial, and nobody kept it in time" in ran.err
+    assert "commit_delay is 0 again: 123 was not confirmed in time" in ran.err
     assert shown(primary, "commit_delay") == "0"
 
 

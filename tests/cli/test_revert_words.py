@@ -46,7 +46,7 @@ def test_a_value_like_the_default_is_not_called_overridden(fresh_server: Throwaw
     [
         (
             "ALTER SYSTEM SET commit_delay = '9'",
-            "commit_delay: left alone: somebody has set it to 9 since\n1 left alone\n",
+            "commit_delay: left alone: another user has set it to 9 since\n1 left alone\n",
         ),
         (
             "ALTER SYSTEM RESET commit_delay",

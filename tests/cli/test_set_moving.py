@@ -112,7 +112,7 @@ def test_a_signal_ends_the_wait_for_a_server_that_lets_nobody_in(
             process.kill()
             process.communicate()
         assert process.returncode == 128 + number
-        assert "no longer waited for: the server is being restarted, and its new values are written" in err
+        assert "the wait has ended: the server is being restarted, and its new values are written" in err
         assert "pgtop-tune revert --last --restart" in err
         signal_file.unlink()
         run_pg_ctl(server, "restart", "-m", "fast", "-w", "-l", str(server.socket_dir / "own.log"))

@@ -175,7 +175,7 @@ def test_who_waits_for_somebody_elses_restart_can_stop_waiting(server: Throwaway
     assert process.returncode == 130, err
     assert "not ours to run: it is a throwaway server" in out
     assert "takes effect when the server is restarted; until then 100" in out
-    assert "nobody has restarted the server: the changes wait" in err
+    assert "the server was not restarted: the changes stay pending" in err
     ran = run("revert", "--last", "-d", conninfo(server), home=tmp_path)
     assert ran.status == 0, ran.err
 

@@ -41,7 +41,7 @@ def test_what_was_on_trial_and_not_kept_is_taken_back_by_whoever_looks_next(made
     made.on_trial("vm.swappiness", "1", now_ms - 1)
     made.on_trial("vm.zone_reclaim_mode", "1", now_ms + 3_600_000)
     (back,) = asyncio.run(made.control.revert_overdue())
-    assert (back.name, back.message) == ("vm.swappiness", "nobody kept it in time")
+    assert (back.name, back.message) == ("vm.swappiness", "not confirmed in time")
     assert made.text(SWAPPINESS) == "60\n"
     assert len(asyncio.run(made.control.in_force())) == 2
 

@@ -54,7 +54,7 @@ async def test_what_nobody_keeps_is_taken_back_in_time(server: Throwaway, tmp_pa
         assert time.monotonic() < deadline
         await asyncio.sleep(0.05)
     (journal,) = journals(tmp_path)
-    assert {change.message for change in read(journal).changes} == {"nobody kept it in time"}
+    assert {change.message for change in read(journal).changes} == {"not confirmed in time"}
     assert (settings(server), auto_conf(server)) == (before, file_before)
     await control.aclose()
 

@@ -48,7 +48,7 @@ def test_screen_and_watchdog_killed_and_started_again_the_change_goes_back_at_it
         terminal.until("or it reverts")
         assert f"adopted from {change.by}" in terminal.text()
         assert setting(fresh_server, "max_wal_size") == "2GB"
-        terminal.until("taken back, nobody kept it in time")
+        terminal.until("taken back, not confirmed in time")
         assert time.time() * 1000 >= change.until_ms
         assert setting(fresh_server, "max_wal_size") == "1GB"
         assert journal(tmp_path).in_force == ()

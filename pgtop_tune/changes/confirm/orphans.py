@@ -57,24 +57,24 @@ def note_given_up(set_id: str, directory: Path | None, problem: PgtopError) -> N
                     journal.write(replace(change, message=words))
 
 
-WHY: Final = "nobody kept it in time"
+WHY: Final = "not confirmed in time"
 
 
 def words(change: ParameterChange) -> str:
     """What is said of one that was taken back."""
     if change.state is ChangeState.SUPERSEDED:
-        return f"{change.name}: {change.value or 'default'} was on trial; {change.message}"
+        return f"{change.name}: {change.value or 'default'} was pending confirmation; {change.message}"
     restart = "; that takes effect with a restart" if change.restart else ""
-    back = f"{change.name} is {change.shown_after} again" if not change.restart else f"{change.name} is taken back"
-    return f"{back}: {change.value or 'default'} was on trial, and {WHY}{restart}"
+    back = f"{change.name} is {change.shown_after} again" if not change.restart else f"{change.name} is reverted"
+    return f"{back}: {change.value or 'default'} was {WHY}{restart}"
 
 
 def setting_words(change: HostChange) -> str:
     """The same of a setting of the machine."""
-    return f"{change.name} is {change.shown_after} again: {change.value} was on trial, and {WHY}"
+    return f"{change.name} is {change.shown_after} again: {change.value} was {WHY}"
 
 
-CANNOT: Final = "a change that nobody kept cannot be taken back"
+CANNOT: Final = "an unconfirmed change cannot be reverted"
 _LOOK_S: Final = 2.0
 _REFUSED_S: Final = 10.0
 """After a refusal, of a change or of a password: a server hardly changes its mind sooner."""
@@ -212,12 +212,12 @@ class PendingWatch:
     def _take(self, sets: Iterable[PendingSet[Any]]) -> None:
         for each in sets:
             self._seen.add(each.changes[0].id)
-            left = f"{_listed(each.changes)} was left by {each.owner.by}, which is gone"
+            left = f"{_listed(each.changes)} was left by {each.owner.by}, which has ended"
             until = wall_clock(each.until_ms)
             if not self._hold:
                 self._tell(f"{left}: it reverts at {until}")
                 continue
-            self._tell(f"{left}: keep it, or it reverts at {until}")
+            self._tell(f"{left}: confirm it, or it reverts at {until}")
             adopted = AdoptedSet(
                 set_id=each.set_id,
                 changes=each.changes,
@@ -234,10 +234,10 @@ class PendingWatch:
             if each.changes[0].id not in self._seen and each.until_ms > now_ms() and each.owner.program != own_key():
                 until, by = wall_clock(each.until_ms), each.owner.by or "another program"
                 if each.holder in (Holder.PROGRAM, Holder.ELSEWHERE):
-                    self._tell(f"{_listed(each.changes)} is on trial by {by}: it reverts at {until}")
+                    self._tell(f"{_listed(each.changes)} is pending confirmation by {by}: it reverts at {until}")
                 else:
                     revert = f"its {Holder.WATCHDOG} reverts it at {until}"
-                    self._tell(f"{_listed(each.changes)} was left by {by}, which is gone: {revert}")
+                    self._tell(f"{_listed(each.changes)} was left by {by}, which has ended: {revert}")
             self._seen.add(each.changes[0].id)
 
     def _text(self, path: Path) -> JournalText:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pgtop_tune.metrics.trip_wires import TripWire
     from pgtop_tune.runtime.ports import Step
 
-NOT_CONFIRMED: Final = "nobody kept it in time"
+NOT_CONFIRMED: Final = "not confirmed in time"
 """Why a set is reverted at its deadline."""
 
 
@@ -146,7 +146,7 @@ class PendingSets:
         """
         if self._current is not None:
             names = ", ".join(change.name for change in self._current.changes)
-            raise UsageProblem(f"{names}: still on trial", "keep it or undo it first")
+            raise UsageProblem(f"{names}: still pending confirmation", "confirm or undo it first")
         terms = replace(terms, trip_wires=tuple(wire.text for wire in wires))
         try:
             made = await self._sets.apply(wanted, terms)

@@ -28,14 +28,14 @@ def check_set(root: Path, wanted: Sequence[WantedSetting], known: Sequence[str],
     names = [each.name for each in wanted]
     for each in wanted:
         if each.name not in known:
-            raise UsageProblem(f"{each.name!r} is no setting of this machine that is changed here")
+            raise UsageProblem(f"{each.name!r} is no setting of this machine that pgtop-tune changes")
         if names.count(each.name) > 1:
             raise UsageProblem(f"{each.name} is to be set twice at once", "leave one of the values out")
         for other in ALONG.get(each.name, ()):
             if other in names and each.name in ALONG.get(other, ()):
                 raise UsageProblem(
-                    f"{each.name} and {other} are two words for one thing: setting one makes the other 0",
-                    "leave one of them out",
+                    f"{each.name} and {other} are alternatives: setting one makes the other 0",
+                    "set one of them out",
                 )
     for each in wanted:
         taken(root, each.name, each.value, survive=survive)

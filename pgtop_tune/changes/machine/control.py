@@ -161,7 +161,7 @@ class HostControl:
 
     async def revert_overdue(self) -> tuple[HostChange, ...]:
         """Reverts changes on trial that nobody kept in time, also those of a process that is gone."""
-        return await self._reverted(overdue(time.time_ns() // 1_000_000), "nobody kept it in time")
+        return await self._reverted(overdue(time.time_ns() // 1_000_000), "not confirmed in time")
 
     async def adopt(self, alone: Guard | None = None) -> tuple[PendingSet[HostChange], ...]:
         """Takes over sets that are pending confirmation, and whose program is gone; see `orphans`.
@@ -191,7 +191,7 @@ class HostControl:
     def _check_here(self) -> None:
         elsewhere = self._elsewhere()
         if elsewhere is not None:
-            raise HostProblem(f"settings of the machine are changed where the server runs: {elsewhere}")
+            raise HostProblem(f"settings of the machine can only be changed on the server's machine: {elsewhere}")
 
     def _check(self, wanted: Sequence[WantedSetting], survive: bool) -> None:
         check_set(self._root, wanted, names(self._root, self._names_of_disks()), survive=survive)
@@ -226,7 +226,7 @@ class HostControl:
             self._trials.guard(set_id, until_ms, lambda at_ms: self._guard(set_id, at_ms, self._directory))
         except OSError as error:
             raise JournalProblem(
-                f"what takes the change back after a crash cannot be started: {error.strerror}", "nothing was changed"
+                f"the revert watchdog cannot be started: {error.strerror}", "nothing was changed"
             ) from None
         return self._trials.watchdog(set_id)
 

@@ -40,6 +40,6 @@ def pages_in_words(wanted: str, shown: str, pool: HugePages) -> str:
     if int(shown) > pages:
         return f"{shown} of the pages are in use: the pool cannot be smaller now"
     return (
-        f"the kernel found room for {shown} of {pages} pages: memory is in pieces. Free some (echo 1 into "
-        "/proc/sys/vm/compact_memory) and ask again, or reserve them at boot"
+        f"the kernel found room for {shown} of {pages} pages: memory is fragmented. Free some (echo 1 into "
+        "/proc/sys/vm/compact_memory) and try again, or reserve them at boot"
     )

@@ -208,7 +208,7 @@ def take_back(journal: Journal, root: Path, change: HostChange, why: str = "") -
     if change.path in covered:
         note = "a later change of it stays"
     elif change.boot_id != _boot_id(root) and not change.drop_in:
-        note = "the machine has been started anew since, and the value went with it"
+        note = "the machine has been rebooted since, which removed the value"
     else:
         note = _live_taken_back(change, root, covered)
     file = (
@@ -259,7 +259,7 @@ def _tried(change: HostChange, root: Path) -> str:
     _write(root, change.path, change.value)
     shown = live_value(change.path, root)
     if shown == change.value_before != change.value:
-        words = _objection(change, shown, root) or "the kernel took it and changed nothing"
+        words = _objection(change, shown, root) or "the kernel accepted it and changed nothing"
         raise HostProblem(f"{change.name} is still {shown}: {words}")
     return shown
 
@@ -267,9 +267,9 @@ def _tried(change: HostChange, root: Path) -> str:
 def _live_taken_back(change: HostChange, root: Path, covered: set[str]) -> str:
     now = _now(change, root)
     if not now:
-        return f"{change.path} is no longer there"
+        return f"{change.path} is gone"
     if now not in (change.value_before, change.value, change.shown_after) and not _half_made(change, now):
-        return f"{_LEFT_ALONE}: somebody has set it to {now} since"
+        return f"{_LEFT_ALONE}: another user has set it to {now} since"
     _live_back(change, root, covered)
     after = live_value(change.path, root)
     pool = pool_of(change.name, root)

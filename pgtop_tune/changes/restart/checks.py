@@ -101,8 +101,8 @@ def _libraries(facts: RestartFacts) -> RestartCheck | None:
     looked_for = isinstance(facts.dry, Unavailable) or facts.dry.libraries
     if looked_for or "shared_preload_libraries" not in facts.values.texts:
         return None
-    words = "this role may not ask for the directory of PostgreSQL 14's libraries"
-    return RestartCheck("libraries", Verdict.UNKNOWN, words, "GRANT EXECUTE ON FUNCTION pg_config() lets it")
+    words = "this role may not read the directory of PostgreSQL 14's libraries"
+    return RestartCheck("libraries", Verdict.UNKNOWN, words, "GRANT EXECUTE ON FUNCTION pg_config() to it")
 
 
 def _reach(facts: RestartFacts) -> RestartCheck | None:
@@ -113,16 +113,16 @@ def _reach(facts: RestartFacts) -> RestartCheck | None:
     addresses = [each.strip() for each in (values.text("listen_addresses") or "").split(",") if each.strip()]
     sockets = elements("unix_socket_directories", values.text("unix_socket_directories") or "") or ()
     if not facts.here and all(each in _LOOPBACK or each.startswith("127.") for each in addresses):
-        words = "it would take connections from its own machine only, and this is another"
-        return RestartCheck("reach", Verdict.IMPOSSIBLE, words, "leave an address in listen_addresses")
+        words = "it would accept connections only from its own machine, and this is another one"
+        return RestartCheck("reach", Verdict.IMPOSSIBLE, words, "keep an address in listen_addresses")
     if not addresses and not sockets:
-        words = "nobody could connect: listen_addresses and unix_socket_directories would both be empty"
-        return RestartCheck("reach", Verdict.IMPOSSIBLE, words, "leave one of them")
+        words = "no client could connect: listen_addresses and unix_socket_directories would both be empty"
+        return RestartCheck("reach", Verdict.IMPOSSIBLE, words, "set one of them")
     port = values.text("port")
     if not (sockets if facts.endpoint.startswith(("/", "@")) else addresses):
         left = ", ".join(sockets or addresses)
-        words = f"a connection like this one is not possible then; this goes on through {left}, port {port}"
-        return RestartCheck("reach", Verdict.DOUBTFUL, words, "pg_hba.conf must let this role in there")
+        words = f"a connection like this one would fail; pgtop-tune would continue through {left}, port {port}"
+        return RestartCheck("reach", Verdict.DOUBTFUL, words, "pg_hba.conf must admit this role there")
     return RestartCheck("reach", Verdict.FINE, f"it listens at {', '.join((*sockets, *addresses))}, port {port}")
 
 
@@ -135,9 +135,9 @@ def _huge_pages(facts: RestartFacts) -> RestartCheck | None:
     if wish not in ("on", "try") or (wish == "try" and (facts.pool is None or not facts.pool.total)):
         return None
     if needed is None or facts.pool is None:
-        return RestartCheck("huge pages", Verdict.UNKNOWN, f"huge_pages={wish}: how many there are could not be seen")
+        return RestartCheck("huge pages", Verdict.UNKNOWN, f"huge_pages={wish}: their number is unknown")
     there = max(facts.pool.free - facts.pool.reserved, 0) + facts.held_pages
-    words = f"it needs {needed} huge pages of {about(facts.pool.page_bytes)}, {there} are there"
+    words = f"it needs {needed} huge pages of {about(facts.pool.page_bytes)}, of which {there} are available"
     if needed <= there:
         return RestartCheck("huge pages", Verdict.FINE, words)
     hint = f"vm.nr_hugepages={facts.pool.total + needed - there} makes room"
@@ -161,10 +161,12 @@ def shared_memory_bytes(facts: RestartFacts) -> float | None:
 def _shared_memory(facts: RestartFacts) -> RestartCheck:
     size = shared_memory_bytes(facts)
     if size is None or facts.memory_bytes is None:
-        return RestartCheck("shared memory", Verdict.UNKNOWN, "the memory of its machine cannot be seen")
-    words = f"it asks for {about(size)} of shared memory, of {about(facts.memory_bytes)}"
+        return RestartCheck("shared memory", Verdict.UNKNOWN, "the memory of its machine is unknown")
+    words = f"it needs {about(size)} of shared memory, of {about(facts.memory_bytes)}"
     if size >= facts.memory_bytes:
-        return RestartCheck("shared memory", Verdict.IMPOSSIBLE, f"{words}: more than there is", "lower shared_buffers")
+        return RestartCheck(
+            "shared memory", Verdict.IMPOSSIBLE, f"{words}: more than the machine has", "lower shared_buffers"
+        )
     if size >= _MUCH * facts.memory_bytes:
         return RestartCheck("shared memory", Verdict.DOUBTFUL, f"{words}: little is left for sessions and files")
     return RestartCheck("shared memory", Verdict.FINE, words)
@@ -214,7 +216,7 @@ def _standby(facts: RestartFacts) -> RestartCheck | None:
         "standby",
         Verdict.DOUBTFUL,
         f"{facts.standbys} standby{'s' if facts.standbys > 1 else ''} must have at least as much of {', '.join(raised)}"
-        ": else recovery stops there",
+        ": else their recovery stops",
         "raise it on the standbys first",
     )
 
@@ -232,7 +234,7 @@ def _as_standby(facts: RestartFacts, changed: list[str]) -> RestartCheck | None:
             return RestartCheck("standby", Verdict.IMPOSSIBLE, words, "lower it on the primary first")
         if least is None and after < now:
             words = f"this is a standby: it does not start with less {name} than its primary, whose value is not known"
-            return RestartCheck("standby", Verdict.UNKNOWN, words, "look at the primary before")
+            return RestartCheck("standby", Verdict.UNKNOWN, words, "check the primary first")
     return RestartCheck("standby", Verdict.FINE, "no less than the primary has") if changed else None
 
 

@@ -39,8 +39,8 @@ _BACKSTOP_S: Final = 900.0
 _LATER_S: Final = 30.0
 """Whoever finds a trial in the journal leaves us so much time to end it ourselves."""
 _OURS: Final = "our own throwaway server"
-_BY_HAND: Final = "`pgtop-tune revert` puts the old values back and starts it"
-_AT_WILL: Final = "`pgtop-tune revert --last --restart` takes them back"
+_BY_HAND: Final = "`pgtop-tune revert` restores the old values and starts it"
+_AT_WILL: Final = "`pgtop-tune revert --last --restart` reverts them"
 
 Progress = Callable[[str], None]
 
@@ -251,7 +251,9 @@ class RestartService:
         if self._own_restart is None and not server.place.restart:
             progress(f"waiting for the restart: {server.place.command or server.place.why_not}")
             if await wait.until_restarted() is Return.LEFT:
-                return RestartOutcome(RestartState.WAITING, "nobody has restarted the server: the changes wait", made)
+                return RestartOutcome(
+                    RestartState.WAITING, "the server was not restarted: the changes stay pending", made
+                )
             return await self._back(attempt, made, waiting, time.monotonic() - began_s)
         progress(f"restarting: {_OURS if self._own_restart is not None else server.place.command}")
         ran = await asyncio.to_thread(self._run, server.place, again=False)
@@ -261,7 +263,7 @@ class RestartService:
         if came is Return.THE_OLD_ONE:
             return await self._not_restarted(made, ran)
         if came is Return.LEFT:
-            words = "no longer waited for: the server is being restarted"
+            words = "the wait has ended: the server is being restarted"
             written = f"{words}, and its new values are written" if made else words
             return RestartOutcome(RestartState.LEFT, written, made, hint=_AT_WILL if made else "")
         return await self._old_values(attempt, (*waiting, *made), ran, wait, progress, began_s)
@@ -319,7 +321,7 @@ class RestartService:
     ) -> RestartOutcome:
         place = attempt.server.place
         log = explaining(await asyncio.to_thread(attempt.log.pieces), ran.words)
-        progress("it does not come up: the old values go back into postgresql.auto.conf")
+        progress("it does not come up: restoring the old values in postgresql.auto.conf")
         came, again = Return.GONE, ran
         for mend, what in ((self._restored, "old values"), (self._copied, "copy of postgresql.auto.conf")):
             try:
@@ -336,7 +338,7 @@ class RestartService:
             again = await asyncio.to_thread(self._run, place, again=not up)
             came = Return.LEFT if again.status == LEFT else await wait.until_back(failed=again.status != 0)
             if came is Return.LEFT:
-                left = "no longer waited for: the server did not come up, and is being started with its old values"
+                left = "the wait has ended: the server did not come up, and is being started with its old values"
                 return RestartOutcome(RestartState.LEFT, left, changes, log)
             if came is Return.BACK:
                 break

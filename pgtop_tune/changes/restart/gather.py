@@ -61,7 +61,7 @@ def find_place(session: OperatorSession) -> ServerPlace:
     try:
         server = look(pid)
     except OSError as error:
-        return ServerPlace(session.endpoint, data, "unknown", why_not=f"its process hides: {error.strerror}")
+        return ServerPlace(session.endpoint, data, "unknown", why_not=f"its process is hidden: {error.strerror}")
     me = here()
     how = managed(server, data, of.get("config_file", ""), me)
     logs = Path(data) / of.get("log_directory", "") if of.get("logging_collector") == "on" else ""
@@ -243,7 +243,7 @@ def restart_facts(server: Standing, wanted: Sequence[Wanted]) -> RestartFacts:
 
 def _tried(server: Standing, wanted: Sequence[Wanted]) -> DryStart | Unavailable:
     if server.pid is None or not server.place.program:
-        return Unavailable(Reason.NOT_LOCAL, server.place.why_not or "its programs cannot be seen")
+        return Unavailable(Reason.NOT_LOCAL, server.place.why_not or "its programs are out of reach")
     try:
         text = auto_conf.read(Path(server.place.data_directory)).decode("utf-8", "surrogateescape")
         for each in wanted:

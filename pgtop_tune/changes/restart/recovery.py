@@ -56,8 +56,8 @@ def check_recorded(place: ServerPlace) -> None:
         raise ClusterProblem(f"the server is down, and {place.data_directory}: {error.strerror}") from None
     if not sound:
         raise ClusterProblem(
-            f"the server is down, and what the journal says of {place.data_directory} is not as pgtop-tune finds it",
-            "start the server by hand, then revert again",
+            f"the server is down, and {place.data_directory} differs from its record in the journal",
+            "start the server yourself, then revert again",
         )
 
 
@@ -179,7 +179,7 @@ def recover(
     """
     for known in _known(conninfo, selection, directory, set_id, only_restarts=True):
         if not _is_the_same(known):
-            tell(f"{known.place.data_directory} holds another cluster by now: it is left alone")
+            tell(f"{known.place.data_directory} holds another cluster now: left alone")
         elif agree(known):
             return _recovered(known, selection, directory, tell, sure, written)
     return False
@@ -279,7 +279,9 @@ def _recovered(
         tell(f"the server is down: the old values are back in {data / FILE_NAME}")
     if not place.start:
         by_hand = f": {place.command}" if place.command else ""
-        raise ClusterProblem("the server is down, and it is not ours to start", f"start it{by_hand}, then revert again")
+        raise ClusterProblem(
+            "the server is down, and pgtop-tune cannot start it", f"start it{by_hand}, then revert again"
+        )
     tell("starting it")
     words = _start(place)
     if words:
@@ -289,7 +291,7 @@ def _recovered(
                 place,
                 selection(in_force),
                 in_force,
-                lambda lines: sure(f"{lines} is not as it was left; {place.copy} has the file from before"),
+                lambda lines: sure(f"{lines} has changed since; {place.copy} is the copy from before the changes"),
             )
         if copied:
             tell(f"it does not start: {data / FILE_NAME} is the copy from before the changes; starting it")
@@ -301,7 +303,7 @@ def _recovered(
 
 def _not_permitted(data: Path) -> ClusterProblem:
     return ClusterProblem(
-        f"the server is down, and only root or its user may look into {data}", "run this command as one of them"
+        f"the server is down, and only root or its user may read {data}", "run this command as one of these users"
     )
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pgtop_tune.postgres.server.conninfo import ConnInfo
     from pgtop_tune.process.revert_watchdog import RevertWatchdog
 
-OUTLIVED: Final = "it can lose data, and the program it was to end with is gone"
+OUTLIVED: Final = "it can lose data, and its program is gone"
 
 Guard = Callable[[PendingSet[ParameterChange]], ProcessKey | None]
 """Starts the revert watchdog of a set. Raises OSError."""
@@ -80,7 +80,7 @@ def adopt(
                     raise
                 raise JournalProblem(
                     f"the revert watchdog of {pending.changes[0].name} cannot be started: {error.strerror}",
-                    "`pgtop-tune revert` takes it back now",
+                    "`pgtop-tune revert` reverts it now",
                 ) from None
             adopted.append(pending)
         return tuple(adopted)

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession
 
 _UNKNOWN: Final = (
-    "the connection was lost between change and read-back: whether it is in force is not known. The journal has it; "
-    "it is settled when the server answers again"
+    "the connection was lost between change and read-back, so its state is unknown. The journal has it; pgtop-tune "
+    "settles it when the server answers again"
 )
 _DEFAULT: Final = "default"
-_NO_LIBRARY: Final = "the library that has it is not loaded"
+_NO_LIBRARY: Final = "its library is not loaded"
 
 
 def make(
@@ -79,9 +79,9 @@ def make(
         watched(changes)
     except OSError as error:
         for change in changes:
-            journal.write(replace(change, state=ChangeState.FAILED, message="nothing would take it back after a crash"))
+            journal.write(replace(change, state=ChangeState.FAILED, message="nothing would revert it after a crash"))
         raise JournalProblem(
-            f"what takes the change back after a crash cannot be started: {error.strerror}", "nothing was changed"
+            f"the revert watchdog cannot be started: {error.strerror}", "nothing was changed"
         ) from None
     made: list[ParameterChange] = []
     try:
@@ -127,7 +127,7 @@ def take_back(
         What was done to each; what was refused is still in force.
 
     Raises:
-        ServerProblem: This role may not reload; nothing was done.
+        ServerProblem: This role may not reload; no change was made.
         ConnectionProblem: The connection went away; taking back again is safe.
     """
     if any(each.scope.kind is ScopeKind.SYSTEM for each in changes):

@@ -134,8 +134,8 @@ class PostgresControl:
             self._trials.lift(set_id)
         except OSError as error:
             raise JournalProblem(
-                f"what takes the change back when we end cannot be started: {error.strerror}",
-                "it is taken back when its time is over",
+                f"the revert watchdog cannot be started: {error.strerror}",
+                "the change reverts at its deadline",
             ) from None
         return staying
 
@@ -146,7 +146,7 @@ class PostgresControl:
         if outcome.elsewhere:
             raise ServerProblem(
                 f"{outcome.elsewhere[0].name} was changed on another server of this cluster, and stays in force there",
-                f"connect to that one: `pgtop-tune revert --set {set_id}`",
+                f"connect to that server: `pgtop-tune revert --set {set_id}`",
             )
         missed = await asyncio.to_thread(missed_set, set_id, self.directory)
         if missed is not None:
@@ -155,7 +155,7 @@ class PostgresControl:
 
     async def revert_overdue(self) -> tuple[ParameterChange, ...]:
         """Takes back what nobody kept in time, also of processes that are gone."""
-        return (await self._take_back(overdue(now_ms()), "nobody kept it in time")).settled
+        return (await self._take_back(overdue(now_ms()), "not confirmed in time")).settled
 
     @property
     def journal_paths(self) -> tuple[Path, ...] | None:

@@ -62,7 +62,7 @@ def losses(rules: Rules, wanted: Sequence[Wanted], terms: Terms, current: Mappin
             continue
         if not rules.allow_unsafe:
             raise UnsafeChange(
-                f"{each.name} = {each.value} can lose {loss}", "--allow-unsafe lets it be unlocked; nothing was changed"
+                f"{each.name} = {each.value} can lose {loss}", "pass --allow-unsafe to unlock it; nothing was changed"
             )
         if each.name not in terms.confirmed:
             raise UnsafeChange(
@@ -217,7 +217,7 @@ def put_back(session: OperatorSession, journal: Journal, change: ParameterChange
         together: Ids of changes that are put back along with it.
 
     Raises:
-        ServerProblem: Refused; nothing was done.
+        ServerProblem: Refused; no change was made.
         ConnectionProblem: The connection went away; putting back again is safe.
     """
     name, before = change.name, change.auto_conf_before
@@ -232,7 +232,7 @@ def put_back(session: OperatorSession, journal: Journal, change: ParameterChange
     if wrote:
         session.alter(name, before, change.scope)
     elif not same(name, now, before):
-        note = f"left alone: somebody has set it to {now} since" if now is not None else "left alone: reset since"
+        note = f"left alone: another user has set it to {now} since" if now is not None else "left alone: reset since"
         return PutBack(superseded=True, note=note)
     order = _in_order_again(session, change) if change.scope.kind is ScopeKind.SYSTEM else ""
     return PutBack(wrote=wrote, note="; ".join(filter(None, ("" if wrote else ALREADY, order))))

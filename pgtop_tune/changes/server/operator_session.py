@@ -206,7 +206,7 @@ class OperatorSession:
         if not rows[0]["permitted"]:
             user = quoted(self._conninfo.user)
             raise ServerProblem(
-                "this role may not reload the configuration or not look into it, so a change could not be undone",
+                "this role may not reload or read the configuration, so a change could not be undone",
                 "connect as a superuser, or: GRANT SELECT ON pg_file_settings, EXECUTE ON FUNCTION "
                 f"pg_show_all_file_settings(), pg_reload_conf(), and the role pg_read_all_settings, to {user}",
                 _INSUFFICIENT_PRIVILEGE,
@@ -222,7 +222,7 @@ class OperatorSession:
         if found and found[0].setting == "off":
             raise ServerProblem(
                 "ALTER SYSTEM is switched off on this server (allow_alter_system)",
-                "whoever manages its configuration changes it there; a role or a database can still have its own value",
+                "change it where its configuration is managed; a role or a database can still have its own value",
             )
 
     def auto_conf(self) -> dict[str, str]:
@@ -234,7 +234,7 @@ class OperatorSession:
         for fault in self._rows(_UNREAD):
             place = f"{fault['sourcefile']}:{fault['sourceline']}: " if fault["sourcefile"] else ""
             raise ServerProblem(
-                f"the server cannot read its files: {place}{fault['error']}", "mend that first; nothing was changed"
+                f"the server cannot read its files: {place}{fault['error']}", "fix that first; nothing was changed"
             )
         rows = self._rows(queries.sql("auto_conf", self._major))
         if not rows:
@@ -251,7 +251,7 @@ class OperatorSession:
             if self._connection.broken or self._connection.closed:
                 raise
             raise ServerProblem(
-                f"the server cannot read its files: {server_words(error)}", "mend that first; nothing was changed"
+                f"the server cannot read its files: {server_words(error)}", "fix that first; nothing was changed"
             ) from None
 
     def stored(self, name: str, scope: Scope) -> str | None:

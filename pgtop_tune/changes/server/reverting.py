@@ -64,7 +64,7 @@ def try_to_revert(
         with PlainWords(conninfo):
             found = find_journals(session, conninfo.describe(), directory)
             if key and not any(each.name.key == key and each.kin is not Kin.OTHER for each in found.known):
-                raise ConnectionProblem(f"{conninfo.describe()}: another server answers there")
+                raise ConnectionProblem(f"{conninfo.describe()}: a different server answers there")
             return take_back_from(session, found, selection, why, adopt=adopt, first=first)
     finally:
         session.close()
@@ -167,7 +167,7 @@ def missed_set(set_id: str, directory: Path | None, selection: ServerSelection =
             there = text.server.description if text.server is not None else path.stem
             return ServerProblem(
                 f"{held[0].name} was changed on another server, {there}, and stays in force there",
-                f"connect to that one: `pgtop-tune revert --set {set_id}`",
+                f"connect to that server: `pgtop-tune revert --set {set_id}`",
             )
     return None
 

@@ -79,7 +79,7 @@ def _check_reset_empties(session: OperatorSession, parameter: Parameter, wanted:
     name = parameter.name
     if wanted.scope.kind is not ScopeKind.SYSTEM:
         raise ServerProblem(
-            f"an empty {name} cannot be stored for a role or a database", "`pgtop-tune reset` takes its own value away"
+            f"an empty {name} cannot be stored for a role or a database", "`pgtop-tune reset` removes its own value"
         )
     remains = _without_line(session, parameter)
     if remains:

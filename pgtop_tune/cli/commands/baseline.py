@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pgtop_tune.compare.baselines.trend import Change
     from pgtop_tune.model.bench import LoadSpec
 
-Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="Of the baseline.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="Name of the baseline.")]
 
 
 def save(
@@ -33,9 +33,11 @@ def save(
             metavar="FILE", show_default=False, help="A recording with a run, a record of `bench run`, or a directory."
         ),
     ],
-    note: Annotated[str, typer.Option("--note", metavar="TEXT", show_default=False, help="Kept with it.")] = "",
+    note: Annotated[
+        str, typer.Option("--note", metavar="TEXT", show_default=False, help="Note to save with the run.")
+    ] = "",
 ) -> None:
-    """Keep a run with everything that is known of its surroundings under a name; more runs may follow.
+    """Save a run with its environment under a name; more runs may follow.
 
     Example: pgtop-tune baseline save go-live run.jsonl.gz --note "new storage"
     """
@@ -43,14 +45,16 @@ def save(
     from pgtop_tune.compare.baselines.baselines import save as kept
 
     run, _ = kept(name, file, note)
-    say(f"kept in {run.path}")
+    say(f"saved in {run.path}")
 
 
 def list_baselines(
-    name: Annotated[str, typer.Argument(metavar="[NAME]", show_default=False, help="Only this one, run by run.")] = "",
+    name: Annotated[
+        str, typer.Argument(metavar="[NAME]", show_default=False, help="Only this baseline, run by run.")
+    ] = "",
     format: Annotated[Format, typer.Option("--format", help="text, or one JSON array.")] = Format.TEXT,
 ) -> None:
-    """Show the baselines there are; with a name its runs, and where their level changed.
+    """List the baselines; with a name its runs, and the changes of their level.
 
     Examples: pgtop-tune baseline list  ·  pgtop-tune baseline list go-live
     """
@@ -70,7 +74,7 @@ def list_baselines(
 
         say(json.dumps(baseline_words.as_json(rows), ensure_ascii=True, indent=2))
         return
-    say(baseline_words.table(rows) if rows else "no baseline; pgtop-tune baseline save NAME FILE makes one")
+    say(baseline_words.table(rows) if rows else "no baseline; pgtop-tune baseline save NAME FILE creates one")
     if name:
         _tell_changes(changes([run for _, run in rows]))
 
@@ -79,18 +83,20 @@ def check(
     name: Name,
     file: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="[FILE]", show_default=False, help="A newer run; without, the load is run again, which takes -d."
-        ),
+        typer.Argument(metavar="[FILE]", show_default=False, help="A newer run (default: repeat the load; needs -d)."),
     ] = None,
     against: Annotated[
-        str, typer.Option("--against", metavar="first|last", help="Which run of the baseline it is compared with.")
+        str, typer.Option("--against", metavar="first|last", help="Run of the baseline to compare with.")
     ] = "first",
-    keep: Annotated[bool, typer.Option("--save", help="Keep the new run in the baseline.")] = False,
-    note: Annotated[str, typer.Option("--note", metavar="TEXT", show_default=False, help="Kept with it.")] = "",
+    keep: Annotated[bool, typer.Option("--save", help="Add the new run to the baseline.")] = False,
+    note: Annotated[
+        str, typer.Option("--note", metavar="TEXT", show_default=False, help="Note to save with the run.")
+    ] = "",
     fail_if: FailIf = None,
     under_test: UnderTest = None,
-    format: Annotated[TableFormat, typer.Option("--format", help="Of the comparison on stdout.")] = TableFormat.TEXT,
+    format: Annotated[
+        TableFormat, typer.Option("--format", help="Format of the comparison on stdout.")
+    ] = TableFormat.TEXT,
     profiles: ProfilesDirectory = None,
     pgbench: options.Pgbench = None,
     host: options.Host = "",
@@ -100,10 +106,10 @@ def check(
     no_password: options.NoPassword = False,
     ask_password: options.AskPassword = False,
 ) -> None:
-    """Measure again the same way, and say what has changed since.
+    """Measure again the same way, and report the changes.
 
-    The loads of the baseline's run are run again, with the housekeeping of `bench run`; or a newer recording or record
-    is given. With many runs kept, the moments are named at which a figure's level changed.
+    Repeats the loads of the baseline's run, with the housekeeping of `bench run`, or takes a newer recording or
+    record. With many saved runs, it names the times at which a figure's level changed.
 
     Examples: pgtop-tune baseline check go-live -d bench --save  ·
     pgtop-tune baseline check go-live today.jsonl.gz --fail-if 'tps < -5%'
@@ -125,7 +131,7 @@ def check(
     for problem in problems:
         tell(problem)
     if not runs:
-        raise UsageProblem(f"the baseline {name!r} has no run", f"pgtop-tune baseline save {name} FILE keeps one")
+        raise UsageProblem(f"the baseline {name!r} has no run", f"pgtop-tune baseline save {name} FILE adds one")
     reference = runs[0] if against == "first" else runs[-1]
     before = open_material(reference.path, f"{name}, {against} of {len(runs)}")
     with tempfile.TemporaryDirectory(prefix="pgtop-tune-") as directory:
@@ -144,7 +150,7 @@ def check(
             except RecordingProblem as problem:
                 unkept = problem
             else:
-                tell(f"kept in {kept.path}")
+                tell(f"saved in {kept.path}")
                 runs = (*runs, kept)
     judged = [judge(condition, [comparison]) for condition in conditions]
     print_comparisons(format, [comparison], judged)
@@ -198,13 +204,13 @@ def _measure_again(
         )
     )
     if status == ExitCode.LOAD:
-        raise LoadProblem("the load could not be run again as it was", "what is said above tells why")
+        raise LoadProblem("the load could not be repeated", "see the messages above")
     if status != ExitCode.OK:
         sys.exit(status)
 
 
 baseline: Final = typer.Typer(
-    help="Keep runs under a name, and find out later what has changed.",
+    help="Save runs under a name, and compare with them later.",
     epilog=(
         "Examples:  pgtop-tune baseline save go-live run.jsonl.gz  ·  pgtop-tune baseline check go-live -d bench  ·  "
         "pgtop-tune baseline list"

@@ -50,7 +50,7 @@ def check(
             metavar="CHECK",
             rich_help_panel=_CHOICE,
             show_default=False,
-            help="Only these: an id (MEM-01), how ids begin (MEM) or a group (memory); several with commas.",
+            help="Only these: an id (MEM-01), a prefix of ids (MEM) or a group (memory), separated by commas.",
         ),
     ] = None,
     ignore: Annotated[
@@ -66,7 +66,7 @@ def check(
             metavar="ID=VALUE",
             rich_help_panel=_CHOICE,
             show_default=False,
-            help="Another limit: MEM-01=95, SLOT-01=2GB, TXN-02=10min, or by name MEM-01.high=120; several with "
+            help="Another limit: MEM-01=95, SLOT-01=2GB, TXN-02=10min, or by name MEM-01.high=120; separated by "
             "commas.",
         ),
     ] = None,
@@ -77,7 +77,7 @@ def check(
             metavar="FILE",
             rich_help_panel=_CHOICE,
             show_default=False,
-            help="The project's wishes; pgtop-tune.toml of this directory where it is there.",
+            help="Configuration of the project (default: pgtop-tune.toml in this directory).",
         ),
     ] = None,
     against: Annotated[
@@ -86,7 +86,7 @@ def check(
             "--against",
             metavar="FILE",
             show_default=False,
-            help="A former report (--format json): show only what is new. Or a recording: check that one.",
+            help="An earlier report (--format json): show only new findings. Or a recording to check.",
         ),
     ] = None,
     measure: Annotated[
@@ -100,18 +100,20 @@ def check(
     yes: Annotated[bool, typer.Option("--yes", help="Measure a busy server without asking.")] = False,
     fail_on: Annotated[
         FailOn | None,
-        typer.Option("--fail-on", show_default=False, help="Exit with 1 from this severity on (warning)."),
+        typer.Option(
+            "--fail-on", show_default=False, help="Exit with 1 for findings at or above this severity (warning)."
+        ),
     ] = None,
     format: Annotated[
-        ReportFormat, typer.Option("--format", help="How it is written; script: what mends it, as a shell script.")
+        ReportFormat, typer.Option("--format", help="Output format; script: the fixes as a shell script.")
     ] = ReportFormat.TEXT,
     pooler: options.Poolers = None,
     list_: Annotated[
         bool,
-        typer.Option("--list", rich_help_panel=_CHOICE, help="List the checks and their limits; looks at nothing."),
+        typer.Option("--list", rich_help_panel=_CHOICE, help="List the checks and their limits; checks nothing."),
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Why, evidence, fix, undo; what is unknown and what passed.")
+        bool, typer.Option("-v", "--verbose", help="Reason, evidence, fix, undo; unknown and passed checks.")
     ] = False,
     host: options.Host = "",
     port: options.Port = "",
@@ -120,10 +122,10 @@ def check(
     no_password: options.NoPassword = False,
     ask_password: options.AskPassword = False,
 ) -> None:
-    """Check a server and its machine before production: what will hurt, how to mend it, how to undo that.
+    """Check a server and its machine before production: risks, their fixes, and how to undo each fix.
 
-    Changes nothing; only --measure writes, into an unnamed file and a few bytes of WAL. What cannot be seen is unknown
-    and counted, never passed. Exit status: 0 clean, 1 findings at or above --fail-on, any other: could not run.
+    Changes nothing; only --measure writes, into an unlinked file and a few bytes of WAL. A check without its input is
+    unknown and counted, never passed. Exit status: 0 clean, 1 findings at or above --fail-on, any other: could not run.
 
     Examples: pgtop-tune check -d bench  ·  pgtop-tune check -v --select MEM -d bench  ·
     pgtop-tune check --format sarif --fail-on high -d bench  ·  pgtop-tune check --against yesterday.json -d bench  ·
@@ -246,9 +248,9 @@ def _measured(conninfo: ConnInfo, facts: Facts, yes: bool) -> Facts:
     if disturbs and not yes:
         said = f"the server is busy: {'; '.join(disturbs)}"
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise UsageProblem(said, "--yes measures all the same")
+            raise UsageProblem(said, "--yes measures anyway")
         tell(said)
-        if not typer.confirm("Measure it all the same?", err=True):
+        if not typer.confirm("Measure it anyway?", err=True):
             raise UsageProblem("not measured", "without --measure nothing is written")
     tell(f"measuring, up to {LIMIT_S:.0f} s")
     measured = asyncio.run(measure(conninfo, facts))

@@ -30,7 +30,7 @@ UnderTest = Annotated[
         metavar="NAME",
         show_default=False,
         help="A fact of the fingerprint, or a group of them (machine, system, server, parameters, data, load, all), "
-        "that is meant to differ; repeatable. Settings are by themselves.",
+        "that the comparison is about; repeatable. Settings always are.",
     ),
 ]
 FailIf = Annotated[
@@ -39,23 +39,26 @@ FailIf = Annotated[
         "--fail-if",
         metavar="CONDITION",
         show_default=False,
-        help="Exit status 7 when it holds, 8 when it cannot be told: 'tps < -5%', 'p99 > 10%'; repeatable.",
+        help="Exit status 7 when it holds, 8 when it cannot be decided: 'tps < -5%', 'p99 > 10%'; repeatable.",
     ),
 ]
 
 
 def compare(
     a: Annotated[Path, typer.Argument(metavar="A", show_default=False, help=_FILE)],
-    b: Annotated[list[Path], typer.Argument(metavar="B...", show_default=False, help="What is compared with it.")],
+    b: Annotated[list[Path], typer.Argument(metavar="B...", show_default=False, help="Sides to compare with A.")],
     fail_if: FailIf = None,
     under_test: UnderTest = None,
-    format: Annotated[TableFormat, typer.Option("--format", help="Of the comparison on stdout.")] = TableFormat.TEXT,
+    format: Annotated[
+        TableFormat, typer.Option("--format", help="Format of the comparison on stdout.")
+    ] = TableFormat.TEXT,
 ) -> None:
     """Compare recordings or runs: fingerprint, effects with 95 % intervals, verdicts, waits.
 
-    Every B is compared with A, load by load. Better and worse are said of four steady runs on each side; of fewer only
-    that they differ, and which commands lead to a verdict. Where more differs than what is under test, there is no
-    verdict but the reason. What a condition of --fail-if names must have changed by more than that, and certainly.
+    Compares every B with A, load by load. Better and worse need four steady runs on each side; with fewer, the output
+    says only that they differ, and lists the commands that lead to a verdict. If a condition differs that is not under
+    test, the output gives the reason instead of a verdict. A --fail-if condition holds only for a certain change
+    beyond its limit.
 
     Examples: pgtop-tune compare before.jsonl.gz after.jsonl.gz  ·
     pgtop-tune compare runs/default runs/tuned runs/extreme --format markdown  ·

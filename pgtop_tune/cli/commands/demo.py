@@ -47,7 +47,7 @@ def demo(
     seconds: Annotated[
         float | None,
         typer.Option(
-            "--seconds", min=1, rich_help_panel=_DEMO, show_default=False, help="How long; 20 without a terminal."
+            "--seconds", min=1, rich_help_panel=_DEMO, show_default=False, help="Duration; 20 without a terminal."
         ),
     ] = None,
     scale: Annotated[
@@ -62,7 +62,7 @@ def demo(
             metavar="DIR",
             rich_help_panel=_DEMO,
             show_default=False,
-            help="Make the cluster in this directory and leave it there; used again next time.",
+            help="Create the cluster in this directory, keep it, and use it again next time.",
         ),
     ] = None,
     pg_bin: Annotated[
@@ -72,7 +72,7 @@ def demo(
             metavar="DIR",
             rich_help_panel=_DEMO,
             show_default=False,
-            help="PostgreSQL binaries to use; else the newest of the embedded wheel and what is installed.",
+            help="PostgreSQL binaries (default: the newest of the embedded wheel and the installed ones).",
         ),
     ] = None,
     interval: options.MaybeInterval = None,
@@ -84,10 +84,10 @@ def demo(
     ascii_only: options.Ascii = False,
     mouse: options.Mouse = None,
 ) -> None:
-    """Try everything without touching a server of yours.
+    """Try everything without touching your own servers.
 
     Starts a private PostgreSQL in a temporary directory (Unix socket only, no root needed), fills pgbench's tables,
-    starts a load and opens the dashboard; records all of it. On leaving everything but the recording is removed.
+    starts a load, opens the dashboard, and records. At the end it removes everything but the recording.
 
     Examples: pgtop-tune demo  ·  pgtop-tune demo --headless --seconds 20 --record out.jsonl
 

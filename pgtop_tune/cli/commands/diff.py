@@ -24,15 +24,15 @@ def diff(
     a: Annotated[str, typer.Argument(metavar="A", show_default=False, help=_SIDE)],
     b: Annotated[str, typer.Argument(metavar="B", show_default=False, help=_SIDE)],
     everything: Annotated[
-        bool, typer.Option("--all", help="Also names of directories, and what only one of them has.")
+        bool, typer.Option("--all", help="Also names of directories, and parameters that only one side has.")
     ] = False,
     format: Annotated[Format, typer.Option("--format", help="text, or one JSON array.")] = Format.TEXT,
     no_password: options.NoPassword = False,
 ) -> None:
     """Show the parameters that differ: of two servers, a server and a recording, or two recordings.
 
-    Settings of the operating system go along where both sides have seen their machine. What is a file is taken for a
-    recording, everything else for a server as in psql. Of a recording, its last look counts.
+    Includes settings of the operating system if both sides know their machine. An existing file is a recording,
+    anything else a server as in psql. A recording counts with its last frame.
 
     Examples: pgtop-tune diff before.jsonl.gz after.jsonl.gz  ·
     pgtop-tune diff before.jsonl.gz "host=/run/postgresql dbname=bench"  ·
@@ -61,7 +61,7 @@ def diff(
     else:
         say("no parameter and no setting of the machine differs")
     if len(found) > len(shown):
-        tell(f"{len(found) - len(shown)} more with --all: directories, and what only one of them has or shows")
+        tell(f"{len(found) - len(shown)} more with --all: directories, and parameters that only one side has or shows")
 
 
 class _Side(Struct, frozen=True):
@@ -114,5 +114,5 @@ def _recorded(path: Path) -> _Side:
     finally:
         reader.close()
     if last is None:
-        raise RecordingProblem(f"{path} has no parameters", "the server did not answer while it was recorded")
+        raise RecordingProblem(f"{path} has no parameters", "the server did not answer during the recording")
     return _Side({each.name: each for each in last.parameters}, settings_of(machine))

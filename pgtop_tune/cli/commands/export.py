@@ -38,7 +38,9 @@ def export(
     file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False, help="A recording, plain or compressed.")],
     format: Annotated[
         ExportFormat | None,
-        typer.Option("--format", show_default=False, help="As the name of OUT ends (.csv, .parquet, .om), or csv."),
+        typer.Option(
+            "--format", show_default=False, help="Default: by the extension of OUT (.csv, .parquet, .om), or csv."
+        ),
     ] = None,
     output: Annotated[
         Path | None,
@@ -47,22 +49,20 @@ def export(
             "--output",
             metavar="OUT",
             show_default=False,
-            help="A new file; .csv.gz and .om.gz compress. Without, or with -, stdout.",
+            help="A new file; .csv.gz and .om.gz compress. - (the default) is stdout.",
         ),
     ] = None,
     since: Annotated[
         str,
-        typer.Option(
-            "--from", metavar="MOMENT", help="First moment: 3m, 12:40, -5m or 5m ago (before the end), start."
-        ),
+        typer.Option("--from", metavar="MOMENT", help="First time: 3m, 12:40, -5m or 5m ago (before the end), start."),
     ] = "start",
     until: Annotated[
-        str, typer.Option("--until", metavar="MOMENT", help="Last moment; +2m is from the first one on.")
+        str, typer.Option("--until", metavar="MOMENT", help="Last time; +2m counts from the first one.")
     ] = "end",
     every: Annotated[
         str | None,
         typer.Option(
-            "--every", metavar="TIME", show_default=False, help="A moment each 15s or 1m instead of each frame."
+            "--every", metavar="TIME", show_default=False, help="One frame each 15s or 1m instead of every frame."
         ),
     ] = None,
     metrics: Annotated[
@@ -71,16 +71,16 @@ def export(
             "--metrics",
             metavar="NAMES",
             show_default=False,
-            help="Only these: server.tps,host.disk.*, and what is left out otherwise: pg_stat_io.*. Repeatable.",
+            help="Only these: server.tps,host.disk.*; also those left out by default: pg_stat_io.*. Repeatable.",
         ),
     ] = None,
-    wide: Annotated[bool, typer.Option("--wide", help="CSV with a row per moment and a column per series.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file when it is there.")] = False,
+    wide: Annotated[bool, typer.Option("--wide", help="CSV with one row per frame and one column per series.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Write the numbers of a recording as CSV, Parquet or OpenMetrics.
 
-    CSV and Parquet are tidy: a row per moment, metric and labels with value, unit, and the reason where there is no
-    value. OpenMetrics has timestamps and, besides, the raw counters of the server and the kernel. Times are UTC.
+    CSV and Parquet are tidy: one row per frame, metric and labels with value, unit, and the reason for a missing
+    value. OpenMetrics has timestamps and also the raw counters of the server and the kernel. Times are UTC.
 
     Examples: pgtop-tune export run.jsonl.gz -o run.csv.gz  ·
     pgtop-tune export run.jsonl.gz --wide --metrics 'server.*,client.*' --from 5m --until +10m -o load.csv  ·
@@ -116,7 +116,7 @@ def _format_of(output: Path | None) -> ExportFormat:
     suffixes = [suffix.lower() for suffix in output.suffixes if suffix.lower() != ".gz"]
     found = _BY_SUFFIX.get(suffixes[-1] if suffixes else "")
     if found is None:
-        raise UsageProblem(f"{output} does not say what to write", "--format csv, parquet or openmetrics does")
+        raise UsageProblem(f"{output} does not name a format", "use --format csv, parquet or openmetrics")
     return found
 
 

@@ -48,23 +48,26 @@ class DiskWord(StrEnum):
 Group = Annotated[
     str,
     typer.Option(
-        "--group", metavar="NAME", show_default=False, help="Only this group, as wal or memory; os for the machine's."
+        "--group",
+        metavar="NAME",
+        show_default=False,
+        help="Only this group, such as wal or memory; os for the machine.",
     ),
 ]
 Workload = Annotated[
     WorkloadWord | None,
-    typer.Option("--workload", show_default=False, help="What the server is for, where its counters do not say."),
+    typer.Option("--workload", show_default=False, help="Purpose of the server, if its counters do not show it."),
 ]
 Disk = Annotated[
     DiskWord | None,
-    typer.Option("--disk", show_default=False, help="What the data lie on, where the kernel does not say it right."),
+    typer.Option("--disk", show_default=False, help="Disk type, if the kernel does not report it correctly."),
 ]
 
 
 def parameters(
     target: options.Target = "",
     group: Group = "",
-    changed: Annotated[bool, typer.Option("--changed", help="Only what is not the server's default.")] = False,
+    changed: Annotated[bool, typer.Option("--changed", help="Only values other than the server's default.")] = False,
     format: Annotated[Format, typer.Option("--format", help="text, or one JSON array.")] = Format.TEXT,
     workload: Workload = None,
     disk: Disk = None,
@@ -75,11 +78,11 @@ def parameters(
     no_password: options.NoPassword = False,
     ask_password: options.AskPassword = False,
 ) -> None:
-    """Show the parameters worth turning that this server has: value, unit, context, source, and what is advised.
+    """Show the parameters worth tuning on this server: value, unit, context, source, and advice.
 
-    The look takes two seconds. `context` says when a change takes effect: sighup with a reload, postmaster with a
-    restart, user and superuser also for a session. `advise` gives the reasons. With --group os: the settings of the
-    operating system, as they are and as the machine starts.
+    Takes two seconds. `context` says when a change takes effect: sighup with a reload, postmaster with a restart, user
+    and superuser also for a session. `advise` gives the reasons. With --group os: the settings of the operating
+    system, now and at boot.
 
     Examples: pgtop-tune parameters -d bench  ·  pgtop-tune parameters --group wal --changed --format json -d bench  ·
     pgtop-tune parameters --group os -d bench
@@ -111,9 +114,11 @@ def advise(
     group: Group = "",
     workload: Workload = None,
     disk: Disk = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also where the server has what is advised.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also parameters that already have the advised value.")
+    ] = False,
     seconds: Annotated[
-        float, typer.Option("--seconds", min=0.0, help="How long to look; under load the rate of WAL counts.")
+        float, typer.Option("--seconds", min=0.0, help="Seconds to sample; under load the WAL rate counts.")
     ] = 3.0,
     format: Annotated[
         AdviceFormat,
@@ -126,10 +131,10 @@ def advise(
     no_password: options.NoPassword = False,
     ask_password: options.AskPassword = False,
 ) -> None:
-    """Say where one would start with the parameters, why, and what known calculators say.
+    """Suggest starting values for the parameters, with reasons and the results of known calculators.
 
-    They differ up to 20-fold, and none has measured anything on this server: a place to start from, and bounds for a
-    search. Changes nothing.
+    Calculators differ up to 20-fold, and none has measured this server: take a starting point and bounds for a search.
+    Changes nothing.
 
     Examples: pgtop-tune advise -d bench  ·  pgtop-tune advise --workload dw --group memory --format sql -d bench  ·
     pgtop-tune advise --group os -d bench

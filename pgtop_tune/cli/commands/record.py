@@ -38,7 +38,7 @@ def record(
             "--rotate",
             metavar="SIZE|TIME",
             show_default=False,
-            help="Go on in a new file so often, or when one has that size: 1h, 500MB. Names get the moment (UTC).",
+            help="Start a new file after this time or size: 1h, 500MB. Names get the time (UTC).",
         ),
     ] = None,
     keep: Annotated[
@@ -47,13 +47,13 @@ def record(
             "--keep",
             metavar="N|SIZE|TIME",
             show_default=False,
-            help="Of the rotated files, keep so many, so much, or those of the last so long: 24, 20GB, 7d.",
+            help="Keep rotated files up to this number, size or age: 24, 20GB, 7d.",
         ),
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option("--seconds", min=0.2, show_default=False, help="How long; without, until Ctrl-C.")
+        float | None, typer.Option("--seconds", min=0.2, show_default=False, help="Duration (default: until Ctrl-C).")
     ] = None,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No line per second.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print no line per second.")] = False,
     openmetrics: options.OpenMetrics = "",
     statements: options.ScrapedStatements = 0,
     host: options.Host = "",
@@ -69,17 +69,17 @@ def record(
 ) -> None:
     """Record a server without a screen.
 
-    One line per second goes to stdout, frames to the file. Ctrl-C ends it properly. A server that is not there is
-    waited for; when it never came, the exit status is 3 and no file is left behind. While the disk is full, frames are
-    lost: how many is said on stderr and stands in the recording.
+    Prints one line per second to stdout and writes frames to the file. Ctrl-C ends it properly. Waits for a server
+    that is down; if it never answers, the exit status is 3 and no file remains. While the disk is full, frames are
+    lost: stderr and the recording give their number.
 
     Example: pgtop-tune record --seconds 300 -o before.jsonl.gz -h /run/postgresql -d bench
 
-    Watch from here what is there: ssh db1 pgtop-tune record -o - -d bench | pgtop-tune replay -
+    Watch a remote recording: ssh db1 pgtop-tune record -o - -d bench | pgtop-tune replay -
 
     For Prometheus, with or without a file: pgtop-tune record -q --openmetrics 127.0.0.1:19432 -d bench
 
-    Always on, a week of it: pgtop-tune record -q -o run.jsonl.gz --rotate 1h --keep 7d --keep 20GB bench
+    A flight recorder for a week: pgtop-tune record -q -o run.jsonl.gz --rotate 1h --keep 7d --keep 20GB bench
 
     Disks with limits: pgtop-tune record -o run.jsonl --disk-cap vda=6000iops,90MB/s --disk-cap nvme1n1=16kiops bench
     """
@@ -165,7 +165,7 @@ async def _record(
             discarded = never_answered and recorder.discard_without_server()
     missing = f"; {recorder.frames_missing} frames are missing" if recorder.frames_missing else ""
     if stopped := recorder.state().problem:
-        raise RecordingProblem(f"{stopped}{missing}", f"{recorder.last_path} is readable up to there")
+        raise RecordingProblem(f"{stopped}{missing}", f"{recorder.last_path} is readable up to that point")
     removed = f" (--keep removed {recorder.files_removed})" if recorder.files_removed else ""
     files: object = output if session_options.rotation is None else recorder.last_path
     if recorder.files_begun > 1:

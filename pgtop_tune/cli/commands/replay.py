@@ -19,10 +19,14 @@ if TYPE_CHECKING:
 def replay(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", show_default=False, help="A recording, plain or packed; - is standard input."),
+        typer.Argument(
+            metavar="FILE", show_default=False, help="A recording, plain or compressed; - is standard input."
+        ),
     ],
     speed: Annotated[float, typer.Option("--speed", min=0.25, max=60.0, help="Multiple of the recorded pace.")] = 1.0,
-    start: Annotated[float, typer.Option("--start", min=0.0, help="Begin so many seconds into the recording.")] = 0.0,
+    start: Annotated[
+        float, typer.Option("--start", min=0.0, help="Start at this many seconds of the recording.")
+    ] = 0.0,
     lines: Annotated[bool, typer.Option("--lines", help="Print a line per frame instead of the screen.")] = False,
     theme: options.Theme = None,
     plain: options.Plain = False,
@@ -30,9 +34,9 @@ def replay(
     mouse: options.Mouse = None,
     ghost: options.OverlayCurves = None,
 ) -> None:
-    """Show a recording again: play, pause (space), step (, .), jump (T, n, v, W), speed ({ }).
+    """Replay a recording: play, pause (space), step (, .), jump (T, n, v, W), speed ({ }).
 
-    A file that is still being written is followed at its end; z goes there.
+    Follows the end of a file that is still being written; z goes there.
 
     Example: pgtop-tune replay run.jsonl.gz --speed 10
 

@@ -32,14 +32,16 @@ def report(
             help="FILE.html or FILE.md; a new file. - is HTML on stdout.",
         ),
     ] = None,
-    title: Annotated[str, typer.Option("--title", metavar="TEXT", show_default=False, help="Its heading.")] = "",
+    title: Annotated[
+        str, typer.Option("--title", metavar="TEXT", show_default=False, help="Heading of the report.")
+    ] = "",
     under_test: UnderTest = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file when it is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Write a report: verdicts, tables, charts, events and all that is known of the surroundings, in one file.
+    """Write a report: verdicts, tables, charts, events and the environment, in one file.
 
-    HTML needs nothing but itself: charts are SVG, the figures of a moment show where the mouse is, nothing is loaded
-    from elsewhere. Markdown has the tables.
+    HTML is self-contained: charts are SVG, the mouse shows the figures of a moment, and nothing is loaded from
+    elsewhere. Markdown has the tables.
 
     Examples: pgtop-tune report run.jsonl.gz -o run.html  ·
     pgtop-tune report before.jsonl.gz after.jsonl.gz -o change.html --title "16 GB of max_wal_size"  ·

@@ -26,41 +26,41 @@ if TYPE_CHECKING:
 
 def revert(
     target: options.Target = "",
-    list_only: Annotated[bool, typer.Option("--list", help="Show what is in force; change nothing.")] = False,
+    list_only: Annotated[bool, typer.Option("--list", help="List the changes in force; change nothing.")] = False,
     last: Annotated[bool, typer.Option("--last", help="Only the last change, with its set.")] = False,
-    all_changes: Annotated[bool, typer.Option("--all", help="Everything; so without any of these words.")] = False,
+    all_changes: Annotated[bool, typer.Option("--all", help="All changes (the default).")] = False,
     set_id: Annotated[str, typer.Option("--set", metavar="ID", help="One set or change, as --list names it.")] = "",
     to: Annotated[
-        str, typer.Option("--to", metavar="TIME", help="What was changed since: 14:05, or 2026-05-01T14:05.")
+        str, typer.Option("--to", metavar="TIME", help="Changes made since: 14:05, or 2026-05-01T14:05.")
     ] = "",
-    overdue: Annotated[bool, typer.Option("--overdue", help="Only what nobody kept in time.")] = False,
+    overdue: Annotated[
+        bool, typer.Option("--overdue", help="Only change sets past their deadline that were not confirmed.")
+    ] = False,
     machine: Annotated[
         bool, typer.Option("--machine", help="The settings of this machine's operating system; no server is needed.")
     ] = False,
-    restart: Annotated[
-        bool, typer.Option("--restart", help="Restart the server where the old values need it to be in force.")
-    ] = False,
+    restart: Annotated[bool, typer.Option("--restart", help="Restart the server if the old values need it.")] = False,
     last_attempt: Annotated[bool, typer.Option(LAST_ATTEMPT, hidden=True)] = False,
     adopt: Annotated[
         bool,
         typer.Option(
             "--adopt",
-            help="Also what was set on another server of this cluster that this one has taken the place of.",
+            help="Also changes made on another server of this cluster that this one has replaced.",
         ),
     ] = False,
     retire: Annotated[
         Path | None,
-        typer.Option("--retire", metavar="FILE", help="Take a change journal out of use; nothing is reverted."),
+        typer.Option("--retire", metavar="FILE", help="Take a change journal out of use; reverts nothing."),
     ] = None,
     yes: Annotated[
         bool,
         typer.Option(
             "--yes",
-            help="Do not ask before a journal is retired, or a server that is down is started; only one can be meant.",
+            help="Do not ask before retiring a journal or starting a server that is down.",
         ),
     ] = False,
     journal: Annotated[
-        Path | None, typer.Option("--journal", metavar="DIRECTORY", help="Where the change journals are.")
+        Path | None, typer.Option("--journal", metavar="DIRECTORY", help="Directory of the change journals.")
     ] = None,
     host: options.Host = "",
     port: options.Port = "",
@@ -69,14 +69,14 @@ def revert(
     no_password: options.NoPassword = False,
     ask_password: options.AskPassword = False,
 ) -> None:
-    """Restore every parameter that pgtop-tune changed on this server and did not undo, also after a crash.
+    """Revert every change in force that pgtop-tune made on this server, also after a crash.
 
-    Settings of the machine that were changed in the same sets go along; --machine takes back all of those, and only
-    those. A server that is down through a change of ours is shown, and gets its old values back and is started when you
-    say yes; one that listens elsewhere since a restart is found. Works from the change journal; the process that made
-    the changes need not live. A primary and its standbys have journals of their own: each takes back what was set on
-    it. What the server refuses stays in force, does not stop the others, and ends the command with status 6. --list
-    shows the changes of all servers this user has journals for.
+    Settings of the machine in the same change sets are reverted, too; --machine reverts all of those, and only those.
+    If one of our changes brought the server down, the command shows it, asks, restores its old values and starts it.
+    It finds a server that listens elsewhere since a restart. Works from the change journal; the process that made the
+    changes need not exist. A primary and its standbys have separate journals. A change that the server refuses to
+    revert stays in force, does not stop the others, and ends the command with status 6. --list shows the changes of
+    all servers in this user's journals.
 
     Examples: pgtop-tune revert --list  ·  pgtop-tune revert -h /run/postgresql -d bench  ·  pgtop-tune revert --last
     """
@@ -133,7 +133,7 @@ def _check_one_at_most(*words: bool | str) -> None:
     from pgtop_tune.errors import UsageProblem
 
     if sum(map(bool, words)) > 1:
-        raise UsageProblem("--last, --all, --set, --to and --overdue contradict each other", "give one of them")
+        raise UsageProblem("--last, --all, --set, --to and --overdue contradict each other", "pass one of them")
 
 
 def _is_on_trial(set_id: str, directory: Path | None) -> bool:

@@ -14,16 +14,15 @@ if TYPE_CHECKING:
     from pgtop_tune.cli.changing import Asked
     from pgtop_tune.postgres.server.conninfo import ConnInfo
 
-Reason = Annotated[str, typer.Option("--reason", metavar="WORDS", show_default=False, help="Why, for the journal.")]
+Reason = Annotated[str, typer.Option("--reason", metavar="WORDS", show_default=False, help="Reason for the journal.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the SQL and the commands; change nothing.")]
 Persist = Annotated[
-    bool, typer.Option("--persist", help="Settings of the machine: also after a reboot, by a file in /etc/sysctl.d.")
+    bool,
+    typer.Option("--persist", help="Settings of the machine: also after a reboot, through a file in /etc/sysctl.d."),
 ]
 ForHowLong = Annotated[
     str,
-    typer.Option(
-        "--for", metavar="TIME", show_default=False, help="Take it back after 30s, 5m, 1h; without, it stays."
-    ),
+    typer.Option("--for", metavar="TIME", show_default=False, help="Revert after 30s, 5m, 1h (default: never)."),
 ]
 ForWhom = Annotated[
     str,
@@ -31,18 +30,18 @@ ForWhom = Annotated[
 ]
 
 Restart = Annotated[
-    bool, typer.Option("--restart", help="Restart the server once, so that what needs a restart is in force.")
+    bool, typer.Option("--restart", help="Restart the server once to apply parameters that need a restart.")
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="With --restart: do not ask before.")]
+Yes = Annotated[bool, typer.Option("--yes", help="With --restart: do not ask.")]
 Anyway = Annotated[
-    bool, typer.Option("--anyway", help="With --restart: also where a check says that it would not come up.")
+    bool, typer.Option("--anyway", help="With --restart: even if a check says that the server would not start.")
 ]
 
 
 def set_parameters(
     assignments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME=VALUE...", show_default=False, help="What to set, and to what."),
+        typer.Argument(metavar="NAME=VALUE...", show_default=False, help="Names and values to set."),
     ] = None,
     for_how_long: ForHowLong = "",
     scope: ForWhom = "system",
@@ -53,12 +52,15 @@ def set_parameters(
     yes: Yes = False,
     anyway: Anyway = False,
     allow_unsafe: Annotated[
-        bool, typer.Option("--allow-unsafe", help="Values that can lose data may be unlocked by typing the name.")
+        bool, typer.Option("--allow-unsafe", help="Allow unlocking values that can lose data, by typing their name.")
     ] = False,
     confirm: Annotated[
         list[str] | None,
         typer.Option(
-            "--confirm", metavar="NAME", show_default=False, help="With --allow-unsafe and no terminal: typed here."
+            "--confirm",
+            metavar="NAME",
+            show_default=False,
+            help="With --allow-unsafe and no terminal: the name to type.",
         ),
     ] = None,
     host: options.Host = "",
@@ -68,17 +70,18 @@ def set_parameters(
     no_password: options.NoPassword = False,
     ask_password: options.AskPassword = False,
 ) -> None:
-    """Set parameters of a running server: shown as SQL, written to the journal, made, read back.
+    """Set parameters of a running server: show the SQL, write the journal, change, read back.
 
-    Several are one set: made together in the right order, or not at all. With --for the command waits and takes them
-    back, also on Ctrl-C; killed, a process it leaves behind does. With --scope load nothing is changed: the
-    PGOPTIONS for the next load are printed.
+    Several form one change set: all in the right order, or none. With --for the command waits and reverts them, also
+    on Ctrl-C; after a kill the revert watchdog does. --scope load changes nothing and prints the PGOPTIONS for the
+    next load.
 
-    Settings of the operating system (vm.swappiness, transparent_hugepage/enabled, vda/scheduler) may be among them, as
-    root and on the server's machine; otherwise the commands to paste are printed, and nothing is changed.
+    The set may include settings of the operating system (vm.swappiness, transparent_hugepage/enabled, vda/scheduler),
+    as root on the server's machine; otherwise the command prints the commands to run and changes nothing.
 
-    With --restart the server is restarted once by the way it is managed, after checks of memory, huge pages, libraries
-    and standbys; a server that does not come up gets its old values back. Without NAME=VALUE it takes over what waits.
+    --restart restarts the server once, the way it is managed, after checks of memory, huge pages, libraries and
+    standbys; a server that does not come up gets its old values back. Without NAME=VALUE it applies the parameters
+    already pending.
 
     Examples: pgtop-tune set max_wal_size=4GB --for 5m -d bench  ·
     pgtop-tune set shared_buffers=8GB --restart -d bench  ·
@@ -118,7 +121,7 @@ def set_parameters(
 
 
 def reset_parameters(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", show_default=False, help="What to reset.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", show_default=False, help="Names to reset.")],
     for_how_long: ForHowLong = "",
     scope: ForWhom = "system",
     reason: Reason = "",
@@ -133,10 +136,10 @@ def reset_parameters(
     no_password: options.NoPassword = False,
     ask_password: options.AskPassword = False,
 ) -> None:
-    """Reset parameters: their entry in postgresql.auto.conf, or that of a role or a database, goes.
+    """Reset parameters: remove their entry in postgresql.auto.conf, or that of a role or a database.
 
-    What the configuration files or the server's default say is in force again. Journaled like `set`: `revert` brings
-    the entry back. A setting of the operating system gets what the machine starts with; our line in sysctl.d goes.
+    The value of the configuration files, or the server's default, applies again. Journaled like `set`: `revert`
+    restores the entry. A setting of the operating system gets its boot value, and our line in sysctl.d is removed.
 
     Examples: pgtop-tune reset max_wal_size -d bench  ·  pgtop-tune reset work_mem --scope role=reports --dry-run
     """
@@ -148,12 +151,12 @@ def reset_parameters(
 
     whom = scope_of(scope)
     if whom is None:
-        raise UsageProblem("a load that is yet to come has nothing to reset", "unset PGOPTIONS")
+        raise UsageProblem("a load that has not started has nothing to reset", "unset PGOPTIONS")
     if scope != "system" and restart:
         raise UsageProblem("--restart is for parameters of the whole server", "leave --scope out")
     parameters, settings = split_names(names)
     if settings and for_how_long:
-        raise UsageProblem(f"{settings[0]} is reset for good", "leave --for out, or `set` it to a value for a while")
+        raise UsageProblem(f"{settings[0]} is reset for good", "leave --for out, or `set` it to a value for some time")
     asked = Asked(
         tuple(Wanted(checked_name(name), None, whom) for name in parameters),
         whom,
@@ -178,7 +181,7 @@ def _take_over(words: ConnectionWords, *, restart: bool, yes: bool, anyway: bool
     from pgtop_tune.errors import UsageProblem
 
     if not restart:
-        raise UsageProblem("nothing to set", "as in max_wal_size=4GB; --restart alone takes over what waits for one")
+        raise UsageProblem("nothing to set", "as in max_wal_size=4GB; --restart alone applies pending parameters")
     return let_in(
         words,
         lambda conninfo: run_until_signalled(take_over(conninfo, yes=yes, anyway=anyway, dry_run=dry_run)),
@@ -213,5 +216,5 @@ def _seconds(text: str) -> float | None:
         return None
     length_s = seconds(text)
     if length_s <= 0:
-        raise UsageProblem("--for needs a time to wait", "say 30s, 5m or 1h30m")
+        raise UsageProblem("--for needs a time to wait", "pass 30s, 5m or 1h30m")
     return length_s

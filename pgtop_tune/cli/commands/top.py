@@ -38,7 +38,7 @@ def top(
     mouse: options.Mouse = None,
     ghost: options.OverlayCurves = None,
 ) -> None:
-    """Watch a server. The connection is found as psql finds it: options, URI, service=, PG* variables, .pgpass.
+    """Watch a server. Connection settings work as in psql: options, URI, service=, PG* variables, .pgpass.
 
     Examples: pgtop-tune  ·  pgtop-tune -h /run/postgresql -d bench  ·  pgtop-tune postgresql://bench@db1/bench
 

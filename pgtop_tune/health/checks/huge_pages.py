@@ -153,7 +153,7 @@ def _transparent(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         Severity.HIGH if waits else Severity.WARNING,
         "the kernel makes huge pages of any memory by itself"
         + (", and processes wait while it clears room" if waits else ""),
-        (Evidence(f"enabled {seen.thp_mode}, defrag {seen.thp_defrag or 'not known'}", f"{_THP}/enabled, defrag"),),
+        (Evidence(f"enabled {seen.thp_mode}, defrag {seen.thp_defrag or 'unknown'}", f"{_THP}/enabled, defrag"),),
         kernel_file(f"{_THP}/enabled", "madvise", seen.thp_mode, _BOOT, "transparent_hugepage/enabled"),
     )
 

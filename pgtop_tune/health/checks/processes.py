@@ -98,7 +98,7 @@ def _clock_source(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         f"the clock is {machine.clock_source}: reading it costs a system call or a slow device",
         (
             Evidence(
-                f"{machine.clock_source}, available {' '.join(machine.clock_sources) or 'not known'}",
+                f"{machine.clock_source}, available {' '.join(machine.clock_sources) or 'unknown'}",
                 "/sys/devices/system/clocksource/clocksource0",
             ),
         ),

@@ -29,7 +29,7 @@ _PROGRESS_LINES: Final = 6
 
 
 class RestartDialog(Dialog[RestartOutcome]):
-    """Returns what came of it; None when nothing was done.
+    """Returns what came of it; None when no change was made.
 
     While the server is being restarted it cannot be closed, unless somebody else is to restart it and we only wait.
 
@@ -83,7 +83,7 @@ class RestartDialog(Dialog[RestartOutcome]):
             self._problem = str(problem)
         else:
             nothing = not self._wanted.parameters and not self._wanted.settings and not self._plan.pending
-            self._problem = "nothing waits for a restart" if nothing else ""
+            self._problem = "no change is pending a restart" if nothing else ""
             self._plan = None if nothing else self._plan
         self.repaint()
 

@@ -114,7 +114,7 @@ async def test_the_next_program_adopts_a_set_and_reverts_it_at_its_time(server: 
         await until(lambda: not of_server(tmp_path).in_force)
         assert time.time() >= ends_s
         assert await asyncio.to_thread(shown, server, "work_mem") == "4MB"
-        assert {change.message for change in of_server(tmp_path).changes} == {"nobody kept it in time"}
+        assert {change.message for change in of_server(tmp_path).changes} == {"not confirmed in time"}
         await until(lambda: not owner.watchdog.lives)  # type: ignore[union-attr]
     assert len([words for words in next_one.told if maker_ in words]) == 1
 
@@ -250,7 +250,7 @@ async def test_a_confirmed_value_that_can_lose_data_does_not_outlive_its_program
     async with program(server, tmp_path) as next_one:
         await until(lambda: not of_server(tmp_path).in_force)
         await until(lambda: next_one.told)
-    assert next_one.told == [f"fsync is {before} again: it can lose data, and the program it was to end with is gone"]
+    assert next_one.told == [f"fsync is {before} again: it can lose data, and its program is gone"]
     await asyncio.to_thread(leave_pending, server, tmp_path, terms, parameters=unsafe)
     async with program(server, tmp_path) as next_one:
         await until(next_one.watch.adopted)

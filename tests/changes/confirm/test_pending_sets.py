@@ -57,7 +57,7 @@ async def test_a_second_set_waits_for_the_first() -> None:
     control = ScriptedParameters()
     pending = sets(control)
     await pending.apply(SET, Terms(60.0))
-    with pytest.raises(UsageProblem, match="max_wal_size, work_mem: still on trial"):
+    with pytest.raises(UsageProblem, match="max_wal_size, work_mem: still pending confirmation"):
         await pending.apply(SET, Terms(60.0))
     assert len(control.journal) == len(SET.parameters)
     assert [change.kept for change in await pending.confirm()] == [True, True]
@@ -67,7 +67,7 @@ async def test_a_second_set_waits_for_the_first() -> None:
 
 async def test_nobody_in_time_and_a_crossed_wire_take_it_back_and_say_so() -> None:
     for terms, wires, why in (
-        (Terms(0.05), (), "nobody kept it in time"),
+        (Terms(0.05), (), "not confirmed in time"),
         (Terms(600.0), CROSSED, "tps<1000000 for 3 s"),
     ):
         control, noted = ScriptedParameters(), list[Event]()
@@ -107,7 +107,7 @@ class Adopted:
 async def test_an_adopted_set_counts_down_and_is_kept_or_taken_back_as_one_of_ours() -> None:
     for wires, within_s, why in (
         (("tps<1000000", "of_a_newer_version>1"), 600.0, "tps<1000000 for 3 s"),
-        ((), 0.05, "nobody kept it in time"),
+        ((), 0.05, "not confirmed in time"),
     ):
         control, adopted = ScriptedParameters(), Adopted()
         pending = sets(control, adoptions=adopted)
@@ -140,7 +140,7 @@ async def test_an_adopted_set_that_took_a_restart_is_taken_back_with_one() -> No
     adopted.sets = (replace(left, with_restart=True),)
     watched(pending, range(20))
     await until(lambda: pending.ended)
-    assert (restarts.reverted, control.reverted) == ([(left.set_id, "nobody kept it in time")], [])
+    assert (restarts.reverted, control.reverted) == ([(left.set_id, "not confirmed in time")], [])
 
 
 async def test_of_several_adopted_sets_the_next_to_go_back_is_shown_and_kept_first() -> None:
@@ -184,7 +184,7 @@ async def test_a_server_that_is_away_is_asked_again_until_it_answers(monkeypatch
     await pending.apply(SET, Terms(0.05))
     await until(lambda: pending.current is not None and pending.current.problem)
     assert pending.current is not None
-    assert pending.current.reverting == "nobody kept it in time"
+    assert pending.current.reverting == "not confirmed in time"
     assert pending.current.problem == "connection refused"
     control.here = True
     await until(lambda: pending.ended)

@@ -128,7 +128,7 @@ def test_a_value_somebody_else_has_set_since_is_left_alone(made: Machine) -> Non
     write(made.root, {SWAPPINESS: "33\n"})
     reverted = made.undo()
     assert reverted is not None
-    assert reverted.message == "left alone: somebody has set it to 33 since"
+    assert reverted.message == "left alone: another user has set it to 33 since"
     assert made.text(SWAPPINESS) == "33\n"
     assert made.undo() is None
 

@@ -58,7 +58,7 @@ def own(servers: Servers) -> Iterator[Throwaway]:
 
 
 async def settled(control: PostgresControl, desk: RestartService) -> None:
-    """Waits until nothing is in force and nothing waits for a restart, also while the server is away."""
+    """Waits until nothing is in force and no change is pending a restart, also while the server is away."""
     async with asyncio.timeout(60):
         while True:
             try:

@@ -227,7 +227,7 @@ async def test_what_somebody_else_has_set_since_is_left_alone(fresh_server: Thro
         connection.execute("SELECT pg_reload_conf()")
     undone = await control.undo()
     assert undone is not None
-    assert undone.message == "left alone: somebody has set it to 32MB since"
+    assert undone.message == "left alone: another user has set it to 32MB since"
     assert undone.shown_after == "32MB"
     assert await control.in_force() == ()
     await control.aclose()

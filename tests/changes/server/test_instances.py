@@ -192,7 +192,7 @@ async def test_a_parameter_whose_library_is_gone_does_not_keep_the_others(
     server.restart()
     outcome = try_to_revert(place(server), directory=tmp_path)
     assert [change.name for change in outcome.reverted] == ["commit_delay", "auto_explain.log_min_duration", "work_mem"]
-    assert outcome.reverted[1].message == "the library that has it is not loaded"
+    assert outcome.reverted[1].message == "its library is not loaded"
     assert (server.data_dir / "postgresql.auto.conf").read_text().count("=") == 0
 
 

@@ -27,6 +27,9 @@ class TableFormat(StrEnum):
 ProfilesDirectory = Annotated[
     Path | None,
     typer.Option(
-        "--profiles", metavar="DIR", show_default=False, help="A further directory of profiles (*.toml); it wins."
+        "--profiles",
+        metavar="DIR",
+        show_default=False,
+        help="Another directory of profiles (*.toml); takes precedence.",
     ),
 ]

@@ -17,17 +17,17 @@ _BUS: Final = "The bus company's tables"
 
 def init(
     target: options.Target = "",
-    dataset: Annotated[Dataset, typer.Option("--dataset", help="Whose tables to make.")] = Dataset.PGBENCH,
-    foreign_keys: Annotated[bool, typer.Option("--foreign-keys", help="Make foreign keys, too.")] = False,
+    dataset: Annotated[Dataset, typer.Option("--dataset", help="Data set to create.")] = Dataset.PGBENCH,
+    foreign_keys: Annotated[bool, typer.Option("--foreign-keys", help="Create foreign keys, too.")] = False,
     unlogged: Annotated[
-        bool, typer.Option("--unlogged", help="Tables without WAL: quicker, and not representative.")
+        bool, typer.Option("--unlogged", help="Tables without WAL: faster, but not representative.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace a data set that is there, unasked.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing data set without asking.")] = False,
     skip_space_check: Annotated[
-        bool, typer.Option("--skip-space-check", help="Start although the disk looks too small.")
+        bool, typer.Option("--skip-space-check", help="Start even if the disk looks too small.")
     ] = False,
     format: Annotated[
-        TableFormat, typer.Option("--format", help="How to write the table of seconds per step.")
+        TableFormat, typer.Option("--format", help="Format of the table of seconds per step.")
     ] = TableFormat.TEXT,
     scale: Annotated[
         int | None,
@@ -74,7 +74,7 @@ def init(
             metavar="TICKETS|BYTES",
             rich_help_panel=_BUS,
             show_default="6M",
-            help="Tickets, as 600000 or 6M, or room on disk, as 0.6GB.",
+            help="Tickets, as 600000 or 6M, or disk space, as 0.6GB.",
         ),
     ] = "",
     seed: Annotated[
@@ -87,7 +87,7 @@ def init(
             "--jobs",
             rich_help_panel=_BUS,
             show_default="cores, at most 4",
-            help="Sessions that make tickets at the same time.",
+            help="Parallel sessions that create tickets.",
         ),
     ] = None,
     host: options.Host = "",
@@ -97,11 +97,11 @@ def init(
     no_password: options.NoPassword = False,
     ask_password: options.AskPassword = False,
 ) -> None:
-    """Make the tables a load runs on, and tell the seconds of each step.
+    """Create the tables for a load, and report the seconds of each step.
 
-    A data set that is there is recognised, and replaced only when you say so: on a terminal by typing the database's
-    name, else with --force. Disk space is checked before. Ctrl-C ends it, on the server too; a bus data set that was
-    cut off is gone on with by the same command.
+    Recognises an existing data set, and replaces it only on request: type the database's name on a terminal, or pass
+    --force. Checks disk space first. Ctrl-C ends it, on the server too; to resume a bus data set after an
+    interruption, run the same command again.
 
     Examples: pgtop-tune bench init -s 100 -d bench  ·  pgtop-tune bench init -s 5 -I dtGvpf -d bench  ·
     pgtop-tune bench init --dataset bus --size 0.6GB -d bench

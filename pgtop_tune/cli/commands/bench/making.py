@@ -54,7 +54,7 @@ def pgbench_making(given: InitWords, words: ConnectionWords) -> Made:
     if found is not None and shape.destroys and not found.empty:
         may_replace(conninfo.dbname, "pgbench's tables", found.describe(), force=given.force)
     notes = _room_notes(room, given)
-    with _telling_what_is_left("pgbench's tables may be empty or incomplete now: bench init makes them anew"):
+    with _telling_what_is_left("pgbench's tables may be empty or incomplete now: bench init recreates them"):
         done = run_until_signalled(_make_pgbench(conninfo, scale, shape, pgbench))
     facts = {
         "scale": scale,
@@ -86,15 +86,15 @@ def bus_making(given: InitWords, words: ConnectionWords) -> Made:
     notes: tuple[str, ...] = ()
     if found is not None and not anew and found.fulfils(plan):
         done = Initialised(0.0, ())
-        notes += ("it was there already, and nothing was done; --force makes it anew",)
+        notes += ("it was there already, and no change was made; --force makes it anew",)
     else:
         if found is not None and anew and not found.empty:
             may_replace(conninfo.dbname, "a bus data set", found.describe(), force=given.force)
         elif found is not None and not anew:
-            tell(f"going on with what is there: {found.describe()}")
+            tell(f"resuming the existing data set: {found.describe()}")
         notes += _room_notes(room, given)
         again = "the same command without --force" if given.force else "the same command"
-        with _telling_what_is_left(f"what was made stays: {again} goes on with it"):
+        with _telling_what_is_left(f"the tables made so far stay: {again} resumes"):
             done = run_until_signalled(_make_bus(conninfo, plan, anew, jobs))
     facts = {"tickets": plan.tickets, "seed": plan.seed, "version": VERSION, "unlogged": plan.unlogged}
     notes += (_UNLOGGED,) if plan.unlogged else ()
@@ -134,7 +134,7 @@ def may_replace(database: str, what: str, found: str, *, force: bool, ask: Calla
             "--force replaces them; another database (-d) leaves them alone",
         )
     tell(f"the database {database} holds {what}: {found}")
-    answer = (ask or _asked)(f"They will be dropped. Type the name of the database to go on [{database}]: ")
+    answer = (ask or _asked)(f"They will be dropped. Type the name of the database to continue [{database}]: ")
     if answer != database:
         raise LoadProblem("not confirmed; nothing was changed")
 

@@ -53,7 +53,7 @@ def run(
             metavar="NAME",
             rich_help_panel=_LOAD,
             show_default=False,
-            help="Load profile (tpcb-like); several are run one after the other.",
+            help="Load profile (tpcb-like); several run one after the other.",
         ),
     ] = None,
     scripts: Annotated[
@@ -69,7 +69,7 @@ def run(
     ] = None,
     clients: Annotated[
         int | None,
-        typer.Option("-c", "--clients", min=1, rich_help_panel=_LOAD, show_default=False, help="As the profile says."),
+        typer.Option("-c", "--clients", min=1, rich_help_panel=_LOAD, show_default=False, help="As in the profile."),
     ] = None,
     threads: Annotated[
         int, typer.Option("-j", "--jobs", min=0, rich_help_panel=_LOAD, help="Threads; 0 is one per core.")
@@ -94,7 +94,7 @@ def run(
     ] = None,
     protocol: Annotated[
         Protocol | None,
-        typer.Option("-M", "--protocol", rich_help_panel=_LOAD, show_default=False, help="As the profile says."),
+        typer.Option("-M", "--protocol", rich_help_panel=_LOAD, show_default=False, help="As in the profile."),
     ] = None,
     max_tries: Annotated[
         int | None,
@@ -103,13 +103,15 @@ def run(
         ),
     ] = None,
     connect: Annotated[
-        bool, typer.Option("-C", "--connect", rich_help_panel=_LOAD, help="A connection per transaction.")
+        bool, typer.Option("-C", "--connect", rich_help_panel=_LOAD, help="Open a connection per transaction.")
     ] = False,
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, rich_help_panel=_LOAD, show_default=False, help="Of random numbers.")
+        int | None,
+        typer.Option("--seed", min=0, rich_help_panel=_LOAD, show_default=False, help="Seed of random numbers."),
     ] = None,
     per_statement: Annotated[
-        bool, typer.Option("-r", "--report-per-command", rich_help_panel=_LOAD, help="Latency of each statement.")
+        bool,
+        typer.Option("-r", "--report-per-command", rich_help_panel=_LOAD, help="Report the latency of each statement."),
     ] = False,
     variables: Annotated[
         list[str] | None,
@@ -119,11 +121,11 @@ def run(
             metavar="NAME=VALUE",
             rich_help_panel=_LOAD,
             show_default=False,
-            help="Variable of the scripts; repeatable.",
+            help="Variable for the scripts; repeatable.",
         ),
     ] = None,
     allow_shell: Annotated[
-        bool, typer.Option("--allow-shell", rich_help_panel=_LOAD, help="Scripts may start programs (\\shell).")
+        bool, typer.Option("--allow-shell", rich_help_panel=_LOAD, help="Allow scripts to start programs (\\shell).")
     ] = False,
     steps: Annotated[
         str | None,
@@ -132,7 +134,7 @@ def run(
             metavar="AXIS=LIST",
             rich_help_panel=_MEASURING,
             show_default=False,
-            help="A run per step: clients=1,2,4,8 or rate=100,200; the knee is named.",
+            help="One run per step: clients=1,2,4,8 or rate=100,200; names the knee.",
         ),
     ] = None,
     endpoint: Annotated[
@@ -142,7 +144,7 @@ def run(
             metavar="NAME=HOST:PORT/DB",
             rich_help_panel=_MEASURING,
             show_default=False,
-            help="Where the load is sent in place of the server that is watched; repeatable.",
+            help="Target of the load instead of the watched server; repeatable.",
         ),
     ] = None,
     housekeeping: Annotated[
@@ -155,10 +157,13 @@ def run(
         ),
     ] = DEFAULT_HOUSEKEEPING,
     warm_up: Annotated[
-        int, typer.Option("--warmup", min=0, rich_help_panel=_MEASURING, help="Seconds of the load, thrown away.")
+        int,
+        typer.Option(
+            "--warmup", min=0, rich_help_panel=_MEASURING, help="Seconds of the load before the run, discarded."
+        ),
     ] = 0,
     format: Annotated[
-        RunFormat, typer.Option("--format", rich_help_panel=_MEASURING, help="Of the results on stdout.")
+        RunFormat, typer.Option("--format", rich_help_panel=_MEASURING, help="Format of the results on stdout.")
     ] = RunFormat.TEXT,
     output: Annotated[
         Path | None,
@@ -167,7 +172,7 @@ def run(
             metavar="DIR",
             rich_help_panel=_MEASURING,
             show_default=False,
-            help="Each run's record, stdout and stderr as files.",
+            help="Directory for each run's record, stdout and stderr.",
         ),
     ] = None,
     quiet: Annotated[
@@ -188,10 +193,11 @@ def run(
     no_password: options.NoPassword = False,
     ask_password: options.AskPassword = False,
 ) -> None:
-    """Run loads and say what came out, and how far it can be trusted.
+    """Run loads and report the results, with every reason to doubt them.
 
-    pgbench runs with -n; housekeeping is done before each run. The server is watched meanwhile, and each reason to
-    doubt the result is named. Progress goes to stderr, results to stdout. The exit status is 0 when all runs are valid.
+    pgbench runs with -n, after housekeeping before each run. Meanwhile pgtop-tune watches the server and names each
+    reason to doubt the result. Progress goes to stderr, results to stdout. The exit status is 0 when all runs are
+    valid.
 
     Examples: pgtop-tune bench run --profile select-only -c 8 -T 10 --format json  ·
     pgtop-tune bench run --steps clients=1,2,4,8,16,32,64 -T 60 -d bench  ·
@@ -206,9 +212,9 @@ def run(
     from pgtop_tune.model.bench import LoadSpec
 
     if seconds is not None and transactions is not None:
-        raise UsageProblem("-T and -t contradict each other", "give one of them")
+        raise UsageProblem("-T and -t contradict each other", "pass one of them")
     if profile and scripts:
-        raise UsageProblem("--profile and -f contradict each other", "give one of them")
+        raise UsageProblem("--profile and -f contradict each other", "pass one of them")
     with _scripts(scripts or ()) as chosen:
         spec = LoadSpec(
             threads=threads,

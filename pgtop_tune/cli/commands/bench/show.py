@@ -21,7 +21,7 @@ _SHOW_TIMEOUT_S = 10.0
 
 
 def show(
-    name: Annotated[str, typer.Argument(metavar="PROFILE", help="Its name, as `bench list` has it.")],
+    name: Annotated[str, typer.Argument(metavar="PROFILE", help="Name of the profile, from `bench list`.")],
     profiles: ProfilesDirectory = None,
     format: Annotated[Format, typer.Option("--format", help="text, or one JSON object.")] = Format.TEXT,
     pgbench: options.Pgbench = None,
@@ -34,7 +34,7 @@ def show(
 ) -> None:
     """Show a profile: scripts with weight, text and hash, and the exact pgbench line.
 
-    With a database (-d), the numbers that scripts take from its data set are put in; nothing is run.
+    With a database (-d), fills in the numbers that scripts take from its data set; runs nothing.
 
     Examples: pgtop-tune bench show tpcb-like  ·  pgtop-tune bench show ticket-read -d bench --format json
     """

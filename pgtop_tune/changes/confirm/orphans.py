@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from pgtop_tune.changes.confirm.pending_sets import NOT_CONFIRMED
 from pgtop_tune.changes.journal import Journal, JournalText, journals, read
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.machine.revert_guard import guard_machine_set
@@ -57,21 +58,18 @@ def note_given_up(set_id: str, directory: Path | None, problem: PgtopError) -> N
                     journal.write(replace(change, message=words))
 
 
-WHY: Final = "not confirmed in time"
-
-
 def words(change: ParameterChange) -> str:
     """What is said of one that was taken back."""
     if change.state is ChangeState.SUPERSEDED:
         return f"{change.name}: {change.value or 'default'} was pending confirmation; {change.message}"
     restart = "; that takes effect with a restart" if change.restart else ""
     back = f"{change.name} is {change.shown_after} again" if not change.restart else f"{change.name} is reverted"
-    return f"{back}: {change.value or 'default'} was {WHY}{restart}"
+    return f"{back}: {change.value or 'default'} was {NOT_CONFIRMED}{restart}"
 
 
 def setting_words(change: HostChange) -> str:
     """The same of a setting of the machine."""
-    return f"{change.name} is {change.shown_after} again: {change.value} was {WHY}"
+    return f"{change.name} is {change.shown_after} again: {change.value} was {NOT_CONFIRMED}"
 
 
 CANNOT: Final = "an unconfirmed change cannot be reverted"

@@ -310,7 +310,7 @@ def _taken_back(
 ) -> tuple[ConnInfo, RevertOutcome]:
     from msgspec.structs import replace
 
-    from pgtop_tune.changes.confirm.orphans import WHY
+    from pgtop_tune.changes.confirm.pending_sets import NOT_CONFIRMED
     from pgtop_tune.changes.model.change_set import RevertOutcome
     from pgtop_tune.changes.restart.recovery import elsewhere, recover
     from pgtop_tune.changes.selection import overdue
@@ -325,7 +325,9 @@ def _taken_back(
     written: list[frozenset[str]] = []
 
     def taken(conninfo: ConnInfo, key: str = "") -> RevertOutcome:
-        late = try_to_revert(conninfo, overdue(now_ms()), directory=directory, why=WHY, first=halves.before, key=key)
+        late = try_to_revert(
+            conninfo, overdue(now_ms()), directory=directory, why=NOT_CONFIRMED, first=halves.before, key=key
+        )
         # Those that are refused or elsewhere are asked for once more.
         late = replace(late, refused=(), elsewhere=())
         rest = try_to_revert(conninfo, selection, directory=directory, adopt=adopt, first=halves.before, key=key)

@@ -80,7 +80,7 @@ async def test_nobody_in_time_and_a_crossed_wire_take_it_back_and_say_so() -> No
         assert pending.current is None
         assert pending.ended is not None
         assert pending.ended.why == why
-        assert [event.text for event in noted] == [f"taken back: {why}"]
+        assert [event.text for event in noted] == [f"reverted: {why}"]
         assert noted[0].detail == "max_wal_size 2GB→1GB; work_mem 8MB→4MB"
 
 
@@ -117,7 +117,7 @@ async def test_an_adopted_set_counts_down_and_is_kept_or_taken_back_as_one_of_ou
         assert pending.current is not None
         assert (pending.current.adopted_from, pending.current.until_ms) == ("ann@db1, 7", left.until_ms)
         assert [wire.text for wire in pending.current.wires] == list(wires[:1])
-        with pytest.raises(UsageProblem, match="still on trial"):
+        with pytest.raises(UsageProblem, match="still pending confirmation"):
             await pending.apply(SET, Terms(60.0))
         watched(pending, range(2, 20))
         await until(lambda pending=pending: pending.ended)  # type: ignore[misc]

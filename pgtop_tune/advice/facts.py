@@ -38,6 +38,7 @@ class Machine(Struct, frozen=True, kw_only=True):
         ram_bytes: MemTotal.
         swap_bytes: SwapTotal.
         committed_bytes: Committed_AS.
+        commit_limit_bytes: CommitLimit.
         huge_page_bytes: The kernel's default size of huge pages.
         pools: Of huge pages, one of each size.
         numa_nodes: How many there are.
@@ -48,6 +49,7 @@ class Machine(Struct, frozen=True, kw_only=True):
     ram_bytes: int | None = None
     swap_bytes: int | None = None
     committed_bytes: int | None = None
+    commit_limit_bytes: int | None = None
     huge_page_bytes: int | None = None
     pools: tuple[HugePages, ...] = ()
     numa_nodes: int | None = None

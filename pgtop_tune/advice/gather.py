@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import DiskKind, Facts, Machine, Workload
 from pgtop_tune.advice.rules.system import kind_of
+from pgtop_tune.advice.workload import workload_seen
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.block_queue import Disk
 from pgtop_tune.metrics import sections
@@ -31,16 +32,14 @@ class Beside(Struct, frozen=True):
     """What frames do not have.
 
     Attributes:
-        workload: What the server is for.
-        disk: What the operator says of the disk; None goes by `disks`.
-        disks: The disks of the data directory as the kernel describes them; empty goes by their names in the frames.
+        workload: What the operator says the server is for; None goes by its counters.
+        disk: What the operator says of the disk; None goes by `machine`, or by the names of disks in the frames.
         data_bytes: Size of all databases.
         machine: What was seen of the machine; None where its settings cannot be changed, as those of another machine.
     """
 
-    workload: Workload = Workload.OLTP
+    workload: Workload | None = None
     disk: DiskKind | None = None
-    disks: tuple[Disk, ...] = ()
     data_bytes: int | None = None
     machine: Machine | None = None
 
@@ -99,8 +98,8 @@ def facts_of(interval: Interval, beside: Beside) -> Facts | None:
         major=server.version_num // 10_000,
         ram_bytes=_memory_bytes(interval),
         cores=_cores(interval),
-        disk=beside.disk or _disk(interval, beside.disks or (() if machine is None else machine.disks)),
-        workload=beside.workload,
+        disk=beside.disk or _disk(interval, () if machine is None else machine.disks),
+        workload=beside.workload or _workload(interval),
         data_bytes=beside.data_bytes,
         in_recovery=server.in_recovery,
         sessions=0 if activity is None else len(client_backends(activity)),
@@ -140,6 +139,7 @@ def _with_memory(machine: Machine | None, interval: Interval) -> Machine | None:
         ram_bytes=seen.total_bytes,
         swap_bytes=seen.swap_total_bytes,
         committed_bytes=seen.committed_bytes,
+        commit_limit_bytes=seen.commit_limit_bytes,
         pools=seen.huge_pages,
     )
 
@@ -175,10 +175,17 @@ def _cores(interval: Interval) -> int | None:
     return host.cpu_count if quota is None else max(min(host.cpu_count, round(quota)), 1)
 
 
+def _workload(interval: Interval) -> Workload:
+    counters = interval.now(sections.database)
+    seen = None if counters is None else workload_seen(counters)
+    return Workload.OLTP if seen is None else seen.workload
+
+
 def _disk(interval: Interval, described: Sequence[Disk]) -> DiskKind | None:
     """The slowest kind under the data directory, None where one of them does not say what it is."""
-    by_name = (DiskKind.NVME if disk.name.startswith(_NVME) else None for disk in disks_of_data(interval))
-    kinds = {kind_of(disk) for disk in described} or set(by_name)
+    names = [disk.name for disk in disks_of_data(interval)]
+    by_name = (DiskKind.NVME if name.startswith(_NVME) else None for name in names)
+    kinds = {kind_of(disk) for disk in described if disk.name in names or not names} or set(by_name)
     if not kinds or None in kinds:
         return None
     return next(kind for kind in (DiskKind.HDD, DiskKind.SSD, DiskKind.NVME) if kind in kinds)

@@ -165,10 +165,10 @@ def _with_pool(drawn: MemoryPlan, facts: Facts) -> MemoryPlan:
     if machine is None or not machine.huge_page_bytes or not machine.ram_bytes or drawn.buffers_bytes < SMALL_BUFFERS:
         return drawn
     page = machine.huge_page_bytes
-    pool = next((each for each in machine.pools if each.page_bytes == page), HugePages(page, 0, 0, 0, 0))
+    pool = usual_pool(machine)
     needed, others = math.ceil(drawn.shared_bytes / page), _pages_of_others(pool, facts)
     pages, live = needed + others, machine.number("vm.nr_hugepages") or pool.total
-    if pages <= live <= max(pages * _SPARE, pages + GB // page):
+    if is_enough(live, pages, page):
         pages = live
     drawn = replace(drawn, page_bytes=page, pages=pages, reserved=live >= pages)
     beside = f", {others} of them for others" if others else ""
@@ -185,8 +185,24 @@ def _with_pool(drawn: MemoryPlan, facts: Facts) -> MemoryPlan:
     return drawn
 
 
+def usual_pool(machine: Machine) -> HugePages:
+    """The pool of the default size, which vm.nr_hugepages is about."""
+    size = machine.huge_page_bytes or 0
+    return next((each for each in machine.pools if each.page_bytes == size), HugePages(size, 0, 0, 0, 0))
+
+
+def pages_taken(pool: HugePages) -> int:
+    """Pages of a pool in use, or promised."""
+    return pool.total - pool.free + pool.reserved
+
+
+def is_enough(live: int, pages: int, page_bytes: int) -> bool:
+    """Whether a pool holds so many pages, and not so many more that it is worth a change: a tenth, or a gigabyte."""
+    return pages <= live <= max(pages * _SPARE, pages + GB // page_bytes)
+
+
 def _pages_of_others(pool: HugePages, facts: Facts) -> int:
-    taken = pool.total - pool.free + pool.reserved
+    taken = pages_taken(pool)
     running = facts.running_buffers_bytes or facts.shared_buffers_bytes or 0
     own = math.ceil(shared_memory_bytes(facts, running) / pool.page_bytes)
     has_own = facts.in_huge_pages is not False and taken >= own * _IN_USE
@@ -221,9 +237,8 @@ def _connections_that_fit(use: MemoryUse) -> int:
 
 def _with_commit_limit(drawn: MemoryPlan, machine: Machine) -> MemoryPlan:
     """Strict accounting where CommitLimit holds what is committed and what sessions may ask for beside it."""
-    usual = machine.huge_page_bytes or 0
-    pool_bytes = next((each.total for each in machine.pools if each.page_bytes == usual), 0) * usual
-    limit = _commit_limit(drawn.pages * usual if drawn.pages is not None else pool_bytes, machine)
+    pool = usual_pool(machine)
+    limit = _commit_limit((pool.total if drawn.pages is None else drawn.pages) * pool.page_bytes, machine)
     if limit is None or machine.committed_bytes is None:
         return replace(drawn, strict_refused="What is committed already could not be seen.")
     ratio, limit_bytes = limit
@@ -231,8 +246,7 @@ def _with_commit_limit(drawn: MemoryPlan, machine: Machine) -> MemoryPlan:
     private = (memory_rule.SESSIONS, memory_rule.PARALLEL, memory_rule.AUTOVACUUM)
     growth = sum(term.size_bytes for term in memory_rule.terms(drawn.use) if term.what in private)
     committed, is_strict = machine.committed_bytes, machine.number("vm.overcommit_memory") == 2
-    fits = committed + growth <= limit_bytes and committed <= _HEADROOM * limit_bytes
-    if fits or (is_strict and committed <= limit_bytes):
+    if committed <= _HEADROOM * limit_bytes and (is_strict or committed + growth <= limit_bytes):
         return drawn
     words = (
         f"CommitLimit would be {about(limit_bytes)}: {about(committed)} are committed, and sessions may ask for "

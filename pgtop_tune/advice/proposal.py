@@ -32,6 +32,18 @@ class Proposal(Struct, frozen=True, kw_only=True):
     settings: Mapping[str, Advice] = field(default_factory=dict)
     plan: MemoryPlan | None = None
 
+    @property
+    def refusals(self) -> tuple[tuple[str, str], ...]:
+        """What the machine cannot carry, with the arithmetic."""
+        if self.plan is None:
+            return ()
+        found = (
+            ("max_connections", self.plan.refused),
+            ("vm.nr_hugepages", self.plan.pages_refused),
+            ("vm.overcommit_memory", self.plan.strict_refused),
+        )
+        return tuple((name, why) for name, why in found if why)
+
     def server_half(self) -> Mapping[str, Advice]:
         """The parameters as they may be set without the machine's half: huge_pages is on only where pages are there."""
         wish = self.parameters.get("huge_pages")

@@ -10,14 +10,9 @@ from msgspec import Struct
 from pgtop_tune.advice.facts import Advice
 from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.advice.knobs.system import knob_of
-from pgtop_tune.advice.rules.system import advise_system, system_facts
 from pgtop_tune.cli.parameter_rows import NONE, Difference, advice_json, in_columns
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.host.block_devices import ROOT
 from pgtop_tune.host.kernel_defaults import DEFAULTS
-from pgtop_tune.host.machine_facts import machine_facts
-from pgtop_tune.host.system_settings import settings
-from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.setup import MachineSetup
 from pgtop_tune.model.system_setting import SystemSetting
@@ -74,14 +69,11 @@ def machine_rows(looked: Looked) -> tuple[MachineRow, ...]:
     Raises:
         UsageProblem: The server is on another machine.
     """
-    server = sections.server(looked.interval.newest)
-    if isinstance(server, Unavailable) or not server.local:
+    if looked.machine is None:
         raise UsageProblem("the server runs on another machine", "ask for its settings there")
-    found = settings(ROOT, [disk.name for disk in looked.disks])
-    facts = system_facts(looked.facts, machine_facts(ROOT), found, looked.disks)
     return tuple(
-        MachineRow(each, knob, advise_system(each.name, facts))
-        for each in found
+        MachineRow(each, knob, looked.proposal.settings.get(each.name))
+        for each in looked.machine.settings
         if not isinstance(each.live, Unavailable) and (knob := knob_of(each.name)) is not None
     )
 

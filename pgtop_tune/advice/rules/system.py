@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import Advice, DiskKind, Facts, Machine, Opinion
 from pgtop_tune.advice.knobs.system import POOL, row_of
-from pgtop_tune.advice.plan import SMALL_BUFFERS, MemoryPlan
+from pgtop_tune.advice.plan import SMALL_BUFFERS, MemoryPlan, is_enough, pages_taken, usual_pool
 from pgtop_tune.host.block_queue import Disk
 from pgtop_tune.metrics.memory_rule import page_tables_bytes
 from pgtop_tune.units import GB, MB, about
@@ -69,7 +69,13 @@ def _nr_hugepages(name: str, site: Site) -> Advice | None:
     if plan is None or not site.machine.huge_page_bytes:
         return None
     if plan.buffers_bytes < SMALL_BUFFERS:
-        return Advice(None, f"shared_buffers of {about(plan.buffers_bytes)} save little in huge pages.")
+        pool = usual_pool(site.machine)
+        taken = pages_taken(pool)
+        idle = pool.total > 0 and not is_enough(pool.total, taken, pool.page_bytes)
+        said = (
+            f"shared_buffers of {about(plan.buffers_bytes)} save little in huge pages; {taken} of them are in use."
+        )
+        return Advice(str(taken) if idle else None, said)
     if plan.pages is None:
         return Advice(None, plan.pages_refused or "The memory of this machine is not known.")
     needed = math.ceil(plan.shared_bytes / plan.page_bytes)
@@ -92,8 +98,8 @@ def _other_pool(name: str, site: Site) -> Advice | None:
         return None
     buffers, page_bytes = site.plan.buffers_bytes, int(size) * 1024
     pool = next((each for each in site.machine.pools if each.page_bytes == page_bytes), None)
-    if pool is not None and pool.total - pool.free + pool.reserved:
-        return Advice(None, f"{pool.total - pool.free + pool.reserved} of these pages are in use.")
+    if pool is not None and pages_taken(pool):
+        return Advice(None, f"{pages_taken(pool)} of these pages are in use.")
     if buffers < _GIGABYTE_PAGES_FROM:
         return Advice("0", f"For shared_buffers of {about(buffers)} pages of the default size do; these would be lost.")
     pages = math.ceil(site.plan.shared_bytes / page_bytes)
@@ -163,7 +169,8 @@ def _overcommit_ratio(name: str, site: Site) -> Advice | None:
     plan, swap = site.plan, site.machine.swap_bytes
     if plan is None or plan.ratio is None:
         return None
-    if plan.strict_refused and site.machine.number("vm.overcommit_memory") != 2:
+    is_strict = site.machine.number("vm.overcommit_memory") == 2
+    if plan.strict_refused and not (is_strict and plan.commit_limit_bytes > (site.machine.commit_limit_bytes or 0)):
         return Advice(None, f"It counts only with vm.overcommit_memory=2. {plan.strict_refused}")
     return Advice(
         str(plan.ratio),

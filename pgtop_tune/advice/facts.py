@@ -82,7 +82,7 @@ class Facts(Struct, frozen=True, kw_only=True):
         shared_memory_bytes: Of the running server, all of it (15+).
         huge_pages: The parameter, as set.
         in_huge_pages: Whether the running server's shared memory is.
-        temp_buffers_bytes: As set.
+        work_mem_bytes, temp_buffers_bytes: As set.
         autovacuum_work_mem_bytes: As set; negative where maintenance_work_mem counts.
         hash_mem_multiplier: As set.
         checkpoint_timeout_s: As set.
@@ -115,6 +115,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     shared_memory_bytes: int | None = None
     huge_pages: str = ""
     in_huge_pages: bool | None = None
+    work_mem_bytes: int | None = None
     temp_buffers_bytes: int = 8 * MB
     autovacuum_work_mem_bytes: int | None = None
     hash_mem_multiplier: float | None = None

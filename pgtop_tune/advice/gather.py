@@ -113,6 +113,7 @@ def facts_of(interval: Interval, beside: Beside) -> Facts | None:
         shared_memory_bytes=_positive(known.whole("shared_memory_size", "B")),
         huge_pages=known.text("huge_pages"),
         in_huge_pages=_in_huge_pages(known),
+        work_mem_bytes=known.whole("work_mem", "B"),
         temp_buffers_bytes=8 * MB if temp_buffers is None else temp_buffers,
         autovacuum_work_mem_bytes=known.whole("autovacuum_work_mem", "B"),
         hash_mem_multiplier=known.number("hash_mem_multiplier"),

@@ -32,7 +32,12 @@ def same(parameter: Parameter, value: str) -> bool:
         if parameter.vartype in _NUMBERS:
             integer = parameter.vartype == "integer"
             number = parse(value, parameter.unit, integer=integer)
-            if parameter.source in _DERIVED and parameter.pending is None and value == parameter.boot_val:
+            if (
+                number < 0
+                and value == parameter.boot_val
+                and parameter.source in _DERIVED
+                and parameter.pending is None
+            ):
                 return True
             return number == parse(setting, parameter.unit, integer=integer)
         if parameter.vartype == "bool":

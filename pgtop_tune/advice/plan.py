@@ -35,6 +35,8 @@ _ROOM: Final = 1.25
 _MOST_AUTOVACUUM: Final = 0.125
 _SPARE: Final = 1.1
 _IN_USE: Final = 0.9
+_NEARLY: Final = 0.75
+"""Of half of what is left for each session: work_mem that is set to that, or more and still fits, stays."""
 
 
 class MemoryPlan(Struct, frozen=True, kw_only=True):
@@ -101,10 +103,12 @@ def plan(facts: Facts) -> MemoryPlan | None:
         shared_bytes=shared_memory_bytes(facts, buffers),
     )
     drawn = _with_pool(drawn, facts)
-    in_pages = drawn.pages is not None or (facts.machine is None and facts.in_huge_pages is True)
+    # A pool that is not ours to see holds what runs in it now, and no more.
+    held = facts.machine is None and facts.in_huge_pages is True and buffers <= (facts.running_buffers_bytes or 0)
+    in_pages = drawn.pages is not None or held
     drawn = replace(drawn, use=replace(drawn.use, small_pages=not in_pages))
     drawn = _with_sessions(drawn, facts)
-    return drawn if facts.machine is None else _with_commit_limit(drawn, facts.machine)
+    return drawn if facts.machine is None else _with_commit_limit(drawn, facts, facts.machine)
 
 
 def typed(size_bytes: float) -> float:
@@ -210,7 +214,7 @@ def _pages_of_others(pool: HugePages, facts: Facts) -> int:
 
 
 def _with_sessions(drawn: MemoryPlan, facts: Facts) -> MemoryPlan:
-    """work_mem: half of what the rule leaves for each session; fewer sessions where that is too little for any."""
+    """work_mem: half of what the rule leaves for each, or what is set; fewer sessions where that is too little."""
     use = drawn.use
     ceiling = memory_rule.work_mem_ceiling_bytes(use, _SHARE)
     if ceiling < LEAST_WORK_MEM:
@@ -224,7 +228,9 @@ def _with_sessions(drawn: MemoryPlan, facts: Facts) -> MemoryPlan:
         words = f"{arithmetic} = {about(total)}, of {about(use.ram_bytes)} of memory."
         return replace(drawn, use=use, refused=words)
     half = min(max(ceiling / 2, LEAST_WORK_MEM), MOST_WORK_MEM)
-    return replace(drawn, use=replace(use, work_mem_bytes=typed(half)))
+    now = facts.work_mem_bytes
+    keeps = now is not None and max(half * _NEARLY, LEAST_WORK_MEM) <= now <= min(ceiling, MOST_WORK_MEM)
+    return replace(drawn, use=replace(use, work_mem_bytes=float(now) if keeps and now is not None else typed(half)))
 
 
 def _connections_that_fit(use: MemoryUse) -> int:
@@ -235,17 +241,20 @@ def _connections_that_fit(use: MemoryUse) -> int:
     return int((_SHARE * use.ram_bytes - none) / (one - none)) // 5 * 5
 
 
-def _with_commit_limit(drawn: MemoryPlan, machine: Machine) -> MemoryPlan:
+def _with_commit_limit(drawn: MemoryPlan, facts: Facts, machine: Machine) -> MemoryPlan:
     """Strict accounting where CommitLimit holds what is committed and what sessions may ask for beside it."""
     pool = usual_pool(machine)
     limit = _commit_limit((pool.total if drawn.pages is None else drawn.pages) * pool.page_bytes, machine)
-    if limit is None or machine.committed_bytes is None:
-        return replace(drawn, strict_refused="What is committed already could not be seen.")
+    if limit is None:
+        return replace(drawn, strict_refused="The memory of this machine is not known.")
     ratio, limit_bytes = limit
     drawn = replace(drawn, ratio=ratio, commit_limit_bytes=limit_bytes)
+    if machine.committed_bytes is None:
+        return replace(drawn, strict_refused="What is committed already could not be seen.")
     private = (memory_rule.SESSIONS, memory_rule.PARALLEL, memory_rule.AUTOVACUUM)
     growth = sum(term.size_bytes for term in memory_rule.terms(drawn.use) if term.what in private)
-    committed, is_strict = machine.committed_bytes, machine.number("vm.overcommit_memory") == 2
+    committed = machine.committed_bytes + _more_in_small_pages(drawn, facts)
+    is_strict = machine.number("vm.overcommit_memory") == 2
     if committed <= _HEADROOM * limit_bytes and (is_strict or committed + growth <= limit_bytes):
         return drawn
     words = (
@@ -253,6 +262,15 @@ def _with_commit_limit(drawn: MemoryPlan, machine: Machine) -> MemoryPlan:
         f"{about(growth)} more. Ask again after a restart that makes the server smaller."
     )
     return replace(drawn, strict_refused=words)
+
+
+def _more_in_small_pages(drawn: MemoryPlan, facts: Facts) -> float:
+    """What the server will have committed more than now: shared memory counts unless it is in huge pages."""
+    if not drawn.use.small_pages:
+        return 0.0
+    running = facts.running_buffers_bytes or facts.shared_buffers_bytes or 0
+    now = 0.0 if facts.in_huge_pages else shared_memory_bytes(facts, running)
+    return max(drawn.shared_bytes - now, 0.0)
 
 
 def _commit_limit(pool_bytes: float, machine: Machine) -> tuple[int, float] | None:

@@ -63,7 +63,7 @@ def sysctl(name: str, value: str, before: str, remark: str = "") -> Action:
         before: What it is now.
         remark: What else is to be known.
     """
-    keep, put_back = kept(f"/{PATH}", name, value)
+    keep, put_back = kept_line(f"/{PATH}", name, value)
     return Action(
         f"sysctl -w {name}={value}\n{keep}",
         f"sysctl -w {name}={before}\n{put_back}",
@@ -74,7 +74,7 @@ def sysctl(name: str, value: str, before: str, remark: str = "") -> Action:
     )
 
 
-def kept(file: str, name: str, value: str) -> tuple[str, str]:
+def kept_line(file: str, name: str, value: str) -> tuple[str, str]:
     """Commands that make a file of sysctl.d set a value, and those that put back what it had; other lines stay.
 
     The line as it was is kept beside the file, under a name that nobody reads; an empty one stands for none. It is
@@ -92,6 +92,24 @@ def kept(file: str, name: str, value: str) -> tuple[str, str]:
         f"else sed -i '/{pattern}/d' {file} 2>/dev/null || :; printf '%s\\n' '{name} = {value}' >> {file}; fi",
         f'if [ -s {line} ]; then sed -i "s|{pattern}.*|$(tail -n 1 {line})|" {file}; '
         f"else sed -i '/{pattern}/d' {file}; [ -s {file} ] || rm -f {file}; fi; rm -f {line}",
+    )
+
+
+def kept(file: str, *lines: str) -> tuple[str, str]:
+    """Commands that make a file hold these lines, and those that put back what it was.
+
+    A file that was there is copied beside itself before, under a name that nobody reads; an empty copy stands for none.
+    The copy is made once, so that the commands may be run again.
+
+    Args:
+        file: Its path; needs no quotes.
+        lines: Without quotes in them.
+    """
+    copy = f"{file}.before-pgtop-tune"
+    text = " ".join(f"'{line}'" for line in lines)
+    return (
+        f"[ -e {copy} ] || cp -p {file} {copy} 2>/dev/null || : > {copy}\nprintf '%s\\n' {text} > {file}",
+        f"if [ -s {copy} ]; then mv {copy} {file}; else rm -f {file} {copy}; fi",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pgtop_tune.advice.facts import Advice, Facts
-from pgtop_tune.advice.plan import LEAST_WORK_MEM, SMALL_BUFFERS, MemoryPlan
+from pgtop_tune.advice.plan import LEAST_WORK_MEM, SMALL_BUFFERS, MemoryPlan, as_set
 from pgtop_tune.metrics import memory_rule
 from pgtop_tune.units import MB, about, memory
 
@@ -67,7 +67,7 @@ def work_mem(facts: Facts, plan: MemoryPlan) -> Advice:
     ceiling = memory_rule.work_mem_ceiling_bytes(use)
     multiplier = memory_rule.hash_multiplier(use.major, use.hash_mem_multiplier)
     return Advice(
-        memory(use.work_mem_bytes),
+        as_set(use.work_mem_bytes),
         f"Of {about(ceiling)}: what is left for each of {use.max_connections} connections and {use.parallel_workers} "
         f"parallel workers if all hash at once (hash_mem_multiplier {multiplier:g}). Raise it where temporary files "
         "show, per role or session.",

@@ -72,9 +72,7 @@ def _nr_hugepages(name: str, site: Site) -> Advice | None:
         pool = usual_pool(site.machine)
         taken = pages_taken(pool)
         idle = pool.total > 0 and not is_enough(pool.total, taken, pool.page_bytes)
-        said = (
-            f"shared_buffers of {about(plan.buffers_bytes)} save little in huge pages; {taken} of them are in use."
-        )
+        said = f"shared_buffers of {about(plan.buffers_bytes)} save little in huge pages; {taken} of them are in use."
         return Advice(str(taken) if idle else None, said)
     if plan.pages is None:
         return Advice(None, plan.pages_refused or "The memory of this machine is not known.")

@@ -32,13 +32,8 @@ def same(parameter: Parameter, value: str) -> bool:
         if parameter.vartype in _NUMBERS:
             integer = parameter.vartype == "integer"
             number = parse(value, parameter.unit, integer=integer)
-            if (
-                number < 0
-                and value == parameter.boot_val
-                and parameter.source in _DERIVED
-                and parameter.pending is None
-            ):
-                return True
+            if number < 0 and parameter.source in _DERIVED and parameter.pending is None:
+                return value == parameter.boot_val
             return number == parse(setting, parameter.unit, integer=integer)
         if parameter.vartype == "bool":
             return parse_bool(value) == parse_bool(setting)

@@ -32,6 +32,7 @@ _PER_CORE: Final = 10
 _LEAST_CONNECTIONS: Final = 20
 _ROOM: Final = 1.25
 """Connections for each session that is there."""
+_BELONGS: Final = 1.024
 _MOST_AUTOVACUUM: Final = 0.125
 _SPARE: Final = 1.1
 _IN_USE: Final = 0.9
@@ -91,7 +92,7 @@ def plan(facts: Facts) -> MemoryPlan | None:
             ram_bytes=facts.ram_bytes,
             max_connections=connections(facts),
             shared_buffers_bytes=buffers,
-            shared_memory_bytes=shared_memory_bytes(facts, buffers),
+            shared_memory_bytes=_most_shared_bytes(facts, buffers),
             temp_buffers_bytes=facts.temp_buffers_bytes,
             parallel_workers=facts.cores or 8,
             autovacuum_max_workers=workers,
@@ -158,9 +159,16 @@ def shared_memory_bytes(facts: Facts, buffers_bytes: float) -> float:
     running = facts.running_buffers_bytes or facts.shared_buffers_bytes
     if not facts.shared_memory_bytes or not running:
         return buffers_bytes * 1.05 + 64 * MB
-    if buffers_bytes == running:
-        return facts.shared_memory_bytes
-    return buffers_bytes * 1.03 + max(facts.shared_memory_bytes - running * 1.02, 0.0) + 16 * MB
+    return facts.shared_memory_bytes if buffers_bytes == running else _most_shared_bytes(facts, buffers_bytes)
+
+
+def _most_shared_bytes(facts: Facts, buffers_bytes: float) -> float:
+    """A bound for the memory rule, which is the same once the server runs with these buffers."""
+    running = facts.running_buffers_bytes or facts.shared_buffers_bytes
+    if not facts.shared_memory_bytes or not running:
+        return shared_memory_bytes(facts, buffers_bytes)
+    beside = (facts.shared_memory_bytes - running * _BELONGS) // MB * MB
+    return buffers_bytes * 1.05 + max(beside, 64 * MB)
 
 
 def _with_pool(drawn: MemoryPlan, facts: Facts) -> MemoryPlan:

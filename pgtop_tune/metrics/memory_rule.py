@@ -27,7 +27,7 @@ _ENTRY_BYTES: Final = 8
 _WORKERS: Final = 3
 """autovacuum_max_workers where it is not known: the server's default."""
 _OF_AUTOVACUUM: Final = 0.1
-_LEAST_MAINTENANCE: Final = 16 * MB
+_LEAST_MAINTENANCE: Final = 4 * MB
 
 
 class MemoryUse(Struct, frozen=True, kw_only=True):

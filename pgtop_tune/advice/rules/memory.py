@@ -40,7 +40,7 @@ def maintenance_work_mem(facts: Facts, plan: MemoryPlan) -> Advice:
         memory(plan.maintenance_bytes),
         f"A sixteenth of {about(plan.use.ram_bytes)}, and a tenth at most for all of "
         f"{plan.use.autovacuum_max_workers} autovacuum workers{cap}.",
-        "16MB",
+        "4MB",
         memory(plan.use.ram_bytes / 8),
     )
 

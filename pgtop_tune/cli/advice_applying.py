@@ -88,6 +88,8 @@ def apply(words: ConnectionWords, looked: Looked, rows: Sequence[Row], settings:
     plan = looked.proposal.plan
     if plan is not None and plan.refused:
         raise ServerProblem(f"the memory rule cannot hold: {plan.refused}", "put a pooler in front first")
+    for name, why in looked.proposal.refusals:
+        tell(f"left alone, {name}: {why}")
     different = [row for row in rows if row.differs]
     if not different and not settings:
         tell("nothing to change: the server has what is advised")

@@ -125,7 +125,7 @@ def _more_volume(facts: Facts) -> Action:
     fix = advised(facts, "max_wal_size")
     if fix.parameter is not None:
         return fix
-    return words(f"{fix.do} Measure the rate while most is written: `pgtop-tune advise --group wal --seconds 60`.")
+    return words(f"{fix.do} Measure under load: `pgtop-tune advise --group checkpoints --seconds 60`.")
 
 
 def _target(facts: Facts, limits: Limits) -> Iterator[Finding]:

@@ -45,7 +45,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
         return tuple((name, why) for name, why in found if why)
 
     def server_half(self) -> Mapping[str, Advice]:
-        """The parameters as they may be set without the machine's half: huge_pages is on only where pages are there."""
+        """The parameters as they may be set one by one: huge_pages is on only where the pages are there already."""
         wish = self.parameters.get("huge_pages")
         if wish is None or wish.value != "on" or self.plan is None or self.plan.pages is None or self.plan.reserved:
             return self.parameters

@@ -103,7 +103,7 @@ def parameters(
         settings = [row for row in machine_rows.machine_rows(looked) if row.changed or not changed]
         lines, objects = machine_rows.table(settings), [machine_rows.as_json(row) for row in settings]
     else:
-        rows = [row for row in _rows(looked, group, looked.proposal.parameters) if row.changed or not changed]
+        rows = [row for row in _rows(looked, group, looked.proposal.server_half()) if row.changed or not changed]
         lines, objects = parameter_rows.table(rows), [parameter_rows.as_json(row) for row in rows]
     if format is Format.JSON:
         write_for_programs()
@@ -181,8 +181,7 @@ def advise(
         settings = [row for row in machine_rows(looked) if row.differs or (everything and row.advice is not None)]
         lines = MACHINE_WRITERS[format.value](settings)
     else:
-        alone = format in (AdviceFormat.SQL, AdviceFormat.CONF)
-        advised = looked.proposal.server_half() if alone else looked.proposal.parameters
+        advised = looked.proposal.server_half()
         rows = [row for row in _rows(looked, group, advised) if row.differs or (everything and row.advice is not None)]
         lines = WRITERS[format.value](rows)
     if format is not AdviceFormat.TEXT:

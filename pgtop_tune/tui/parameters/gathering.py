@@ -41,7 +41,7 @@ def advised_anew(row: PanelRow, facts: Facts, proposal: Proposal) -> PanelRow:
     if row.setting is not None:
         return replace(row, advice=proposal.settings.get(row.name))
     parameter = replace(row.parameter, pending=facts.pending.get(row.name))
-    return replace(row, parameter=parameter, advice=advice_for(parameter, proposal.parameters))
+    return replace(row, parameter=parameter, advice=advice_for(parameter, proposal.server_half()))
 
 
 def machine_rows(look: MachineLook, in_force: Sequence[Change]) -> list[PanelRow]:

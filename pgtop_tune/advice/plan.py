@@ -159,7 +159,9 @@ def shared_memory_bytes(facts: Facts, buffers_bytes: float) -> float:
     running = facts.running_buffers_bytes or facts.shared_buffers_bytes
     if not facts.shared_memory_bytes or not running:
         return buffers_bytes * 1.05 + 64 * MB
-    return facts.shared_memory_bytes if buffers_bytes == running else _most_shared_bytes(facts, buffers_bytes)
+    if buffers_bytes == running:
+        return facts.shared_memory_bytes
+    return buffers_bytes * 1.03 + max(facts.shared_memory_bytes - running * 1.02, 0.0) + 16 * MB
 
 
 def _most_shared_bytes(facts: Facts, buffers_bytes: float) -> float:

@@ -49,6 +49,7 @@ class MemoryPlan(Struct, frozen=True, kw_only=True):
         autovacuum_work_mem: As one types it; "-1" where maintenance_work_mem counts.
         shared_bytes: Shared memory of a server with these values.
         pages: vm.nr_hugepages; None where the pool is left as it is.
+        pages_held: Those of the pool that the server has, or wants to have after a restart, with what is set now.
         page_bytes: Size of one.
         reserved: Whether the pool is there already.
         pages_refused: The arithmetic, where the machine cannot carry the pool.
@@ -63,6 +64,7 @@ class MemoryPlan(Struct, frozen=True, kw_only=True):
     autovacuum_work_mem: str
     shared_bytes: float
     pages: int | None = None
+    pages_held: int = 0
     page_bytes: int = 0
     reserved: bool = False
     pages_refused: str = ""
@@ -133,12 +135,17 @@ def autovacuum_workers(facts: Facts) -> int:
     return min(workers, facts.autovacuum_worker_slots or workers)
 
 
+def most_connections(cores: int) -> int:
+    """Ten for each core, at least 100: more sessions only wait for each other."""
+    return max(_PER_CORE * cores, _FEW)
+
+
 def connections(facts: Facts) -> int:
-    """Ten for each core, at least 100; fewer where fewer are set, and room for the sessions there are.
+    """As many as the cores serve; fewer where fewer are set, and room for the sessions there are.
 
     A standby keeps what it has: with less than its primary it does not start.
     """
-    most = max(_PER_CORE * facts.cores, _FEW) if facts.cores else facts.max_connections or _FEW
+    most = most_connections(facts.cores) if facts.cores else facts.max_connections or _FEW
     now = facts.max_connections
     if now is not None and (now <= most or not _may_be(most, facts)):
         return now
@@ -184,7 +191,11 @@ def _with_pool(drawn: MemoryPlan, facts: Facts) -> MemoryPlan:
     pages, live = needed + others, machine.number("vm.nr_hugepages") or pool.total
     if is_enough(live, pages, page):
         pages = live
-    drawn = replace(drawn, page_bytes=page, pages=pages, reserved=live >= pages)
+    held = 0
+    if facts.huge_pages == "on" or facts.in_huge_pages:
+        held = math.ceil(shared_memory_bytes(facts, facts.shared_buffers_bytes or 0) / page) + others
+        held = live if held > live or is_enough(live, held, page) else held
+    drawn = replace(drawn, page_bytes=page, pages=pages, pages_held=held, reserved=live >= pages)
     beside = f", {others} of them for others" if others else ""
     size = f"{pages} pages of {about(page)}{beside}, are {about(pages * page)}"
     if pages * page > _MOST_POOL * machine.ram_bytes:

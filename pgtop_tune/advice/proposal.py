@@ -52,6 +52,14 @@ class Proposal(Struct, frozen=True, kw_only=True):
         because = f"'on' only once {self.plan.pages} huge pages are reserved: `pgtop-tune advise --apply` does both."
         return {**self.parameters, "huge_pages": replace(wish, value="try", because=because)}
 
+    def machine_half(self) -> Mapping[str, Advice]:
+        """The settings as they may be made one by one: the server as it is set keeps the huge pages it starts with."""
+        wish, held = self.settings.get("vm.nr_hugepages"), 0 if self.plan is None else self.plan.pages_held
+        if wish is None or wish.value is None or int(wish.value) >= held:
+            return self.settings
+        because = f"The server holds {held} huge pages; {wish.value} do once it has less: `advise --apply` does both."
+        return {**self.settings, "vm.nr_hugepages": replace(wish, value=str(held), low=str(held), because=because)}
+
 
 def propose(facts: Facts) -> Proposal:
     """The proposal for a server and its machine."""

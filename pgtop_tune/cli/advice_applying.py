@@ -55,9 +55,9 @@ def settings_to_make(rows: Sequence[MachineRow], *, lasting: bool) -> tuple[Want
     if left:
         tell("not part of the change set; as root, in this order:")
     for row in left:
-        for command in commands(row.setting.name, str(row.advice and row.advice.value), survive=True):
+        for command in commands(row.setting.name, row.advised, survive=True):
             tell(f"  {command}")
-    return tuple(WantedSetting(row.setting.name, str(row.advice and row.advice.value)) for row in made)
+    return tuple(WantedSetting(row.setting.name, row.advised) for row in made)
 
 
 def advised_with(settings: Sequence[WantedSetting], looked: Looked) -> Mapping[str, Advice]:
@@ -91,19 +91,23 @@ def apply(words: ConnectionWords, looked: Looked, rows: Sequence[Row], settings:
     for name, why in looked.proposal.refusals:
         tell(f"left alone, {name}: {why}")
     different = [row for row in rows if row.differs]
+    if looked.machine is None:
+        tell("the server runs on another machine: only its half of the proposal is made here")
     if not different and not settings:
         tell("nothing to change: the server has what is advised")
+        if looked.facts.pending:
+            tell(f"{', '.join(looked.facts.pending)} wait for a restart: `pgtop-tune set --restart` takes them over")
         return 0
     live = looked.facts.machine.live if looked.facts.machine is not None else {}
     for each in settings:
         say(f"{each.name}: {live.get(each.name, '?')} → {each.value}")
     for row in different:
         waits = f" (waits for a restart: {row.parameter.pending})" if row.parameter.pending is not None else ""
-        say(f"{row.parameter.name}: {row.parameter.shown}{waits} → {row.advice and row.advice.value}")
+        say(f"{row.parameter.name}: {row.parameter.shown}{waits} → {row.advised}")
     if not terms.dry_run and not terms.yes:
         _ask(len(different) + len(settings))
     asked = Asked(
-        wanted=tuple(Wanted(row.parameter.name, str(row.advice and row.advice.value), SYSTEM) for row in different),
+        wanted=tuple(Wanted(row.parameter.name, row.advised, SYSTEM) for row in different),
         for_s=terms.for_s,
         reason=_REASON,
         dry_run=terms.dry_run,

@@ -58,21 +58,31 @@ class MachineRow(Struct, frozen=True):
         return self.boot is not None and self.boot != self.live
 
     @property
+    def advised(self) -> str:
+        """The advised value; "" where there is none."""
+        return (self.advice.value if self.advice is not None else None) or ""
+
+    @property
     def differs(self) -> bool:
         """Whether a value is advised, and it is another one than this machine has."""
-        return self.advice is not None and self.advice.value is not None and self.advice.value != self.live
+        return self.advised not in ("", self.live)
 
 
-def machine_rows(looked: Looked) -> tuple[MachineRow, ...]:
+def machine_rows(looked: Looked, *, with_server: bool = False) -> tuple[MachineRow, ...]:
     """The settings of the machine that the server runs on, in the order of the kernel's documentation.
+
+    Args:
+        looked: What was seen.
+        with_server: The server's half of what is advised is made as well.
 
     Raises:
         UsageProblem: The server is on another machine.
     """
     if looked.machine is None:
         raise UsageProblem("the server runs on another machine", "ask for its settings there")
+    advised = looked.proposal.settings if with_server else looked.proposal.machine_half()
     return tuple(
-        MachineRow(each, knob, looked.proposal.settings.get(each.name))
+        MachineRow(each, knob, advised.get(each.name))
         for each in looked.machine.settings
         if not isinstance(each.live, Unavailable) and (knob := knob_of(each.name)) is not None
     )
@@ -113,7 +123,7 @@ def table(rows: Sequence[MachineRow]) -> list[str]:
             row.setting.name,
             row.live,
             row.boot or NONE,
-            (row.advice.value if row.advice is not None else None) or NONE,
+            row.advised or NONE,
             "live" if row.setting.writable else "as root",
             row.boot_place or NONE,
         )

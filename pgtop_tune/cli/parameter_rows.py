@@ -49,9 +49,14 @@ class Row(Struct, frozen=True):
         return differs or parameter.pending_restart
 
     @property
+    def advised(self) -> str:
+        """The advised value; "" where there is none."""
+        return (self.advice.value if self.advice is not None else None) or ""
+
+    @property
     def differs(self) -> bool:
         """Whether a value is advised, and it is another one than the server has or will have after a restart."""
-        return self.advice is not None and self.advice.value is not None and not same(self.parameter, self.advice.value)
+        return bool(self.advised) and not same(self.parameter, self.advised)
 
 
 def rows_of(parameters: Sequence[Parameter], advised: Mapping[str, Advice], group: str = "") -> tuple[Row, ...]:
@@ -122,7 +127,7 @@ def table(rows: Sequence[Row]) -> list[str]:
             row.parameter.unit or NONE,
             row.parameter.context,
             row.parameter.pending or ("restart" if row.parameter.pending_restart else NONE),
-            (row.advice.value if row.advice is not None else None) or NONE,
+            row.advised or NONE,
             row.parameter.sourcefile or row.parameter.source,
         )
         for row in rows

@@ -161,11 +161,11 @@ def advised_setting(facts: Facts, *names: str, remark: str = "", lasting: bool =
         lasting: Also where the machine has the value now: a reboot would take it away.
     """
     known = advice_facts(facts)
-    proposal = None if known is None else propose(known)
+    proposed = {} if known is None else propose(known).machine_half()
     made: list[Action] = []
     because = "The machine was not seen."
     for name in names:
-        advice = None if proposal is None else proposal.settings.get(name)
+        advice = proposed.get(name)
         live = "" if known is None or known.machine is None else known.machine.live.get(name, "")
         because = because if advice is None else advice.because
         if advice is not None and advice.value is not None and (lasting or advice.value != live):

@@ -169,6 +169,15 @@ def test_the_pages_are_those_of_the_buffers_to_be_and_those_that_others_have_sta
     assert propose(refused).parameters["huge_pages"].value == "try"
 
 
+def test_a_file_for_the_machine_alone_leaves_the_server_the_pages_it_starts_with() -> None:
+    pool, live = (HugePages(PAGE, 10_600, 100, 0, 0),), {"vm.nr_hugepages": "10600"}
+    large = replace(SERVER, shared_buffers_bytes=20 * GB, shared_memory_bytes=10_500 * PAGE, huge_pages="on",
+                    in_huge_pages=True, machine=replace(MACHINE, pools=pool, live=live))  # fmt: skip
+    proposal = propose(large)
+    assert 8000 < int(proposal.settings["vm.nr_hugepages"].value or 0) < 9000
+    assert proposal.machine_half()["vm.nr_hugepages"].value == "10600"
+
+
 def test_strict_accounting_is_refused_where_nothing_new_would_start() -> None:
     """10539 pages and strict accounting together made a CommitLimit of 2.8 GB where 5.8 GB were committed."""
     live = {"vm.overcommit_memory": "0", "vm.overcommit_ratio": "50"}

@@ -46,7 +46,7 @@ def test_every_fix_has_the_value_of_the_proposal(committed_gib: float) -> None:
     known = advice_facts(facts)
     assert known is not None
     proposal = propose(known)
-    offered = {name: each.value for name, each in {**proposal.settings, **proposal.server_half()}.items()}
+    offered = {name: each.value for name, each in {**proposal.machine_half(), **proposal.server_half()}.items()}
     fixes = [(check.id, finding.fix) for check, finding in judge(CHECKS, facts).findings if finding.fix is not None]
     set_ = {(id_, *fix.parameter) for id_, fix in fixes if fix.parameter is not None and fix.parameter[0] in offered}
     assert {name: value for _, name, value in set_ if offered[name] != value} == {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pgtop_tune.advice.facts import Advice, Facts
-from pgtop_tune.advice.plan import LEAST_WORK_MEM, SMALL_BUFFERS, MemoryPlan, as_set
+from pgtop_tune.advice.plan import LEAST_WORK_MEM, SMALL_BUFFERS, MemoryPlan, as_set, most_connections
 from pgtop_tune.metrics import memory_rule
 from pgtop_tune.units import MB, about, memory
 
@@ -84,7 +84,10 @@ def max_connections(facts: Facts, plan: MemoryPlan | None, number: int) -> Advic
         return Advice(None, plan.refused)
     if not facts.cores and (plan is None or number == facts.max_connections):
         return None
-    if facts.sessions * 1.25 > number or number == facts.max_connections:
+    if number == facts.max_connections and facts.cores and number > most_connections(facts.cores):
+        said = f"{facts.sessions} sessions are there now: put a pooler in front before fewer connections are allowed."
+        return Advice(None, said)
+    if number == facts.max_connections:
         return Advice(str(number), f"What is set is no more than {facts.cores} cores and the memory carry.")
     because = (
         f"{facts.cores} cores run as many sessions at once; more only wait, and each costs memory and snapshot time. "

@@ -39,7 +39,7 @@ def server_facts(
 def advised_anew(row: PanelRow, facts: Facts, proposal: Proposal) -> PanelRow:
     """The row with what a proposal has for it, and with the value that waits for a restart."""
     if row.setting is not None:
-        return replace(row, advice=proposal.settings.get(row.name))
+        return replace(row, advice=proposal.machine_half().get(row.name))
     parameter = replace(row.parameter, pending=facts.pending.get(row.name))
     return replace(row, parameter=parameter, advice=advice_for(parameter, proposal.server_half()))
 

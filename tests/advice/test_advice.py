@@ -175,6 +175,18 @@ def test_a_rate_that_comes_and_goes_does_not_change_what_is_shown() -> None:
     assert said == ["8GB", "12GB", "12GB", "12GB", "12GB", "12GB", "12GB"]
 
 
+def test_sessions_that_come_and_go_do_not_change_what_is_shown() -> None:
+    shown: Facts | None = None
+    said = []
+    for sessions, committed_gb in ((79, 20), (82, 21), (78, 19), (50, 20), (30, 2)):
+        machine = Machine(ram_bytes=64 * GB, swap_bytes=0, committed_bytes=committed_gb * GB)
+        now = Facts(major=18, ram_bytes=64 * GB, cores=4, max_connections=300, sessions=sessions, machine=machine)
+        shown = steady(shown, now)
+        assert shown.machine is not None
+        said.append((propose(shown).parameters["max_connections"].value, (shown.machine.committed_bytes or 0) // GB))
+    assert said == [("100", 20), (None, 20), (None, 20), (None, 20), ("100", 2)]
+
+
 def test_what_is_set_is_not_lowered_for_a_quiet_moment() -> None:
     for rate in (None, 0.0, 10.0 * MB):
         assert propose(Facts(major=18, max_wal_size_bytes=30 * GB, wal_bytes_per_s=rate)).parameters[

@@ -44,9 +44,13 @@ def steady(before: Facts | None, now: Facts) -> Facts:
         now: With the rate measured last; without one while nobody works.
 
     Returns:
-        `now`, with the rate of `before` where the advice for that still holds.
+        `now`, with the rate of `before` where the advice for that still holds, and with its sessions and its
+        Committed_AS where those are about the same.
     """
-    if before is None or before.wal_bytes_per_s is None:
+    if before is None:
+        return now
+    now = _with_gauges(before, now)
+    if before.wal_bytes_per_s is None:
         return now
     kept = replace(now, wal_bytes_per_s=before.wal_bytes_per_s, wal_rate_source=before.wal_rate_source)
     rate, needed = now.wal_bytes_per_s, needed_max_wal_bytes(_with_targets(now))
@@ -54,6 +58,14 @@ def steady(before: Facts | None, now: Facts) -> Facts:
         return kept
     holds = needed <= max_wal_bytes(kept) and rate * _STEADY >= before.wal_bytes_per_s
     return kept if holds else now
+
+
+def _with_gauges(before: Facts, now: Facts) -> Facts:
+    sessions = before.sessions if now.sessions <= before.sessions <= 2 * now.sessions else now.sessions
+    was, committed = (None if each.machine is None else each.machine.committed_bytes for each in (before, now))
+    if now.machine is None or was is None or committed is None or abs(committed - was) > was / 8:
+        return replace(now, sessions=sessions)
+    return replace(now, sessions=sessions, machine=replace(now.machine, committed_bytes=was))
 
 
 def _stepped(amount: float) -> float:

@@ -197,11 +197,8 @@ def _applied(words: ConnectionWords, looked: Looked, group: str, terms: Terms) -
 
     of_machine, of_server = group.lower() in ("", GROUP), group.lower() != GROUP
     with_machine = of_machine and (looked.machine is not None or not of_server)
-    settings = (
-        settings_to_make(machine_rows(looked, with_server=of_server), lasting=terms.for_s is None)
-        if with_machine
-        else ()
-    )
+    listed = machine_rows(looked, with_server=of_server) if with_machine else ()
+    settings = settings_to_make(listed, lasting=terms.for_s is None)
     rows = _rows(looked, group, advised_with(settings, looked)) if of_server else ()
     return apply(words, looked, rows, settings, terms)
 

@@ -132,7 +132,7 @@ _PGTUNE, _PGCONFIG, _TIMESCALE, _GATHER, _AUTOBASE, _FIRST = (
     "pgtune", "pgconfig.org", "timescaledb-tune", "pg_gather", "autobase", "pgtune of 2008",
 )  # fmt: skip
 
-_OPINIONS: Final[Mapping[str, tuple[tuple[str, Says], ...]]] = MappingProxyType(
+OPINIONS: Final[Mapping[str, tuple[tuple[str, Says], ...]]] = MappingProxyType(
     {
         "max_connections": (
             (_PGTUNE, _by_workload(web="200", oltp="300", dw="40", desktop="20", mixed="100")),
@@ -244,5 +244,5 @@ _OPINIONS: Final[Mapping[str, tuple[tuple[str, Says], ...]]] = MappingProxyType(
 
 def opinions(name: str, facts: Facts) -> tuple[Opinion, ...]:
     """What each calculator that has an opinion says of a parameter."""
-    said = ((who, says(facts)) for who, says in _OPINIONS.get(name, ()))
+    said = ((who, says(facts)) for who, says in OPINIONS.get(name, ()))
     return tuple(Opinion(who, value) for who, value in said if value is not None)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, field
+
+from pgtop_tune.host.block_queue import Disk
+from pgtop_tune.model.host import HugePages
+from pgtop_tune.units import MB
 
 
 class DiskKind(StrEnum):
@@ -26,8 +31,39 @@ class Workload(StrEnum):
     DESKTOP = "desktop"
 
 
-class Facts(Struct, frozen=True):
-    """A server and its machine; None where it is not known.
+class Machine(Struct, frozen=True, kw_only=True):
+    """The machine of a server, where its settings can be changed; None where a fact is not known.
+
+    Attributes:
+        ram_bytes: MemTotal.
+        swap_bytes: SwapTotal.
+        committed_bytes: Committed_AS.
+        commit_limit_bytes: CommitLimit.
+        huge_page_bytes: The kernel's default size of huge pages.
+        pools: Of huge pages, one of each size.
+        numa_nodes: How many there are.
+        live: Values now, by name of the setting.
+        disks: The disks of the server's directories.
+    """
+
+    ram_bytes: int | None = None
+    swap_bytes: int | None = None
+    committed_bytes: int | None = None
+    commit_limit_bytes: int | None = None
+    huge_page_bytes: int | None = None
+    pools: tuple[HugePages, ...] = ()
+    numa_nodes: int | None = None
+    live: Mapping[str, str] = field(default_factory=dict)
+    disks: tuple[Disk, ...] = ()
+
+    def number(self, name: str) -> int:
+        """A live value; 0 where it is not known or no number."""
+        text = self.live.get(name, "")
+        return int(text) if text.isdecimal() else 0
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """A server and its machine; None where it is not known. A value that waits for a restart counts as set.
 
     Attributes:
         major: Major version of the server.
@@ -36,15 +72,29 @@ class Facts(Struct, frozen=True):
         disk: What the data directory lies on.
         workload: What the server is for.
         data_bytes: Size of all databases.
+        in_recovery: It is a standby: some values must be no lower than its primary's.
+        sessions: Of clients, now.
         max_connections, max_worker_processes, autovacuum_max_workers: As set.
+        reserved_connections: superuser_reserved_connections and reserved_connections.
+        autovacuum_worker_slots: As set (18+).
         shared_buffers_bytes: As set.
+        running_buffers_bytes: shared_buffers of the running server; None is as set.
+        shared_memory_bytes: Of the running server, all of it (15+).
+        huge_pages: The parameter, as set.
+        in_huge_pages: Whether the running server's shared memory is.
+        work_mem_bytes, temp_buffers_bytes: As set.
+        autovacuum_work_mem_bytes: As set; negative where maintenance_work_mem counts.
         hash_mem_multiplier: As set.
         checkpoint_timeout_s: As set.
         checkpoint_completion_target: As set.
+        max_wal_size_bytes: As set.
+        wal_keep_bytes: wal_keep_size, as set.
+        wal_segment_bytes: Of this cluster.
         wal_bytes_per_s: Measured under the load that counts.
+        wal_rate_source: Where that rate is from.
         wal_disk_bytes: Size of the file system of pg_wal.
-        huge_page_bytes: The kernel's default size of huge pages.
-        huge_pages_needed: shared_memory_size_in_huge_pages (15+).
+        machine: None where its settings cannot be changed, as those of another machine.
+        pending: Values that wait for a restart, by parameter, as the files have them.
     """
 
     major: int
@@ -53,17 +103,32 @@ class Facts(Struct, frozen=True):
     disk: DiskKind | None = None
     workload: Workload = Workload.OLTP
     data_bytes: int | None = None
+    in_recovery: bool = False
+    sessions: int = 0
     max_connections: int | None = None
+    reserved_connections: int = 3
     max_worker_processes: int | None = None
     autovacuum_max_workers: int | None = None
+    autovacuum_worker_slots: int | None = None
     shared_buffers_bytes: int | None = None
+    running_buffers_bytes: int | None = None
+    shared_memory_bytes: int | None = None
+    huge_pages: str = ""
+    in_huge_pages: bool | None = None
+    work_mem_bytes: int | None = None
+    temp_buffers_bytes: int = 8 * MB
+    autovacuum_work_mem_bytes: int | None = None
     hash_mem_multiplier: float | None = None
     checkpoint_timeout_s: float | None = None
     checkpoint_completion_target: float | None = None
+    max_wal_size_bytes: int | None = None
+    wal_keep_bytes: int = 0
+    wal_segment_bytes: int = 16 * MB
     wal_bytes_per_s: float | None = None
+    wal_rate_source: str = ""
     wal_disk_bytes: int | None = None
-    huge_page_bytes: int | None = None
-    huge_pages_needed: int | None = None
+    machine: Machine | None = None
+    pending: Mapping[str, str] = field(default_factory=dict)
 
 
 class Opinion(Struct, frozen=True):

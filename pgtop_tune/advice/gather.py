@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from pgtop_tune.advice.facts import DiskKind, Facts, Workload
+from pgtop_tune.advice.facts import DiskKind, Facts, Machine, Workload
 from pgtop_tune.advice.rules.system import kind_of
+from pgtop_tune.advice.workload import workload_seen
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.block_queue import Disk
 from pgtop_tune.metrics import sections
@@ -16,26 +18,63 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.server import WAL_BYTES, client_backends
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import DiskCounters, HostFacts
-from pgtop_tune.model.parameter_values import parse
-from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.model.parameter_values import parse, show
+from pgtop_tune.model.postgres import ParameterSample, ServerFacts
+from pgtop_tune.units import MB
 
 _NVME: Final = "nvme"
+_RESERVED: Final = ("superuser_reserved_connections", "reserved_connections")
+_LEAST_COUNTED_S: Final = 600.0
+"""Younger counters tell of how the server was set up, not of its load."""
 
 
 class Beside(Struct, frozen=True):
     """What frames do not have.
 
     Attributes:
-        workload: What the server is for.
-        disk: What the operator says of the disk; None goes by `disks`.
-        disks: The disks of the data directory as the kernel describes them; empty goes by their names in the frames.
+        workload: What the operator says the server is for; None goes by its counters.
+        disk: What the operator says of the disk; None goes by `machine`, or by the names of disks in the frames.
         data_bytes: Size of all databases.
+        machine: What was seen of the machine; None where its settings cannot be changed, as those of another machine.
     """
 
-    workload: Workload = Workload.OLTP
+    workload: Workload | None = None
     disk: DiskKind | None = None
-    disks: tuple[Disk, ...] = ()
     data_bytes: int | None = None
+    machine: Machine | None = None
+
+
+class _AsSet:
+    """Parameters in numbers of our choice; a value that waits for a restart counts as set."""
+
+    def __init__(self, sample: ParameterSample) -> None:
+        self._of = {parameter.name: parameter for parameter in sample.parameters}
+
+    def number(self, name: str, unit: str = "", *, running: bool = False) -> float | None:
+        """None where the server does not show it, or it is no number."""
+        parameter = self._of.get(name)
+        if parameter is None:
+            return None
+        text = parameter.shown
+        try:
+            if parameter.pending is not None and not running:
+                integer = parameter.vartype == "integer"
+                text = show(parse(parameter.pending, parameter.unit, integer=integer), parameter.unit, integer=integer)
+            return parse(text, unit, integer=False)
+        except UsageProblem:
+            return None
+
+    def whole(self, name: str, unit: str = "", *, running: bool = False) -> int | None:
+        """The same as a whole number."""
+        number = self.number(name, unit, running=running)
+        return None if number is None else int(number)
+
+    def text(self, name: str, *, running: bool = False) -> str:
+        """As pg_settings has it; "" where the server does not show it."""
+        parameter = self._of.get(name)
+        if parameter is None:
+            return ""
+        return parameter.setting if running or parameter.pending is None else parameter.pending
 
 
 def facts_of(interval: Interval, beside: Beside) -> Facts | None:
@@ -51,25 +90,65 @@ def facts_of(interval: Interval, beside: Beside) -> Facts | None:
     server, sample = sections.server(interval.newest), interval.now(sections.parameters)
     if isinstance(server, Unavailable) or sample is None:
         return None
-    of = {parameter.name: parameter for parameter in sample.parameters}
+    known, activity = _AsSet(sample), interval.now(sections.activity)
+    rate, source = _wal_rate(interval, server)
+    machine = _with_memory(beside.machine, interval)
+    temp_buffers = known.whole("temp_buffers", "B")
     return Facts(
         major=server.version_num // 10_000,
         ram_bytes=_memory_bytes(interval),
         cores=_cores(interval),
-        disk=beside.disk or _disk(interval, beside.disks),
-        workload=beside.workload,
+        disk=beside.disk or _disk(interval, () if machine is None else machine.disks),
+        workload=beside.workload or _workload(interval),
         data_bytes=beside.data_bytes,
-        max_connections=_whole(of.get("max_connections")),
-        max_worker_processes=_whole(of.get("max_worker_processes")),
-        autovacuum_max_workers=_whole(of.get("autovacuum_max_workers")),
-        shared_buffers_bytes=_whole(of.get("shared_buffers"), "B"),
-        hash_mem_multiplier=_number(of.get("hash_mem_multiplier")),
-        checkpoint_timeout_s=_number(of.get("checkpoint_timeout"), "s"),
-        checkpoint_completion_target=_number(of.get("checkpoint_completion_target")),
-        wal_bytes_per_s=_wal_bytes_per_s(interval),
+        in_recovery=server.in_recovery,
+        sessions=0 if activity is None else len(client_backends(activity)),
+        max_connections=known.whole("max_connections"),
+        reserved_connections=sum(known.whole(name) or 0 for name in _RESERVED),
+        max_worker_processes=known.whole("max_worker_processes"),
+        autovacuum_max_workers=known.whole("autovacuum_max_workers"),
+        autovacuum_worker_slots=known.whole("autovacuum_worker_slots"),
+        shared_buffers_bytes=known.whole("shared_buffers", "B"),
+        running_buffers_bytes=known.whole("shared_buffers", "B", running=True),
+        shared_memory_bytes=_positive(known.whole("shared_memory_size", "B")),
+        huge_pages=known.text("huge_pages"),
+        in_huge_pages=_in_huge_pages(known),
+        work_mem_bytes=known.whole("work_mem", "B"),
+        temp_buffers_bytes=8 * MB if temp_buffers is None else temp_buffers,
+        autovacuum_work_mem_bytes=known.whole("autovacuum_work_mem", "B"),
+        hash_mem_multiplier=known.number("hash_mem_multiplier"),
+        checkpoint_timeout_s=known.number("checkpoint_timeout", "s"),
+        checkpoint_completion_target=known.number("checkpoint_completion_target"),
+        max_wal_size_bytes=known.whole("max_wal_size", "B"),
+        wal_keep_bytes=max(known.whole("wal_keep_size", "B") or 0, 0),
+        wal_segment_bytes=server.wal_segment_bytes,
+        wal_bytes_per_s=rate,
+        wal_rate_source=source,
         wal_disk_bytes=_wal_disk_bytes(interval),
-        huge_pages_needed=_positive(_whole(of.get("shared_memory_size_in_huge_pages"))),
+        machine=machine,
+        pending={each.name: each.pending for each in sample.parameters if each.pending is not None},
     )
+
+
+def _with_memory(machine: Machine | None, interval: Interval) -> Machine | None:
+    """The machine with what the newest frame has of its memory."""
+    seen = interval.now(sections.memory)
+    if machine is None or seen is None:
+        return machine
+    return replace(
+        machine,
+        ram_bytes=seen.total_bytes,
+        swap_bytes=seen.swap_total_bytes,
+        committed_bytes=seen.committed_bytes,
+        commit_limit_bytes=seen.commit_limit_bytes,
+        pools=seen.huge_pages,
+    )
+
+
+def _in_huge_pages(known: _AsSet) -> bool | None:
+    """huge_pages_status (17+), else what huge_pages leaves no doubt of."""
+    words = (known.text("huge_pages_status", running=True), known.text("huge_pages", running=True))
+    return next((word == "on" for word in words if word in ("on", "off")), None)
 
 
 def disks_of_data(interval: Interval) -> tuple[DiskCounters, ...]:
@@ -97,21 +176,51 @@ def _cores(interval: Interval) -> int | None:
     return host.cpu_count if quota is None else max(min(host.cpu_count, round(quota)), 1)
 
 
+def _workload(interval: Interval) -> Workload:
+    counters = interval.now(sections.database)
+    seen = None if counters is None else workload_seen(counters)
+    return Workload.OLTP if seen is None else seen.workload
+
+
 def _disk(interval: Interval, described: Sequence[Disk]) -> DiskKind | None:
     """The slowest kind under the data directory, None where one of them does not say what it is."""
-    by_name = (DiskKind.NVME if disk.name.startswith(_NVME) else None for disk in disks_of_data(interval))
-    kinds = {kind_of(disk) for disk in described} or set(by_name)
+    names = [disk.name for disk in disks_of_data(interval)]
+    by_name = (DiskKind.NVME if name.startswith(_NVME) else None for name in names)
+    kinds = {kind_of(disk) for disk in described if disk.name in names or not names} or set(by_name)
     if not kinds or None in kinds:
         return None
     return next(kind for kind in (DiskKind.HDD, DiskKind.SSD, DiskKind.NVME) if kind in kinds)
 
 
-def _wal_bytes_per_s(interval: Interval) -> float | None:
-    """Only where somebody works: the WAL of an idle server says nothing about its load."""
-    activity = interval.now(sections.activity)
-    if activity is None or not any(backend.state == "active" for backend in client_backends(activity)):
-        return None
-    return WAL_BYTES(interval)
+def _wal_rate(interval: Interval, server: ServerFacts) -> tuple[float | None, str]:
+    """WAL in a second and where that is from: the larger of the mean since the counters began, and the last two looks.
+
+    The last two only where somebody works: the WAL of an idle server says nothing about its load. A standby counts
+    none that it replays.
+    """
+    activity, wal = interval.now(sections.activity), interval.now(sections.wal)
+    rates: list[tuple[float, str]] = []
+    if activity is not None and wal is not None:
+        seconds = (activity.now_ms - _counted_since_ms(interval, server)) / 1000
+        if seconds >= _LEAST_COUNTED_S:
+            rates.append((wal.wal_bytes / seconds, "pg_stat_wal.wal_bytes since its reset"))
+    if activity is not None and any(backend.state == "active" for backend in client_backends(activity)):
+        rate = WAL_BYTES(interval)
+        rates += [] if rate is None else [(rate, "pg_current_wal_insert_lsn(), between two looks")]
+    return max(rates, default=(None, ""))
+
+
+def _counted_since_ms(interval: Interval, server: ServerFacts) -> int:
+    """When pg_stat_wal began to count: its reset, else the first reset of any, else the start of the server."""
+    wal, checkpoints, io = (
+        interval.now(sections.wal),
+        interval.now(sections.checkpoints),
+        interval.now(sections.io),
+    )
+    if wal is not None and wal.stats_reset_ms is not None:
+        return wal.stats_reset_ms
+    resets_ms = (each.stats_reset_ms for each in (checkpoints, io) if each is not None)
+    return min([server.started_ms, *(reset_ms for reset_ms in resets_ms if reset_ms is not None)])
 
 
 def _wal_disk_bytes(interval: Interval) -> int | None:
@@ -123,21 +232,6 @@ def _wal_disk_bytes(interval: Interval) -> int | None:
         if found is not None:
             return found.total_bytes
     return None
-
-
-def _number(parameter: Parameter | None, unit: str = "") -> float | None:
-    """A parameter's value in a unit of our choice."""
-    if parameter is None:
-        return None
-    try:
-        return parse(parameter.shown, unit, integer=False)
-    except UsageProblem:
-        return None
-
-
-def _whole(parameter: Parameter | None, unit: str = "") -> int | None:
-    number = _number(parameter, unit)
-    return None if number is None else int(number)
 
 
 def _positive(number: int | None) -> int | None:

@@ -1,13 +1,15 @@
-"""Settings of a machine with what is advised for each. Pure."""
+"""What was seen of a machine, as advice wants it. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import Struct
 
-from pgtop_tune.advice.facts import Advice, Facts
-from pgtop_tune.advice.rules.system import advise_system, system_facts
+from pgtop_tune.advice.facts import Machine
 from pgtop_tune.host.block_queue import Disk
 from pgtop_tune.host.machine_facts import MachineFacts
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.system_setting import SystemSetting
 
 
@@ -25,13 +27,18 @@ class MachineLook(Struct, frozen=True):
     disks: tuple[Disk, ...]
 
 
-def advise_machine(look: MachineLook, server: Facts) -> dict[str, Advice]:
-    """Advice by name of the setting, where there is any.
+def machine_of(look: MachineLook) -> Machine:
+    """The machine; what it has committed and its pools are in frames (`gather.facts_of`)."""
+    return Machine(
+        ram_bytes=look.facts.ram_bytes,
+        swap_bytes=look.facts.swap_bytes,
+        huge_page_bytes=look.facts.huge_page_bytes,
+        numa_nodes=look.facts.numa_nodes,
+        live=live_values(look.settings),
+        disks=look.disks,
+    )
 
-    Args:
-        look: At the machine.
-        server: Facts about the server on it.
-    """
-    facts = system_facts(server, look.facts, look.settings, look.disks)
-    found = ((each.name, advise_system(each.name, facts)) for each in look.settings)
-    return {name: advice for name, advice in found if advice is not None}
+
+def live_values(settings: Iterable[SystemSetting]) -> dict[str, str]:
+    """Values now, by name, of settings that can be read."""
+    return {each.name: each.live for each in settings if not isinstance(each.live, Unavailable)}

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from pgtop_tune.changes.model.change import WantedSetting
+from pgtop_tune.changes.ordering import settings_in_order
 from pgtop_tune.cli.machine_rows import MachineRow
 from pgtop_tune.cli.machine_rows import as_json as machine_json
 from pgtop_tune.cli.parameter_rows import Row, as_json
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
 
 _RESTART: Final = "postmaster"
 _EMPTY: Final = "''"
-_LAST: Final = "vm.overcommit_memory"
-"""Strict accounting goes by vm.overcommit_ratio: that one first."""
 _NOTHING: Final = "nothing: the server already has the advised starting values"
 _HEAD: Final = (
     "Advised by pgtop-tune: a starting point, not measured on this server.",
@@ -88,12 +88,19 @@ def _with_values(rows: Sequence[Row]) -> list[tuple[Row, Advice, str]]:
     return sorted(found, key=lambda each: each[0].parameter.context == _RESTART)
 
 
+def in_order(rows: Sequence[MachineRow]) -> list[MachineRow]:
+    """The rows in the order in which their values are safe to set, one after the other."""
+    by_name = {row.setting.name: row for row in rows}
+    wanted = [WantedSetting(row.setting.name, row.advised) for row in rows]
+    return [by_name[each.name] for each in settings_in_order(wanted)]
+
+
 def sysctl_lines(rows: Sequence[MachineRow]) -> list[str]:
     """A file for /etc/sysctl.d with what differs on this machine, reasons as comments."""
     from pgtop_tune.host.system_settings import is_sysctl
 
     lines = [f"# {line}" for line in _HEAD]
-    for row in sorted(rows, key=lambda each: each.setting.name == _LAST):
+    for row in in_order(rows):
         if row.advice is not None and row.differs and is_sysctl(row.setting.name):
             lines += [f"# now {row.live}. {row.advice.because}", f"{row.setting.name} = {row.advice.value}"]
     return lines
@@ -104,7 +111,7 @@ def machine_text(rows: Sequence[MachineRow]) -> list[str]:
     from pgtop_tune.changes.machine.paste import commands
 
     lines: list[str] = []
-    for row in sorted(rows, key=lambda each: each.setting.name == _LAST):
+    for row in in_order(rows):
         assert row.advice is not None
         head = f"{row.setting.name}: {row.live} → {row.advice.value or 'unchanged'}"
         lines += [*([""] if lines else []), head, *_reasons(row.advice)]
@@ -137,6 +144,7 @@ def facts_lines(looked: Looked, format: str) -> list[str]:
         f"WAL {wal}",
     )
     lines = [f"for {', '.join(known)}", f"workload {facts.workload}: {looked.workload_because}"]
+    lines += [f"left alone, {name}: {why}" for name, why in looked.proposal.refusals]
     return [*(f"{_MARKS[format]}{line}" for line in lines), *([""] if format == "text" else [])]
 
 

@@ -13,7 +13,8 @@ from pgtop_tune.cli.connecting import ConnectionWords, ask_password, can_ask, re
 
 if TYPE_CHECKING:
     from pgtop_tune.advice.facts import DiskKind, Facts, Workload
-    from pgtop_tune.host.block_queue import Disk
+    from pgtop_tune.advice.machine import MachineLook
+    from pgtop_tune.advice.proposal import Proposal
     from pgtop_tune.metrics.catalogue import Interval
     from pgtop_tune.model.absence import Unavailable
     from pgtop_tune.model.frame import Frame
@@ -47,14 +48,16 @@ class Looked(Struct, frozen=True):
     Attributes:
         interval: The frames.
         facts: Read off them.
-        disks: Of the data directory; empty when the server is on another machine.
+        proposal: What is advised for them.
+        machine: What was seen of the server's machine; None when it is another one.
         workload_because: What the kind of load was told from.
         data_bytes: Size of all databases, or why it is not known.
     """
 
     interval: Interval
     facts: Facts
-    disks: tuple[Disk, ...]
+    proposal: Proposal
+    machine: MachineLook | None
     workload_because: str
     data_bytes: int | Unavailable
 
@@ -121,27 +124,48 @@ def look_closely(words: ConnectionWords, seconds: float, workload: Workload | No
 
 
 def _looked(interval: Interval, size: int | Unavailable, said: Workload | None, disk: DiskKind | None) -> Looked:
-    from pgtop_tune.advice.facts import Workload
-    from pgtop_tune.advice.gather import Beside, disks_of_data, facts_of
+    from pgtop_tune.advice.gather import Beside, facts_of
+    from pgtop_tune.advice.machine import machine_of
+    from pgtop_tune.advice.proposal import propose
     from pgtop_tune.advice.workload import workload_seen
     from pgtop_tune.errors import ConnectionProblem
+    from pgtop_tune.metrics import sections
+    from pgtop_tune.model.absence import Unavailable
+
+    machine = _machine(interval)
+    counters = interval.now(sections.database)
+    seen = workload_seen(counters) if counters is not None and said is None else None
+    because = "as you say" if said else seen.because if seen else "assumed: the server has done next to nothing yet"
+    known = None if isinstance(size, Unavailable) else size
+    facts = facts_of(interval, Beside(said, disk, known, None if machine is None else machine_of(machine)))
+    if facts is None:
+        raise ConnectionProblem("the server did not say what it is")
+    return Looked(
+        interval=interval,
+        facts=facts,
+        proposal=propose(facts),
+        machine=machine,
+        workload_because=because,
+        data_bytes=size,
+    )
+
+
+def _machine(interval: Interval) -> MachineLook | None:
+    """What this machine's kernel says; None where the server is on another one."""
+    from pgtop_tune.advice.gather import disks_of_data
+    from pgtop_tune.advice.machine import MachineLook
     from pgtop_tune.host.block_devices import ROOT
     from pgtop_tune.host.block_queue import disks
+    from pgtop_tune.host.machine_facts import machine_facts
+    from pgtop_tune.host.system_settings import settings
     from pgtop_tune.metrics import sections
     from pgtop_tune.model.absence import Unavailable
 
     server = sections.server(interval.newest)
-    here = not isinstance(server, Unavailable) and server.local
-    described = disks((each.name for each in disks_of_data(interval)), ROOT) if here else ()
-    counters = interval.now(sections.database)
-    seen = workload_seen(counters) if counters is not None and said is None else None
-    workload = said or (seen.workload if seen is not None else Workload.OLTP)
-    because = "as given" if said else seen.because if seen else "assumed: the server has hardly worked yet"
-    known = None if isinstance(size, Unavailable) else size
-    facts = facts_of(interval, Beside(workload, disk, described, known))
-    if facts is None:
-        raise ConnectionProblem("the server did not say what it is")
-    return Looked(interval, facts, described, because, size)
+    if isinstance(server, Unavailable) or not server.local:
+        return None
+    described = disks((each.name for each in disks_of_data(interval)), ROOT)
+    return MachineLook(tuple(settings(ROOT, [disk.name for disk in described])), machine_facts(ROOT), described)
 
 
 async def _look(conninfo: ConnInfo, seconds: float) -> Interval:

@@ -10,14 +10,9 @@ from msgspec import Struct
 from pgtop_tune.advice.facts import Advice
 from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.advice.knobs.system import knob_of
-from pgtop_tune.advice.rules.system import advise_system, system_facts
 from pgtop_tune.cli.parameter_rows import NONE, Difference, advice_json, in_columns
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.host.block_devices import ROOT
 from pgtop_tune.host.drop_in import DEFAULTS
-from pgtop_tune.host.machine_facts import machine_facts
-from pgtop_tune.host.system_settings import settings
-from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.setup import MachineSetup
 from pgtop_tune.model.system_setting import SystemSetting
@@ -63,25 +58,32 @@ class MachineRow(Struct, frozen=True):
         return self.boot is not None and self.boot != self.live
 
     @property
+    def advised(self) -> str:
+        """The advised value; "" where there is none."""
+        return (self.advice.value if self.advice is not None else None) or ""
+
+    @property
     def differs(self) -> bool:
         """Whether a value is advised, and it is another one than this machine has."""
-        return self.advice is not None and self.advice.value is not None and self.advice.value != self.live
+        return self.advised not in ("", self.live)
 
 
-def machine_rows(looked: Looked) -> tuple[MachineRow, ...]:
+def machine_rows(looked: Looked, *, with_server: bool = False) -> tuple[MachineRow, ...]:
     """The settings of the machine that the server runs on, in the order of the kernel's documentation.
+
+    Args:
+        looked: What was seen.
+        with_server: The server's half of what is advised is made as well.
 
     Raises:
         UsageProblem: The server is on another machine.
     """
-    server = sections.server(looked.interval.newest)
-    if isinstance(server, Unavailable) or not server.local:
+    if looked.machine is None:
         raise UsageProblem("the server runs on another machine", "ask for its settings there")
-    found = settings(ROOT, [disk.name for disk in looked.disks])
-    facts = system_facts(looked.facts, machine_facts(ROOT), found, looked.disks)
+    advised = looked.proposal.settings if with_server else looked.proposal.machine_half()
     return tuple(
-        MachineRow(each, knob, advise_system(each.name, facts))
-        for each in found
+        MachineRow(each, knob, advised.get(each.name))
+        for each in looked.machine.settings
         if not isinstance(each.live, Unavailable) and (knob := knob_of(each.name)) is not None
     )
 
@@ -121,7 +123,7 @@ def table(rows: Sequence[MachineRow]) -> list[str]:
             row.setting.name,
             row.live,
             row.boot or NONE,
-            (row.advice.value if row.advice is not None else None) or NONE,
+            row.advised or NONE,
             "live" if row.setting.writable else "as root",
             row.boot_place or NONE,
         )

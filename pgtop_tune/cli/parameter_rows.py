@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pgtop_tune.advice.facts import Advice, Facts
+from pgtop_tune.advice.facts import Advice
 from pgtop_tune.advice.knobs.catalogue import GROUPS, KNOBS
 from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.advice.on_server import advice_for, same
@@ -49,17 +49,22 @@ class Row(Struct, frozen=True):
         return differs or parameter.pending_restart
 
     @property
+    def advised(self) -> str:
+        """The advised value; "" where there is none."""
+        return (self.advice.value if self.advice is not None else None) or ""
+
+    @property
     def differs(self) -> bool:
-        """Whether a value is advised, and it is another one than the server has."""
-        return self.advice is not None and self.advice.value is not None and not same(self.parameter, self.advice.value)
+        """Whether a value is advised, and it is another one than the server has or will have after a restart."""
+        return bool(self.advised) and not same(self.parameter, self.advised)
 
 
-def rows_of(parameters: Sequence[Parameter], facts: Facts, group: str = "") -> tuple[Row, ...]:
+def rows_of(parameters: Sequence[Parameter], advised: Mapping[str, Advice], group: str = "") -> tuple[Row, ...]:
     """The knobs this server has, in the order of the catalogue.
 
     Args:
         parameters: Of the server.
-        facts: What advice is derived from.
+        advised: Advice by parameter.
         group: Only of this group; "" is all.
 
     Raises:
@@ -72,7 +77,7 @@ def rows_of(parameters: Sequence[Parameter], facts: Facts, group: str = "") -> t
         raise UsageProblem(f"there is no group {group!r}", f"{hint}groups: {', '.join(GROUPS)}, os")
     has = {parameter.name: parameter for parameter in parameters}
     return tuple(
-        Row(knob, has[knob.name], advice_for(has[knob.name], facts))
+        Row(knob, has[knob.name], advice_for(has[knob.name], advised))
         for knob in KNOBS
         if knob.name in has and (not group or knob.group.lower() == group.lower())
     )
@@ -93,6 +98,7 @@ def as_json(row: Row) -> dict[str, Any]:
         "source": parameter.source,
         "source_file": parameter.sourcefile or None,
         "pending_restart": parameter.pending_restart,
+        "pending": parameter.pending,
         "why": row.knob.why,
         "trades": row.knob.trades,
         "moves_with": list(row.knob.moves_with),
@@ -120,8 +126,8 @@ def table(rows: Sequence[Row]) -> list[str]:
             row.parameter.shown or "''",
             row.parameter.unit or NONE,
             row.parameter.context,
-            "restart" if row.parameter.pending_restart else NONE,
-            (row.advice.value if row.advice is not None else None) or NONE,
+            row.parameter.pending or ("restart" if row.parameter.pending_restart else NONE),
+            row.advised or NONE,
             row.parameter.sourcefile or row.parameter.source,
         )
         for row in rows

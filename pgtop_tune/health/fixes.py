@@ -7,6 +7,7 @@ from typing import Final
 
 from pgtop_tune.changes.server.statements import statement
 from pgtop_tune.health.check import Action, Language
+from pgtop_tune.host.drop_in import PATH
 from pgtop_tune.model.postgres import Parameter
 
 _RESTART: Final = "takes effect with a restart"
@@ -69,7 +70,7 @@ def sysctl(name: str, value: str, before: str, remark: str = "") -> Action:
         before: What it is now.
         remark: What else is to be known.
     """
-    keep, put_back = kept(f"/etc/sysctl.d/90-postgresql-{name.rpartition('.')[2]}.conf", f"{name} = {value}")
+    keep, put_back = kept_line(f"/{PATH}", name, value)
     return Action(
         f"sysctl -w {name}={value}\n{keep}",
         f"sysctl -w {name}={before}\n{put_back}",
@@ -77,6 +78,27 @@ def sysctl(name: str, value: str, before: str, remark: str = "") -> Action:
         f"as root on the server's machine{'; ' if remark else ''}{remark}",
         (name, value),
         of_machine=True,
+    )
+
+
+def kept_line(file: str, name: str, value: str) -> tuple[str, str]:
+    """Commands that make a file of sysctl.d set a value, and those that put back what it had; other lines stay.
+
+    The line as it was is kept beside the file, under a name that nobody reads; an empty one stands for none. It is
+    kept once, so that the commands may be run again.
+
+    Args:
+        file: Its path; needs no quotes.
+        name: As "vm.swappiness".
+        value: Without quotes and bars.
+    """
+    line, pattern = f"{file}.{name}.before", f"^ *{name.replace('.', '[.]')} *="
+    return (
+        f"[ -e {line} ] || grep '{pattern}' {file} > {line} 2>/dev/null || :\n"
+        f"if [ -s {line} ]; then sed -i 's|{pattern}.*|{name} = {value}|' {file}; "
+        f"else sed -i '/{pattern}/d' {file} 2>/dev/null || :; printf '%s\\n' '{name} = {value}' >> {file}; fi",
+        f'if [ -s {line} ]; then sed -i "s|{pattern}.*|$(tail -n 1 {line})|" {file}; '
+        f"else sed -i '/{pattern}/d' {file}; [ -s {file} ] || rm -f {file}; fi; rm -f {line}",
     )
 
 

@@ -13,8 +13,6 @@ from pgtop_tune.health.facts import Facts, Missing
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.units import about
 
-_PAGE_BYTES: Final = 4096
-_ENTRY_BYTES: Final = 8
 _NEARLY: Final = 0.9
 
 
@@ -65,11 +63,6 @@ def cores(facts: Facts) -> int:
     host, group = facts.have(needs.HOST), needs.CGROUP.of(facts)
     quota = None if isinstance(group, Unavailable) else group.cpu_quota_cores
     return host.cpu_count if quota is None else max(min(host.cpu_count, round(quota)), 1)
-
-
-def page_tables_bytes(shared_buffers_bytes: float) -> float:
-    """Page tables of a backend that has touched all of shared_buffers, with 4 kB pages: 8 bytes a page."""
-    return shared_buffers_bytes / _PAGE_BYTES * _ENTRY_BYTES
 
 
 class HugePageUse(Struct, frozen=True):

@@ -9,13 +9,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import Facts as AdviceFacts
+from pgtop_tune.advice.facts import Machine
 from pgtop_tune.advice.gather import Beside, facts_of
+from pgtop_tune.advice.machine import live_values
+from pgtop_tune.advice.on_server import advice_for, same
+from pgtop_tune.advice.proposal import propose
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Confidence, Evidence, Finding, Language, Limits, Severity, Unknown
 from pgtop_tune.health.configured import is_of_session, with_value
 from pgtop_tune.health.facts import Facts, Missing
-from pgtop_tune.health.fixes import set_parameter
+from pgtop_tune.health.fixes import set_parameter, sysctl, words
 from pgtop_tune.health.questions import SCOPED
+from pgtop_tune.host.block_queue import Disk
 from pgtop_tune.metrics.hidden import hidden_sessions
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
@@ -117,8 +122,61 @@ def on_standby(facts: Facts) -> bool:
 
 
 def advice_facts(facts: Facts) -> AdviceFacts | None:
-    """What the calculators start from; None when the server was not seen."""
-    return facts_of(facts.interval, Beside())
+    """What advice is derived from; None when the server was not seen."""
+    seen = needs.MACHINE.of(facts)
+    if isinstance(seen, Unavailable):
+        return facts_of(facts.interval, Beside())
+    machine = Machine(
+        huge_page_bytes=seen.huge_page_bytes,
+        numa_nodes=seen.numa_nodes,
+        live=live_values(seen.settings),
+        disks=tuple(Disk(each.name, each.rotational, each.nvme, each.virtual, each.stacked) for each in seen.queues),
+    )
+    return facts_of(facts.interval, Beside(machine=machine))
+
+
+def advised(facts: Facts, name: str) -> Action:
+    """Sets a parameter to what `advise` and the parameter screen have for it; words where the server has that.
+
+    Raises:
+        Missing: The server does not show it.
+    """
+    row, known = needs.parameters(facts).row(name), advice_facts(facts)
+    advice = None if known is None else advice_for(row, propose(known).server_half())
+    if advice is None or advice.value is None:
+        return words(f"{name}: {'no value is advised' if advice is None else advice.because}")
+    if same(row, advice.value):
+        waits = "waits for a restart" if row.pending is not None else "is what is advised"
+        return words(f"{name} {advice.value} {waits}. {advice.because}")
+    return set_parameter(row, advice.value)
+
+
+def advised_setting(facts: Facts, *names: str, remark: str = "", lasting: bool = False) -> Action:
+    """Sets settings of the machine to what is advised for them; words where there is nothing to set.
+
+    Args:
+        facts: What checks stand on.
+        names: Settings, in the order in which they are safe to set.
+        remark: What else is to be known.
+        lasting: Also where the machine has the value now: a reboot would take it away.
+    """
+    known = advice_facts(facts)
+    proposed = {} if known is None else propose(known).machine_half()
+    made: list[Action] = []
+    because = "The machine was not seen."
+    for name in names:
+        advice = proposed.get(name)
+        live = "" if known is None or known.machine is None else known.machine.live.get(name, "")
+        because = because if advice is None else advice.because
+        if advice is not None and advice.value is not None and (lasting or advice.value != live):
+            made.append(sysctl(name, advice.value, live, remark))
+    if not made:
+        return words(f"{names[-1]}: {because}")
+    if len(made) == 1:
+        return made[0]
+    undo = "\n".join(each.undo for each in reversed(made))
+    # The screen stages one setting for a finding, and the last of several is not safe without those before it.
+    return Action("\n".join(each.do for each in made), undo, Language.SHELL, made[-1].remark)
 
 
 def hidden(facts: Facts) -> Iterator[Unknown]:

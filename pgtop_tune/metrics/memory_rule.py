@@ -1,6 +1,10 @@
-"""The memory rule: what a server may ask for beside shared memory, if all sessions sort or hash at once. Pure.
+"""The memory rule: what a server may ask for if all sessions sort or hash at once. Pure.
 
-Source: the documentation of each parameter; "Resource Consumption: Memory".
+system (2 GB, at most an eighth) + shared memory + connections × (work_mem × hash_mem_multiplier + temp_buffers)
++ parallel workers × work_mem × hash_mem_multiplier + autovacuum workers × their memory + page tables
+
+Source: the documentation of each parameter; "Resource Consumption: Memory"; 8 bytes of page table for each 4 kB page
+(x86-64, arm64).
 """
 
 from __future__ import annotations
@@ -8,12 +12,22 @@ from __future__ import annotations
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from pgtop_tune.units import GB, MB
+from pgtop_tune.units import GB, MB, about
 
-_FOR_THE_SYSTEM_BYTES: Final = 2 * GB
+SESSIONS: Final = "sessions"
+SHARED: Final = "shared memory"
+PARALLEL: Final = "parallel workers"
+AUTOVACUUM: Final = "autovacuum"
+_SYSTEM_BYTES: Final = 2 * GB
+_SYSTEM_SHARE: Final = 8
+_PAGE_BYTES: Final = 4096
+_ENTRY_BYTES: Final = 8
 _WORKERS: Final = 3
 """autovacuum_max_workers where it is not known: the server's default."""
+_OF_AUTOVACUUM: Final = 0.1
+_LEAST_MAINTENANCE: Final = 4 * MB
 
 
 class MemoryUse(Struct, frozen=True, kw_only=True):
@@ -24,36 +38,92 @@ class MemoryUse(Struct, frozen=True, kw_only=True):
         ram_bytes: Of the machine, or of the server's control group where that is less.
         max_connections: Sessions that may sort at once.
         shared_buffers_bytes: Taken at the start.
+        shared_memory_bytes: All that is taken at the start; None for shared_buffers alone.
+        work_mem_bytes: Of each sort.
+        temp_buffers_bytes: Of each session.
+        parallel_workers: Of all sessions together.
         autovacuum_max_workers: None for the server's default.
         maintenance_work_mem_bytes: Of each autovacuum worker; None for `maintenance_bytes`.
         hash_mem_multiplier: None for the major's default.
+        small_pages: Whether shared memory is in 4 kB pages, and each session has page tables for all of it.
     """
 
     major: int
-    ram_bytes: int
+    ram_bytes: float
     max_connections: int
-    shared_buffers_bytes: int
+    shared_buffers_bytes: float
+    shared_memory_bytes: float | None = None
+    work_mem_bytes: float = 0.0
+    temp_buffers_bytes: float = 0.0
+    parallel_workers: int = 0
     autovacuum_max_workers: int | None = None
     maintenance_work_mem_bytes: float | None = None
     hash_mem_multiplier: float | None = None
+    small_pages: bool = False
 
 
-def work_mem_ceiling_bytes(use: MemoryUse) -> float:
-    """What each session may take if all of them sort at once: the memory rule solved for work_mem.
+class Term(Struct, frozen=True):
+    """A term of the memory rule.
 
-    (memory − 2 GB − shared_buffers − autovacuum workers × maintenance_work_mem) ÷ (connections × hash_mem_multiplier)
+    Attributes:
+        what: "sessions"; stable.
+        size_bytes: How much.
+        says: The arithmetic: "1000 connections × (work_mem 32 MB × hash_mem_multiplier 2 + temp_buffers 8 MB)".
     """
-    maintenance = use.maintenance_work_mem_bytes
-    if maintenance is None:
-        maintenance = maintenance_bytes(use.major, use.ram_bytes)
+
+    what: str
+    size_bytes: float
+    says: str
+
+
+def terms(use: MemoryUse) -> tuple[Term, ...]:
+    """The terms of the memory rule, largest first; page tables only with small pages."""
+    times = hash_multiplier(use.major, use.hash_mem_multiplier)
+    sort, temp, sessions = use.work_mem_bytes * times, use.temp_buffers_bytes, use.max_connections
+    shared = max(use.shared_memory_bytes or 0.0, use.shared_buffers_bytes)
     workers = _WORKERS if use.autovacuum_max_workers is None else use.autovacuum_max_workers
-    free = use.ram_bytes - _FOR_THE_SYSTEM_BYTES - use.shared_buffers_bytes - workers * maintenance
-    return free / (use.max_connections * hash_multiplier(use.major, use.hash_mem_multiplier))
+    each = use.maintenance_work_mem_bytes
+    each = maintenance_bytes(use.major, use.ram_bytes, workers) if each is None else each
+    tables = page_tables_bytes(use.shared_buffers_bytes) if use.small_pages else 0.0
+    system = min(_SYSTEM_BYTES, use.ram_bytes / _SYSTEM_SHARE)
+    hashed = f"work_mem {about(use.work_mem_bytes)} × hash_mem_multiplier {times:g}"
+    found = (
+        Term("system", system, f"the system {about(system)}"),
+        Term(SHARED, shared, f"shared_buffers and what belongs to them {about(shared)}"),
+        Term(SESSIONS, sessions * (sort + temp), f"{sessions} connections × ({hashed} + temp_buffers {about(temp)})"),
+        Term(PARALLEL, use.parallel_workers * sort, f"{use.parallel_workers} parallel workers × {hashed}"),
+        Term(AUTOVACUUM, workers * each, f"{workers} autovacuum workers × {about(each)}"),
+        Term(
+            "page tables",
+            sessions * tables,
+            f"{sessions} connections × {about(tables)} of page tables, without huge pages",
+        ),
+    )
+    said = (term for term in found if term.what != "page tables" or use.small_pages)
+    return tuple(sorted(said, key=lambda term: -term.size_bytes))
 
 
-def maintenance_bytes(major: int, ram_bytes: float) -> float:
-    """A sixteenth of the memory; VACUUM could not use more than 1 GB before 17."""
-    return max(min(ram_bytes / 16, (2 if major >= 17 else 1) * GB), 64 * MB)
+def work_mem_ceiling_bytes(use: MemoryUse, share: float = 1.0) -> float:
+    """What each sort may take if all sessions sort at once: the memory rule solved for work_mem.
+
+    Args:
+        use: Its `work_mem_bytes` does not count.
+        share: Of the memory that all of it may take.
+    """
+    others = sum(term.size_bytes for term in terms(replace(use, work_mem_bytes=0.0)))
+    sorts = use.max_connections + use.parallel_workers
+    return (use.ram_bytes * share - others) / (sorts * hash_multiplier(use.major, use.hash_mem_multiplier))
+
+
+def maintenance_bytes(major: int, ram_bytes: float, workers: int = _WORKERS) -> float:
+    """A sixteenth of the memory, a tenth for all autovacuum workers; VACUUM could not use more than 1 GB before 17."""
+    most = (2 if major >= 17 else 1) * GB
+    return max(min(ram_bytes / 16, ram_bytes * _OF_AUTOVACUUM / max(workers, 1), most), _LEAST_MAINTENANCE)
+
+
+def page_tables_bytes(shared_buffers_bytes: float) -> float:
+    """Page tables of a backend that has touched all of shared_buffers, with 4 kB pages: 8 bytes a page."""
+    return shared_buffers_bytes / _PAGE_BYTES * _ENTRY_BYTES
 
 
 def hash_multiplier(major: int, hash_mem_multiplier: float | None) -> float:

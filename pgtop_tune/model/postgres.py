@@ -219,6 +219,7 @@ class Parameter(Struct, frozen=True):
         sourcefile: File and line when we may see it, else "".
         in_auto_conf: Whether postgresql.auto.conf sets it; None where we may not look.
         stored: The value in postgresql.auto.conf, as written; None where it was not read. Frames do not have it.
+        pending: The value that waits for a restart, as the files have it; None where there is none, or we may not look.
     """
 
     name: str
@@ -239,6 +240,7 @@ class Parameter(Struct, frozen=True):
     pending_restart: bool
     in_auto_conf: bool | None = None
     stored: str | None = None
+    pending: str | None = None
 
 
 class ParameterSample(Struct, frozen=True):

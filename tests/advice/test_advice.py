@@ -8,13 +8,14 @@ import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from pgtop_tune.advice.advise import RULES, advise
 from pgtop_tune.advice.calculators import opinions
-from pgtop_tune.advice.facts import DiskKind, Facts, Workload
+from pgtop_tune.advice.facts import Advice, DiskKind, Facts, Machine, Workload
 from pgtop_tune.advice.knobs.catalogue import BY_NAME, FENCED
-from pgtop_tune.advice.rules.memory import page_tables_bytes, work_mem_ceiling_bytes
-from pgtop_tune.advice.rules.wal import needed_max_wal_bytes
+from pgtop_tune.advice.plan import plan
+from pgtop_tune.advice.proposal import ADVISED, propose
+from pgtop_tune.advice.rules.wal import needed_max_wal_bytes, steady
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.model.parameter_values import parse
 from pgtop_tune.units import GB, MB, memory
@@ -24,6 +25,10 @@ LARGE = Facts(
     major=18, ram_bytes=64 * GB, cores=16, disk=DiskKind.SSD, max_connections=300, shared_buffers_bytes=16 * GB,
     max_worker_processes=16,
 )  # fmt: skip
+
+
+def advise(name: str, facts: Facts) -> Advice | None:
+    return propose(facts).parameters.get(name)
 
 
 def test_calculators_disagree_twentyfold_on_work_mem() -> None:
@@ -41,23 +46,31 @@ def test_calculators_disagree_twentyfold_on_work_mem() -> None:
 
 
 def test_work_mem_is_half_of_what_the_memory_rule_leaves() -> None:
-    # (64 - 2 - 16 - 3 × 2) GB over 300 connections that each may hash with twice work_mem.
-    ceiling = work_mem_ceiling_bytes(LARGE)
-    assert ceiling == pytest.approx((64 - 2 - 16 - 3 * 2) * GB / (300 * 2))
-    assert ceiling is not None
-    advice = advise("work_mem", LARGE)
+    # 90 % of 64 GB, less 2 for the system, 16.9 of shared memory, 4 autovacuum workers × 1.6, and for each of 160
+    # connections 8 MB of temp_buffers and 32 of page tables; for these and 16 parallel workers, which hash in twice it.
+    drawn = plan(LARGE)
+    assert drawn is not None
+    ceiling = (0.9 * 64 - 2 - 16.8625 - 4 * 1.5625 - 160 * 40 / 1024) * GB / ((160 + 16) * 2)
+    advice = advise("work_mem", replace(LARGE, workload=Workload.WEB))
     assert advice is not None
-    assert advice.value == memory(ceiling / 2)
-    assert "300 connections" in advice.because
+    assert parse(advice.value or "", "kB", integer=True) * 1024 == pytest.approx(min(ceiling / 2, 64 * MB), rel=0.05)
+    assert "160 connections" in advice.because
 
 
 def test_a_server_with_too_many_connections_is_told_so_instead_of_given_more_memory() -> None:
     # The book's broken case: 16 GB, 1000 connections, shared_buffers 20 GB.
-    broken = Facts(major=16, ram_bytes=16 * GB, max_connections=1000, shared_buffers_bytes=20 * GB)
-    advice = advise("work_mem", broken)
-    assert advice is not None
-    assert advice.value == "4MB"
-    assert "fewer connections" in advice.because
+    broken = Facts(major=16, ram_bytes=16 * GB, cores=4, max_connections=1000, shared_buffers_bytes=20 * GB)
+    assert [getattr(advise(name, broken), "value", None) for name in ("shared_buffers", "max_connections")] == [
+        "4GB",
+        "100",
+    ]
+    busy = propose(replace(broken, sessions=900))
+    assert busy.parameters["work_mem"].value == "4MB"
+    assert busy.parameters["max_connections"].value is None
+    ((name, why),) = busy.refusals
+    assert name == "max_connections"
+    assert "1000 connections × (work_mem 4 MB × hash_mem_multiplier 2 + temp_buffers 8 MB)" in why
+    assert "of 16 GB of memory" in why
 
 
 def test_max_wal_size_follows_the_measured_rate_and_stops_at_the_disk() -> None:
@@ -68,7 +81,11 @@ def test_max_wal_size_follows_the_measured_rate_and_stops_at_the_disk() -> None:
     assert needed_max_wal_bytes(measured) == pytest.approx(50 * MB * 300 * 1.9 * 1.2)
     advice = advise("max_wal_size", measured)
     assert advice is not None
-    assert parse(advice.value or "", "MB", integer=True) == pytest.approx(50 * 300 * 1.9 * 1.2, rel=0.07)
+    # checkpoint_timeout is advised to be 15 min: 50 × 900 × 1.9 × 1.2 MB are 100 GB, more than 60 % of the disk.
+    assert advice.value == "60GB"
+    roomy = advise("max_wal_size", replace(measured, wal_disk_bytes=None, wal_bytes_per_s=10 * MB))
+    assert roomy is not None
+    assert roomy.value == "24GB"
     small = advise("max_wal_size", Facts(major=18, wal_bytes_per_s=50 * MB, wal_disk_bytes=10 * GB))
     assert small is not None
     assert small.value == "6GB"
@@ -80,13 +97,18 @@ def test_max_wal_size_follows_the_measured_rate_and_stops_at_the_disk() -> None:
 
 def test_page_tables_are_the_case_for_huge_pages() -> None:
     # 32 GB of buffers: 64 MB of page tables in each of 500 backends, 31 GB together.
-    facts = Facts(major=18, shared_buffers_bytes=32 * GB, max_connections=500, huge_pages_needed=17000)
-    assert page_tables_bytes(facts) == 64 * MB
+    facts = Facts(major=18, ram_bytes=128 * GB, cores=50, shared_buffers_bytes=32 * GB, max_connections=500,
+                  shared_memory_bytes=34_000 * MB, machine=Machine(ram_bytes=128 * GB, huge_page_bytes=2 * MB),
+    )  # fmt: skip
     advice = advise("huge_pages", facts)
     assert advice is not None
     assert advice.value == "on"
+    assert "64 MB of page tables" in advice.because
     assert "31.2 GB" in advice.because
     assert "17000" in advice.because
+    elsewhere = advise("huge_pages", replace(facts, machine=None))
+    assert elsewhere is not None
+    assert elsewhere.value == "try"
 
 
 def test_without_facts_nothing_is_made_up() -> None:
@@ -103,7 +125,7 @@ def test_advice_never_loses_data() -> None:
 
 
 def test_every_rule_is_about_a_knob() -> None:
-    assert set(RULES) <= set(BY_NAME)
+    assert set(BY_NAME) >= ADVISED
 
 
 @pytest.mark.parametrize("disk", DiskKind)
@@ -119,8 +141,9 @@ def test_the_newest_server_takes_every_value_advised(server: Throwaway, ram_gb: 
             major=18, ram_bytes=ram_gb * GB, cores=cores, disk=disk, workload=workload, max_connections=200,
             shared_buffers_bytes=ram_gb * GB // 4, wal_bytes_per_s=10 * MB, wal_disk_bytes=50 * GB, data_bytes=GB,
         )  # fmt: skip
+        proposal = propose(facts)
         for name in BY_NAME:
-            advice = advise(name, facts)
+            advice = proposal.parameters.get(name)
             if advice is None:
                 continue
             vartype, unit, low, high, words = known[name]
@@ -139,3 +162,33 @@ def test_the_newest_server_takes_every_value_advised(server: Throwaway, ram_gb: 
 def test_a_size_is_typed_rounded_down_a_little(size_bytes: int) -> None:
     typed = parse(memory(size_bytes), "kB", integer=True) * 1024
     assert size_bytes * 7 / 8 < typed <= size_bytes
+
+
+def test_a_rate_that_comes_and_goes_does_not_change_what_is_shown() -> None:
+    """7680MB, 11GB and 6GB were advised within half a minute."""
+    shown: Facts | None = None
+    said = []
+    for rate_mb in (3.4, 4.9, 2.7, None, 5.5, 3.0, 4.9):
+        now = Facts(major=18, max_wal_size_bytes=GB, wal_bytes_per_s=None if rate_mb is None else rate_mb * MB)
+        shown = steady(shown, now)
+        said.append(propose(shown).parameters["max_wal_size"].value)
+    assert said == ["8GB", "12GB", "12GB", "12GB", "12GB", "12GB", "12GB"]
+
+
+def test_sessions_that_come_and_go_do_not_change_what_is_shown() -> None:
+    shown: Facts | None = None
+    said = []
+    for sessions, committed_gb in ((79, 20), (82, 21), (78, 19), (50, 20), (30, 2)):
+        machine = Machine(ram_bytes=64 * GB, swap_bytes=0, committed_bytes=committed_gb * GB)
+        now = Facts(major=18, ram_bytes=64 * GB, cores=4, max_connections=300, sessions=sessions, machine=machine)
+        shown = steady(shown, now)
+        assert shown.machine is not None
+        said.append((propose(shown).parameters["max_connections"].value, (shown.machine.committed_bytes or 0) // GB))
+    assert said == [("100", 20), (None, 20), (None, 20), (None, 20), ("100", 2)]
+
+
+def test_what_is_set_is_not_lowered_for_a_quiet_moment() -> None:
+    for rate in (None, 0.0, 10.0 * MB):
+        assert propose(Facts(major=18, max_wal_size_bytes=30 * GB, wal_bytes_per_s=rate)).parameters[
+            "max_wal_size"
+        ].value == "30GB"  # fmt: skip

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import DiskKind, Facts, Workload
 from pgtop_tune.advice.gather import Beside, facts_of
+from pgtop_tune.advice.proposal import propose
 from pgtop_tune.cli.advice_text import configuration, script, text
-from pgtop_tune.cli.parameter_rows import differing, rows_of
+from pgtop_tune.cli.parameter_rows import differing, rows_of, table
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.metrics.catalogue import Interval
@@ -23,6 +24,7 @@ from tests.support.frames import frame
 from tests.support.servers import conninfo
 
 FACTS = Facts(major=18, ram_bytes=16 * GB, cores=4, disk=DiskKind.SSD, max_connections=100, shared_buffers_bytes=4 * GB)
+ADVISED = propose(FACTS).parameters
 
 
 def parameter(name: str, setting: str, **more: object) -> Parameter:
@@ -37,14 +39,30 @@ COST = parameter("random_page_cost", "4", vartype="real", context="user")
 
 
 def test_a_value_written_otherwise_is_not_advised_again() -> None:
-    buffers, cost = rows_of((COST, BUFFERS), FACTS)
+    buffers, cost = rows_of((COST, BUFFERS), ADVISED)
     assert (buffers.differs, buffers.changed) == (False, True)
     assert (cost.differs, cost.changed) == (True, False)
 
 
+def test_a_value_that_waits_for_a_restart_counts_as_set() -> None:
+    waits = replace(BUFFERS, setting="16384", shown="128MB", pending_restart=True, pending="4GB")
+    (row,) = rows_of((waits,), ADVISED)
+    assert not row.differs
+    assert table((row,))[1].split()[4] == "4GB"
+    (other,) = rows_of((replace(waits, pending="5GB"),), ADVISED)
+    assert other.differs
+
+
+def test_what_the_server_works_out_from_minus_one_is_not_advised_again() -> None:
+    derived = parameter("wal_buffers", "2048", unit="8kB", source="override", boot_val="-1")
+    (row,) = rows_of((derived,), ADVISED)
+    assert row.advice is not None
+    assert (row.advice.value, row.differs) == ("-1", False)
+
+
 def test_a_value_the_server_was_not_built_for_is_not_advised() -> None:
     built = parameter("wal_compression", "off", vartype="enum", enumvals=("pglz", "on", "off"))
-    (row,) = rows_of((built,), FACTS)
+    (row,) = rows_of((built,), ADVISED)
     assert row.advice is not None
     assert row.advice.value is None
     assert row.advice.because.endswith("This server was built without lz4.")
@@ -52,12 +70,12 @@ def test_a_value_the_server_was_not_built_for_is_not_advised() -> None:
 
 def test_an_unknown_group_is_answered_with_the_nearest() -> None:
     with pytest.raises(UsageProblem) as refused:
-        rows_of((), FACTS, "memori")
+        rows_of((), ADVISED, "memori")
     assert "did you mean memory?" in refused.value.hint
 
 
 def test_what_needs_a_restart_comes_last_and_says_so() -> None:
-    rows = rows_of((replace(BUFFERS, setting="16384", shown="128MB"), COST), FACTS)
+    rows = rows_of((replace(BUFFERS, setting="16384", shown="128MB"), COST), ADVISED)
     lines = script(rows)
     assert lines[-4] == "ALTER SYSTEM SET \"random_page_cost\" = '1.1';"
     assert lines[-3].endswith(" Takes effect with a restart.")

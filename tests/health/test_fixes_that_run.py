@@ -8,14 +8,17 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.check import Action, Language
-from pgtop_tune.health.fixes import kept
+from pgtop_tune.health.fixes import kept, kept_line
 from pgtop_tune.health.registry import CHECKS
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.relations import DatabaseFacts, DatabaseLimits
 from tests.health.test_real_databases import SMALL
-from tests.support.health_facts import details, found, spoilt
+from tests.support.frames import host_sample
+from tests.support.health_facts import GIB, details, found, spoilt
 from tests.support.real_check import checked
 from tests.support.server_facts import NEXT_XID, SECOND, spoiled
 from tests.support.servers import conninfo
@@ -104,7 +107,7 @@ def test_what_changes_data_is_for_the_primary_of_a_standby(make_server: Callable
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("before", [None, OLD])
 def test_a_file_that_was_there_before_is_put_back(before: str | None, times: int, tmp_path: Path) -> None:
-    file = tmp_path / "90-postgresql-swappiness.conf"
+    file = tmp_path / "oom.conf"
     if before is not None:
         file.write_text(before)
     do, undo = kept(str(file), "vm.swappiness = 5", "vm.x = 1")
@@ -116,6 +119,27 @@ def test_a_file_that_was_there_before_is_put_back(before: str | None, times: int
     assert [each.name for each in tmp_path.iterdir()] == ([file.name] if before is not None else [])
 
 
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("before", [None, OLD, OLD + "vm.dirty_bytes=7\n", "vm.dirty_bytes = 7\n"])
+def test_a_line_in_the_one_file_of_sysctl_d_is_put_back_and_others_stay(
+    before: str | None, times: int, tmp_path: Path
+) -> None:
+    file = tmp_path / "99-pgtop-tune.conf"
+    if before is not None:
+        file.write_text(before)
+    fixes = [kept_line(str(file), name, "5") for name in ("vm.swappiness", "vm.nr_hugepages")]
+    for do, _ in fixes * times:
+        subprocess.run(["sh", "-euc", do], check=True)
+    lines = file.read_text().splitlines()
+    assert [line for line in lines if line.startswith("vm.swapp")] == ["vm.swappiness = 5"]
+    assert "vm.nr_hugepages = 5" in lines
+    subprocess.run(["sh", "-euc", fixes[0][1]], check=True)
+    assert "vm.nr_hugepages = 5" in file.read_text().splitlines()
+    subprocess.run(["sh", "-euc", fixes[1][1]], check=True)
+    assert (file.read_text() if file.exists() else None) == before
+    assert [each.name for each in tmp_path.iterdir()] == ([file.name] if before is not None else [])
+
+
 @pytest.mark.parametrize(
     ("id_", "settings"),
     [("OS-01", {"vm.overcommit_memory": "0"}), ("OS-07", {"kernel.sched_autogroup_enabled": "1"}),
@@ -123,7 +147,10 @@ def test_a_file_that_was_there_before_is_put_back(before: str | None, times: int
 )  # fmt: skip
 def test_no_undo_removes_a_file_that_it_may_not_have_made(id_: str, settings: dict[str, str]) -> None:
     check = next(each for each in CHECKS if each.id == id_)
-    fix = found(check, spoilt(machine=details(settings)))[0].fix
+    sample = host_sample(100).memory
+    assert not isinstance(sample, Unavailable)
+    host = {"memory": replace(sample, committed_bytes=GIB)}
+    fix = found(check, spoilt(machine=details(settings), host=host))[0].fix
     assert fix is not None
     assert "\nrm " not in fix.undo
     assert "if [ -s " in fix.undo

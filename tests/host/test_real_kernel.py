@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import subprocess
 import sys
@@ -14,8 +15,6 @@ from typing import LiteralString
 import psycopg
 import pytest
 
-from pgtop_tune.advice.facts import Facts
-from pgtop_tune.advice.rules.system import SystemFacts, huge_pages_needed
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.machine.huge_page_pool import pool_of
 from pgtop_tune.changes.model.change import ChangeState, Terms, WantedSetting
@@ -77,13 +76,7 @@ def test_every_setting_is_changed_on_the_real_kernel_and_all_of_it_restored(cont
 
 def pages_needed(connection: psycopg.Connection[tuple[int]], major: int) -> int:
     """As the server says; before 15 from the shared memory it has."""
-    if major >= 15:
-        facts = SystemFacts(Facts(major, huge_page_bytes=PAGE, huge_pages_needed=_one(connection, SAID)))
-    else:
-        facts = SystemFacts(Facts(major), shared_memory_bytes=_one(connection, ADDED_UP))
-    need = huge_pages_needed(facts, PAGE)
-    assert need is not None
-    return need[0]
+    return _one(connection, SAID) if major >= 15 else math.ceil(_one(connection, ADDED_UP) / PAGE)
 
 
 def _one(connection: psycopg.Connection[tuple[int]], query: LiteralString) -> int:

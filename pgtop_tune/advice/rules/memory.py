@@ -1,115 +1,121 @@
-"""Advice on memory. Source of the memory rule: the documentation of each parameter, and what 15's hash_mem_multiplier
-and the page tables add to it."""
+"""Advice on memory and connections: the reasons for what `plan` has worked out."""
 
 from __future__ import annotations
 
-from typing import Final
-
 from pgtop_tune.advice.facts import Advice, Facts
+from pgtop_tune.advice.plan import LEAST_WORK_MEM, SMALL_BUFFERS, MemoryPlan, as_set, most_connections
 from pgtop_tune.metrics import memory_rule
-from pgtop_tune.metrics.memory_rule import MemoryUse
-from pgtop_tune.units import GB, MB, about, memory
-
-_PAGE_BYTES: Final = 4096
-_ENTRY_BYTES: Final = 8
+from pgtop_tune.units import MB, about, memory
 
 
-def shared_buffers(facts: Facts) -> Advice | None:
+def shared_buffers(facts: Facts, plan: MemoryPlan) -> Advice:
     """A quarter of the memory, at most 40 %."""
-    if not facts.ram_bytes:
-        return None
-    quarter = facts.ram_bytes / 4
-    fits = ""
+    quarter, fits = plan.buffers_bytes, ""
     if facts.data_bytes is not None:
-        fits = (
-            f" The data, {about(facts.data_bytes)}, {'fit' if facts.data_bytes <= quarter else 'do not fit'} into it."
-        )
+        words = "fit" if facts.data_bytes <= quarter else "do not fit"
+        fits = f" The data, {about(facts.data_bytes)}, {words} into it."
     return Advice(
         memory(quarter),
-        f"A quarter of {about(facts.ram_bytes)} of memory; the rest caches files as well.{fits}",
-        memory(max(facts.ram_bytes / 10, 128 * MB)),
-        memory(facts.ram_bytes * 0.4),
+        f"A quarter of {about(plan.use.ram_bytes)} of memory; the rest caches files as well.{fits}",
+        memory(max(plan.use.ram_bytes / 10, 128 * MB)),
+        memory(plan.use.ram_bytes * 0.4),
     )
 
 
-def effective_cache_size(facts: Facts) -> Advice | None:
+def effective_cache_size(facts: Facts, plan: MemoryPlan) -> Advice:
     """Three quarters of the memory: shared_buffers and the kernel's cache."""
-    if not facts.ram_bytes:
-        return None
+    ram_bytes = plan.use.ram_bytes
     return Advice(
-        memory(facts.ram_bytes * 0.75),
-        f"Three quarters of {about(facts.ram_bytes)}: what shared_buffers and the kernel cache. It reserves nothing.",
-        memory(facts.ram_bytes / 2),
-        memory(facts.ram_bytes * 0.9),
+        memory(ram_bytes * 0.75),
+        f"Three quarters of {about(ram_bytes)}: what shared_buffers and the kernel cache. It reserves nothing.",
+        memory(ram_bytes / 2),
+        memory(ram_bytes * 0.9),
     )
 
 
-def maintenance_work_mem(facts: Facts) -> Advice | None:
+def maintenance_work_mem(facts: Facts, plan: MemoryPlan) -> Advice:
     """See `metrics.memory_rule.maintenance_bytes`."""
-    if not facts.ram_bytes:
-        return None
-    size = memory_rule.maintenance_bytes(facts.major, facts.ram_bytes)
     cap = "" if facts.major >= 17 else "; VACUUM uses at most 1 GB of it before 17"
-    return Advice(memory(size), f"A sixteenth of {about(facts.ram_bytes)}{cap}.", "64MB", memory(facts.ram_bytes / 8))
-
-
-def work_mem_ceiling_bytes(facts: Facts) -> float | None:
-    """See `metrics.memory_rule`; None where a part of it is not known."""
-    if not (facts.ram_bytes and facts.max_connections and facts.shared_buffers_bytes):
-        return None
-    return memory_rule.work_mem_ceiling_bytes(
-        MemoryUse(
-            major=facts.major,
-            ram_bytes=facts.ram_bytes,
-            max_connections=facts.max_connections,
-            shared_buffers_bytes=facts.shared_buffers_bytes,
-            autovacuum_max_workers=facts.autovacuum_max_workers,
-            hash_mem_multiplier=facts.hash_mem_multiplier,
-        )
+    return Advice(
+        memory(plan.maintenance_bytes),
+        f"A sixteenth of {about(plan.use.ram_bytes)}, and a tenth at most for all of "
+        f"{plan.use.autovacuum_max_workers} autovacuum workers{cap}.",
+        "4MB",
+        memory(plan.use.ram_bytes / 8),
     )
 
 
-def work_mem(facts: Facts) -> Advice | None:
-    """Half of the ceiling, 4 to 256 MB."""
-    ceiling = work_mem_ceiling_bytes(facts)
-    if ceiling is None:
-        return None
-    if ceiling < 4 * MB:
+def autovacuum_work_mem(facts: Facts, plan: MemoryPlan) -> Advice:
+    """What is set, where it is not too much; else -1."""
+    if plan.autovacuum_work_mem == "-1":
         return Advice(
-            "4MB",
-            f"{facts.max_connections} connections leave {about(max(ceiling, 0))} for each: fewer connections, or a "
-            "pooler, before more work_mem.",
+            "-1", f"maintenance_work_mem, {memory(plan.maintenance_bytes)}, is meant for the workers as well."
+        )
+    return Advice(plan.autovacuum_work_mem, f"What is set fits {plan.use.autovacuum_max_workers} times.")
+
+
+def work_mem(facts: Facts, plan: MemoryPlan) -> Advice:
+    """Half of the ceiling, 4 to 64 MB."""
+    use = plan.use
+    if plan.refused:
+        return Advice(
+            memory(LEAST_WORK_MEM),
+            f"{plan.refused} Fewer connections, or a pooler, before more work_mem.",
             "1MB",
             "4MB",
         )
-    hash_multiplier = memory_rule.hash_multiplier(facts.major, facts.hash_mem_multiplier)
+    ceiling = memory_rule.work_mem_ceiling_bytes(use)
+    multiplier = memory_rule.hash_multiplier(use.major, use.hash_mem_multiplier)
     return Advice(
-        memory(min(ceiling / 2, 256 * MB)),
-        f"Half of {about(ceiling)}: what is left for each of {facts.max_connections} connections if all hash at once "
-        f"(hash_mem_multiplier {hash_multiplier:g}). Raise it where temporary files show, per role or session.",
+        as_set(use.work_mem_bytes),
+        f"Of {about(ceiling)}: what is left for each of {use.max_connections} connections and {use.parallel_workers} "
+        f"parallel workers if all hash at once (hash_mem_multiplier {multiplier:g}). Raise it where temporary files "
+        "show, per role or session.",
         "4MB",
         memory(ceiling),
     )
 
 
-def page_tables_bytes(facts: Facts) -> float | None:
-    """Page tables of a backend that has touched all of shared_buffers, with 4 kB pages: 8 bytes a page."""
-    if not facts.shared_buffers_bytes:
+def max_connections(facts: Facts, plan: MemoryPlan | None, number: int) -> Advice | None:
+    """See `plan.connections`; fewer where the memory rule would not hold."""
+    if facts.max_connections == number and facts.in_recovery:
+        return Advice(None, "A standby needs as many as its primary: change it there first.")
+    if plan is not None and plan.refused:
+        return Advice(None, plan.refused)
+    if not facts.cores and (plan is None or number == facts.max_connections):
         return None
-    return facts.shared_buffers_bytes / _PAGE_BYTES * _ENTRY_BYTES
-
-
-def huge_pages(facts: Facts) -> Advice | None:
-    """'on' once the pages are there, where page tables would be worth mentioning."""
-    each = page_tables_bytes(facts)
-    if each is None or facts.shared_buffers_bytes is None:
-        return None
-    if facts.shared_buffers_bytes < GB:
-        return Advice("try", f"shared_buffers is only {about(facts.shared_buffers_bytes)}: little to save.")
-    sessions = facts.max_connections or 0
-    need = f"; it needs vm.nr_hugepages of at least {facts.huge_pages_needed}" if facts.huge_pages_needed else ""
-    return Advice(
-        "on",
-        f"With 4 kB pages a backend that has touched all of shared_buffers has {about(each)} of page tables, "
-        f"{sessions} of them {about(each * sessions)}{need}. 'try' would go without and say nothing.",
+    if number == facts.max_connections and facts.cores and number > most_connections(facts.cores):
+        said = f"{facts.sessions} sessions are there now: put a pooler in front before fewer connections are allowed."
+        return Advice(None, said)
+    if number == facts.max_connections:
+        return Advice(str(number), f"What is set is no more than {facts.cores} cores and the memory carry.")
+    because = (
+        f"{facts.cores} cores run as many sessions at once; more only wait, and each costs memory and snapshot time. "
+        "Put a pooler in front for more clients."
     )
+    if plan is not None and plan.use.work_mem_bytes <= LEAST_WORK_MEM:
+        because = f"{about(plan.use.ram_bytes)} of memory carry no more with 4 MB of work_mem. Put a pooler in front."
+    return Advice(str(number), because)
+
+
+def huge_pages(facts: Facts, plan: MemoryPlan) -> Advice:
+    """'on' together with the pages; 'try' where they cannot be had or the machine is not ours to set."""
+    buffers = plan.buffers_bytes
+    if buffers < SMALL_BUFFERS:
+        return Advice("try", f"shared_buffers is only {about(buffers)}: little to save.")
+    each, sessions = memory_rule.page_tables_bytes(buffers), plan.use.max_connections
+    costs = (
+        f"With 4 kB pages a backend that has touched all of shared_buffers has {about(each)} of page tables, "
+        f"{sessions} of them {about(each * sessions)}"
+    )
+    if plan.pages is not None:
+        return Advice(
+            "on",
+            f"{costs}; it needs vm.nr_hugepages of at least {plan.pages}. 'try' would go without and say nothing.",
+        )
+    if plan.pages_refused:
+        return Advice("try", f"{plan.pages_refused} 'on' would not start.")
+    is_served = facts.huge_pages == "on" and facts.in_huge_pages is not False
+    if is_served and buffers <= (facts.running_buffers_bytes or 0):
+        return Advice("on", "The pages are there: the server runs in them.")
+    return Advice("try", f"{costs}. 'on' only together with reserved pages: the server's machine is not ours to see.")

@@ -1,4 +1,4 @@
-"""Advice on planner, parallel queries, autovacuum, I/O, connections and what is logged."""
+"""Advice on planner, parallel queries, autovacuum, I/O, time limits and what is logged."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from pgtop_tune.advice.facts import Advice, DiskKind, Facts, Workload
+from pgtop_tune.advice.plan import autovacuum_workers
 
 _FLASH: Final = frozenset({DiskKind.SSD, DiskKind.NVME})
 _RANDOM: Final[Mapping[DiskKind, tuple[str, str]]] = {
@@ -72,11 +73,11 @@ def max_parallel_workers_per_gather(facts: Facts) -> Advice | None:
 
 
 def autovacuum_max_workers(facts: Facts) -> Advice | None:
-    """3, 4 from 16 cores on, 5 from 32."""
+    """See `plan.autovacuum_workers`."""
     if not facts.cores:
         return None
-    value = 5 if facts.cores >= 32 else 4 if facts.cores >= 16 else 3
-    return Advice(str(value), "They share one cost limit: raise that first, then the number.", "3", "10")
+    value = str(autovacuum_workers(facts))
+    return Advice(value, "They share one cost limit: raise that first, then the number.", value, "10")
 
 
 def autovacuum_vacuum_cost_limit(facts: Facts) -> Advice | None:
@@ -94,15 +95,13 @@ def autovacuum_vacuum_cost_limit(facts: Facts) -> Advice | None:
     )
 
 
-def max_connections(facts: Facts) -> Advice | None:
-    """Ten for each core, at least 100."""
+def max_worker_processes(facts: Facts) -> Advice | None:
+    """One for each core, at least 8; on a standby at least what is set."""
     if not facts.cores:
         return None
-    return Advice(
-        str(max(10 * facts.cores, 100)),
-        f"{facts.cores} cores run as many sessions at once; more only wait, and each costs memory and snapshot time. "
-        "Put a pooler in front for more clients.",
-    )
+    least = facts.max_worker_processes if facts.in_recovery else None
+    value = max(facts.cores, 8, least or 0)
+    return Advice(str(value), f"One for each of {facts.cores} cores, at least 8; a standby no fewer than its primary.")
 
 
 def _fixed(value: str, because: str, low: str = "", high: str = "") -> Callable[[Facts], Advice]:
@@ -116,7 +115,7 @@ RULES: Final[Mapping[str, Callable[[Facts], Advice | None]]] = {
     "maintenance_io_concurrency": io_depth,
     "jit": jit,
     "default_statistics_target": default_statistics_target,
-    "max_worker_processes": _by_cores(lambda cores: max(cores, 8), "One for each of {cores} cores, at least 8."),
+    "max_worker_processes": max_worker_processes,
     "max_parallel_workers": _by_cores(lambda cores: cores, "One for each of {cores} cores."),
     "max_parallel_workers_per_gather": max_parallel_workers_per_gather,
     "max_parallel_maintenance_workers": _by_cores(
@@ -133,7 +132,6 @@ RULES: Final[Mapping[str, Callable[[Facts], Advice | None]]] = {
     "autovacuum_analyze_scale_factor": _fixed("0.05", "Estimates are off before a tenth has changed.", "0.01", "0.1"),
     "io_method": _fixed("worker", "The default, for every kernel; measure io_uring where the kernel permits it."),
     "io_workers": _by_cores(lambda cores: min(max(3, cores // 4), 32), "A quarter of {cores} cores, at least 3."),
-    "max_connections": max_connections,
     "idle_in_transaction_session_timeout": _fixed(
         "5min", "A forgotten transaction holds locks and keeps dead rows from being removed.", "10s", "1h"
     ),

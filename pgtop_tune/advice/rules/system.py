@@ -7,25 +7,21 @@ defaults of autobase, the rules of postgresqltuner. None of them measures anythi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.advice.facts import Advice, DiskKind, Facts, Opinion
+from pgtop_tune.advice.facts import Advice, DiskKind, Facts, Machine, Opinion
 from pgtop_tune.advice.knobs.system import POOL, row_of
-from pgtop_tune.advice.rules.memory import page_tables_bytes
+from pgtop_tune.advice.plan import SMALL_BUFFERS, MemoryPlan, is_enough, pages_taken, usual_pool
 from pgtop_tune.host.block_queue import Disk
-from pgtop_tune.host.machine_facts import MachineFacts
-from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.system_setting import SystemSetting
+from pgtop_tune.metrics.memory_rule import page_tables_bytes
 from pgtop_tune.units import GB, MB, about
 
-_SMALL_BUFFERS: Final = GB
 _GIGABYTE_PAGES_FROM: Final = 32 * GB
-_USED_PERCENT: Final = 95
 _BACKGROUND: Final[Mapping[DiskKind | None, int]] = MappingProxyType({DiskKind.NVME: 256 * MB, DiskKind.SAN: 128 * MB})
 _MOST_TIMES: Final = 8
 _READ_AHEAD_KB: Final[Mapping[DiskKind, str]] = MappingProxyType(
@@ -33,48 +29,12 @@ _READ_AHEAD_KB: Final[Mapping[DiskKind, str]] = MappingProxyType(
 )
 
 
-class SystemFacts(Struct, frozen=True):
-    """A machine and the server on it; None where it is not known.
+class Site(Struct, frozen=True):
+    """What rules for the machine go by: its server, itself, and how its memory is divided."""
 
-    Attributes:
-        server: Facts about the server; `ram_bytes` of the machine.
-        shared_memory_bytes: Of the running server, all of it: for majors before 15, which do not say how many huge
-            pages they need.
-        swap_bytes: SwapTotal.
-        numa_nodes: How many there are.
-        live: Values now, by name of the setting.
-        disks: The disks of the server's directories.
-    """
-
-    server: Facts
-    shared_memory_bytes: int | None = None
-    swap_bytes: int | None = None
-    numa_nodes: int | None = None
-    live: Mapping[str, str] = field(default_factory=dict)
-    disks: tuple[Disk, ...] = ()
-
-
-def system_facts(
-    server: Facts,
-    machine: MachineFacts,
-    settings: Sequence[SystemSetting],
-    disks: tuple[Disk, ...],
-    shared_memory_bytes: int | None = None,
-) -> SystemFacts:
-    """Facts about a server and its machine put together; what is known of the machine itself beats what is not."""
-    return SystemFacts(
-        server=replace(
-            server,
-            ram_bytes=machine.ram_bytes or server.ram_bytes,
-            huge_page_bytes=machine.huge_page_bytes or server.huge_page_bytes,
-            disk=server.disk or next((kind for disk in disks if (kind := kind_of(disk)) is not None), None),
-        ),
-        shared_memory_bytes=shared_memory_bytes,
-        swap_bytes=machine.swap_bytes,
-        numa_nodes=machine.numa_nodes,
-        live={each.name: each.live for each in settings if not isinstance(each.live, Unavailable)},
-        disks=disks,
-    )
+    facts: Facts
+    machine: Machine
+    plan: MemoryPlan | None
 
 
 def kind_of(disk: Disk) -> DiskKind | None:
@@ -86,82 +46,72 @@ def kind_of(disk: Disk) -> DiskKind | None:
     return DiskKind.HDD if disk.rotational else DiskKind.SSD
 
 
-def advise_system(name: str, facts: SystemFacts) -> Advice | None:
+def advise_setting(name: str, facts: Facts, plan: MemoryPlan | None) -> Advice | None:
     """Where to start with a setting ("vm.swappiness", "vda/scheduler"), why, and what others say.
 
     Returns:
         None where nobody has anything to say; with a value of None where it is better left alone, or others only have
         an opinion.
     """
-    row = row_of(name)
-    said = tuple(Opinion(who, value) for who, of in _OPINIONS.get(row, ()) if (value := of(name, facts)) is not None)
+    if facts.machine is None:
+        return None
+    row, site = row_of(name), Site(facts, facts.machine, plan)
+    said = tuple(Opinion(who, value) for who, of in _OPINIONS.get(row, ()) if (value := of(name, site)) is not None)
     rule = _RULES.get(row)
-    ours = rule(name, facts) if rule is not None else None
+    ours = rule(name, site) if rule is not None else None
     if ours is None:
         return Advice(None, "We have no rule for these facts.", opinions=said) if said else None
     return replace(ours, opinions=said)
 
 
-def huge_pages_needed(facts: SystemFacts, page_bytes: int) -> tuple[int, str] | None:
-    """How many pages of a size hold the server's shared memory, and where the number is from.
-
-    shared_memory_size_in_huge_pages where the server says it (15+) and the size is its own; else the shared memory of
-    the running server; else shared_buffers and 5 % for what belongs to them, and 64 MB.
-    """
-    server = facts.server
-    if server.huge_pages_needed and page_bytes == server.huge_page_bytes:
-        return server.huge_pages_needed, "shared_memory_size_in_huge_pages"
-    if facts.shared_memory_bytes:
-        return math.ceil(facts.shared_memory_bytes / page_bytes), f"{about(facts.shared_memory_bytes)} of shared memory"
-    if server.huge_pages_needed and server.huge_page_bytes:
-        size = server.huge_pages_needed * server.huge_page_bytes
-        return math.ceil(size / page_bytes), f"{about(size)} of shared memory"
-    if server.shared_buffers_bytes:
-        size = int(server.shared_buffers_bytes * 1.05) + 64 * MB
-        return math.ceil(size / page_bytes), f"an estimate from shared_buffers of {about(server.shared_buffers_bytes)}"
-    return None
-
-
-def _nr_hugepages(name: str, facts: SystemFacts) -> Advice | None:
-    page_bytes = facts.server.huge_page_bytes
-    buffers, each = facts.server.shared_buffers_bytes, page_tables_bytes(facts.server)
-    need = huge_pages_needed(facts, page_bytes) if page_bytes else None
-    if need is None or page_bytes is None or buffers is None or each is None:
+def _nr_hugepages(name: str, site: Site) -> Advice | None:
+    plan, live = site.plan, site.machine.live.get(name)
+    if plan is None or not site.machine.huge_page_bytes:
         return None
-    pages, source = need
-    if buffers < _SMALL_BUFFERS:
-        return Advice(None, f"shared_buffers is only {about(buffers)}: little to save. It would need {pages} pages.")
+    if plan.buffers_bytes < SMALL_BUFFERS:
+        pool = usual_pool(site.machine)
+        taken = pages_taken(pool)
+        idle = pool.total > 0 and not is_enough(pool.total, taken, pool.page_bytes)
+        said = f"shared_buffers of {about(plan.buffers_bytes)} save little in huge pages; {taken} of them are in use."
+        return Advice(str(taken) if idle else None, said)
+    if plan.pages is None:
+        return Advice(None, plan.pages_refused or "The memory of this machine is not known.")
+    needed = math.ceil(plan.shared_bytes / plan.page_bytes)
+    others = f", {plan.pages - needed} are spare or for others" if plan.pages > needed else ""
+    tables = about(page_tables_bytes(plan.buffers_bytes))
+    kept = " What is reserved is enough." if str(plan.pages) == live else ""
     return Advice(
-        str(pages),
-        f"{pages} pages of {about(page_bytes)} hold the server's shared memory ({source}); without them each backend "
-        f"may have {about(each)} of page tables. Add what other servers on this machine need. What is more is lost to "
-        "all others.",
-        str(pages),
-        str(math.ceil(pages * 1.05)),
+        str(plan.pages),
+        f"{needed} pages of {about(plan.page_bytes)} hold the shared memory of a server with shared_buffers of "
+        f"{about(plan.buffers_bytes)}{others}; without them each backend may have {tables} of page tables. More pages "
+        f"than that are lost to all others.{kept}",
+        str(plan.pages),
+        str(math.ceil(plan.pages * 1.05)),
     )
 
 
-def _other_pool(name: str, facts: SystemFacts) -> Advice | None:
+def _other_pool(name: str, site: Site) -> Advice | None:
     size = name.removeprefix("hugepages-").partition("kB")[0]
-    buffers = facts.server.shared_buffers_bytes
-    need = huge_pages_needed(facts, int(size) * 1024) if size.isdecimal() and int(size) else None
-    if need is None or buffers is None:
+    if site.plan is None or not (size.isdecimal() and int(size)):
         return None
-    pages, source = need
-    page = about(int(size) * 1024)
+    buffers, page_bytes = site.plan.buffers_bytes, int(size) * 1024
+    pool = next((each for each in site.machine.pools if each.page_bytes == page_bytes), None)
+    if pool is not None and pages_taken(pool):
+        return Advice(None, f"{pages_taken(pool)} of these pages are in use.")
     if buffers < _GIGABYTE_PAGES_FROM:
         return Advice("0", f"For shared_buffers of {about(buffers)} pages of the default size do; these would be lost.")
+    pages = math.ceil(site.plan.shared_bytes / page_bytes)
     return Advice(
         None,
-        f"{pages} pages of {page} would hold the server's shared memory ({source}), with huge_page_size={size}kB. "
+        f"{pages} pages of {about(page_bytes)} would hold the server's shared memory, with huge_page_size={size}kB. "
         "Measure whether it is worth it, and reserve them at boot.",
         "0",
         str(pages),
     )
 
 
-def _swappiness(name: str, facts: SystemFacts) -> Advice:
-    if facts.swap_bytes == 0:
+def _swappiness(name: str, site: Site) -> Advice:
+    if site.machine.swap_bytes == 0:
         return Advice(None, "There is no swap on this machine: it changes nothing.")
     return Advice(
         "5",
@@ -171,17 +121,17 @@ def _swappiness(name: str, facts: SystemFacts) -> Advice:
     )
 
 
-def _dirty_background(name: str, facts: SystemFacts) -> Advice:
-    size = _background_bytes(facts)
-    ram = facts.server.ram_bytes
+def _dirty_background(name: str, site: Site) -> Advice:
+    size = _background_bytes(site)
+    ram = site.machine.ram_bytes
     default = f" 10 %, as shipped, would be up to {about(ram / 10)} that a checkpoint's fsync waits for." if ram else ""
     return Advice(
         str(size), f"The kernel begins to write out at {about(size)}.{default}", str(32 * MB), str(max(GB, size))
     )
 
 
-def _dirty(name: str, facts: SystemFacts) -> Advice:
-    size = _background_bytes(facts) * _MOST_TIMES
+def _dirty(name: str, site: Site) -> Advice:
+    size = _background_bytes(site) * _MOST_TIMES
     return Advice(
         str(size),
         f"{_MOST_TIMES} times vm.dirty_background_bytes: room for a burst, and an end to the wait behind it.",
@@ -190,50 +140,50 @@ def _dirty(name: str, facts: SystemFacts) -> Advice:
     )
 
 
-def _background_bytes(facts: SystemFacts) -> int:
-    return _BACKGROUND.get(facts.server.disk, 64 * MB)
+def _background_bytes(site: Site) -> int:
+    return _BACKGROUND.get(site.facts.disk, 64 * MB)
 
 
-def _instead(other: str) -> Callable[[str, SystemFacts], Advice]:
-    return lambda name, facts: Advice(None, f"Set {other} instead: the kernel then makes this 0.")
+def _instead(other: str) -> Callable[[str, Site], Advice]:
+    return lambda name, site: Advice(None, f"Set {other} instead: the kernel then makes this 0.")
 
 
-def _overcommit_memory(name: str, facts: SystemFacts) -> Advice:
+def _overcommit_memory(name: str, site: Site) -> Advice | None:
+    plan = site.plan
+    if plan is None:
+        return None
+    if plan.strict_refused:
+        return Advice(None, plan.strict_refused)
     return Advice(
         "2",
-        "On a machine that only runs the server: a query that asks for too much has an error, and the OOM killer does "
-        "not end the server. First set vm.overcommit_ratio. Beside other programs leave 0.",
+        f"CommitLimit is {about(plan.commit_limit_bytes)} then: a query that asks for too much has an error, and the "
+        "OOM killer does not end the server. For a machine that only runs the server; vm.overcommit_ratio first.",
         "0",
         "2",
     )
 
 
-def _overcommit_ratio(name: str, facts: SystemFacts) -> Advice | None:
-    """Solves CommitLimit = (RAM − huge pages) × ratio + swap for the memory that is there, less 5 %."""
-    ram, page_bytes = facts.server.ram_bytes, facts.server.huge_page_bytes
-    if not ram or facts.swap_bytes is None:
+def _overcommit_ratio(name: str, site: Site) -> Advice | None:
+    plan, swap = site.plan, site.machine.swap_bytes
+    if plan is None or plan.ratio is None:
         return None
-    pages = facts.live.get("vm.nr_hugepages", "0")
-    huge = int(pages) * page_bytes if pages.isdecimal() and page_bytes else 0
-    if huge >= ram:
-        return None
-    ratio = (_USED_PERCENT * ram - 100 * huge) // (ram - huge)
-    limit = (ram - huge) * ratio / 100 + facts.swap_bytes
+    is_strict = site.machine.number("vm.overcommit_memory") == 2
+    if plan.strict_refused and not (is_strict and plan.commit_limit_bytes > (site.machine.commit_limit_bytes or 0)):
+        return Advice(None, f"It counts only with vm.overcommit_memory=2. {plan.strict_refused}")
     return Advice(
-        str(max(ratio, 1)),
-        f"With it CommitLimit is {about(limit)}: {ratio} % of {about(ram - huge)} that are no huge pages, and "
-        f"{about(facts.swap_bytes) if facts.swap_bytes else 'no'} swap. 50, as shipped, leaves half of the memory "
-        "without use. It counts only with vm.overcommit_memory=2.",
+        str(plan.ratio),
+        f"CommitLimit is {about(plan.commit_limit_bytes)} then: {plan.ratio} % of the memory that is no huge pages, "
+        f"and {about(swap) if swap else 'no'} swap. 50, as shipped, leaves half of the memory without use.",
         "50",
         "100",
     )
 
 
-def _min_free(name: str, facts: SystemFacts) -> Advice | None:
-    ram = facts.server.ram_bytes
+def _min_free(name: str, site: Site) -> Advice | None:
+    ram = site.machine.ram_bytes
     if not ram:
         return None
-    live = facts.live.get(name, "")
+    live = site.machine.live.get(name, "")
     ours = int(min(max(ram * 0.002, 64 * MB), GB)) // 1024
     if live.isdecimal() and int(live) >= ours:
         return Advice(live, f"What the kernel has chosen is enough for {about(ram)} of memory.")
@@ -242,14 +192,14 @@ def _min_free(name: str, facts: SystemFacts) -> Advice | None:
     )
 
 
-def _numa(name: str, facts: SystemFacts) -> Advice:
-    if facts.numa_nodes == 1:
+def _numa(name: str, site: Site) -> Advice:
+    if site.machine.numa_nodes == 1:
         return Advice(None, "One node: it changes nothing.")
     return Advice("0", "shared_buffers are used from all nodes: there is no right place for them to be moved to.")
 
 
-def _scheduler(name: str, facts: SystemFacts) -> Advice | None:
-    disk = _disk_of(name, facts)
+def _scheduler(name: str, site: Site) -> Advice | None:
+    disk = _disk_of(name, site)
     if disk is None:
         return None
     if disk.stacked:
@@ -260,9 +210,9 @@ def _scheduler(name: str, facts: SystemFacts) -> Advice | None:
     return Advice("mq-deadline", "Keeps reads from waiting behind writes; bfq shares fairly and slowly.")
 
 
-def _read_ahead(name: str, facts: SystemFacts) -> Advice | None:
-    disk = _disk_of(name, facts)
-    kind = facts.server.disk or (kind_of(disk) if disk is not None else None)
+def _read_ahead(name: str, site: Site) -> Advice | None:
+    disk = _disk_of(name, site)
+    kind = site.facts.disk or (kind_of(disk) if disk is not None else None)
     if kind is None:
         return None
     because = (
@@ -273,16 +223,16 @@ def _read_ahead(name: str, facts: SystemFacts) -> Advice | None:
     return Advice(_READ_AHEAD_KB[kind], f"{because}.", "128", "16384")
 
 
-def _disk_of(name: str, facts: SystemFacts) -> Disk | None:
+def _disk_of(name: str, site: Site) -> Disk | None:
     device = name.rpartition("/")[0]
-    return next((disk for disk in facts.disks if disk.name == device), None)
+    return next((disk for disk in site.machine.disks if disk.name == device), None)
 
 
-def _always(value: str, because: str, low: str = "", high: str = "") -> Callable[[str, SystemFacts], Advice]:
-    return lambda name, facts: Advice(value, because, low, high)
+def _always(value: str, because: str, low: str = "", high: str = "") -> Callable[[str, Site], Advice]:
+    return lambda name, site: Advice(value, because, low, high)
 
 
-_RULES: Final[Mapping[str, Callable[[str, SystemFacts], Advice | None]]] = MappingProxyType(
+_RULES: Final[Mapping[str, Callable[[str, Site], Advice | None]]] = MappingProxyType(
     {
         "vm.nr_hugepages": _nr_hugepages,
         POOL: _other_pool,
@@ -314,23 +264,23 @@ _RULES: Final[Mapping[str, Callable[[str, SystemFacts], Advice | None]]] = Mappi
 )  # fmt: skip
 
 
-def _says(value: str) -> Callable[[str, SystemFacts], str | None]:
-    return lambda name, facts: value
+def _says(value: str) -> Callable[[str, Site], str | None]:
+    return lambda name, site: value
 
 
-def _autobase_pages(name: str, facts: SystemFacts) -> str | None:
-    buffers, page_bytes = facts.server.shared_buffers_bytes, facts.server.huge_page_bytes
-    if not buffers or not page_bytes or buffers < 8 * GB:
+def _autobase_pages(name: str, site: Site) -> str | None:
+    page_bytes = site.machine.huge_page_bytes
+    if site.plan is None or not page_bytes or site.plan.buffers_bytes < 8 * GB:
         return None
-    return str((buffers // GB + 1) * GB // page_bytes)
+    return str(int(site.plan.buffers_bytes // GB + 1) * GB // page_bytes)
 
 
-def _autobase_scheduler(name: str, facts: SystemFacts) -> str | None:
-    disk = _disk_of(name, facts)
+def _autobase_scheduler(name: str, site: Site) -> str | None:
+    disk = _disk_of(name, site)
     return None if disk is None else "none" if disk.nvme else "mq-deadline"
 
 
-_OPINIONS: Final[Mapping[str, tuple[tuple[str, Callable[[str, SystemFacts], str | None]], ...]]] = MappingProxyType(
+_OPINIONS: Final[Mapping[str, tuple[tuple[str, Callable[[str, Site], str | None]], ...]]] = MappingProxyType(
     {
         "vm.nr_hugepages": (("autobase", _autobase_pages),),
         "vm.swappiness": (("autobase", _says("1")),),

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
+from msgspec.structs import replace
+
 from pgtop_tune.advice.facts import Advice, Facts
+from pgtop_tune.advice.plan import as_set
+from pgtop_tune.model.parameter_values import parse
 from pgtop_tune.units import GB, MB, about, memory
 
 _HEADROOM: Final = 1.2
 _MOST_OF_DISK: Final = 0.6
 _TIMEOUT_S: Final = 900.0
+_LEAST_TIMEOUT_S: Final = 600.0
+_MOST_TIMEOUT_S: Final = 3600.0
+_TARGET: Final = 0.9
+_START: Final = 4 * GB
+_STEADY: Final = 4
+"""A rate that has fallen less than this many times leaves the advice as it was."""
 
 
 def needed_max_wal_bytes(facts: Facts) -> float | None:
@@ -21,45 +32,112 @@ def needed_max_wal_bytes(facts: Facts) -> float | None:
     if facts.wal_bytes_per_s is None:
         return None
     timeout_s = facts.checkpoint_timeout_s or _TIMEOUT_S
-    target = facts.checkpoint_completion_target if facts.checkpoint_completion_target is not None else 0.9
+    target = facts.checkpoint_completion_target if facts.checkpoint_completion_target is not None else _TARGET
     return facts.wal_bytes_per_s * timeout_s * (1.0 + target) * _HEADROOM
+
+
+def steady(before: Facts | None, now: Facts) -> Facts:
+    """The facts with the WAL rate that advice on the screen goes by, so that a tick does not change what is advised.
+
+    Args:
+        before: Those that the advice shown goes by; None before the first.
+        now: With the rate measured last; without one while nobody works.
+
+    Returns:
+        `now`, with the rate of `before` where the advice for that still holds, and with its sessions and its
+        Committed_AS where those are about the same.
+    """
+    if before is None:
+        return now
+    now = _with_gauges(before, now)
+    if before.wal_bytes_per_s is None:
+        return now
+    kept = replace(now, wal_bytes_per_s=before.wal_bytes_per_s, wal_rate_source=before.wal_rate_source)
+    rate, needed = now.wal_bytes_per_s, needed_max_wal_bytes(_with_targets(now))
+    if rate is None or needed is None:
+        return kept
+    holds = needed <= max_wal_bytes(kept) and rate * _STEADY >= before.wal_bytes_per_s
+    return kept if holds else now
+
+
+def _with_gauges(before: Facts, now: Facts) -> Facts:
+    sessions = before.sessions if now.sessions <= before.sessions <= 2 * now.sessions else now.sessions
+    was, committed = (None if each.machine is None else each.machine.committed_bytes for each in (before, now))
+    if now.machine is None or was is None or committed is None or abs(committed - was) > was / 8:
+        return replace(now, sessions=sessions)
+    return replace(now, sessions=sessions, machine=replace(now.machine, committed_bytes=was))
+
+
+def _stepped(amount: float) -> float:
+    """Rounded up to 1, 1.5, 2, 3, 4, 6, 8 … times a unit: what is advised has few values."""
+    if amount <= 1.0:
+        return 1.0
+    power = 2.0 ** math.floor(math.log2(amount))
+    return next(step * power for step in (1.0, 1.5, 2.0) if amount <= step * power)
+
+
+def max_wal_bytes(facts: Facts) -> float:
+    """max_wal_size: what is set where that is enough, else a step up; 4 GB at least, 60 % of the WAL disk at most."""
+    most = _most(facts)
+    needed = needed_max_wal_bytes(_with_targets(facts))
+    least = max(needed or 0.0, _START)
+    now = facts.max_wal_size_bytes
+    value = float(now) if now is not None and now >= least else _stepped(least / GB) * GB
+    return min(value, most) if most else value
 
 
 def max_wal_size(facts: Facts) -> Advice:
     """From the WAL rate measured; 4 GB where there is none."""
-    most = facts.wal_disk_bytes * _MOST_OF_DISK if facts.wal_disk_bytes else None
+    most, value = _most(facts), max_wal_bytes(facts)
     high = memory(most) if most else ""
-    needed = needed_max_wal_bytes(facts)
+    needed = needed_max_wal_bytes(_with_targets(facts))
+    typed = as_set(value) if value == facts.max_wal_size_bytes else memory(value)
     if needed is None or facts.wal_bytes_per_s is None:
-        value = min(4 * GB, most) if most else 4 * GB
-        return Advice(memory(value), "A start: the WAL rate under load is not measured yet.", "1GB", high)
-    timeout_min = (facts.checkpoint_timeout_s or _TIMEOUT_S) / 60
+        return Advice(typed, "A start: the WAL rate under load is not measured yet.", "1GB", high)
     because = (
-        f"{about(facts.wal_bytes_per_s)}/s of WAL make {about(needed)} between two checkpoints {timeout_min:g} min "
-        "apart and while one runs, with a fifth to spare; then the clock starts them, not the volume."
+        f"{about(facts.wal_bytes_per_s)}/s of WAL make {about(needed)} between two checkpoints "
+        f"{_timeout_s(facts) / 60:g} min apart and while one runs, with a fifth to spare; then the clock starts them, "
+        "not the volume."
     )
     if most and needed > most:
-        return Advice(
-            memory(most), f"{because} The WAL disk allows only 60 % of {about(facts.wal_disk_bytes or 0)}.", "1GB", high
-        )
-    return Advice(memory(max(needed, GB)), because, "1GB", high)
+        because += f" The WAL disk allows only 60 % of {about(facts.wal_disk_bytes or 0)}."
+    elif value == facts.max_wal_size_bytes:
+        because += " What is set is enough."
+    return Advice(typed, because, "1GB", high)
+
+
+def _most(facts: Facts) -> float | None:
+    """What wal_keep_size leaves of 60 % of the WAL disk, at least half of that, in steps that one types."""
+    if not facts.wal_disk_bytes:
+        return None
+    room = facts.wal_disk_bytes * _MOST_OF_DISK
+    size = parse(memory(max(room - facts.wal_keep_bytes, room / 2)), "MB", integer=True) * MB
+    return max(size, 2.0 * facts.wal_segment_bytes)
+
+
+def _with_targets(facts: Facts) -> Facts:
+    return replace(facts, checkpoint_timeout_s=_timeout_s(facts), checkpoint_completion_target=_TARGET)
+
+
+def _timeout_s(facts: Facts) -> float:
+    now = facts.checkpoint_timeout_s
+    return now if now is not None and _LEAST_TIMEOUT_S <= now <= _MOST_TIMEOUT_S else _TIMEOUT_S
 
 
 def min_wal_size(facts: Facts) -> Advice:
     """A quarter of what max_wal_size should be."""
-    needed = needed_max_wal_bytes(facts)
-    value = max((needed or 4 * GB) / 4, 80 * MB)
-    if facts.wal_disk_bytes:
-        value = min(value, facts.wal_disk_bytes * _MOST_OF_DISK / 4)
+    most = max_wal_bytes(facts)
+    value = min(max(most / 4, 80 * MB, 2 * facts.wal_segment_bytes), most)
     return Advice(memory(value), "A quarter of what max_wal_size should be, kept for reuse after quiet hours.", "80MB")
 
 
 def checkpoint_timeout(facts: Facts) -> Advice:
-    """15 minutes."""
+    """15 minutes, or what is set from 10 minutes to an hour."""
+    minutes = _timeout_s(facts) / 60
     return Advice(
-        "15min",
-        "Each checkpoint makes the first change of every page cost a full-page image; 15 min is a common middle. "
-        "Recovery after a crash has to replay what was written since the last one.",
+        f"{minutes:.0f}min" if minutes == int(minutes) else f"{minutes * 60:.0f}s",
+        f"Each checkpoint makes the first change of every page cost a full-page image; {minutes:g} min is a common "
+        "middle. Recovery after a crash has to replay what was written since the last one.",
         "5min",
         "1h",
     )
@@ -72,10 +150,10 @@ def checkpoint_completion_target(facts: Facts) -> Advice:
     )
 
 
-def wal_buffers(facts: Facts) -> Advice:
+def wal_buffers(buffers_bytes: float | None) -> Advice:
     """The server's own choice, unless shared_buffers is so small that it is under a segment."""
-    if facts.shared_buffers_bytes is not None and facts.shared_buffers_bytes < 512 * MB:
-        chosen = about(facts.shared_buffers_bytes / 32)
+    if buffers_bytes is not None and buffers_bytes < 512 * MB:
+        chosen = about(buffers_bytes / 32)
         return Advice(
             "16MB", f"-1 gives 1/32 of shared_buffers, here {chosen}; a segment costs nothing.", "4MB", "64MB"
         )

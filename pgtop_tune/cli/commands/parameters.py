@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,9 +10,14 @@ import typer
 
 from pgtop_tune.cli import options
 from pgtop_tune.cli.commands.bench.formats import Format
+from pgtop_tune.cli.commands.set import ForHowLong, Restart, for_seconds
 from pgtop_tune.cli.connecting import ConnectionWords
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pgtop_tune.advice.facts import Advice
+    from pgtop_tune.cli.advice_applying import Terms
     from pgtop_tune.cli.looking import Looked
     from pgtop_tune.cli.parameter_rows import Row
 
@@ -100,7 +106,7 @@ def parameters(
         settings = [row for row in machine_rows.machine_rows(looked) if row.changed or not changed]
         lines, objects = machine_rows.table(settings), [machine_rows.as_json(row) for row in settings]
     else:
-        rows = [row for row in _rows(looked, group) if row.changed or not changed]
+        rows = [row for row in _rows(looked, group, looked.proposal.server_half()) if row.changed or not changed]
         lines, objects = parameter_rows.table(rows), [parameter_rows.as_json(row) for row in rows]
     if format is Format.JSON:
         write_for_programs()
@@ -124,6 +130,15 @@ def advise(
         AdviceFormat,
         typer.Option("--format", help="text, json, an ALTER SYSTEM script, a conf file, or a file for sysctl.d."),
     ] = AdviceFormat.TEXT,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Make it so: the machine's half first, all of it as one change set.")
+    ] = False,
+    for_how_long: ForHowLong = "",
+    restart: Restart = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --apply: do not ask before.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --apply: show the difference and the commands; change nothing.")
+    ] = False,
     host: options.Host = "",
     port: options.Port = "",
     user: options.User = "",
@@ -134,9 +149,15 @@ def advise(
     """Suggest starting values for the parameters, with reasons and the results of known calculators.
 
     Calculators differ up to 20-fold, and none has measured this server: take a starting point and bounds for a search.
-    Changes nothing.
+    Changes nothing without --apply.
 
-    Examples: pgtop-tune advise -d bench  ·  pgtop-tune advise --workload dw --group memory --format sql -d bench  ·
+    All values fit together: memory, huge pages, overcommit and WAL of one machine. With --apply they are shown beside
+    what runs and what waits for a restart, and are made after a yes; `revert` takes them back. Sysctls also survive a
+    reboot, unless --for takes all of it back. On another machine only the server's half is made.
+
+    Examples: pgtop-tune advise -d bench  ·  pgtop-tune advise --apply --dry-run -d bench  ·
+    pgtop-tune advise --apply --restart -d bench  ·
+    pgtop-tune advise --workload dw --group memory --format sql -d bench  ·
     pgtop-tune advise --group os -d bench
     """
     from pgtop_tune.cli.advice_text import MACHINE_WRITERS, WRITERS, facts_lines
@@ -151,12 +172,22 @@ def advise(
             f"--format {format.value} and --group {group} do not go together",
             f"sysctl is for --group {GROUP}; sql and conf are for parameters of the server",
         )
+    if not apply and (for_how_long or restart or yes or dry_run):
+        raise UsageProblem("--for, --restart, --yes and --dry-run are for --apply", "add --apply, or leave them out")
+    if apply and format is not AdviceFormat.TEXT:
+        raise UsageProblem("--apply writes no other format", "leave --format out")
     looked = _looked(words, workload, disk, seconds)
+    if apply:
+        from pgtop_tune.cli.advice_applying import Terms
+
+        terms = Terms(for_s=for_seconds(for_how_long), dry_run=dry_run, restart=restart, yes=yes)
+        sys.exit(_applied(words, looked, group, terms))
     if of_machine:
         settings = [row for row in machine_rows(looked) if row.differs or (everything and row.advice is not None)]
         lines = MACHINE_WRITERS[format.value](settings)
     else:
-        rows = [row for row in _rows(looked, group) if row.differs or (everything and row.advice is not None)]
+        advised = looked.proposal.server_half()
+        rows = [row for row in _rows(looked, group, advised) if row.differs or (everything and row.advice is not None)]
         lines = WRITERS[format.value](rows)
     if format is not AdviceFormat.TEXT:
         write_for_programs()
@@ -164,12 +195,25 @@ def advise(
         say(line)
 
 
-def _rows(looked: Looked, group: str) -> tuple[Row, ...]:
+def _applied(words: ConnectionWords, looked: Looked, group: str, terms: Terms) -> int:
+    """Both halves, or that of the group; without the server's machine its half alone."""
+    from pgtop_tune.cli.advice_applying import advised_with, apply, settings_to_make
+    from pgtop_tune.cli.machine_rows import GROUP, machine_rows
+
+    of_machine, of_server = group.lower() in ("", GROUP), group.lower() != GROUP
+    with_machine = of_machine and (looked.machine is not None or not of_server)
+    listed = machine_rows(looked, with_server=of_server) if with_machine else ()
+    settings = settings_to_make(listed, lasting=terms.for_s is None)
+    rows = _rows(looked, group, advised_with(settings, looked)) if of_server else ()
+    return apply(words, looked, rows, settings, terms)
+
+
+def _rows(looked: Looked, group: str, advised: Mapping[str, Advice]) -> tuple[Row, ...]:
     from pgtop_tune.cli.parameter_rows import rows_of
     from pgtop_tune.metrics import sections
 
     sample = looked.interval.now(sections.parameters)
-    return rows_of(() if sample is None else sample.parameters, looked.facts, group)
+    return rows_of(() if sample is None else sample.parameters, advised, group)
 
 
 def _looked(words: ConnectionWords, workload: WorkloadWord | None, disk: DiskWord | None, seconds: float) -> Looked:

@@ -106,7 +106,7 @@ def set_parameters(
     asked = Asked(
         wanted(words, SYSTEM if whom is None else whom),
         whom,
-        _seconds(for_how_long),
+        for_seconds(for_how_long),
         reason,
         dry_run,
         allow_unsafe,
@@ -160,7 +160,7 @@ def reset_parameters(
     asked = Asked(
         tuple(Wanted(checked_name(name), None, whom) for name in parameters),
         whom,
-        _seconds(for_how_long),
+        for_seconds(for_how_long),
         reason,
         dry_run,
         restart=restart,
@@ -208,7 +208,12 @@ def _run(words: ConnectionWords, asked: Asked) -> int:
     return let_in(words, lambda conninfo: run_until_signalled(change(conninfo, asked)))
 
 
-def _seconds(text: str) -> float | None:
+def for_seconds(text: str) -> float | None:
+    """The time of --for; None without one.
+
+    Raises:
+        UsageProblem: It is no time, or none to wait for.
+    """
     from pgtop_tune.errors import UsageProblem
     from pgtop_tune.runtime.time_words import seconds
 

@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from msgspec.structs import replace
-
 from pgtop_tune.advice.rules.wal import needed_max_wal_bytes
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import set_parameter
-from pgtop_tune.health.needs import Parameters
-from pgtop_tune.health.rules import SHORTEST_S, advice_facts, counted, counted_s, on_standby, setting, too_young
+from pgtop_tune.health.fixes import set_parameter, words
+from pgtop_tune.health.rules import (
+    SHORTEST_S,
+    advice_facts,
+    advised,
+    counted,
+    counted_s,
+    on_standby,
+    setting,
+    too_young,
+)
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import CheckpointCounters
-from pgtop_tune.units import GB, MB, about, count, memory
+from pgtop_tune.units import MB, about, count, memory
 
 _GROUP: Final = "checkpoints and WAL"
 _MOST_BUFFERS: Final = 64 * MB
@@ -63,9 +69,6 @@ def _requested(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     share = 100 * by_volume / all_of_them if all_of_them else 0.0
     if all_of_them < limits["checkpoints"] or share <= limits["percent"]:
         return
-    row = needs.parameters(facts).row("max_wal_size")
-    now_bytes = needs.parameters(facts).number("max_wal_size")
-    better = max(2 * now_bytes, _needed(facts) or 0.0)
     yield Finding(
         Severity.HIGH if share >= limits["high"] else Severity.WARNING,
         f"{share:.0f} % of {all_of_them} checkpoints were requested, most likely because max_wal_size was reached",
@@ -77,7 +80,7 @@ def _requested(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
             setting(facts, "max_wal_size", "checkpoint_timeout"),
             counted(seconds, _reset(facts)),
         ),
-        set_parameter(row, memory(better)),
+        _more_volume(facts),
         Confidence.MEDIUM,
     )
 
@@ -115,10 +118,14 @@ def _counter(facts: Facts, seen: CheckpointCounters) -> str:
 
 
 def _slower(facts: Facts, timeout_s: float) -> Action:
-    known = needs.parameters(facts)
-    if timeout_s < 300:
-        return set_parameter(known.row("checkpoint_timeout"), "15min")
-    return set_parameter(known.row("max_wal_size"), memory(2 * known.number("max_wal_size")))
+    return advised(facts, "checkpoint_timeout") if timeout_s < 300 else _more_volume(facts)
+
+
+def _more_volume(facts: Facts) -> Action:
+    fix = advised(facts, "max_wal_size")
+    if fix.parameter is not None:
+        return fix
+    return words(f"{fix.do} Measure under load: `pgtop-tune advise --group checkpoints --seconds 60`.")
 
 
 def _target(facts: Facts, limits: Limits) -> Iterator[Finding]:
@@ -135,32 +142,14 @@ def _target(facts: Facts, limits: Limits) -> Iterator[Finding]:
         Severity.WARNING,
         f"checkpoint_completion_target is {target:g}: {consequence}",
         (setting(facts, "checkpoint_completion_target"),),
-        set_parameter(known.row("checkpoint_completion_target"), "0.9"),
+        advised(facts, "checkpoint_completion_target"),
     )
 
 
-def _wal_per_s(facts: Facts) -> tuple[float, str] | None:
-    """WAL per second under load and where it is from: the newest two looks if somebody works, else since the reset."""
-    wal = needs.WAL.of(facts)
-    found: list[tuple[float, str]] = []
-    if not isinstance(wal, Unavailable):
-        seconds = counted_s(facts, wal.stats_reset_ms)
-        if too_young(seconds) is None:
-            found.append((wal.wal_bytes / seconds, "pg_stat_wal.wal_bytes since its reset"))
-    advised = advice_facts(facts)
-    if advised is not None and advised.wal_bytes_per_s is not None:
-        found.append((advised.wal_bytes_per_s, "pg_current_wal_insert_lsn(), between two looks"))
-    return max(found, default=None)
-
-
-def _needed(facts: Facts) -> float | None:
-    rate, advised = _wal_per_s(facts), advice_facts(facts)
-    return None if rate is None or advised is None else needed_max_wal_bytes(replace(advised, wal_bytes_per_s=rate[0]))
-
-
 def _volume(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
-    rate, needed = _wal_per_s(facts), _needed(facts)
-    if rate is None or needed is None:
+    measured = advice_facts(facts)
+    needed = None if measured is None else needed_max_wal_bytes(measured)
+    if measured is None or measured.wal_bytes_per_s is None or needed is None:
         yield Unknown("how much WAL is written was not seen: nobody works, and the counters are too young")
         return
     known = needs.parameters(facts)
@@ -168,15 +157,15 @@ def _volume(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         yield Finding(
             Severity.WARNING,
             f"max_wal_size {known.shown('max_wal_size')} is reached before checkpoint_timeout: "
-            f"{about(rate[0])}/s of WAL want {about(needed)}",
+            f"{about(measured.wal_bytes_per_s)}/s of WAL want {about(needed)}",
             (
-                Evidence(f"{about(rate[0])}/s of WAL", rate[1]),
+                Evidence(f"{about(measured.wal_bytes_per_s)}/s of WAL", measured.wal_rate_source),
                 setting(facts, "max_wal_size", "checkpoint_timeout", "checkpoint_completion_target"),
                 Evidence(
                     f"{about(needed)} needed", "rate × checkpoint_timeout × (1 + checkpoint_completion_target) × 1.2"
                 ),
             ),
-            set_parameter(known.row("max_wal_size"), memory(max(needed, GB))),
+            advised(facts, "max_wal_size"),
             Confidence.MEDIUM,
         )
 
@@ -198,15 +187,16 @@ def _disk(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
                 setting(facts, "max_wal_size", "wal_keep_size"),
                 Evidence(f"{about(advised.wal_disk_bytes)} in all", "statvfs(3) of pg_wal"),
             ),
-            _lowered(known, sizes, room),
+            _lowered(facts, sizes, room),
         )
 
 
-def _lowered(known: Parameters, sizes: Mapping[str, float], room_bytes: float) -> Action:
-    """The larger one, to what the other leaves of the room, at least half of it."""
-    larger = max(sizes, key=lambda name: sizes[name])
-    rest = room_bytes - (sum(sizes.values()) - sizes[larger])
-    return set_parameter(known.row(larger), memory(max(rest, room_bytes / 2)))
+def _lowered(facts: Facts, sizes: Mapping[str, float], room_bytes: float) -> Action:
+    """The larger one; wal_keep_size to what the other leaves of the room, at least half of it."""
+    if sizes["max_wal_size"] >= sizes["wal_keep_size"]:
+        return advised(facts, "max_wal_size")
+    rest = room_bytes - sizes["max_wal_size"]
+    return set_parameter(needs.parameters(facts).row("wal_keep_size"), memory(max(rest, room_bytes / 2)))
 
 
 def _buffers(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:

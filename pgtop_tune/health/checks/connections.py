@@ -8,8 +8,8 @@ from typing import Final
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import set_parameter, words
-from pgtop_tune.health.rules import advice_facts, hidden, on_standby, setting
+from pgtop_tune.health.fixes import words
+from pgtop_tune.health.rules import advice_facts, advised, hidden, on_standby, setting
 from pgtop_tune.metrics.pool_sizes import server_shares
 from pgtop_tune.metrics.server import client_backends
 from pgtop_tune.model.absence import Unavailable
@@ -60,15 +60,14 @@ def _many(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
             f"max_connections {most} on {advised.cores} processors: so many sessions working at once slow each other "
             "down",
             (setting(facts, "max_connections"), Evidence(f"{advised.cores} processors", "/proc/stat, cpu.max")),
-            _fewer(facts, known, sensible),
+            _fewer(facts, sensible),
         )
 
 
-def _fewer(facts: Facts, known: needs.Parameters, sensible: int) -> Action:
+def _fewer(facts: Facts, sensible: int) -> Action:
     """As few as sensible, where that leaves room for the sessions there are."""
     activity = needs.ACTIVITY.of(facts)
     used = 0 if isinstance(activity, Unavailable) else len(client_backends(activity))
-    row = known.row("max_connections")
     if on_standby(facts):
         return words(f"Set max_connections to {sensible} on the primary first: a standby with fewer does not start.")
     if used * _ROOM > sensible:
@@ -76,7 +75,7 @@ def _fewer(facts: Facts, known: needs.Parameters, sensible: int) -> Action:
             f"Put a pooler between clients and server first: {used} sessions are there now, and {sensible} connections "
             "would turn some away."
         )
-    return set_parameter(row, str(sensible))
+    return advised(facts, "max_connections")
 
 
 def _pools(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:

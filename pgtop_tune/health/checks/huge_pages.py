@@ -11,8 +11,10 @@ from typing import Final
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import kernel_file, set_parameter, sysctl, words
-from pgtop_tune.health.measures import huge_pages_needed, huge_pages_used, page_tables_bytes
+from pgtop_tune.health.fixes import kernel_file, words
+from pgtop_tune.health.measures import huge_pages_needed, huge_pages_used
+from pgtop_tune.health.rules import advised, advised_setting
+from pgtop_tune.metrics.memory_rule import page_tables_bytes
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import HugePages
 from pgtop_tune.units import GB, about
@@ -39,14 +41,11 @@ def _idle_pages(pool: HugePages) -> int:
 
 def _used_at_last(facts: Facts, pool: HugePages | None, needed: int) -> Action:
     """Room in the pool beside what others have of it, then the server's own switch; it takes a restart in any case."""
-    there, idle = (0, 0) if pool is None else (pool.total, _idle_pages(pool))
-    switch = needs.parameters(facts).row("huge_pages")
+    idle = 0 if pool is None else _idle_pages(pool)
     if idle < needed:
-        return sysctl(
-            _COUNT, str(there + needed - idle), str(there), "and restart the server, with huge_pages=try or on"
-        )
-    if switch.setting == "off":
-        return set_parameter(switch, "try")
+        return advised_setting(facts, _COUNT, remark="and restart the server, with huge_pages=try or on")
+    if needs.parameters(facts).text("huge_pages") == "off":
+        return advised(facts, "huge_pages")
     return words("There is room in the pool: restart the server, and it takes it (huge_pages is try or on).")
 
 
@@ -106,8 +105,7 @@ def _at_boot(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
             Evidence(f"{needed} pages of {about(page_bytes)} needed", "shared_memory_size"),
             Evidence(f"huge_pages={mode}", "pg_settings.setting"),
         ),
-        # Others may use the pool as well: what there is now stays.
-        sysctl(_COUNT, str(max(needed, int(setting.live) if setting.live.isdecimal() else 0)), setting.live),
+        advised_setting(facts, _COUNT, lasting=True),
     )
 
 
@@ -127,15 +125,13 @@ def _idle(facts: Facts, limits: Limits) -> Iterator[Finding]:
                     "HugePages_Total, HugePages_Free, HugePages_Rsvd of /proc/meminfo",
                 ),
             ),
-            _smaller(pool, pool.total - idle, usual=pool == _pool(facts)),
+            advised_setting(facts, _COUNT) if pool == _pool(facts) else _smaller(pool, pool.total - idle),
             subject=f"pages of {about(pool.page_bytes)}",
         )
 
 
-def _smaller(pool: HugePages, pages: int, *, usual: bool) -> Action:
+def _smaller(pool: HugePages, pages: int) -> Action:
     """Pools of another than the default size have a file of their own."""
-    if usual:
-        return sysctl(_COUNT, str(pages), str(pool.total))
     size = f"{pool.page_bytes // 1024}kB"
     boot = f"hugepagesz={size.removesuffix('B')} hugepages={pages} on the kernel's command line"
     return kernel_file(f"/sys/kernel/mm/hugepages/hugepages-{size}/nr_hugepages", str(pages), str(pool.total), boot)

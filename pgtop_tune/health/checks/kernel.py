@@ -13,18 +13,18 @@ from msgspec.structs import replace
 
 from pgtop_tune import units
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import kept, sysctl, words
+from pgtop_tune.health.fixes import words
 from pgtop_tune.health.measures import number, setting
+from pgtop_tune.health.rules import advised_setting
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.units import GB, MB, about, share
+from pgtop_tune.units import GB, about, share
 
 _GROUP: Final = "operating system"
 _KERNEL: Final = "kernel-resources.html"
 _OVERCOMMIT: Final = f"{_KERNEL}#LINUX-MEMORY-OVERCOMMIT"
-_OVERCOMMIT_FILE: Final = "/etc/sysctl.d/90-postgresql-overcommit.conf"
-_DIRTY_FILE: Final = "/etc/sysctl.d/90-postgresql-dirty.conf"
+_RATIO: Final = "vm.overcommit_ratio"
 
 
 def _file(name: str) -> str:
@@ -35,20 +35,18 @@ def _overcommit(facts: Facts, limits: Limits) -> Iterator[Finding]:
     mode = number(facts, "vm.overcommit_memory")
     if mode == 2:
         return
-    before = _limit_before(facts)
-    keep, put_back = kept(_OVERCOMMIT_FILE, "vm.overcommit_ratio = 80", "vm.overcommit_memory = 2")
     said = "promises any amount of memory" if mode == 1 else "promises more memory than there is"
     yield Finding(
         Severity.WARNING,
         f"the kernel {said}: its OOM killer may end the server",
         (Evidence(f"vm.overcommit_memory {mode}", _file("vm.overcommit_memory")),),
-        Action(
-            f"sysctl -w vm.overcommit_ratio=80\nsysctl -w vm.overcommit_memory=2\n{keep}",
-            f"sysctl -w vm.overcommit_memory={mode}\nsysctl -w {before}\n{put_back}",
-            Language.SHELL,
-            "as root, on a machine that only runs the server; OS-02 then says whether CommitLimit is enough",
+        _with_limit_before(
+            advised_setting(
+                facts, _RATIO, "vm.overcommit_memory", remark="only where the machine runs nothing but the server"
+            ),
+            facts,
         ),
-    )  # fmt: skip
+    )
 
 
 def _commit_limit(facts: Facts, limits: Limits) -> Iterator[Finding]:
@@ -66,7 +64,7 @@ def _commit_limit(facts: Facts, limits: Limits) -> Iterator[Finding]:
         ),
         Evidence("CommitLimit = (memory − huge pages) × vm.overcommit_ratio + swap", "overcommit-accounting.rst"),
     )
-    raise_it = _raised_ratio(facts, usable)
+    raise_it = _with_limit_before(advised_setting(facts, _RATIO), facts)
     left = 100 * (limit - committed) / limit if limit > 0 else 0.0
     if left < limits["headroom"]:
         yield Finding(
@@ -82,14 +80,10 @@ def _commit_limit(facts: Facts, limits: Limits) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _raised_ratio(facts: Facts, usable_bytes: int) -> Action:
-    seen, before = facts.have(needs.MEMORY), _limit_before(facts)
-    ratio = max(min(int(100 * (0.95 * usable_bytes - seen.swap_total_bytes) / max(usable_bytes, 1)), 95), 50)
-    if usable_bytes * ratio / 100 + seen.swap_total_bytes <= seen.commit_limit_bytes:
-        return words("more memory or swap for the machine, or less for sessions (MEM-01 has the server's part)")
-    fix = sysctl("vm.overcommit_ratio", str(ratio), setting(facts, "vm.overcommit_ratio"))
-    _, file_goes = fix.undo.split("\n", 1)
-    return replace(fix, undo=f"sysctl -w {before}\n{file_goes}")
+def _with_limit_before(fix: Action, facts: Facts) -> Action:
+    """The kernel makes vm.overcommit_ratio 0 where CommitLimit is made of kilobytes: the undoing says these."""
+    ratio = f"sysctl -w {_RATIO}={setting(facts, _RATIO)}\n"
+    return replace(fix, undo=fix.undo.replace(ratio, f"sysctl -w {_limit_before(facts)}\n"))
 
 
 def _limit_before(facts: Facts) -> str:
@@ -113,7 +107,7 @@ def _swappiness(facts: Facts, limits: Limits) -> Iterator[Finding]:
             Evidence(f"vm.swappiness {value}", _file("vm.swappiness")),
             Evidence(f"{about(swap)} of swap", "SwapTotal of /proc/meminfo"),
         ),
-        sysctl("vm.swappiness", "5", str(value)),
+        advised_setting(facts, "vm.swappiness"),
     )
 
 
@@ -126,22 +120,15 @@ def _dirty(facts: Facts, limits: Limits) -> Iterator[Finding]:
     size = given or room * ratio / 100
     if size <= limits["warning"]:
         return
-    keep, put_back = kept(_DIRTY_FILE, f"vm.dirty_background_bytes = {64 * MB}")
     said = (
         f"vm.dirty_background_bytes {given}" if given else f"{ratio} % of {about(room)} of free memory and file cache"
     )
+    fix = advised_setting(facts, "vm.dirty_background_bytes")
     yield Finding(
         Severity.HIGH if size > limits["high"] else Severity.WARNING,
         f"the kernel collects {about(size)} of dirty pages before it begins to write",
         (Evidence(said, f"{_file('vm.dirty_background_bytes')}, {_file('vm.dirty_background_ratio')}, /proc/meminfo"),),
-        Action(
-            f"sysctl -w vm.dirty_background_bytes={64 * MB}\n{keep}",
-            f"sysctl -w vm.dirty_background_{f'bytes={given}' if given else f'ratio={ratio}'}\n{put_back}",
-            Language.SHELL,
-            "as root on the server's machine; the kernel makes the other of the pair 0",
-            ("vm.dirty_background_bytes", str(64 * MB)),
-            of_machine=True,
-        ),
+        replace(fix, undo=fix.undo.replace(f"bytes={given}", f"ratio={ratio}")) if not given else fix,
     )
 
 
@@ -184,7 +171,7 @@ def _numa(facts: Facts, limits: Limits) -> Iterator[Finding]:
             Severity.HIGH,
             "the kernel throws file cache away rather than use another node's memory",
             (Evidence(f"vm.zone_reclaim_mode {reclaim}", _file("vm.zone_reclaim_mode")), nodes),
-            sysctl("vm.zone_reclaim_mode", "0", str(reclaim)),
+            advised_setting(facts, "vm.zone_reclaim_mode"),
             subject="vm.zone_reclaim_mode",
         )
     balancing = number(facts, "kernel.numa_balancing")
@@ -193,7 +180,7 @@ def _numa(facts: Facts, limits: Limits) -> Iterator[Finding]:
             Severity.INFO,
             "the kernel moves pages of shared_buffers between nodes, where they have no right place",
             (Evidence(f"kernel.numa_balancing {balancing}", _file("kernel.numa_balancing")), nodes),
-            sysctl("kernel.numa_balancing", "0", str(balancing)),
+            advised_setting(facts, "kernel.numa_balancing"),
             subject="kernel.numa_balancing",
         )
 
@@ -205,7 +192,7 @@ def _autogroup(facts: Facts, limits: Limits) -> Iterator[Finding]:
         Severity.INFO,
         "backends are scheduled as a group for each session of the kernel, not as single processes",
         (Evidence("kernel.sched_autogroup_enabled 1", _file("kernel.sched_autogroup_enabled")),),
-        sysctl("kernel.sched_autogroup_enabled", "0", "1"),
+        advised_setting(facts, "kernel.sched_autogroup_enabled"),
     )
 
 

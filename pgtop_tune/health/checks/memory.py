@@ -8,84 +8,42 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from msgspec import Struct
-
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.configured import with_value
 from pgtop_tune.health.facts import Facts
-from pgtop_tune.health.fixes import set_parameter, words
-from pgtop_tune.health.measures import HugePageUse, huge_pages_used, memory, page_tables_bytes
+from pgtop_tune.health.fixes import words
+from pgtop_tune.health.measures import HugePageUse, huge_pages_used, memory
 from pgtop_tune.health.needs import Parameters
-from pgtop_tune.health.rules import also_scoped, counted, counted_s
+from pgtop_tune.health.rules import advised, also_scoped, counted, counted_s
+from pgtop_tune.metrics import memory_rule
+from pgtop_tune.metrics.memory_rule import MemoryUse, page_tables_bytes
+from pgtop_tune.model.postgres import ParameterSample
 from pgtop_tune.units import GB, MB, about, count, duration, share_of
-from pgtop_tune.units import memory as typed
 
 _GROUP: Final = "memory"
 _RESOURCES: Final = "runtime-config-resource.html"
-_SYSTEM_BYTES: Final = 2 * GB
-_SYSTEM_SHARE: Final = 8
-_SMALLEST_WORK: Final = 4 * MB
 _HOUR_S: Final = 3600.0
-_SHARED: Final = "shared memory"
 _SHOWN: Final = 3
 
 
-class Part(Struct, frozen=True):
-    """A term of the memory rule.
-
-    Attributes:
-        what: "sessions"; stable.
-        size_bytes: How much.
-        says: The arithmetic: "1000 connections × (work_mem 32 MB × hash_mem_multiplier 2 + temp_buffers 8 MB)".
-    """
-
-    what: str
-    size_bytes: float
-    says: str
-
-
-def parts(server: Parameters, limit_bytes: int, pages: HugePageUse) -> tuple[Part, ...]:
-    """The terms of the memory rule, largest first.
-
-    System (2 GB, at most an eighth) + shared memory + connections × (work_mem × hash_mem_multiplier + temp_buffers)
-    + parallel workers × work_mem × hash_mem_multiplier + autovacuum workers × their memory + page tables.
-
-    Args:
-        server: Its parameters.
-        limit_bytes: Memory it may use.
-        pages: Whether its shared memory is in huge pages; where that is not known it is taken to be.
-    """
-    connections = server.whole("max_connections")
-    work, temp = server.number("work_mem"), server.number("temp_buffers")
-    times = server.number("hash_mem_multiplier")
-    buffers = server.number("shared_buffers")
+def _use(server: Parameters, major: int, limit_bytes: int, pages: HugePageUse) -> MemoryUse:
+    """The memory rule for what is set; shared memory is taken to be in huge pages where that is not known."""
     shared = server.find("shared_memory_size")
-    total = buffers if shared is None else max(server.number("shared_memory_size"), buffers)
-    parallel = min(server.whole("max_parallel_workers"), server.whole("max_worker_processes"))
-    cleaners, each = server.whole("autovacuum_max_workers"), autovacuum_bytes(server)
-    system = min(_SYSTEM_BYTES, limit_bytes / _SYSTEM_SHARE)
-    hashed = f"work_mem {about(work)} × hash_mem_multiplier {times:g}"
-    found = [
-        Part("system", system, f"the system {about(system)}"),
-        Part(_SHARED, total, f"shared_buffers and what belongs to them {about(total)}"),
-        Part(
-            "sessions",
-            connections * (work * times + temp),
-            f"{connections} connections × ({hashed} + temp_buffers {about(temp)})",
-        ),
-        Part("parallel workers", parallel * work * times, f"{parallel} parallel workers × {hashed}"),
-        Part("autovacuum", cleaners * each, f"{cleaners} autovacuum workers × {about(each)}"),
-    ]
-    if pages.used is False:
-        tables = page_tables_bytes(buffers)
-        found.append(
-            Part(
-                "page tables",
-                connections * tables,
-                f"{connections} connections × {about(tables)} of page tables, without huge pages",
-            )
-        )
-    return tuple(sorted(found, key=lambda part: -part.size_bytes))
+    return MemoryUse(
+        major=major,
+        ram_bytes=limit_bytes,
+        max_connections=server.whole("max_connections"),
+        shared_buffers_bytes=server.number("shared_buffers"),
+        shared_memory_bytes=None if shared is None else server.number("shared_memory_size"),
+        work_mem_bytes=server.number("work_mem"),
+        temp_buffers_bytes=server.number("temp_buffers"),
+        parallel_workers=min(server.whole("max_parallel_workers"), server.whole("max_worker_processes")),
+        autovacuum_max_workers=server.whole("autovacuum_max_workers"),
+        maintenance_work_mem_bytes=autovacuum_bytes(server),
+        hash_mem_multiplier=server.number("hash_mem_multiplier"),
+        small_pages=pages.used is False,
+    )
 
 
 def autovacuum_bytes(server: Parameters) -> float:
@@ -97,10 +55,10 @@ def autovacuum_bytes(server: Parameters) -> float:
 def _rule(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     server, there = needs.parameters(facts), memory(facts)
     pages = huge_pages_used(facts)
-    terms = parts(server, there.limit_bytes, pages)
+    terms = memory_rule.terms(_use(server, needs.major(facts), there.limit_bytes, pages))
     beside: tuple[Evidence, ...] = ()
     if there.of_group and pages.used:
-        terms = tuple(term for term in terms if term.what != _SHARED)
+        terms = tuple(term for term in terms if term.what != memory_rule.SHARED)
         beside = (Evidence("the limit of a control group does not count memory in huge pages", "cgroup-v2.rst"),)
     total = sum(term.size_bytes for term in terms)
     percent = 100 * total / there.limit_bytes
@@ -112,7 +70,7 @@ def _rule(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         severity,
         f"{about(total)} may be asked for, {share_of(percent, 'what there is')}; most of it for {terms[0].what}",
         (Evidence(f"{arithmetic} = {about(total)}", "pg_settings"), there.evidence, _pages_evidence(pages), *beside),
-        _less(server, there.limit_bytes, terms),
+        _less(facts),
     )
 
 
@@ -132,23 +90,19 @@ def _by(percent: float, limits: Limits) -> Severity | None:
     return None
 
 
-def _less(server: Parameters, limit_bytes: int, terms: tuple[Part, ...]) -> Action:
-    """The parameter to lower first: shared_buffers above 40 %, then work_mem as far as 4 MB, then the connections."""
-    buffers = server.number("shared_buffers")
-    if buffers > 0.4 * limit_bytes:
-        return set_parameter(server.row("shared_buffers"), typed(limit_bytes / 4))
-    sizes = {term.what: term.size_bytes for term in terms}
-    others = sum(size for what, size in sizes.items() if what not in ("sessions", "parallel workers"))
-    sessions = server.whole("max_connections") + server.whole("max_parallel_workers")
-    times = server.number("hash_mem_multiplier")
-    temp = server.whole("max_connections") * server.number("temp_buffers")
-    fits = (0.9 * limit_bytes - others - temp) / (sessions * times)
-    if _SMALLEST_WORK <= fits < server.number("work_mem"):
-        return set_parameter(server.row("work_mem"), typed(fits))
-    return words(
-        "fewer connections: put a pooler in front and lower max_connections; "
-        f"{server.whole('max_connections')} sessions do not fit whatever work_mem is"
-    )
+def _less(facts: Facts) -> Action:
+    """The first of those that are advised to be lower."""
+    server = needs.parameters(facts)
+    for name in ("shared_buffers", "max_connections", "work_mem", "autovacuum_work_mem", "maintenance_work_mem"):
+        fix = advised(facts, name)
+        if fix.parameter is not None and _number(server, name, fix.parameter[1]) < server.number(name):
+            return fix
+    return advised(facts, "max_connections")
+
+
+def _number(server: Parameters, name: str, value: str) -> float:
+    row = server.row(name)
+    return Parameters(ParameterSample(0.0, (with_value(row, value, row.source),))).number(name)
 
 
 def _shared_buffers(facts: Facts, limits: Limits) -> Iterator[Finding]:
@@ -165,7 +119,7 @@ def _shared_buffers(facts: Facts, limits: Limits) -> Iterator[Finding]:
         severity,
         f"shared_buffers is {share_of(percent, 'the memory')}",
         (Evidence(f"shared_buffers {about(size)}", "pg_settings.setting"), there.evidence),
-        set_parameter(row, typed(there.limit_bytes / 4)),
+        advised(facts, "shared_buffers"),
     )
 
 
@@ -180,7 +134,7 @@ def _work_mem(facts: Facts, limits: Limits) -> Iterator[Finding]:
         f"work_mem is {about(size)} for every session: "
         + ("sorts of any size go to disk" if small else "each sort and hash of every session may take it"),
         (Evidence(f"work_mem {about(size)}", "pg_settings.setting"),),
-        set_parameter(server.row("work_mem"), typed(limits["low"] if small else limits["warning"])),
+        advised(facts, "work_mem"),
     )
 
 
@@ -196,7 +150,7 @@ def _cache_size(facts: Facts, limits: Limits) -> Iterator[Finding]:
         Severity.WARNING,
         f"effective_cache_size is {about(size)}, {than}",
         (Evidence(f"effective_cache_size {about(size)}", "pg_settings.setting"), there.evidence),
-        set_parameter(server.row("effective_cache_size"), typed(max(there.limit_bytes * 0.75, buffers))),
+        advised(facts, "effective_cache_size"),
     )
 
 
@@ -214,10 +168,7 @@ def _autovacuum(facts: Facts, limits: Limits) -> Iterator[Finding]:
             Evidence(f"{workers} workers × {about(each)} = {about(workers * each)}", "pg_settings.setting"),
             there.evidence,
         ),
-        set_parameter(
-            server.row("autovacuum_work_mem"),
-            typed(max(there.limit_bytes * limits["warning"] / 100 / max(workers, 1), MB)),
-        ),
+        advised(facts, "autovacuum_work_mem" if server.number("autovacuum_work_mem") >= 0 else "maintenance_work_mem"),
     )
 
 

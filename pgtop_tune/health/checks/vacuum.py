@@ -12,7 +12,7 @@ from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Se
 from pgtop_tune.health.facts import Facts
 from pgtop_tune.health.fixes import set_parameter, with_lock_timeout, words
 from pgtop_tune.health.questions import TABLES, TableState
-from pgtop_tune.health.rules import advice_facts, in_database, setting
+from pgtop_tune.health.rules import advice_facts, advised, in_database, setting
 from pgtop_tune.metrics.vacuum import age, multixact_age
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.relations import DatabaseFacts, DatabaseLimits
@@ -167,20 +167,17 @@ def _by_table(facts: Facts, limits: Limits) -> Iterator[Finding]:
 
 
 def _workers(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
-    advised, known = advice_facts(facts), needs.parameters(facts)
-    if advised is None or advised.cores is None:
+    machine, known = advice_facts(facts), needs.parameters(facts)
+    if machine is None or machine.cores is None:
         yield Unknown("how many processors the server has was not seen")
         return
     workers = known.whole("autovacuum_max_workers")
-    if workers <= _DEFAULT_WORKERS and advised.cores >= limits["cores"]:
+    if workers <= _DEFAULT_WORKERS and machine.cores >= limits["cores"]:
         yield Finding(
             Severity.INFO,
-            f"{workers} autovacuum workers on {advised.cores} processors: large tables can keep all of them busy",
-            (setting(facts, "autovacuum_max_workers"), Evidence(f"{advised.cores} processors", "/proc/stat, cpu.max")),
-            set_parameter(
-                known.row("autovacuum_max_workers"),
-                str(max(min(advised.cores // 4, int(limits["workers"])), _DEFAULT_WORKERS + 1)),
-            ),
+            f"{workers} autovacuum workers on {machine.cores} processors: large tables can keep all of them busy",
+            (setting(facts, "autovacuum_max_workers"), Evidence(f"{machine.cores} processors", "/proc/stat, cpu.max")),
+            advised(facts, "autovacuum_max_workers"),
             subject="workers",
         )
     if workers > limits["workers"]:

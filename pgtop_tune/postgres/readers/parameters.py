@@ -32,6 +32,11 @@ async def read_parameters(
     if in_files:
         in_auto_conf = frozenset(row[0] for row in await connection.fetch(sql("auto_conf", major)))
     found = {row["name"]: _parameter(row, in_auto_conf) for row in rows if row["name"] not in AT_START}
+    waiting = [row.name for row in found.values() if row.pending_restart]
+    if waiting and in_files:
+        for line in await connection.fetch(sql("pending", major), waiting):
+            row = found[line["name"]]
+            found[row.name] = replace(row, pending=without_secrets(line["setting"] or row.boot_val))
     lifted = [row for row in found.values() if time_limits.is_lifted(row)]
     if lifted:
         names = [row.name for row in lifted]

@@ -40,7 +40,7 @@ def staged_rows(
     rows = [PanelRow(each, _knob(each.name, wanted)) for each in parameters if each.name in wanted]
     of_machine = wanted_values(tagged, of_machine=True)
     if not isinstance(machine, Unavailable):
-        rows += [row for row in machine_rows(machine, None, ()) if row.name in of_machine]
+        rows += [row for row in machine_rows(machine, ()) if row.name in of_machine]
     values = wanted | of_machine
     staged = [replace(row, staged=row.meaning(Staged(values[row.name][0]))) for row in rows]
     return tuple(row for row in staged if row.staged is not None)

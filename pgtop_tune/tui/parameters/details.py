@@ -41,6 +41,7 @@ def details_lines(row: PanelRow, cells: int, glyphs: Glyphs) -> list[Line]:
 def _present(row: PanelRow, glyphs: Glyphs) -> Said:
     parameter, setting = row.parameter, row.setting
     yield "value", parameter.shown or "''", "critical" if row.loss_now else "strong"
+    yield "after restart", parameter.pending or "", "warning"
     yield "staged", "" if row.staged is None else str(row.staged), "event-parameter"
     yield "next load", row.next_load or "", "event-load"
     if setting is None:

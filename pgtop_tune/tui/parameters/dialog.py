@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final
 
-from msgspec.structs import replace
 from textual import events
 
-from pgtop_tune.advice.on_server import advice_for
+from pgtop_tune.advice.facts import Facts
+from pgtop_tune.advice.machine import MachineLook
+from pgtop_tune.advice.proposal import propose
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.metrics import sections
-from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.pages.details_dialog import DetailsDialog
@@ -22,7 +23,7 @@ from pgtop_tune.tui.parameters.changes import Changes
 from pgtop_tune.tui.parameters.conditions_dialog import ConditionsDialog
 from pgtop_tune.tui.parameters.details import details_lines
 from pgtop_tune.tui.parameters.drawing import list_lines, word_lines
-from pgtop_tune.tui.parameters.gathering import machine_rows, parameter_rows, server_facts
+from pgtop_tune.tui.parameters.gathering import advised_anew, machine_rows, parameter_rows, server_facts
 from pgtop_tune.tui.parameters.pending_line import trial_line
 from pgtop_tune.tui.parameters.row import PanelRow, Staged
 from pgtop_tune.tui.parameters.scope import PanelScope
@@ -75,6 +76,8 @@ class ParameterDialog(Dialog[None]):
         self._table = PanelTable()
         self._sample: object = None
         self._frames = 0
+        self._machine: MachineLook | Unavailable = NOT_YET
+        self._facts: Facts | None = None
         self._page = 1
         self._set = OneSet()
         self._sql: tuple[OneSet, tuple[str, ...]] = (OneSet(), ())
@@ -109,10 +112,10 @@ class ParameterDialog(Dialog[None]):
         except PgtopError as problem:
             self._said = (str(problem), "critical")
         else:
-            facts = server_facts(self._session.interval)
-            rows = parameter_rows(self._scope.knobs, parameters, facts, in_force, self._scope.next_load)
-            rows += [] if isinstance(machine, Unavailable) else machine_rows(machine, facts, in_force)
-            self._table.load(rows)
+            rows = parameter_rows(self._scope.knobs, parameters, in_force, self._scope.next_load)
+            rows += [] if isinstance(machine, Unavailable) else machine_rows(machine, in_force)
+            self._machine = machine
+            self._table.load(self._advised(rows))
         if self._busy == _ASKING:
             self._busy = ""
         self._staged_anew()
@@ -173,15 +176,16 @@ class ParameterDialog(Dialog[None]):
         self.repaint()
 
     def _advise(self) -> None:
-        facts = server_facts(self._session.interval)
-        if facts is not None:
-            self._table.load(
-                [
-                    row if row.setting is not None else replace(row, advice=advice_for(row.parameter, facts))
-                    for row in self._table.rows
-                ]
-            )
-            self._staged_anew()
+        self._table.load(self._advised(self._table.rows))
+        self._staged_anew()
+
+    def _advised(self, rows: Sequence[PanelRow]) -> list[PanelRow]:
+        """The rows with what is advised now."""
+        facts = server_facts(self._session.interval, self._machine, self._facts)
+        if facts is None:
+            return list(rows)
+        self._facts, proposal = facts, propose(facts)
+        return [advised_anew(row, facts, proposal) for row in rows]
 
     def on_key(self, event: events.Key) -> None:
         """Moving, stepping, typing, applying."""

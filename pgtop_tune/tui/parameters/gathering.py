@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from pgtop_tune.advice.facts import Facts
 from pgtop_tune.advice.gather import Beside, facts_of
 from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.advice.knobs.system import GROUPS, knob_of
-from pgtop_tune.advice.machine import MachineLook, advise_machine
+from pgtop_tune.advice.machine import MachineLook, machine_of
 from pgtop_tune.advice.on_server import advice_for
+from pgtop_tune.advice.proposal import Proposal
+from pgtop_tune.advice.rules.wal import steady
 from pgtop_tune.changes.model.change_set import Change
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
@@ -17,23 +21,39 @@ from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.tui.parameters.row import PanelRow, of_machine
 
 
-def server_facts(interval: Interval | None) -> Facts | None:
-    """What advice is derived from; None before the server was seen."""
-    return None if interval is None else facts_of(interval, Beside())
+def server_facts(
+    interval: Interval | None, look: MachineLook | Unavailable, before: Facts | None = None
+) -> Facts | None:
+    """What advice is derived from; None before the server was seen.
+
+    Args:
+        interval: Frames of the server.
+        look: At its machine.
+        before: What the advice that is shown was derived from: it does not change with every tick.
+    """
+    machine = None if isinstance(look, Unavailable) else machine_of(look)
+    facts = None if interval is None else facts_of(interval, Beside(machine=machine))
+    return None if facts is None else steady(before, facts)
 
 
-def machine_rows(look: MachineLook, facts: Facts | None, in_force: Sequence[Change]) -> list[PanelRow]:
+def advised_anew(row: PanelRow, facts: Facts, proposal: Proposal) -> PanelRow:
+    """The row with what a proposal has for it, and with the value that waits for a restart."""
+    if row.setting is not None:
+        return replace(row, advice=proposal.machine_half().get(row.name))
+    parameter = replace(row.parameter, pending=facts.pending.get(row.name))
+    return replace(row, parameter=parameter, advice=advice_for(parameter, proposal.server_half()))
+
+
+def machine_rows(look: MachineLook, in_force: Sequence[Change]) -> list[PanelRow]:
     """The settings of the machine that this kernel has, group by group.
 
     Args:
         look: At the machine.
-        facts: Of the server on it; None gives no advice.
         in_force: Changes that the journals hold, oldest first.
     """
-    advice = {} if facts is None else advise_machine(look, facts)
     newest = {change.name: change for change in in_force}
     rows = [
-        PanelRow(of_machine(each), knob, advice.get(each.name), setting=each, change=newest.get(each.name))
+        PanelRow(of_machine(each), knob, setting=each, change=newest.get(each.name))
         for each in look.settings
         if not isinstance(each.live, Unavailable) and (knob := knob_of(each.name)) is not None
     ]
@@ -43,7 +63,6 @@ def machine_rows(look: MachineLook, facts: Facts | None, in_force: Sequence[Chan
 def parameter_rows(
     knobs: Sequence[Knob],
     parameters: Sequence[Parameter],
-    facts: Facts | None,
     in_force: Sequence[Change],
     next_load: Mapping[str, str],
 ) -> list[PanelRow]:
@@ -52,7 +71,6 @@ def parameter_rows(
     Args:
         knobs: The catalogue.
         parameters: Of the server.
-        facts: What advice is derived from; None gives no advice.
         in_force: Changes that the journal holds, oldest first.
         next_load: What sessions of the next load begin with, by name.
     """
@@ -62,7 +80,6 @@ def parameter_rows(
         PanelRow(
             has[knob.name],
             knob,
-            None if facts is None else advice_for(has[knob.name], facts),
             change=newest.get(knob.name),
             next_load=next_load.get(knob.name),
         )

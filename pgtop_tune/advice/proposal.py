@@ -1,0 +1,115 @@
+"""One value for each parameter of a server and each setting of its machine, worked out together. Pure.
+
+A proposal is a fixed point: made so, and asked again, it says the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from pgtop_tune.advice.calculators import OPINIONS, opinions
+from pgtop_tune.advice.facts import Advice, Facts
+from pgtop_tune.advice.plan import MemoryPlan, connections, plan
+from pgtop_tune.advice.rules import memory, other, wal
+from pgtop_tune.advice.rules.system import advise_setting
+
+_NO_RULE = "We have no rule for these facts."
+
+
+class Proposal(Struct, frozen=True, kw_only=True):
+    """What is advised for a server and its machine.
+
+    Attributes:
+        parameters: Advice by parameter; with a value of None where only others have an opinion.
+        settings: Advice by setting of the machine; empty where its settings cannot be changed.
+        plan: How the memory is divided; None where it is not known how much there is.
+    """
+
+    parameters: Mapping[str, Advice]
+    settings: Mapping[str, Advice] = field(default_factory=dict)
+    plan: MemoryPlan | None = None
+
+    @property
+    def refusals(self) -> tuple[tuple[str, str], ...]:
+        """What the machine cannot carry, with the arithmetic."""
+        if self.plan is None:
+            return ()
+        found = (
+            ("max_connections", self.plan.refused),
+            ("vm.nr_hugepages", self.plan.pages_refused),
+            ("vm.overcommit_memory", self.plan.strict_refused),
+        )
+        return tuple((name, why) for name, why in found if why)
+
+    def server_half(self) -> Mapping[str, Advice]:
+        """The parameters as they may be set one by one: huge_pages is on only where the pages are there already."""
+        wish = self.parameters.get("huge_pages")
+        if wish is None or wish.value != "on" or self.plan is None or self.plan.pages is None or self.plan.reserved:
+            return self.parameters
+        because = f"'on' only once {self.plan.pages} huge pages are reserved: `pgtop-tune advise --apply` does both."
+        return {**self.parameters, "huge_pages": replace(wish, value="try", because=because)}
+
+    def machine_half(self) -> Mapping[str, Advice]:
+        """The settings as they may be made one by one: the server as it is set keeps the huge pages it starts with."""
+        wish, held = self.settings.get("vm.nr_hugepages"), 0 if self.plan is None else self.plan.pages_held
+        if wish is None or wish.value is None or int(wish.value) >= held:
+            return self.settings
+        because = f"The server holds {held} huge pages; {wish.value} do once it has less: `advise --apply` does both."
+        return {**self.settings, "vm.nr_hugepages": replace(wish, value=str(held), low=str(held), because=because)}
+
+
+def propose(facts: Facts) -> Proposal:
+    """The proposal for a server and its machine."""
+    drawn = plan(facts)
+    ours = {**{name: rule(facts) for name, rule in _RULES.items()}, **_of_memory(facts, drawn)}
+    names = dict.fromkeys((*ours, *OPINIONS))
+    advised = ((name, _with_opinions(ours.get(name), name, facts)) for name in names)
+    live = () if facts.machine is None else facts.machine.live
+    settings = ((name, advise_setting(name, facts, drawn)) for name in live)
+    return Proposal(
+        parameters={name: advice for name, advice in advised if advice is not None},
+        settings={name: advice for name, advice in settings if advice is not None},
+        plan=drawn,
+    )
+
+
+_RULES = {
+    "max_wal_size": wal.max_wal_size,
+    "min_wal_size": wal.min_wal_size,
+    "checkpoint_timeout": wal.checkpoint_timeout,
+    "checkpoint_completion_target": wal.checkpoint_completion_target,
+    "max_slot_wal_keep_size": wal.max_slot_wal_keep_size,
+    "wal_compression": wal.wal_compression,
+    **other.RULES,
+}
+_MEMORY_RULES = {
+    "shared_buffers": memory.shared_buffers,
+    "effective_cache_size": memory.effective_cache_size,
+    "work_mem": memory.work_mem,
+    "maintenance_work_mem": memory.maintenance_work_mem,
+    "autovacuum_work_mem": memory.autovacuum_work_mem,
+    "huge_pages": memory.huge_pages,
+}
+ADVISED = frozenset({*_RULES, *_MEMORY_RULES, "max_connections", "wal_buffers"})
+"""Parameters that we have a rule for."""
+
+
+def _of_memory(facts: Facts, drawn: MemoryPlan | None) -> dict[str, Advice | None]:
+    number = connections(facts) if drawn is None else drawn.use.max_connections
+    found: dict[str, Advice | None] = {
+        "max_connections": memory.max_connections(facts, drawn, number),
+        "wal_buffers": wal.wal_buffers(facts.shared_buffers_bytes if drawn is None else drawn.buffers_bytes),
+    }
+    if drawn is not None:
+        found |= {name: rule(facts, drawn) for name, rule in _MEMORY_RULES.items()}
+    return found
+
+
+def _with_opinions(ours: Advice | None, name: str, facts: Facts) -> Advice | None:
+    said = opinions(name, facts)
+    if ours is None:
+        return Advice(None, _NO_RULE, opinions=said) if said else None
+    return replace(ours, opinions=said)

@@ -1,0 +1,243 @@
+"""A proposal made so and asked again says the same, and the machine carries it: random ones, and that of P2."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from pgtop_tune.advice.facts import DiskKind, Facts, Machine, Workload
+from pgtop_tune.advice.plan import pages_taken, usual_pool
+from pgtop_tune.advice.proposal import Proposal, propose
+from pgtop_tune.metrics import memory_rule
+from pgtop_tune.model.host import HugePages
+from pgtop_tune.model.parameter_values import parse
+from pgtop_tune.units import GB, MB
+
+PAGE: Final = 2 * MB
+BELONGS: Final = 1.024
+"""Shared memory of a server is its shared_buffers times this, and what does not depend on it."""
+
+
+def with_limit(machine: Machine) -> Machine:
+    """CommitLimit as the kernel makes it (mm/util.c)."""
+    ram_bytes, kilobytes = machine.ram_bytes or 0, machine.number("vm.overcommit_kbytes")
+    usable = ram_bytes - sum(pool.total * pool.page_bytes for pool in machine.pools)
+    allowed = kilobytes * 1024 if kilobytes else usable * machine.number("vm.overcommit_ratio") // 100
+    return replace(machine, commit_limit_bytes=allowed + (machine.swap_bytes or 0))
+
+
+def own_pages(facts: Facts) -> int:
+    """Huge pages that the running server has."""
+    return math.ceil((facts.shared_memory_bytes or 0) / PAGE) if facts.in_huge_pages else 0
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> Machine:
+    """Pool, swap and overcommit of any kind; what others have of the pool is in it."""
+    ram_bytes = draw(st.integers(1, 2048)) * GB // 2
+    total = int(draw(st.floats(0, 0.7)) * ram_bytes) // PAGE * draw(st.sampled_from((0, 0, 1)))
+    free = draw(st.integers(0, total))
+    kilobytes = draw(st.sampled_from((0, 0, ram_bytes // 2048)))
+    live = {
+        "vm.nr_hugepages": str(total),
+        "vm.overcommit_memory": draw(st.sampled_from("012")),
+        "vm.overcommit_ratio": "0" if kilobytes else str(draw(st.integers(30, 100))),
+        "vm.overcommit_kbytes": str(kilobytes),
+        "vm.swappiness": "60", "vm.min_free_kbytes": "67584", "vm.dirty_bytes": "0", "vm.dirty_background_bytes": "0",
+        "kernel.numa_balancing": "1",
+    }  # fmt: skip
+    return Machine(
+        ram_bytes=ram_bytes,
+        swap_bytes=draw(st.sampled_from((0, 0, GB, 16 * GB))),
+        committed_bytes=int(draw(st.floats(0.01, 0.9)) * ram_bytes),
+        huge_page_bytes=PAGE,
+        pools=(HugePages(PAGE, total, free, 0, 0),),
+        numa_nodes=draw(st.integers(1, 2)),
+        live=live,
+    )
+
+
+@st.composite
+def servers(draw: st.DrawFn) -> Facts:
+    """A server with any settings on such a machine; its shared memory in the pool where that has room."""
+    machine = draw(machines())
+    ram_bytes = machine.ram_bytes or 0
+    if draw(st.booleans()):
+        ram_bytes = max(ram_bytes // draw(st.integers(1, 4)), GB // 2)
+    buffers = draw(st.integers(128, max(ram_bytes // MB * 9 // 10, 129))) * MB
+    running = draw(st.sampled_from((buffers, 128 * MB)))
+    shared = int(running * BELONGS) + draw(st.integers(8, 200)) * MB
+    pool = machine.pools[0]
+    in_pages = math.ceil(shared / PAGE) <= pages_taken(pool)
+    connections = draw(st.integers(20, 3000))
+    seg = draw(st.sampled_from((16, 64, 1024))) * MB
+    return Facts(
+        major=draw(st.sampled_from((14, 15, 16, 17, 18))),
+        ram_bytes=ram_bytes,
+        cores=draw(st.integers(1, 200)),
+        disk=draw(st.sampled_from((None, *DiskKind))),
+        workload=draw(st.sampled_from(Workload)),
+        in_recovery=draw(st.booleans()),
+        sessions=draw(st.integers(0, connections)),
+        max_connections=connections,
+        reserved_connections=draw(st.integers(0, 13)),
+        max_worker_processes=draw(st.integers(0, 300)),
+        autovacuum_max_workers=draw(st.integers(1, 20)),
+        autovacuum_worker_slots=draw(st.sampled_from((None, 1, 3, 16))),
+        shared_buffers_bytes=buffers,
+        running_buffers_bytes=running,
+        shared_memory_bytes=shared,
+        huge_pages="on" if in_pages else draw(st.sampled_from(("try", "off"))),
+        in_huge_pages=in_pages,
+        work_mem_bytes=draw(st.sampled_from((64 * 1024, 4 * MB, 20 * MB, 4 * GB))),
+        temp_buffers_bytes=draw(st.sampled_from((8, 8, 32))) * MB,
+        autovacuum_work_mem_bytes=draw(st.sampled_from((-1, 64 * MB, 1000 * MB, 32 * GB))),
+        hash_mem_multiplier=draw(st.sampled_from((1.0, 2.0, 4.0))),
+        checkpoint_timeout_s=draw(st.sampled_from((30.0, 300.0, 900.0, 1000.0, 86400.0))),
+        checkpoint_completion_target=draw(st.sampled_from((0.0, 0.5, 0.9, 1.0))),
+        max_wal_size_bytes=draw(st.integers(2 * seg // MB, 100_000)) * MB,
+        wal_keep_bytes=draw(st.sampled_from((0, GB, 100 * GB))),
+        wal_segment_bytes=seg,
+        wal_bytes_per_s=draw(st.one_of(st.none(), st.floats(0, 2e9))),
+        wal_disk_bytes=draw(st.one_of(st.none(), st.integers(4 * GB, 4096 * GB))),
+        machine=draw(st.sampled_from((machine, machine, None))),
+    )
+
+
+def restarted_with(facts: Facts, proposal: Proposal) -> Facts:
+    """Both halves made and the server restarted: what it would then say of itself, and the kernel."""
+    said = {name: advice.value for name, advice in proposal.parameters.items()}
+
+    def size(name: str, now: int | None) -> int | None:
+        value = said.get(name)
+        return now if value is None else int(parse(value, "kB", integer=True)) * (1 if value == "-1" else 1024)
+
+    def number(name: str, now: int | None) -> int | None:
+        value = said.get(name)
+        return now if value is None else int(value)
+
+    buffers = size("shared_buffers", facts.shared_buffers_bytes) or 0
+    fixed = (facts.shared_memory_bytes or 0) - (facts.running_buffers_bytes or 0) * BELONGS
+    after = replace(
+        facts,
+        shared_buffers_bytes=buffers,
+        running_buffers_bytes=buffers,
+        shared_memory_bytes=int(buffers * BELONGS + fixed),
+        max_connections=number("max_connections", facts.max_connections),
+        max_worker_processes=number("max_worker_processes", facts.max_worker_processes),
+        autovacuum_max_workers=number("autovacuum_max_workers", facts.autovacuum_max_workers),
+        work_mem_bytes=size("work_mem", facts.work_mem_bytes),
+        autovacuum_work_mem_bytes=size("autovacuum_work_mem", facts.autovacuum_work_mem_bytes),
+        huge_pages=said.get("huge_pages") or facts.huge_pages,
+        max_wal_size_bytes=size("max_wal_size", facts.max_wal_size_bytes),
+        checkpoint_timeout_s=parse(said["checkpoint_timeout"] or "", "s", integer=True),
+        checkpoint_completion_target=0.9,
+    )
+    machine = facts.machine
+    if machine is None:
+        return replace(after, in_huge_pages=after.huge_pages == "on")
+    values = {name: advice.value for name, advice in proposal.settings.items() if advice.value is not None}
+    live = {**machine.live, **values}
+    if "vm.overcommit_ratio" in values:
+        live["vm.overcommit_kbytes"] = "0"
+    others, total = pages_taken(usual_pool(machine)) - own_pages(facts), int(live["vm.nr_hugepages"])
+    served = after.huge_pages != "off" and total - others >= math.ceil((after.shared_memory_bytes or 0) / PAGE)
+    after = replace(after, in_huge_pages=served)
+    private = [0 if each.in_huge_pages else each.shared_memory_bytes or 0 for each in (facts, after)]
+    pool = HugePages(PAGE, total, total - others - own_pages(after), 0, 0)
+    committed = max((machine.committed_bytes or 0) - private[0] + private[1], GB // 8)
+    return replace(after, machine=with_limit(replace(machine, live=live, pools=(pool,), committed_bytes=committed)))
+
+
+def changes(facts: Facts, before: Proposal, proposal: Proposal) -> Mapping[str, tuple[str | None, str]]:
+    """What a proposal would change where the one before was made."""
+    made = {name: advice.value for name, advice in before.parameters.items()}
+    live = {} if facts.machine is None else facts.machine.live
+    found = {**proposal.parameters, **proposal.settings}
+    now = {**made, **live}
+    return {name: (now.get(name), each.value) for name, each in found.items()
+            if each.value is not None and each.value != now.get(name)}  # fmt: skip
+
+
+@given(servers())
+def test_a_proposal_that_was_made_changes_nothing_and_fits_the_machine(facts: Facts) -> None:
+    facts = facts if facts.machine is None else replace(facts, machine=with_limit(facts.machine))
+    proposal = propose(facts)
+    fits(facts, proposal)
+    after = restarted_with(facts, proposal)
+    again = propose(after)
+    found = changes(after, proposal, again)
+    if proposal.plan is not None and (proposal.plan.strict_refused or proposal.plan.pages_refused):
+        # What the running server had committed is free now: what was refused for it may fit. Made so, it stays.
+        for _ in range(3):
+            if found:
+                fits(after, again)
+                after, proposal = restarted_with(after, again), again
+                again = propose(after)
+                found = changes(after, proposal, again)
+    assert found == {}
+
+
+def fits(facts: Facts, proposal: Proposal) -> None:
+    """What no server and no kernel may be given."""
+    plan, said = proposal.plan, {name: advice.value for name, advice in proposal.parameters.items()}
+    assert plan is not None
+    total = sum(term.size_bytes for term in memory_rule.terms(plan.use))
+    assert plan.refused or total <= 0.9 * (facts.ram_bytes or 0)
+    workers = plan.use.autovacuum_max_workers or 0
+    assert workers * (plan.use.maintenance_work_mem_bytes or 0) <= 0.125 * (facts.ram_bytes or 0)
+    connections = int(said["max_connections"] or facts.max_connections or 0)
+    assert connections > facts.reserved_connections
+    assert connections >= facts.sessions or connections == facts.max_connections
+    if facts.in_recovery:
+        assert connections >= (facts.max_connections or 0)
+        assert int(said["max_worker_processes"] or 0) >= (facts.max_worker_processes or 0)
+    assert int(said["autovacuum_max_workers"] or 0) <= (facts.autovacuum_worker_slots or 99)
+    least, most = (parse(said[name] or "", "MB", integer=True) * MB for name in ("min_wal_size", "max_wal_size"))
+    assert 2 * facts.wal_segment_bytes <= least <= most
+    alone = proposal.server_half()["huge_pages"].value
+    if facts.machine is None:
+        assert said["huge_pages"] != "on" or facts.huge_pages == "on"
+        assert proposal.settings == {}
+        return
+    settings = {**facts.machine.live, **{name: each.value for name, each in proposal.settings.items() if each.value}}
+    pages, others = int(settings["vm.nr_hugepages"]), pages_taken(usual_pool(facts.machine)) - own_pages(facts)
+    if said["huge_pages"] == "on":
+        assert (pages - others) * PAGE >= plan.shared_bytes
+        assert pages * PAGE <= 0.6 * (facts.machine.ram_bytes or 0)
+    assert alone != "on" or facts.machine.number("vm.nr_hugepages") >= pages
+    if settings["vm.overcommit_memory"] == "2" and facts.machine.live["vm.overcommit_memory"] != "2":
+        usable = (facts.machine.ram_bytes or 0) - pages * PAGE
+        limit = usable * int(settings["vm.overcommit_ratio"]) / 100 + (facts.machine.swap_bytes or 0)
+        sessions = sum(term.size_bytes for term in memory_rule.terms(plan.use) if term.what == memory_rule.SESSIONS)
+        assert (facts.machine.committed_bytes or 0) + sessions <= limit
+
+
+def test_the_server_of_p2_is_made_to_fit_at_once() -> None:
+    """max_connections 1000, shared_buffers 20GB and work_mem 32MB on 23.5 GiB; 6 GB run, 20 are pending."""
+    machine = with_limit(
+        Machine(
+            ram_bytes=int(23.5 * GB), swap_bytes=0, committed_bytes=int(5.8 * GB), huge_page_bytes=PAGE, numa_nodes=1,
+            live={"vm.nr_hugepages": "0", "vm.overcommit_memory": "0", "vm.overcommit_ratio": "50"},
+        )
+    )  # fmt: skip
+    facts = Facts(
+        major=18, ram_bytes=int(23.5 * GB), cores=2, max_connections=1000, shared_buffers_bytes=20 * GB,
+        running_buffers_bytes=6 * GB, shared_memory_bytes=int(6.2 * GB), huge_pages="try", in_huge_pages=False,
+        work_mem_bytes=32 * MB, autovacuum_work_mem_bytes=-1, max_wal_size_bytes=GB, machine=machine,
+    )  # fmt: skip
+    proposal = propose(facts)
+    fits(facts, proposal)
+    said = {name: advice.value for name, advice in proposal.parameters.items()}
+    names = ("shared_buffers", "max_connections", "effective_cache_size", "huge_pages", "maintenance_work_mem")
+    assert [said[name] for name in names] == ["5888MB", "100", "17GB", "on", "800MB"]
+    pages = int(proposal.settings["vm.nr_hugepages"].value or 0)
+    assert 5888 * 1.02 < pages * 2 < 5888 * 1.08
+    assert proposal.server_half()["huge_pages"].value == "try"
+    after = restarted_with(facts, proposal)
+    assert changes(after, proposal, propose(after)) == {}

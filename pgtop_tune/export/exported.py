@@ -10,11 +10,11 @@ from typing import Final, NamedTuple, TypeVar
 from msgspec import Struct
 
 from pgtop_tune.export.names import base_unit, exposed_name
-from pgtop_tune.metrics.catalogue import Interval, Section
+from pgtop_tune.metrics.catalogue import Interval, Reading
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 
-S = TypeVar("S", bound=Section)
+S = TypeVar("S", bound=Reading)
 T = TypeVar("T")
 
 
@@ -65,7 +65,7 @@ class Exported(Struct, frozen=True):
     read: Callable[[Interval], Iterable[Point]]
     labels: tuple[str, ...] = ()
     wanted: Wanted = Wanted.EVERYWHERE
-    section: Callable[[Frame], Section | Unavailable] | None = None
+    section: Callable[[Frame], Reading | Unavailable] | None = None
     name: str = ""
 
     @property

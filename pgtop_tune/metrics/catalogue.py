@@ -19,8 +19,8 @@ from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.frame import Frame
 
 
-class Section(Protocol):
-    """A part of a frame with its own clock."""
+class Reading(Protocol):
+    """What was read of a section, with its own clock."""
 
     @property
     def at_s(self) -> float:
@@ -28,7 +28,7 @@ class Section(Protocol):
         ...
 
 
-S = TypeVar("S", bound=Section)
+S = TypeVar("S", bound=Reading)
 T = TypeVar("T")
 K = TypeVar("K")
 PUBLISHED_S: Final = 0.9

@@ -9,6 +9,7 @@ import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.metrics import sections
 from pgtop_tune.model.statements import StatementCounters, StatementTexts
 from pgtop_tune.postgres.readers import statements as statements_module
 from tests.postgres.conftest import Superuser, place
@@ -57,11 +58,11 @@ async def test_a_text_is_fetched_once(server: Throwaway, monkeypatch: pytest.Mon
             for _ in range(4):
                 await look(reader)
                 await texts(reader)
-            kept = await reader.statement_texts()
+            kept = await reader.read(sections.statement_texts)
             connection.execute("SELECT 'asked', 1.5, true")
             await look(reader)
             sent = reader.own.statements
-            assert await reader.statement_texts() is kept
+            assert await reader.read(sections.statement_texts) is kept
             assert reader.own.statements == sent
             connection.execute("SELECT 'asked', 1.5, true, 'another'")
             await look(reader)
@@ -106,7 +107,7 @@ async def test_hostile_and_endless_texts_arrive_cut_and_whole(server: Throwaway,
         superuser.execute("SELECT 1 /* \x1b]0;owned\x07 [red] \u202e ☃ */")
         superuser.execute("SELECT 1, 2, 3, 4, 5, true /* " + "é" * 1_000_000 + " */, 7")
         await look(reader)
-        found = await reader.statement_texts()
+        found = await reader.read(sections.statement_texts)
         assert isinstance(found, StatementTexts)
         assert "SELECT $1 /* \x1b]0;owned\x07 [red] \u202e ☃ */" in {text.query for text in found.texts}
         (long,) = (text for text in found.texts if text.query.startswith("SELECT $1, $2, $3, $4, $5, $6 /* éé"))

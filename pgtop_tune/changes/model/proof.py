@@ -35,8 +35,3 @@ class Proof(Struct, frozen=True):
     behind: int = 0
     overrides: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
-
-    @property
-    def proven(self) -> bool:
-        """Whether sessions that begin now have the value, and nothing stands against it."""
-        return not self.overrides and not self.pending_restart

@@ -7,7 +7,7 @@ from typing import Final
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.blocking import Blocking, blocking
-from pgtop_tune.metrics.catalogue import Interval, Section
+from pgtop_tune.metrics.catalogue import Interval, Reading
 from pgtop_tune.metrics.hidden import hidden_sessions
 from pgtop_tune.metrics.server import states
 from pgtop_tune.model.absence import NOT_YET, Unavailable
@@ -121,7 +121,7 @@ def _seldom(interval: Interval | None) -> Phrase:
     return Phrase(() if apart_s is None else ((f"looked at every {apart_s:.1f} s", "warning"),), 1)
 
 
-def _apart_s(interval: Interval | None, section: Callable[[Frame], Section | Unavailable]) -> float | None:
+def _apart_s(interval: Interval | None, section: Callable[[Frame], Reading | Unavailable]) -> float | None:
     """Seconds between two looks at a section, where that is clearly more than between two frames."""
     looks = None if interval is None else interval.pair(section)
     frames = None if interval is None else interval.pair(sections.footprint)

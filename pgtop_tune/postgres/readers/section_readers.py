@@ -1,0 +1,101 @@
+"""How a section is read: by its row alone, or by a function of its own where rows do not become structs one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, Generic, TypeVar, cast
+
+from msgspec import Struct
+
+from pgtop_tune.metrics.catalogue import Reading
+from pgtop_tune.metrics.sections import READ, Section
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.postgres import ServerFacts
+from pgtop_tune.postgres.queries import inventory, sql
+from pgtop_tune.postgres.server.capabilities import Capabilities
+from pgtop_tune.postgres.server.connection import ReadConnection, Rows
+
+R = TypeVar("R", bound=Reading)
+Closed = Callable[[str, str], str]
+"""From the server's words and our role what is closed to it and what opens it."""
+
+
+class ReadContext(Struct, frozen=True):
+    """Where a section is read.
+
+    Attributes:
+        connection: Idle or busy: statements queue.
+        major: Of the server.
+        clock: The session's.
+        at_s: When the reading began.
+        capabilities: Of our role there.
+        facts: As they were last read.
+    """
+
+    connection: ReadConnection
+    major: int
+    clock: Callable[[], float]
+    at_s: float
+    capabilities: Capabilities
+    facts: ServerFacts
+
+    async def fetch(self, query: str, *arguments: object) -> Rows:
+        """Rows of `postgres/sql/QUERY.FIRSTMAJOR.sql`. Raises as `ReadConnection.fetch` does."""
+        return await self.connection.fetch(sql(query, self.major), *arguments)
+
+
+class SectionReader(Generic[R]):
+    """Reads one section.
+
+    Attributes:
+        section: Its row.
+        read: Asks the server.
+        unasked: What is known without asking, and why it would be of no use; None where the server has to be asked.
+    """
+
+    def __init__(self, section: Section[R]) -> None:
+        self.section: Final = section
+        self.read: Callable[[ReadContext], Awaitable[R | Unavailable]] = self._as_the_row_says
+        self.unasked: Callable[[ReadContext], R | Unavailable | None] = self._too_old
+        self._closed: Closed | None = None
+
+    def set(
+        self,
+        read: Callable[[ReadContext], Awaitable[R | Unavailable]] | None = None,
+        *,
+        unasked: Callable[[ReadContext], R | Unavailable | None] | None = None,
+        closed: Closed | None = None,
+    ) -> None:
+        """Replaces what the section's row says: how it is read, what need not be asked, what a refusal is told as."""
+        self.read = read or self.read
+        self.unasked = unasked or self.unasked
+        self._closed = closed
+
+    def refused(self, why: Unavailable, facts: ServerFacts) -> Unavailable:
+        """The server's no, with what would open the section."""
+        if why.reason is not Reason.NO_PERMISSION or self._closed is None:
+            return why
+        return Unavailable(why.reason, self._closed(why.detail, facts.user))
+
+    async def _as_the_row_says(self, context: ReadContext) -> R:
+        section = self.section
+        rows = await context.fetch(section.queries[0])
+        if section.row is None:
+            return section.struct(at_s=context.clock(), **rows[0])
+        return section.struct(context.at_s, tuple(section.row(**row) for row in rows))
+
+    def _too_old(self, context: ReadContext) -> Unavailable | None:
+        first = inventory()[self.section.queries[0]][0]
+        if context.major >= first:
+            return None
+        return Unavailable(Reason.NOT_SUPPORTED, f"{self.section.source} came with PostgreSQL {first}")
+
+
+class SectionReaders:
+    """A reader for every section that is read by itself."""
+
+    def __init__(self) -> None:
+        self._readers = {section: SectionReader(section) for section in READ}
+
+    def __getitem__(self, section: Section[R]) -> SectionReader[R]:
+        return cast("SectionReader[R]", self._readers[section])

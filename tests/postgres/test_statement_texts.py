@@ -6,15 +6,18 @@ import contextlib
 
 import psycopg
 import pytest
+from msgspec import defstruct
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.statements import StatementCounters, StatementTexts
 from pgtop_tune.postgres.readers import statements as statements_module
+from pgtop_tune.postgres.readers.section_readers import ReadContext
 from tests.postgres.conftest import Superuser, place
 from tests.postgres.reading import reading
 from tests.postgres.test_statement_reader import look, texts
+from tests.support.frames import facts
 from tests.support.servers import conninfo
 
 
@@ -35,14 +38,22 @@ class Unanswering:
 async def test_a_server_that_hangs_over_its_texts_is_not_asked_again_at_once() -> None:
     now = [0.0]
     reader = statements_module.StatementReader(lambda: now[0])
-    capabilities = type("Found", (), {"statements_schema": "public", "statements_version": "1.12"})()
     connection = Unanswering()
+    capabilities = defstruct("Found", [("statements_schema", str, "public"), ("statements_version", str, "1.12")])()
+    context = ReadContext(
+        connection=connection,  # type: ignore[arg-type]
+        major=18,
+        clock=lambda: now[0],
+        at_s=0.0,
+        capabilities=capabilities,  # type: ignore[arg-type]
+        facts=facts(),
+    )
     for moment_s, asked in ((0.0, 1), (5.0, 1), (59.0, 1), (61.0, 2)):
         now[0] = moment_s
         reader.forget()
-        await reader.counters(connection, capabilities)  # type: ignore[arg-type]
+        await reader.counters(context)
         with contextlib.suppress(ConnectionProblem):
-            await reader.texts(connection, capabilities)  # type: ignore[arg-type]
+            await reader.texts(context)
         assert connection.asked == asked
 
 

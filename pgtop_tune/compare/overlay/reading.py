@@ -17,12 +17,11 @@ from pgtop_tune.compare.sides.opening import is_records
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.metrics import server
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.percentiles import percentile
+from pgtop_tune.metrics.latency import P99
 from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.reader import RecordingReader, without_frames
 
-_P99: Final = 99.0
 _BREATH: Final = 20
 """Frames after which whoever else wants the processor gets it: the screen goes on meanwhile."""
 _BREATH_S: Final = 0.002
@@ -103,9 +102,9 @@ class _Reading:
         for line in bench.progress:
             ghost.tps.add(frame.elapsed_s - start_s, line.tps)
         for second in bench.latencies:
-            value = percentile(second.buckets, _P99, second.max_us) if second.logged else None
+            value = P99.of(second)
             if value is not None:
-                ghost.p99_ms.add(second.second + 1 - run.started_ms / 1000.0, value / 1000.0)
+                ghost.p99_ms.add(second.second + 1 - run.started_ms / 1000.0, value)
 
 
 def _of_records(path: Path, name: str) -> OverlayCurves:
@@ -114,7 +113,7 @@ def _of_records(path: Path, name: str) -> OverlayCurves:
         ghost = OverlayRun(run.key.name, run.key.clients, run.key.rate_per_s)
         for at_s, value in run.gathered.series(TPS):
             ghost.tps.add(at_s + run.gathered.step_s, value)
-        for at_s, value in run.gathered.latency_series(_P99) or run.gathered.series(BY_ID["p99"].id):
+        for at_s, value in run.gathered.latency_series(P99) or run.gathered.series(BY_ID["p99"].id):
             ghost.p99_ms.add(at_s + run.gathered.step_s, value)
         if len(ghost.tps):
             runs.append(ghost)

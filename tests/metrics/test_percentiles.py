@@ -90,7 +90,7 @@ def test_a_percentile_of_too_few_is_none(q: float, needed: int) -> None:
     assert p.needed(q) == needed
     enough = histogram([1000] * needed).buckets
     assert p.percentiles(enough, (q,), 1000)[0] == pytest.approx(1000, rel=p.WORST_RELATIVE_ERROR)
-    assert p.percentiles(histogram([1000] * (needed - 1)).buckets, (q,), 1000) == (None,)
+    assert not any(p.percentiles(histogram([1000] * (needed - 1)).buckets, (q,), 1000))
 
 
 @given(st.lists(st.lists(US, max_size=20), max_size=6))

@@ -52,8 +52,8 @@ def with_facts(reach: Callable[[Frame], S | Unavailable]) -> Callable[[Frame], L
         found = reach(frame)
         if isinstance(found, Unavailable):
             return found
-        facts = frame.host.facts if not isinstance(frame.host, Unavailable) else None
-        return Look(found, facts if isinstance(facts, HostFacts) else None)
+        facts = sections.machine(frame)
+        return Look(found, None if isinstance(facts, Unavailable) else facts)
 
     return look
 

@@ -10,6 +10,7 @@ file of its query.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from operator import attrgetter
 from types import MemberDescriptorType
 from typing import Final, Generic, TypeVar, cast
@@ -74,7 +75,7 @@ class Section(Struct, Generic[T_co], frozen=True, eq=False, kw_only=True):
         row: Of a query with many rows what each becomes; a reading is its moment and these then.
         source: Views and functions of the server, or files of the kernel.
         queries: Files `postgres/sql/NAME.FIRSTMAJOR.sql`, the one that is asked first in front; () for none.
-        every_s: Readings are at least so many seconds apart; 0 is with every frame.
+        every_s: Readings are at least so many seconds apart; 0 is with every frame, inf once.
         first_look: Whether the first look at a server reads it. The others come with the second, which is soon: the
             first picture need not wait for them.
         kept_whole: Whether a session keeps every reading for minutes (`runtime.frame_window`): what is a sum of its
@@ -221,7 +222,7 @@ checkpoint_cycle: Final = _section(
     ("checkpoints", "wal"), kept_whole=True,
 )  # fmt: skip
 
-machine: Final = _undated(HostSample.facts, HostFacts, "/proc/sys/kernel, /proc/meminfo")
+machine: Final = _undated(HostSample.facts, HostFacts, "/proc/sys/kernel, /proc/meminfo", every_s=inf)
 cpu: Final = _section(HostSample.cpu, CpuSample, "/proc/stat, /proc/loadavg")
 memory: Final = _section(HostSample.memory, MemorySample, "/proc/meminfo, /proc/vmstat", kept_whole=True)
 pressure: Final = _section(HostSample.pressure, PressureSample, "/proc/pressure", kept_whole=True)
@@ -233,13 +234,17 @@ numa: Final = _section(HostSample.numa, NumaSample, "/sys/devices/system/node", 
 frequency: Final = _section(HostSample.frequency, FrequencySample, "/sys/devices/system/cpu/cpufreq", every_s=5.0)
 cgroup: Final = _section(HostSample.cgroup, CgroupSample, "/sys/fs/cgroup", kept_whole=True)
 setup: Final = _section(
-    HostSample.setup, MachineSetup, "/sys/block, /proc/sys, /proc/mounts", every_s=60.0, kept_whole=True
+    HostSample.setup,
+    MachineSetup,
+    "/proc/cpuinfo, /sys/class/dmi/id, /sys/block, /proc/sys",
+    every_s=60.0,
+    kept_whole=True,
 )
 
 bench: Final = _section(Frame.bench, BenchSample, "progress lines and transaction log of pgbench", kept_whole=True)
 pooler: Final = _section(Frame.pooler, PoolerSample, "SHOW commands of the named poolers", every_s=1.0, kept_whole=True)
 footprint: Final = _section(Frame.footprint, Footprint, "getrusage(2), and what our sessions counted", kept_whole=True)
-ceilings: Final = _undated(Frame.ceilings, Measured, "`check --measure`", every_s=5.0)
+ceilings: Final = _undated(Frame.ceilings, Measured, "check --measure", every_s=5.0)
 
 DATED: Final = tuple(_rows)
 """Those with a clock of their own."""

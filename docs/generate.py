@@ -73,13 +73,10 @@ def metrics() -> str:
     unseen = [row for module in _modules() for row in _rows_of(module) if not screens_of(row)]
     parts += [
         "## On no screen\n",
-        "No pane, page or dialog draws these as they are. They are exported and compared, and some decide what is drawn.\n",
+        "No pane, page or dialog draws these as they are. They are exported and compared; some decide what is drawn.\n",
         table(("id", "what it says"), [(f"`{row.id}`", plain(row.definition)) for row in unseen]),
         "## Sections of a frame\n",
-        table(
-            ("section", "struct", "source", "files", "read", "first look", "kept whole"),
-            map(_section_row, sections.ALL),
-        ),
+        table(_SECTION_HEADS, map(_section_row, sections.ALL)),
     ]
     return "\n".join(parts)
 

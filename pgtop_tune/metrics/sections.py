@@ -107,6 +107,12 @@ _PARTS: Final[dict[type, Callable[[Frame], object]]] = {
 _rows: Final[list[Section[Reading]]] = []
 
 
+def _place(field: T | Unavailable) -> tuple[str, type, Callable[[object], T | Unavailable]]:
+    """Name, class and value of a field: what a type checker takes for its value is its descriptor."""
+    member = cast(MemberDescriptorType, field)
+    return member.__name__, member.__objclass__, attrgetter(member.__name__)
+
+
 def _section(
     field: R | Unavailable,
     struct: type[R],
@@ -119,17 +125,16 @@ def _section(
     kept_whole: bool = False,
 ) -> Section[R]:
     """A row. Where nothing is said of its queries, a section of the server has one of its own name."""
-    # A type checker takes the attribute of the class for a value; it is the descriptor, which knows its name and class.
-    member = cast(MemberDescriptorType, field)
+    name, holder, of = _place(field)
     section = Section(
-        name=member.__name__,
-        holder=member.__objclass__,
-        part=_PARTS[member.__objclass__],
-        of=attrgetter(member.__name__),
+        name=name,
+        holder=holder,
+        part=_PARTS[holder],
+        of=of,
         struct=struct,
         row=row,
         source=source,
-        queries=queries or ((member.__name__,) if member.__objclass__ is PostgresSample else ()),
+        queries=queries or ((name,) if holder is PostgresSample else ()),
         every_s=every_s,
         first_look=first_look,
         kept_whole=kept_whole,
@@ -142,12 +147,12 @@ def _undated(
     field: T | Unavailable, struct: type[T], source: str, queries: tuple[str, ...] = (), every_s: float = 0.0
 ) -> Section[T]:
     """A section without a clock of its own: there is no older reading of it to go with."""
-    member = cast(MemberDescriptorType, field)
+    name, holder, of = _place(field)
     return Section(
-        name=member.__name__,
-        holder=member.__objclass__,
-        part=_PARTS[member.__objclass__],
-        of=attrgetter(member.__name__),
+        name=name,
+        holder=holder,
+        part=_PARTS[holder],
+        of=of,
         struct=struct,
         source=source,
         queries=queries,

@@ -50,13 +50,12 @@ class SectionReader(Generic[R]):
     Attributes:
         section: Its row.
         read: Asks the server.
-        unasked: What is known without asking, and why it would be of no use; None where the server has to be asked.
     """
 
     def __init__(self, section: Section[R]) -> None:
         self.section: Final = section
         self.read: Callable[[ReadContext], Awaitable[R | Unavailable]] = self._as_the_row_says
-        self.unasked: Callable[[ReadContext], R | Unavailable | None] = self._too_old
+        self._unasked: Callable[[ReadContext], R | Unavailable | None] = lambda context: None
         self._closed: Closed | None = None
 
     def set(
@@ -68,8 +67,15 @@ class SectionReader(Generic[R]):
     ) -> None:
         """Replaces what the section's row says: how it is read, what need not be asked, what a refusal is told as."""
         self.read = read or self.read
-        self.unasked = unasked or self.unasked
+        self._unasked = unasked or self._unasked
         self._closed = closed
+
+    def unasked(self, context: ReadContext) -> R | Unavailable | None:
+        """What is known without asking, and why asking would be of no use; None where the server has to be asked."""
+        first = inventory()[self.section.queries[0]][0]
+        if context.major < first:
+            return Unavailable(Reason.NOT_SUPPORTED, f"{self.section.source} came with PostgreSQL {first}")
+        return self._unasked(context)
 
     def refused(self, why: Unavailable, facts: ServerFacts) -> Unavailable:
         """The server's no, with what would open the section."""
@@ -83,12 +89,6 @@ class SectionReader(Generic[R]):
         if section.row is None:
             return section.struct(at_s=context.clock(), **rows[0])
         return section.struct(context.at_s, tuple(section.row(**row) for row in rows))
-
-    def _too_old(self, context: ReadContext) -> Unavailable | None:
-        first = inventory()[self.section.queries[0]][0]
-        if context.major >= first:
-            return None
-        return Unavailable(Reason.NOT_SUPPORTED, f"{self.section.source} came with PostgreSQL {first}")
 
 
 class SectionReaders:

@@ -35,9 +35,8 @@ from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.cli.app import DEFAULT_COMMAND, program
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Keyed, Metric
+from pgtop_tune.metrics.catalogue import Keyed, Metric, Section
 from pgtop_tune.metrics.load import ProgressMetric
-from pgtop_tune.metrics.sections import Section
 from pgtop_tune.tui.actions import ACTIONS, Action, key_name
 from pgtop_tune.tui.scene.explain import PANE_METRICS, Entry
 from pgtop_tune.units import count

@@ -22,8 +22,7 @@ from pgtop_tune.host.locality import working_directory
 from pgtop_tune.host.machine_details import machine_details
 from pgtop_tune.host.remote_details import remote_details
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Reading
-from pgtop_tune.metrics.sections import Section
+from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostSample

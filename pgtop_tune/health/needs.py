@@ -9,7 +9,7 @@ from msgspec import Struct
 from pgtop_tune.health.configured import is_of_session
 from pgtop_tune.health.facts import Facts, Missing
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.sections import Section
+from pgtop_tune.metrics.catalogue import Section
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.ceilings import Measured
 from pgtop_tune.model.machine import MachineDetails

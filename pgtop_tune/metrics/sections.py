@@ -13,11 +13,11 @@ from collections.abc import Callable
 from math import inf
 from operator import attrgetter
 from types import MemberDescriptorType
-from typing import Final, Generic, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from msgspec import Struct
 
-from pgtop_tune.metrics.catalogue import Reading
+from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.ceilings import Measured
@@ -59,51 +59,22 @@ from pgtop_tune.model.statements import StatementSample, StatementTexts
 from pgtop_tune.model.waits import WaitSample
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 R = TypeVar("R", bound=Reading)
 
 
-class Section(Struct, Generic[T_co], frozen=True, eq=False, kw_only=True):
-    """A section. Called with a frame it gives its reading there, or why there is none.
+def _reach(holder: type, of: Callable[[object], T | Unavailable]) -> Callable[[Frame], T | Unavailable]:
+    # Metrics do this some thousand times a second: no more calls than it takes.
+    def on_server(frame: Frame) -> T | Unavailable:
+        part = frame.postgres
+        return part if part.__class__ is Unavailable else of(part)
 
-    Attributes:
-        name: Of its field.
-        holder: What in a frame has that field: PostgresSample, HostSample, or the frame itself.
-        part: That of a frame, or why it is not there.
-        of: The reading in it.
-        struct: What a reading is.
-        row: Of a query with many rows what each becomes; a reading is its moment and these then.
-        source: Views and functions of the server, or files of the kernel.
-        queries: Files `postgres/sql/NAME.FIRSTMAJOR.sql`, the one that is asked first in front; () for none.
-        every_s: Readings are at least so many seconds apart; 0 is with every frame, inf once.
-        first_look: Whether the first look at a server reads it. The others come with the second, which is soon: the
-            first picture need not wait for them.
-        kept_whole: Whether a session keeps every reading for minutes (`runtime.frame_window`): what is a sum of its
-            tick, and what a metric looks for far back.
-    """
+    def on_host(frame: Frame) -> T | Unavailable:
+        part = frame.host
+        return part if part.__class__ is Unavailable else of(part)
 
-    name: str
-    holder: type
-    part: Callable[[Frame], object]
-    of: Callable[[object], T_co | Unavailable]
-    struct: Callable[..., T_co]
-    row: type[Struct] | None = None
-    source: str
-    queries: tuple[str, ...] = ()
-    every_s: float = 0.0
-    first_look: bool = False
-    kept_whole: bool = False
-
-    def __call__(self, frame: Frame) -> T_co | Unavailable:
-        part = self.part(frame)
-        return part if isinstance(part, Unavailable) else self.of(part)
+    return of if holder is Frame else on_host if holder is HostSample else on_server
 
 
-_PARTS: Final[dict[type, Callable[[Frame], object]]] = {
-    PostgresSample: attrgetter("postgres"),
-    HostSample: attrgetter("host"),
-    Frame: lambda frame: frame,
-}
 _rows: Final[list[Section[Reading]]] = []
 
 
@@ -129,8 +100,8 @@ def _section(
     section = Section(
         name=name,
         holder=holder,
-        part=_PARTS[holder],
         of=of,
+        reach=_reach(holder, of),
         struct=struct,
         row=row,
         source=source,
@@ -151,8 +122,8 @@ def _undated(
     return Section(
         name=name,
         holder=holder,
-        part=_PARTS[holder],
         of=of,
+        reach=_reach(holder, of),
         struct=struct,
         source=source,
         queries=queries,

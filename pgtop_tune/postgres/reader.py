@@ -11,8 +11,7 @@ from msgspec import Struct
 
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Reading
-from pgtop_tune.metrics.sections import Section
+from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.places import ServerPlaces
 from pgtop_tune.model.postgres import Activity, DatabaseCounters, ParameterSample, ServerFacts, StatementTotals

@@ -15,8 +15,7 @@ from typing import Final, TypeVar, overload
 from msgspec.structs import replace
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Reading
-from pgtop_tune.metrics.sections import Section
+from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostSample

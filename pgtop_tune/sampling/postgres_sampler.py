@@ -16,8 +16,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded, WrongPassword
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Reading
-from pgtop_tune.metrics.sections import Section
+from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.postgres import Activity, PostgresSample, ServerFacts

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
-from pgtop_tune.metrics.catalogue import Reading
-from pgtop_tune.metrics.sections import Section
+from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import ServerFacts
 from pgtop_tune.model.waits import WaitCount, WaitLook

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Section
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostSample
@@ -33,7 +34,7 @@ def _with(holder: S, reading: dict[str, Unavailable]) -> S:
 
 
 @pytest.mark.parametrize("section", sections.ALL, ids=lambda section: section.name)
-def test_a_row_reaches_its_field_and_the_reason_why_there_is_none(section: sections.Section[object]) -> None:
+def test_a_row_reaches_its_field_and_the_reason_why_there_is_none(section: Section[object]) -> None:
     reading = {section.name: NOT_YET}
     frames = {
         id(PostgresSample): Frame(0, 0, 0.0, postgres=_with(PostgresSample(), reading)),

@@ -16,8 +16,7 @@ from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.poolers import pooler_addresses
 from pgtop_tune.cli.wiring import LiveParts
-from pgtop_tune.metrics.catalogue import Reading
-from pgtop_tune.metrics.sections import Section
+from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.runtime.engine import Engine
 from pgtop_tune.tui.app import PgtopApp

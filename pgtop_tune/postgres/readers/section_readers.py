@@ -7,8 +7,8 @@ from typing import Final, Generic, TypeVar, cast
 
 from msgspec import Struct
 
-from pgtop_tune.metrics.catalogue import Reading
-from pgtop_tune.metrics.sections import READ, Section
+from pgtop_tune.metrics.catalogue import Reading, Section
+from pgtop_tune.metrics.sections import READ
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.postgres import ServerFacts
 from pgtop_tune.postgres.queries import inventory, sql

@@ -1,7 +1,7 @@
-"""Where a number comes from and where it is shown, read off the program itself: which objects its functions name.
+"""Sources and screens of a number, read off the program itself: its functions name them.
 
 A metric's function names the sections it reads, itself or through others; a pane names the metrics it draws. So neither
-is written down a second time, and neither can be wrong.
+is written down a second time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DIALOGS: Final[Mapping[str, Callable[..., object]]] = {
 
 
 def _named(function: FunctionType) -> Iterator[object]:
-    """What a function refers to: globals and what it takes from modules, its cells and defaults."""
+    """Objects that a function names: globals, attributes of modules, cells and defaults."""
     yield from (cell.cell_contents for cell in function.__closure__ or ())
     yield from function.__defaults__ or ()
     yield from _globals(function.__code__, function.__globals__)
@@ -55,7 +55,7 @@ def _globals(code: CodeType, names: Mapping[str, Any]) -> Iterator[object]:
 
 
 def _parts(thing: object, within: str) -> Iterator[object]:
-    """What stands behind an object, as far as it is of this package."""
+    """Objects behind an object; functions and classes outside the package have none."""
     if isinstance(thing, MethodType):
         yield from (thing.__func__, thing.__self__)
     elif isinstance(thing, FunctionType) and thing.__module__.startswith(within):
@@ -93,7 +93,7 @@ def sections_of(number: object) -> list[Section[object]]:
 
 
 def function_of(number: Any) -> str:
-    """What computes it: module and name; of a closure those of what made it."""
+    """Module and name of the function that computes a number; of a closure those of its maker."""
     value = (
         number.values
         if isinstance(number, Keyed)
@@ -134,7 +134,7 @@ def _screens() -> dict[str, set[str]]:
 
 
 def _shown(draw: object) -> Iterator[object]:
-    """Numbers that drawing names itself; what these are made of is not shown by it."""
+    """Numbers that drawing names itself, without those that these are made of."""
     waiting, known = [draw], set[int]()
     while waiting:
         thing = waiting.pop()

@@ -43,22 +43,22 @@ NOTHING_BEFORE: Final = frozenset({EventKind.GAP, EventKind.RECORDING})
 
 
 class Section(Struct, Generic[T_co], frozen=True, eq=False, kw_only=True):
-    """A section of a frame: a row of `metrics.sections`. Called with a frame it gives its reading there, or why there is none.
+    """A section of a frame, a row of `metrics.sections`. Called with a frame it gives the reading or its absence.
 
     Attributes:
-        name: Of its field.
-        holder: What in a frame has that field: PostgresSample, HostSample, or the frame itself.
-        of: The reading in that part.
-        reach: The reading in a frame, or why there is none; what calling the section gives.
-        struct: What a reading is.
-        row: Of a query with many rows what each becomes; a reading is its moment and these then.
+        name: Name of the field.
+        holder: Struct that has the field: PostgresSample, HostSample or Frame.
+        of: Takes the reading out of that struct.
+        reach: Takes it out of a frame.
+        struct: Class of a reading.
+        row: Class of a row, for a query with many: a reading is made of its moment and its rows.
         source: Views and functions of the server, or files of the kernel.
-        queries: Files `postgres/sql/NAME.FIRSTMAJOR.sql`, the one that is asked first in front; () for none.
-        every_s: Readings are at least so many seconds apart; 0 is with every frame, inf once.
-        first_look: Whether the first look at a server reads it. The others come with the second, which is soon: the
-            first picture need not wait for them.
-        kept_whole: Whether a session keeps every reading for minutes (`runtime.frame_window`): what is a sum of its
-            tick, and what a metric looks for far back.
+        queries: Files `postgres/sql/NAME.FIRSTMAJOR.sql`; the first is asked first.
+        every_s: Least time between two readings; 0 reads with every frame, inf once.
+        first_look: Whether the first look at a server reads it. The second look comes soon and reads the others, so
+            that they do not delay the first picture.
+        kept_whole: Whether a session keeps every reading for minutes (`runtime.frame_window`): sums of a tick, and
+            values that a metric compares over minutes.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Section(Struct, Generic[T_co], frozen=True, eq=False, kw_only=True):
 
 
 def _reach(section: Callable[[Frame], S | Unavailable]) -> Callable[[Frame], S | Unavailable]:
-    """What a loop over frames calls: of a row its function, which is half as dear as calling the row."""
+    """The function of a row: a loop over frames calls it at half the cost of calling the row."""
     return section.reach if isinstance(section, Section) else section
 
 

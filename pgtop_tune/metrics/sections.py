@@ -1,10 +1,9 @@
-"""The sections of a frame, one row each: field, struct, source, how often it is read, and what is kept of it.
+"""The sections of a frame, one row each: field, struct, source, cadence, first look, kept whole.
 
     wal: Final = _section(PostgresSample.wal, WalCounters, "pg_stat_wal", first_look=True, kept_whole=True)
 
-`interval.pair(sections.wal)` reaches the section, and mypy knows of what. The reader reads it, the sampler knows when,
-the session what to keep, and the reference where a number comes from: a new section is a row here, a struct, and the
-file of its query.
+`interval.pair(sections.wal)` is a pair of WalCounters to mypy. The reader, the sampler, the frames that a session keeps
+and the reference follow from the row: a new section is a row here, a struct, and the file of its query.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ _rows: Final[list[Section[Reading]]] = []
 
 
 def _place(field: T | Unavailable) -> tuple[str, type, Callable[[object], T | Unavailable]]:
-    """Name, class and value of a field: what a type checker takes for its value is its descriptor."""
+    """Name, class and getter of a field. A type checker sees a value where the class has the descriptor."""
     member = cast(MemberDescriptorType, field)
     return member.__name__, member.__objclass__, attrgetter(member.__name__)
 
@@ -95,7 +94,7 @@ def _section(
     first_look: bool = False,
     kept_whole: bool = False,
 ) -> Section[R]:
-    """A row. Where nothing is said of its queries, a section of the server has one of its own name."""
+    """A row. A section of the server has one query of its own name unless `queries` says otherwise."""
     name, holder, of = _place(field)
     section = Section(
         name=name,
@@ -117,7 +116,7 @@ def _section(
 def _undated(
     field: T | Unavailable, struct: type[T], source: str, queries: tuple[str, ...] = (), every_s: float = 0.0
 ) -> Section[T]:
-    """A section without a clock of its own: there is no older reading of it to go with."""
+    """A section without a clock of its own: no pair of readings makes a rate."""
     name, holder, of = _place(field)
     return Section(
         name=name,
@@ -186,7 +185,7 @@ database_limits: Final = _section(
 temp_files: Final = _section(PostgresSample.temp_files, TempFileSample, "pg_ls_tmpdir()", row=TempFiles, every_s=14.9)
 
 READ: Final = tuple(_rows)
-"""Those a server is asked for by themselves, in this order: who waits is known before what for."""
+"""Sections that the sampler reads one by one, in this order: sessions come before the locks they wait for."""
 
 waits: Final = _section(
     PostgresSample.waits, WaitSample, "pg_stat_activity, or pg_wait_sampling_profile", ("waits", "wait_profile", "names"),

@@ -165,7 +165,7 @@ class PostgresReader:
         return await self._guarded("server_files", lambda context: machine.read_files(context, paths))
 
     def _section_readers(self) -> SectionReaders:
-        """Sections that take more than their row: state from look to look, a right, rows of several kinds."""
+        """Sections that take more than their row: state from look to look, a right, several kinds of rows."""
         readers = SectionReaders()
         readers[sections.activity].set(self._read_activity, unasked=lambda context: context.capabilities.activity())
         readers[sections.locks].set(self._locks.read, unasked=self._locks.unasked)
@@ -241,7 +241,8 @@ class PostgresReader:
 
     async def _read_activity(self, context: ReadContext) -> Activity:
         """pg_stat_get_activity() without our own sessions, and who blocks those that wait for a lock."""
-        activity = self._activity_rows.activity(self._clock(), await context.fetch("activity"))
+        seen = await context.fetch("activity")
+        activity = self._activity_rows.activity(self._clock(), seen)
         pids = self._locks.waiters(activity)
         if not pids:
             return activity

@@ -125,7 +125,7 @@ class LatencyPoint(Struct, frozen=True):
     known_s: float = 0.0
 
     def at(self, quantile: Quantile) -> float | None:
-        """One of them."""
+        """One of `metrics.latency.PER_SECOND`."""
         return self.quantiles_ms[PER_SECOND.index(quantile)]
 
 

@@ -22,5 +22,5 @@ async def read_io(context: ReadContext) -> IoSample:
 
 
 def wal_files_closed(_: str, user: str) -> str:
-    """What opens pg_ls_waldir()."""
+    """The GRANT that opens pg_ls_waldir()."""
     return f"the WAL directory is closed to us: {grant('pg_monitor', user)} opens it"

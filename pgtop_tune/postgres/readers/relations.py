@@ -141,5 +141,5 @@ async def read_database_limits(context: ReadContext) -> DatabaseLimits:
 
 
 def temp_files_closed(_: str, user: str) -> str:
-    """What opens pg_ls_tmpdir()."""
+    """The GRANT that opens pg_ls_tmpdir()."""
     return f"temporary files are closed to us: {grant('pg_monitor', user)} opens them"

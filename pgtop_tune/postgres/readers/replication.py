@@ -63,7 +63,7 @@ _COMMON: Final = (
 
 
 def replication_closed(hidden: str, user: str) -> str:
-    """What opens rows whose columns are hidden."""
+    """The GRANT that opens rows with hidden columns."""
     return f"{hidden} is closed to us: {grant('pg_monitor', user)} opens it"
 
 

@@ -1,4 +1,4 @@
-"""How a section is read: by its row alone, or by a function of its own where rows do not become structs one by one."""
+"""Readers of sections: the row alone is enough where rows of a query become structs one by one."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from pgtop_tune.postgres.server.connection import ReadConnection, Rows
 
 R = TypeVar("R", bound=Reading)
 Closed = Callable[[str, str], str]
-"""From the server's words and our role what is closed to it and what opens it."""
+"""Makes of the server's words and our role the sentence that names the GRANT."""
 
 
 class ReadContext(Struct, frozen=True):
-    """Where a section is read.
+    """The server that a section is read from.
 
     Attributes:
-        connection: Idle or busy: statements queue.
-        major: Of the server.
-        clock: The session's.
-        at_s: When the reading began.
-        capabilities: Of our role there.
-        facts: As they were last read.
+        connection: Our connection; statements queue on it.
+        major: Major version of the server.
+        clock: Clock of the session.
+        at_s: Begin of the reading.
+        capabilities: Rights of our role there.
+        facts: Facts as last read.
     """
 
     connection: ReadConnection
@@ -48,7 +48,7 @@ class SectionReader(Generic[R]):
     """Reads one section.
 
     Attributes:
-        section: Its row.
+        section: The row.
         read: Asks the server.
     """
 
@@ -65,20 +65,20 @@ class SectionReader(Generic[R]):
         unasked: Callable[[ReadContext], R | Unavailable | None] | None = None,
         closed: Closed | None = None,
     ) -> None:
-        """Replaces what the section's row says: how it is read, what need not be asked, what a refusal is told as."""
+        """Replaces parts of the row's own way: reading, answering without a statement, wording a refusal."""
         self.read = read or self.read
         self._unasked = unasked or self._unasked
         self._closed = closed
 
     def unasked(self, context: ReadContext) -> R | Unavailable | None:
-        """What is known without asking, and why asking would be of no use; None where the server has to be asked."""
+        """A reading or an absence that takes no statement; None where the server has to be asked."""
         first = inventory()[self.section.queries[0]][0]
         if context.major < first:
             return Unavailable(Reason.NOT_SUPPORTED, f"{self.section.source} came with PostgreSQL {first}")
         return self._unasked(context)
 
     def refused(self, why: Unavailable, facts: ServerFacts) -> Unavailable:
-        """The server's no, with what would open the section."""
+        """The server's no, with the GRANT that opens the section."""
         if why.reason is not Reason.NO_PERMISSION or self._closed is None:
             return why
         return Unavailable(why.reason, self._closed(why.detail, facts.user))

@@ -59,7 +59,7 @@ class LogReader:
 
 
 def log_closed(_: str, user: str) -> str:
-    """What opens the server's log."""
+    """The GRANTs that open the server's log."""
     return (
         f"the server's log is closed to us: {grant('pg_monitor', user)}; {grant(_FUNCTIONS, user)} "
         "open it (a superuser reads it)"

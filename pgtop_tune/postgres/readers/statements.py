@@ -251,7 +251,7 @@ def _id(key: _Key) -> str:
 
 
 async def _rows(context: ReadContext, query: str, *arguments: object) -> Rows:
-    """What the variant of the query says that reads the extension as it is installed."""
+    """Rows of the variant of the query that fits the installed version of the extension."""
     capabilities = context.capabilities
     text = sql(query, variant(capabilities.statements_version or ""))
     schema = quoted(capabilities.statements_schema or "")

@@ -26,6 +26,7 @@ from docs.exported_page import exported_page
 from docs.field_docs import field_words
 from docs.markdown import plain, table
 from docs.profile_page import profiles
+from docs.provenance import cadence_of, files_of, function_of, name_of, screens_of, sections_of
 from docs.recording_format import recording_format
 from docs.system_page import system
 from docs.tokens_page import tokens
@@ -33,7 +34,8 @@ from docs.validity_page import validity
 from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.cli.app import DEFAULT_COMMAND, program
 from pgtop_tune.cli.exit_codes import ExitCode
-from pgtop_tune.metrics.catalogue import Keyed, Metric
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Keyed, Metric, Section
 from pgtop_tune.metrics.load import ProgressMetric
 from pgtop_tune.tui.actions import ACTIONS, Action, key_name
 from pgtop_tune.tui.scene.explain import PANE_METRICS, Entry
@@ -42,16 +44,22 @@ from pgtop_tune.units import count
 REFERENCE: Final = Path(__file__).resolve().parent / "reference"
 _NOTE: Final = "<!-- Made by docs/generate.py (make docs). Do not edit. -->\n\n"
 _HELP_CELLS: Final = 100
-_HEADS: Final = ("on screen", "unit", "what it says", "source and formula", "red from", "id")
+_HEADS: Final = (
+    "on screen", "unit", "what it says", "source and formula", "red from", "id", "computed by", "read from", "shown on",
+)  # fmt: skip
+_SECTION_HEADS: Final = ("section", "struct", "source", "files", "read", "first look", "kept whole")
 
 
 def metrics() -> str:
     """Every number, module by module of the catalogue, then what panes derive from several of them."""
     parts = [
         "# Numbers\n",
-        "Every number on the screen, what it says and where it comes from. On the screen `?` shows the same. A dash\n"
+        "Every number, what it says and where it comes from. On the screen `?` shows the same. A dash\n"
         "means that the number cannot be said: the first frame, a restart, a statistics reset, or a section that is\n"
         "not there. It never means 0. Δ is the difference between two readings, Δt the time between them.\n",
+        "*Computed by* names the function below `pgtop_tune/`, *read from* the sections of a frame with their files\n"
+        "(`pgtop_tune/postgres/sql/`, or the kernel's) and how often they are read, *shown on* the panes of the\n"
+        "dashboard (1), the pages by their keys, and dialogs.\n",
     ]
     for module in _modules():
         rows = [_metric_row(row) for row in _rows_of(module)]
@@ -61,7 +69,23 @@ def metrics() -> str:
     parts += ["## Read off several of them, and the columns of the sessions\n"]
     rows = [(plain(each.title), each.unit, plain(each.definition), plain(each.source)) for each in entries]
     parts += [table(_HEADS[:4], [tuple(map(str, row)) for row in rows])]
+    unseen = [row for module in _modules() for row in _rows_of(module) if not screens_of(row)]
+    parts += [
+        "## On no screen\n",
+        "No pane, page or dialog draws these as they are. They are exported and compared; some decide what is drawn.\n",
+        table(("id", "what it says"), [(f"`{row.id}`", plain(row.definition)) for row in unseen]),
+        "## Sections of a frame\n",
+        table(_SECTION_HEADS, map(_section_row, sections.ALL)),
+    ]
     return "\n".join(parts)
+
+
+def _section_row(section: Section[object]) -> tuple[str, ...]:
+    name = getattr(section.struct, "__name__", "")
+    struct = f"[{name}](recording-format.md#{name.lower()})"
+    marks = ("yes" if each else "" for each in (section.first_look, section.kept_whole))
+    files = plain(files_of(section)) if section.queries else ""
+    return f"`{name_of(section)}`", struct, plain(section.source), files, cadence_of(section), *marks
 
 
 def _modules() -> list[ModuleType]:
@@ -87,7 +111,11 @@ def _defined_in(module: ModuleType, name: str) -> bool:
 def _metric_row(row: Any) -> tuple[str, ...]:
     critical = getattr(row, "critical", None)
     red = "" if critical is None else count(critical)
-    return plain(row.title), row.unit, plain(row.definition), plain(row.source), red, f"`{row.id}`"
+    read_from = "; ".join(
+        f"`{name_of(each)}`: {plain(files_of(each))}, {cadence_of(each)}" for each in sections_of(row)
+    )
+    words = plain(row.title), row.unit, plain(row.definition), plain(row.source), red, f"`{row.id}`"
+    return *words, f"`{function_of(row)}`", read_from, ", ".join(screens_of(row)) or "no screen"
 
 
 def _first_sentence(module: ModuleType) -> str:

@@ -12,6 +12,7 @@ from pgtop_tune.metrics import host as host_metrics
 from pgtop_tune.metrics import load, percentiles, sections, server, waits
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, WAITS_WINDOW_S, is_active, sessions
 from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.latency import P50, P99, PER_SECOND, Quantile
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import estimate_mark
 from pgtop_tune.model.frame import Frame
@@ -40,12 +41,12 @@ def _tps(session: Session, interval: Interval) -> str:
     return units.UNKNOWN if value is None else f"{value:.1f}"
 
 
-def _quantile(index: int) -> Callable[[Session, Interval], str]:
+def _quantile(quantile: Quantile) -> Callable[[Session, Interval], str]:
     def text(session: Session, interval: Interval) -> str:
         newest = newest_latency(session)
         if newest.second is None or newest.stalled_s is not None:
             return units.UNKNOWN
-        value_ms = newest.second.quantiles_ms[index]
+        value_ms = newest.second.at(quantile)
         return units.marked_ms(estimate_mark(value_ms, newest.second.span_counted_below_ms), value_ms)
 
     return text
@@ -81,8 +82,8 @@ def _moment(session: Session, interval: Interval) -> str:
 FIELDS: Final = (
     Field("time", 8, _moment),
     Field("tps", 9, _tps),
-    Field("p50 ms", 7, _quantile(0)),
-    Field("p99 ms", 7, _quantile(2)),
+    Field("p50 ms", 7, _quantile(P50)),
+    Field("p99 ms", 7, _quantile(P99)),
     Field("cpu %", 6, _cpu),
     Field("disk busy %", 11, _disk),
     Field("active", 6, _active),
@@ -141,15 +142,11 @@ class LinePrinter:
 
 
 def _latency_words(latency: percentiles.Merged) -> list[str]:
-    quantiles = (50.0, 95.0, 99.0, 99.9)
-    values = percentiles.percentiles(latency.buckets, quantiles, latency.max_us)
-    if not values:
+    if not latency.logged:
         return []
-    in_ms = [
-        units.marked_ms(estimate_mark(value, latency.counted_below_us), None if value is None else value / 1000)
-        for value in values
-    ]
-    figures = " ".join(f"p{q:g} {value}" for q, value in zip(quantiles, in_ms, strict=True))
+    below_ms = latency.counted_below_us / 1000
+    told = ((each, each.of(latency)) for each in PER_SECOND)
+    figures = " ".join(f"{each.title} {units.marked_ms(estimate_mark(ms, below_ms), ms)}" for each, ms in told)
     return [f"latency ms {figures} max {units.ms(latency.max_us / 1000)} ({latency.logged} logged)"]
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pgtop_tune.compare.settling import to_settle
 from pgtop_tune.compare.sides.figures import BY_ID, FIGURES, LATENCY, TPS, Better, Figure
 from pgtop_tune.compare.sides.fingerprint import Fingerprints, fingerprints
-from pgtop_tune.compare.sides.gathered import Sums, blocks, milliseconds, quotient
+from pgtop_tune.compare.sides.gathered import Sums, blocks, quotient
 from pgtop_tune.compare.sides.material import LoadKey, Material, Run
 from pgtop_tune.compare.sides.phase_notes import between_runs, phase_notes
 from pgtop_tune.compare.sides.waits import WaitRow, wait_rows
@@ -292,7 +292,7 @@ def figure_of(figure: Figure, runs: Sequence[Run]) -> float | None:
     """Over everything behind the warm-up of all runs; None for a percentile that is not known of just that."""
     if figure.quantile is not None:
         if merged := _latencies(runs):
-            return milliseconds(merge(merged), figure.quantile)
+            return figure.quantile.of(merge(merged))
         alone = runs[0] if len(runs) == 1 else None
         return None if alone is None or alone.warm_up_s else alone.whole.get(figure.id)
     return quotient(_sums(figure, runs))
@@ -301,7 +301,7 @@ def figure_of(figure: Figure, runs: Sequence[Run]) -> float | None:
 def _values(figure: Figure, runs: Sequence[Run]) -> list[float]:
     """Step by step."""
     if figure.quantile is not None:
-        return [value for each in _latencies(runs) if (value := milliseconds(each, figure.quantile)) is not None]
+        return [value for each in _latencies(runs) if (value := figure.quantile.of(each)) is not None]
     return [part / whole for part, whole in _sums(figure, runs)]
 
 
@@ -311,7 +311,7 @@ def _blocks(figure: Figure, runs: Sequence[Run], length: int) -> list[float]:
     for run in runs:
         if figure.quantile is not None:
             merged, quantile = _latencies((run,)), figure.quantile
-            found += [milliseconds(merge(merged[part]), quantile) for part in blocks(len(merged), length)]
+            found += [quantile.of(merge(merged[part])) for part in blocks(len(merged), length)]
         else:
             sums = _sums(figure, (run,))
             found += [quotient(sums[part]) for part in blocks(len(sums), length)]

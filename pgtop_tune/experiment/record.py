@@ -9,7 +9,8 @@ from typing import Any, Final
 from msgspec import Struct, to_builtins
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.percentiles import STANDARD, Histogram, bucket_edges, merge, merge_scripts, percentiles
+from pgtop_tune.metrics.latency import QUANTILES
+from pgtop_tune.metrics.percentiles import Histogram, bucket_edges, merge, merge_scripts
 from pgtop_tune.metrics.run_evidence import Evidence
 from pgtop_tune.metrics.run_validity import doubts
 from pgtop_tune.metrics.steady_state import spread, steady_state
@@ -121,15 +122,11 @@ def _latencies(histograms: Sequence[Histogram]) -> Latencies | None:
     merged = merge(histograms)
     if not merged.logged:
         return None
-    values = percentiles(merged.buckets, STANDARD, merged.max_us)
     return Latencies(
         logged=merged.logged,
         mean_ms=merged.sum_us / merged.logged / 1000.0,
         max_ms=merged.max_us / 1000.0,
-        quantiles=tuple(
-            (quantile, None if value is None else value / 1000.0)
-            for quantile, value in zip(STANDARD, values, strict=True)
-        ),
+        quantiles=tuple((quantile.per_cent, quantile.of(merged)) for quantile in QUANTILES),
         histogram=tuple((bucket_edges(index)[0], count) for index, count in merged.buckets),
         counted=merged.counted,
         counted_below_ms=merged.counted_below_us / 1000.0,

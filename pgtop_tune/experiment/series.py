@@ -10,6 +10,7 @@ from msgspec import Struct
 from pgtop_tune.experiment.load_run import Before, Cancelled, Cell, LoadRun
 from pgtop_tune.experiment.steps import Steps
 from pgtop_tune.metrics.knee import Knee, LoadPoint, knee_of_clients, knee_of_rates
+from pgtop_tune.metrics.latency import P99
 from pgtop_tune.model.run_json import as_json, plain
 from pgtop_tune.model.run_result import RunResult
 
@@ -98,7 +99,7 @@ def _curve(endpoint: str, profile: str, axis: str, results: Sequence[RunResult])
 def _point(result: RunResult, axis: str) -> LoadPoint:
     load = float(result.spec.clients if axis == "clients" else result.spec.rate_per_s or 0.0)
     tps = None if result.partial else result.tps
-    return LoadPoint(load, tps, result.steady.error_tps, result.percentile(99.0))
+    return LoadPoint(load, tps, result.steady.error_tps, result.percentile(P99.per_cent))
 
 
 def series_json(results: Sequence[RunResult], steps: Steps | None, *, single: bool) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from pgtop_tune.export.counters import COUNTERS
 from pgtop_tune.export.exported import Exported, Kind, Point, Wanted
 from pgtop_tune.export.states import STATES
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
+from pgtop_tune.metrics.latency import Quantile
 from pgtop_tune.metrics.load import ProgressMetric
 
 _KEYS: Final = (
@@ -44,7 +45,9 @@ def numbers() -> tuple[Exported, ...]:
     for each in sorted(pkgutil.iter_modules(pgtop_tune.metrics.__path__), key=lambda module: module.name):
         for value in vars(importlib.import_module(f"pgtop_tune.metrics.{each.name}")).values():
             for metric in value if isinstance(value, tuple) else (value,):
-                if isinstance(metric, Metric | Keyed | ProgressMetric) and metric.id not in found:
+                if not isinstance(metric, Metric | Keyed | ProgressMetric) or isinstance(metric, Quantile):
+                    continue  # quantiles are one family, see `export.states`
+                if metric.id not in found:
                     found[metric.id] = _row(metric)
     return tuple(found[identity] for identity in sorted(found))
 

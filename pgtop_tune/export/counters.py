@@ -13,13 +13,13 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from pgtop_tune.export.exported import Exported, Kind, Point, Wanted
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Interval, Section
+from pgtop_tune.metrics.catalogue import Interval, Reading
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import PressureSample
 from pgtop_tune.model.statements import StatementCounters
 
-S = TypeVar("S", bound=Section)
+S = TypeVar("S", bound=Reading)
 
 
 class _Column(NamedTuple):

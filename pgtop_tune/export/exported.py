@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from pgtop_tune.metrics.catalogue import Interval, Section
+from pgtop_tune.metrics.catalogue import Interval, Reading
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 
@@ -92,7 +92,7 @@ def exposed_name(identity: str, unit: str) -> str:
     return PREFIX + (f"{_OWN_UNIT.sub('', stem)}_{word}" if word else stem)
 
 
-S = TypeVar("S", bound=Section)
+S = TypeVar("S", bound=Reading)
 T = TypeVar("T")
 
 
@@ -143,7 +143,7 @@ class Exported(Struct, frozen=True):
     read: Callable[[Interval], Iterable[Point]]
     labels: tuple[str, ...] = ()
     wanted: Wanted = Wanted.EVERYWHERE
-    section: Callable[[Frame], Section | Unavailable] | None = None
+    section: Callable[[Frame], Reading | Unavailable] | None = None
     name: str = ""
 
     @property

@@ -11,20 +11,14 @@ from pgtop_tune.export.exported import Exported, Kind, Point, Wanted
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import sessions, standing
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.percentiles import enough, merge, percentiles
+from pgtop_tune.metrics.latency import QUANTILES
 from pgtop_tune.metrics.replication import ReceiverLag, SenderLag, SlotState, receiver_lag, sender_lags, slot_states
 from pgtop_tune.metrics.server import states
-from pgtop_tune.metrics.stall import stall
 from pgtop_tune.metrics.vacuum import age
 from pgtop_tune.metrics.waits import NEWEST
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.bench import RunState
 from pgtop_tune.model.host import HostFacts
 from pgtop_tune.model.postgres import ServerFacts
-
-_QUANTILES: Final = (50.0, 95.0, 99.0, 99.9)
-_LATE_S: Final = 10.0
-"""pgbench buffers its log: an older second says nothing of now."""
 
 
 def _up(interval: Interval) -> Iterable[Point]:
@@ -91,23 +85,8 @@ def _wait_events(interval: Interval) -> Iterable[Point]:
 
 
 def _latency(interval: Interval) -> Iterable[Point]:
-    recent = interval.recent(sections.bench, _LATE_S)
-    if not recent or recent[0].run.state is not RunState.RUNNING or stall(interval) is not None:
-        return ()
-    run = recent[0].run.run
-    logged = [each for sample in recent if sample.run.run == run for each in sample.latencies if each.logged]
-    if not logged:
-        return ()
-    seconds = {
-        second: merge(each for each in logged if each.second == second) for second in {each.second for each in logged}
-    }
-    _, whole = enough(seconds, max(seconds))
-    values = percentiles(whole.buckets, _QUANTILES, whole.max_us)
-    return [
-        Point((f"{quantile:g}",), value / 1000)
-        for quantile, value in zip(_QUANTILES, values, strict=True)
-        if value is not None
-    ]
+    found = ((f"{quantile.per_cent:g}", quantile(interval)) for quantile in QUANTILES)
+    return [Point((per_cent,), value) for per_cent, value in found if value is not None]
 
 
 def _of_senders(pick: Callable[[SenderLag], float | None]) -> Callable[[Interval], Iterable[Point]]:

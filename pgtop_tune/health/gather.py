@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from pgtop_tune.host.locality import working_directory
 from pgtop_tune.host.machine_facts import machine_details
 from pgtop_tune.host.remote_details import remote_details
 from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostSample
@@ -43,14 +44,17 @@ DATABASES_S: Final = 30.0
 """For all databases together."""
 _PATIENCE_S: Final = 3.0
 _BETWEEN_GLANCES_S: Final = 0.05
-_ONCE: Final = (
-    "parameters", "databases", "archiver", "wal_files", "replication", "slots", "subscriptions", "horizon",
-    "database_limits", "temp_files", "progress",
+_ONCE: Final[tuple[Section[Reading], ...]] = (
+    sections.parameters, sections.databases, sections.archiver, sections.wal_files, sections.replication,
+    sections.slots, sections.subscriptions, sections.horizon, sections.database_limits, sections.temp_files,
+    sections.progress,
 )  # fmt: skip
-"""Sections that are read once, methods of the reader."""
+"""Sections that are read once."""
 BESIDE_PARAMETERS: Final[tuple[Question[Any], ...]] = (CONFIGURED, START_OPTIONS, SCOPED)
 """They tell the server's own values from those of our role and database."""
-_TWICE: Final = ("activity", "database", "wal", "checkpoints", "io")
+_TWICE: Final[tuple[Section[Reading], ...]] = (
+    sections.activity, sections.database, sections.wal, sections.checkpoints, sections.io,
+)  # fmt: skip
 """Those whose counters are read in every look."""
 
 
@@ -178,9 +182,9 @@ async def _looks(
     return frames
 
 
-async def _read(reader: PostgresReader, names: Collection[str], before: PostgresSample) -> PostgresSample:
-    """Sections that are not named stand as they were before."""
-    return replace(before, **{name: await getattr(reader, name)() for name in names})
+async def _read(reader: PostgresReader, wanted: Sequence[Section[Reading]], before: PostgresSample) -> PostgresSample:
+    """Sections that are not wanted stand as they were before."""
+    return replace(before, **{section.name: await reader.read(section) for section in wanted})
 
 
 async def _frame(sequence: int, postgres: PostgresSample, eye: _Eye, clock: Callable[[], float]) -> Frame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from msgspec import Struct
@@ -10,58 +9,57 @@ from msgspec import Struct
 from pgtop_tune.health.configured import is_of_session
 from pgtop_tune.health.facts import Facts, Missing
 from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Section
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.ceilings import Measured
-from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.host import HostFacts
 from pgtop_tune.model.machine import MachineDetails
 from pgtop_tune.model.postgres import Parameter, ParameterSample
 
 T = TypeVar("T")
 
 
-class Section(Struct, Generic[T], frozen=True):
+class SectionNeed(Struct, Generic[T], frozen=True):
     """A section of the newest frame; see `facts.Need`."""
 
     name: str
-    source: str
-    section: Callable[[Frame], T | Unavailable]
+    section: Section[T]
+
+    @property
+    def source(self) -> str:
+        """See `Need.source`."""
+        return self.section.source
 
     def of(self, facts: Facts) -> T | Unavailable:
         """See `Need.of`."""
         return self.section(facts.frames[-1])
 
 
-def _host(frame: Frame) -> HostFacts | Unavailable:
-    return frame.host if isinstance(frame.host, Unavailable) else frame.host.facts
-
-
-SERVER: Final = Section("server", "pg_settings, pg_control_system()", sections.server)
-PARAMETERS: Final = Section("parameters", "pg_settings", sections.parameters)
-ACTIVITY: Final = Section("activity", "pg_stat_activity", sections.activity)
-DATABASE: Final = Section("database", "pg_stat_database, summed", sections.database)
-DATABASES: Final = Section("databases", "pg_stat_database", sections.databases)
-WAL: Final = Section("wal", "pg_stat_wal", sections.wal)
-CHECKPOINTS: Final = Section("checkpoints", "pg_stat_checkpointer, pg_stat_bgwriter", sections.checkpoints)
-IO: Final = Section("io", "pg_stat_io", sections.io)
-ARCHIVER: Final = Section("archiver", "pg_stat_archiver", sections.archiver)
-REPLICATION: Final = Section("replication", "pg_stat_replication, pg_stat_wal_receiver", sections.replication)
-SLOTS: Final = Section("slots", "pg_replication_slots", sections.slots)
-SUBSCRIPTIONS: Final = Section("subscriptions", "pg_stat_subscription", sections.subscriptions)
-HORIZON: Final = Section("horizon", "pg_stat_activity, pg_prepared_xacts", sections.horizon)
-DATABASE_LIMITS: Final = Section("database limits", "pg_database, pg_roles", sections.database_limits)
-TEMP_FILES: Final = Section("temporary files", "pg_ls_tmpdir()", sections.temp_files)
-PROGRESS: Final = Section("progress", "pg_stat_progress_*", sections.progress)
-HOST: Final = Section("host", "/proc/sys/kernel, /proc/meminfo", _host)
-CPU: Final = Section("cpu", "/proc/stat", sections.cpu)
-MEMORY: Final = Section("memory", "/proc/meminfo, /proc/vmstat", sections.memory)
-PRESSURE: Final = Section("pressure", "/proc/pressure", sections.pressure)
-DISKS: Final = Section("disks", "/proc/diskstats", sections.disks)
-FILE_SYSTEMS: Final = Section("file systems", "statvfs(3)", sections.file_systems)
-NUMA: Final = Section("NUMA nodes", "/sys/devices/system/node", sections.numa)
-FREQUENCY: Final = Section("CPU frequency", "/sys/devices/system/cpu/cpufreq", sections.frequency)
-CGROUP: Final = Section("control group", "/sys/fs/cgroup", sections.cgroup)
-POOLERS: Final = Section("poolers", "SHOW POOLS of the named poolers", lambda frame: frame.pooler)
+SERVER: Final = SectionNeed("server", sections.server)
+PARAMETERS: Final = SectionNeed("parameters", sections.parameters)
+ACTIVITY: Final = SectionNeed("activity", sections.activity)
+DATABASE: Final = SectionNeed("database", sections.database)
+DATABASES: Final = SectionNeed("databases", sections.databases)
+WAL: Final = SectionNeed("wal", sections.wal)
+CHECKPOINTS: Final = SectionNeed("checkpoints", sections.checkpoints)
+IO: Final = SectionNeed("io", sections.io)
+ARCHIVER: Final = SectionNeed("archiver", sections.archiver)
+REPLICATION: Final = SectionNeed("replication", sections.replication)
+SLOTS: Final = SectionNeed("slots", sections.slots)
+SUBSCRIPTIONS: Final = SectionNeed("subscriptions", sections.subscriptions)
+HORIZON: Final = SectionNeed("horizon", sections.horizon)
+DATABASE_LIMITS: Final = SectionNeed("database limits", sections.database_limits)
+TEMP_FILES: Final = SectionNeed("temporary files", sections.temp_files)
+PROGRESS: Final = SectionNeed("progress", sections.progress)
+HOST: Final = SectionNeed("host", sections.machine)
+CPU: Final = SectionNeed("cpu", sections.cpu)
+MEMORY: Final = SectionNeed("memory", sections.memory)
+PRESSURE: Final = SectionNeed("pressure", sections.pressure)
+DISKS: Final = SectionNeed("disks", sections.disks)
+FILE_SYSTEMS: Final = SectionNeed("file systems", sections.file_systems)
+NUMA: Final = SectionNeed("NUMA nodes", sections.numa)
+FREQUENCY: Final = SectionNeed("CPU frequency", sections.frequency)
+CGROUP: Final = SectionNeed("control group", sections.cgroup)
+POOLERS: Final = SectionNeed("poolers", sections.pooler)
 
 
 class _Machine(Struct, frozen=True):

@@ -13,6 +13,7 @@ from typing import Final, Generic, TypeVar
 from msgspec import Struct
 
 from pgtop_tune.host.mounts import NETWORK_KINDS, Mount, mount_of
+from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.host import FileSystem, FileSystemSample
 
@@ -64,7 +65,6 @@ class Background(Generic[T]):
         self._found = self._look()
 
 
-EVERY_S: Final = 5.0
 _PATIENCE_S: Final = 2.0
 """A statvfs that takes longer is told as no answer; it is a matter of microseconds."""
 _FIRST_WAIT_S: Final = 0.5
@@ -126,7 +126,9 @@ class FileSystems:
 
     def watch(self, places: Sequence[Place]) -> None:
         """Says which; waits a little for the first answers, so call it off the event loop."""
-        self._watched = tuple((place, Background(self._asking(place), EVERY_S, self._clock)) for place in places)
+        self._watched = tuple(
+            (place, Background(self._asking(place), sections.file_systems.every_s, self._clock)) for place in places
+        )
         for _, background in self._watched:
             background.latest(_FIRST_WAIT_S)
         self._due_s = 0.0
@@ -138,7 +140,7 @@ class FileSystems:
         now_s = self._clock()
         asked = [(place, background.latest(), background.waiting_s) for place, background in self._watched]
         if self._latest is None or now_s >= self._due_s:
-            self._due_s = now_s + EVERY_S
+            self._due_s = now_s + sections.file_systems.every_s
             self._latest = FileSystemSample(
                 now_s,
                 tuple(found for _, found, late_s in asked if isinstance(found, FileSystem) and late_s < _PATIENCE_S),

@@ -49,6 +49,7 @@ from pgtop_tune.host.memory_files import HugePagePools, parse_id_list
 from pgtop_tune.host.mounts import Mount, parse_mountinfo
 from pgtop_tune.host.proc_files import KeptFile, ProcessFiles, kept_descriptors, read_once
 from pgtop_tune.host.process_files import parse_pid_io, parse_pid_stat, parse_schedstat, parse_thread
+from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.host import (
     DiskSample,
@@ -128,10 +129,6 @@ def _policy(directory: Path) -> CpuFrequency:
     return CpuFrequency(directory.name, mhz("scaling_cur_freq"), mhz("cpuinfo_max_freq"), governor)
 
 
-_SLOWLY_S: Final = 5.0
-"""Apart are looks at what changes slowly or is asked in a thread of its own: NUMA nodes, frequencies."""
-_SETUP_S: Final = 60.0
-"""Apart are looks at how the machine is set up."""
 _THREADS_MOST: Final = 128
 _RESTING_EVERY: Final = 16
 """Processes that do nothing are looked at in turns, each once in so many looks."""
@@ -157,10 +154,10 @@ class LocalHost:
         most = kept_descriptors() // 3
         self._delays = ProcessFiles(root / "proc", "schedstat", most)
         self._file_systems = FileSystems(clock)
-        self._frequencies = Background(lambda: read_frequencies(root, clock()), _SLOWLY_S, clock)
+        self._frequencies = Background(lambda: read_frequencies(root, clock()), sections.frequency.every_s, clock)
         self._directories: dict[str, str] = {}
         self._last_setup: MachineSetup | None = None
-        self._setup = Background(self._read_setup, _SETUP_S, clock)
+        self._setup = Background(self._read_setup, sections.setup.every_s, clock)
         self._group: ServerGroup | None = None
         self._nodes: tuple[int, ...] | None = None
         self._numa: NumaSample | Unavailable = NOT_YET
@@ -196,7 +193,7 @@ class LocalHost:
         """
         directories = self._directories = server_directories(data_directory, places) if data_directory else {}
         self._roles = roles_of(directories, self._root)
-        self._setup = Background(self._read_setup, _SETUP_S, self._clock)
+        self._setup = Background(self._read_setup, sections.setup.every_s, self._clock)
         self._file_systems.watch(places_of(directories, self._mounts()))
 
     def set_server(self, postmaster_pid: int) -> None:
@@ -299,7 +296,7 @@ class LocalHost:
         """The same object until the next look is due."""
         now_s = self._clock()
         if now_s >= self._numa_due_s or self._numa is NOT_YET:
-            self._numa_due_s = now_s + _SLOWLY_S
+            self._numa_due_s = now_s + sections.numa.every_s
             if self._nodes is None:
                 self._nodes = parse_id_list(self._read_if_there(NODES_PATH))
             nodes = self._nodes

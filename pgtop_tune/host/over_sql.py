@@ -35,6 +35,7 @@ from pgtop_tune.host.memory_files import USUAL_PAGE_BYTES, parse_id_list, pool_p
 from pgtop_tune.host.mounts import parse_mountinfo
 from pgtop_tune.host.process_files import parse_lineage, parse_pid_io, parse_pid_stat, parse_schedstat
 from pgtop_tune.host.sql_devices import Layout, layout_of
+from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable, grant
 from pgtop_tune.model.host import (
     DiskSample,
@@ -52,7 +53,6 @@ SOURCE: Final = "server's /proc over SQL"
 ReadFiles = Callable[[Sequence[str]], Awaitable[list[bytes | None] | Unavailable]]
 """Contents of absolute paths on the server's machine in their order; None for what is not there."""
 
-_SLOWLY_S: Final = 5.0
 _SEARCH_EVERY_S: Final = 60.0
 _DISKSTATS: Final = "proc/diskstats"
 _FAST: Final = (*CPU_PATHS, *MEMORY_PATHS[:2], *PRESSURE_PATHS, _DISKSTATS, NETWORK_PATH)
@@ -159,7 +159,7 @@ class SqlHost:
         if isinstance(contents, Unavailable):
             return contents
         if slowly:
-            self._slow_due_s = at_s + _SLOWLY_S
+            self._slow_due_s = at_s + sections.numa.every_s
             self._slow = {path: contents[path] for path in self._slow_paths() if path in contents}
         return self._sections(at_s, {**self._slow, **contents}, slowly, tuple(asked), tuple(threads))
 

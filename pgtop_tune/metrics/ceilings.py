@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Metric, share
 from pgtop_tune.metrics.io import WAL_FLUSHES
 from pgtop_tune.model.absence import Unavailable
@@ -12,7 +13,7 @@ _FLUSHES: Final = "wal-flushes"
 
 
 def _most_flushes(interval: Interval) -> float | None:
-    measured = interval.newest.ceilings
+    measured = sections.ceilings(interval.newest)
     return None if isinstance(measured, Unavailable) else measured.value(_FLUSHES)
 
 
@@ -22,7 +23,7 @@ def _flushes_used(interval: Interval) -> float | None:
 
 
 def _age(interval: Interval) -> float | None:
-    measured = interval.newest.ceilings
+    measured = sections.ceilings(interval.newest)
     if isinstance(measured, Unavailable) or not measured.at_ms:
         return None
     return max(interval.newest.taken_at_ms - measured.at_ms, 0) / 1000

@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct
 
-from pgtop_tune.metrics.catalogue import Interval, Section
+from pgtop_tune.metrics.catalogue import Interval, Reading
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 
@@ -15,7 +15,7 @@ ROWS_WINDOW_S: Final = 10.0
 """Rates of rows are means over so many seconds: long statements and slow cadences do not flicker."""
 
 R = TypeVar("R")
-S = TypeVar("S", bound=Section)
+S = TypeVar("S", bound=Reading)
 
 
 class Grown(Struct, Generic[R], frozen=True):

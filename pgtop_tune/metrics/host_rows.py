@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
 
-from pgtop_tune.metrics.catalogue import Interval, Section, rate
+from pgtop_tune.metrics.catalogue import Interval, Reading, rate
 from pgtop_tune.metrics.host_values import same_boot, with_facts
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 
-S = TypeVar("S", bound=Section)
+S = TypeVar("S", bound=Reading)
 R = TypeVar("R")
 K = TypeVar("K", bound=Hashable)
 

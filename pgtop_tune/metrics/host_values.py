@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 from msgspec import Struct
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Interval, Section, rate, share
+from pgtop_tune.metrics.catalogue import Interval, Reading, rate, share
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import (
@@ -26,7 +26,7 @@ from pgtop_tune.model.host import (
     ProcessSample,
 )
 
-S = TypeVar("S", bound=Section)
+S = TypeVar("S", bound=Reading)
 
 IO_WINDOW_S: Final = 10.0
 """How far back a process's earlier I/O reading may lie: they are read for some processes at a time."""
@@ -52,8 +52,8 @@ def with_facts(reach: Callable[[Frame], S | Unavailable]) -> Callable[[Frame], L
         found = reach(frame)
         if isinstance(found, Unavailable):
             return found
-        facts = frame.host.facts if not isinstance(frame.host, Unavailable) else None
-        return Look(found, facts if isinstance(facts, HostFacts) else None)
+        facts = sections.machine(frame)
+        return Look(found, None if isinstance(facts, Unavailable) else facts)
 
     return look
 

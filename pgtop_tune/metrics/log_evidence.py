@@ -9,11 +9,11 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune import units
+from pgtop_tune.metrics.latency import P99
 from pgtop_tune.metrics.percentile_range import Range, incomplete_range, percentile_range
 from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.metrics.run_evidence import Evidence
 
-_TOLD_OF: Final = 99.0
 _LINES_APART_S: Final = 2.5
 _DEVIATIONS: Final = 5.0
 _OF_PROGRESS: Final = 0.01
@@ -48,9 +48,9 @@ def logged_part(evidence: Evidence) -> LoggedPart | None:
     in_log = merged.logged if evidence.facts.logged is None else evidence.facts.logged
     lost = round(whole * rate) - in_log
     if lost > slack:
-        return LoggedPart(merged.logged, whole, lost, _p99(incomplete_range(merged.buckets, _TOLD_OF, lost)))
+        return LoggedPart(merged.logged, whole, lost, _p99(incomplete_range(merged.buckets, P99.per_cent, lost)))
     if rate < 1.0 and merged.logged:
-        return LoggedPart(merged.logged, whole, 0, _p99(percentile_range(merged.buckets, _TOLD_OF, rate)))
+        return LoggedPart(merged.logged, whole, 0, _p99(percentile_range(merged.buckets, P99.per_cent, rate)))
     if whole * rate - merged.logged > slack:
         return LoggedPart(merged.logged, whole, 0, "older ones were let go")
     return None

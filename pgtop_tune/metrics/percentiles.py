@@ -28,7 +28,6 @@ from pgtop_tune.model.bench import LatencySecond, ScriptLatencies
 
 PER_OCTAVE: Final = 32
 WORST_RELATIVE_ERROR: Final = 2.0 ** (1 / PER_OCTAVE) - 1.0
-STANDARD: Final = (50.0, 95.0, 99.0, 99.9, 99.99)
 
 _BEYOND: Final = 10
 """Transactions slower than a percentile without which it says nothing."""
@@ -174,12 +173,6 @@ def merge_scripts(seconds: Iterable[LatencySecond]) -> dict[int, Merged]:
         for script in second.scripts:
             found.setdefault(script.script, []).append(script)
     return {script: merge(parts) for script, parts in sorted(found.items())}
-
-
-def percentile(buckets: Buckets, q: float, max_us: int) -> float | None:
-    """The q-th percentile (0 to 100) in µs, never beyond max_us; None with fewer transactions than it needs."""
-    values = percentiles(buckets, (q,), max_us)
-    return values[0] if values else None
 
 
 def needed(q: float) -> int:

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from msgspec import Struct
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Interval, Section
+from pgtop_tune.metrics.catalogue import Interval, Reading
 from pgtop_tune.metrics.client_bound import generator_load
 from pgtop_tune.metrics.steady_state import steady_state
 from pgtop_tune.model.absence import Unavailable
@@ -18,7 +18,7 @@ from pgtop_tune.model.bench import BenchProgress, BenchRun, BenchSample, Latency
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.run_result import GeneratorLoad, RunFacts, SteadyState
 
-S = TypeVar("S", bound=Section)
+S = TypeVar("S", bound=Reading)
 
 _OVER: Final = (RunState.STOPPED, RunState.FINISHED, RunState.FAILED)
 

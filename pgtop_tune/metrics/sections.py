@@ -1,12 +1,25 @@
-"""How to reach a section of a frame: `interval.pair(sections.wal)`."""
+"""The sections of a frame, one row each: field, struct, source, cadence, first look, kept whole.
+
+    wal: Final = _section(PostgresSample.wal, WalCounters, "pg_stat_wal", first_look=True, kept_whole=True)
+
+`interval.pair(sections.wal)` is a pair of WalCounters to mypy. The reader, the sampler, the frames that a session keeps
+and the reference follow from the row: a new section is a row here, a struct, and the file of its query.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from math import inf
+from operator import attrgetter
+from types import MemberDescriptorType
+from typing import Final, TypeVar, cast
 
+from msgspec import Struct
+
+from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchSample
+from pgtop_tune.model.ceilings import Measured
 from pgtop_tune.model.events import LogTail
 from pgtop_tune.model.frame import Footprint, Frame
 from pgtop_tune.model.horizon import HorizonSample
@@ -14,13 +27,14 @@ from pgtop_tune.model.host import (
     CpuSample,
     DiskSample,
     FileSystemSample,
+    HostFacts,
     HostSample,
     MemorySample,
     NetworkSample,
     PressureSample,
     ProcessSample,
 )
-from pgtop_tune.model.io import ArchiverStatus, DatabaseSample, IoSample, SlruSample, WalFiles
+from pgtop_tune.model.io import ArchiverStatus, DatabaseSample, IoSample, SlruCounters, SlruSample, WalFiles
 from pgtop_tune.model.machine import CgroupSample, FrequencySample, NumaSample
 from pgtop_tune.model.pooler import PoolerSample
 from pgtop_tune.model.postgres import (
@@ -34,229 +48,177 @@ from pgtop_tune.model.postgres import (
     StatementTotals,
     WalCounters,
 )
-from pgtop_tune.model.progress import ProgressSample
-from pgtop_tune.model.relations import DatabaseLimits, RelationSample, TempFileSample
+from pgtop_tune.model.progress import ProgressRow, ProgressSample
+from pgtop_tune.model.relations import DatabaseLimits, RelationSample, TempFiles, TempFileSample
 from pgtop_tune.model.replication import ReplicationSample, SlotSample, SubscriptionSample
 from pgtop_tune.model.setup import MachineSetup
 from pgtop_tune.model.statements import StatementSample, StatementTexts
 from pgtop_tune.model.waits import LockSample, WaitSample
 
 T = TypeVar("T")
-
-
-def _of_host(pick: Callable[[HostSample], T | Unavailable]) -> Callable[[Frame], T | Unavailable]:
-    def reach(frame: Frame) -> T | Unavailable:
-        host = frame.host
-        return host if isinstance(host, Unavailable) else pick(host)
-
-    return reach
-
-
-def _of_postgres(pick: Callable[[PostgresSample], T | Unavailable]) -> Callable[[Frame], T | Unavailable]:
-    def reach(frame: Frame) -> T | Unavailable:
-        postgres = frame.postgres
-        return postgres if isinstance(postgres, Unavailable) else pick(postgres)
-
-    return reach
-
-
-def _cpu(host: HostSample) -> CpuSample | Unavailable:
-    return host.cpu
-
-
-def _memory(host: HostSample) -> MemorySample | Unavailable:
-    return host.memory
-
-
-def _pressure(host: HostSample) -> PressureSample | Unavailable:
-    return host.pressure
-
-
-def _disks(host: HostSample) -> DiskSample | Unavailable:
-    return host.disks
-
-
-def _processes(host: HostSample) -> ProcessSample | Unavailable:
-    return host.processes
-
-
-def _network(host: HostSample) -> NetworkSample | Unavailable:
-    return host.network
-
-
-def _file_systems(host: HostSample) -> FileSystemSample | Unavailable:
-    return host.file_systems
-
-
-def _numa(host: HostSample) -> NumaSample | Unavailable:
-    return host.numa
-
-
-def _setup(host: HostSample) -> MachineSetup | Unavailable:
-    return host.setup
-
-
-def _frequency(host: HostSample) -> FrequencySample | Unavailable:
-    return host.frequency
-
-
-def _cgroup(host: HostSample) -> CgroupSample | Unavailable:
-    return host.cgroup
-
-
-def _server(postgres: PostgresSample) -> ServerFacts | Unavailable:
-    return postgres.server
-
-
-def _activity(postgres: PostgresSample) -> Activity | Unavailable:
-    return postgres.activity
-
-
-def _waits(postgres: PostgresSample) -> WaitSample | Unavailable:
-    return postgres.waits
-
-
-def _locks(postgres: PostgresSample) -> LockSample | Unavailable:
-    return postgres.locks
-
-
-def _database(postgres: PostgresSample) -> DatabaseCounters | Unavailable:
-    return postgres.database
-
-
-def _wal(postgres: PostgresSample) -> WalCounters | Unavailable:
-    return postgres.wal
-
-
-def _checkpoints(postgres: PostgresSample) -> CheckpointCounters | Unavailable:
-    return postgres.checkpoints
-
-
-def _checkpoint_cycle(postgres: PostgresSample) -> CheckpointCycle | Unavailable:
-    return postgres.checkpoint_cycle
-
-
-def _statements(postgres: PostgresSample) -> StatementTotals | Unavailable:
-    return postgres.statements
-
-
-def _parameters(postgres: PostgresSample) -> ParameterSample | Unavailable:
-    return postgres.parameters
-
-
-def _statement_counters(postgres: PostgresSample) -> StatementSample | Unavailable:
-    return postgres.statement_counters
-
-
-def _statement_texts(postgres: PostgresSample) -> StatementTexts | Unavailable:
-    return postgres.statement_texts
-
-
-def _databases(postgres: PostgresSample) -> DatabaseSample | Unavailable:
-    return postgres.databases
-
-
-def _io(postgres: PostgresSample) -> IoSample | Unavailable:
-    return postgres.io
-
-
-def _slru(postgres: PostgresSample) -> SlruSample | Unavailable:
-    return postgres.slru
-
-
-def _archiver(postgres: PostgresSample) -> ArchiverStatus | Unavailable:
-    return postgres.archiver
-
-
-def _wal_files(postgres: PostgresSample) -> WalFiles | Unavailable:
-    return postgres.wal_files
-
-
-def _progress(postgres: PostgresSample) -> ProgressSample | Unavailable:
-    return postgres.progress
-
-
-def _replication(postgres: PostgresSample) -> ReplicationSample | Unavailable:
-    return postgres.replication
-
-
-def _slots(postgres: PostgresSample) -> SlotSample | Unavailable:
-    return postgres.slots
-
-
-def _subscriptions(postgres: PostgresSample) -> SubscriptionSample | Unavailable:
-    return postgres.subscriptions
-
-
-def _horizon(postgres: PostgresSample) -> HorizonSample | Unavailable:
-    return postgres.horizon
-
-
-def _relations(postgres: PostgresSample) -> RelationSample | Unavailable:
-    return postgres.relations
-
-
-def _database_limits(postgres: PostgresSample) -> DatabaseLimits | Unavailable:
-    return postgres.database_limits
-
-
-def _temp_files(postgres: PostgresSample) -> TempFileSample | Unavailable:
-    return postgres.temp_files
-
-
-def _server_log(postgres: PostgresSample) -> LogTail | Unavailable:
-    return postgres.server_log
-
-
-cpu = _of_host(_cpu)
-memory = _of_host(_memory)
-pressure = _of_host(_pressure)
-disks = _of_host(_disks)
-processes = _of_host(_processes)
-network = _of_host(_network)
-file_systems = _of_host(_file_systems)
-numa = _of_host(_numa)
-frequency = _of_host(_frequency)
-setup = _of_host(_setup)
-cgroup = _of_host(_cgroup)
-server = _of_postgres(_server)
-activity = _of_postgres(_activity)
-waits = _of_postgres(_waits)
-locks = _of_postgres(_locks)
-database = _of_postgres(_database)
-wal = _of_postgres(_wal)
-checkpoints = _of_postgres(_checkpoints)
-checkpoint_cycle = _of_postgres(_checkpoint_cycle)
-statements = _of_postgres(_statements)
-parameters = _of_postgres(_parameters)
-statement_counters = _of_postgres(_statement_counters)
-statement_texts = _of_postgres(_statement_texts)
-databases = _of_postgres(_databases)
-io = _of_postgres(_io)
-slru = _of_postgres(_slru)
-archiver = _of_postgres(_archiver)
-wal_files = _of_postgres(_wal_files)
-progress = _of_postgres(_progress)
-replication = _of_postgres(_replication)
-slots = _of_postgres(_slots)
-subscriptions = _of_postgres(_subscriptions)
-horizon = _of_postgres(_horizon)
-relations = _of_postgres(_relations)
-database_limits = _of_postgres(_database_limits)
-temp_files = _of_postgres(_temp_files)
-server_log = _of_postgres(_server_log)
-
-
-def bench(frame: Frame) -> BenchSample | Unavailable:
-    """The load of the frame."""
-    return frame.bench
-
-
-def pooler(frame: Frame) -> PoolerSample | Unavailable:
-    """The poolers of the frame."""
-    return frame.pooler
-
-
-def footprint(frame: Frame) -> Footprint | Unavailable:
-    """Our own cost."""
-    return frame.footprint
+R = TypeVar("R", bound=Reading)
+
+
+def _reach(holder: type, of: Callable[[object], T | Unavailable]) -> Callable[[Frame], T | Unavailable]:
+    # Metrics do this some thousand times a second: no more calls than it takes.
+    def on_server(frame: Frame) -> T | Unavailable:
+        part = frame.postgres
+        return part if part.__class__ is Unavailable else of(part)
+
+    def on_host(frame: Frame) -> T | Unavailable:
+        part = frame.host
+        return part if part.__class__ is Unavailable else of(part)
+
+    return of if holder is Frame else on_host if holder is HostSample else on_server
+
+
+_rows: Final[list[Section[Reading]]] = []
+
+
+def _place(field: T | Unavailable) -> tuple[str, type, Callable[[object], T | Unavailable]]:
+    """Name, class and getter of a field. A type checker sees a value where the class has the descriptor."""
+    member = cast(MemberDescriptorType, field)
+    return member.__name__, member.__objclass__, attrgetter(member.__name__)
+
+
+def _section(
+    field: R | Unavailable,
+    struct: type[R],
+    source: str,
+    queries: tuple[str, ...] = (),
+    *,
+    row: type[Struct] | None = None,
+    every_s: float = 0.0,
+    first_look: bool = False,
+    kept_whole: bool = False,
+) -> Section[R]:
+    """A row. A section of the server has one query of its own name unless `queries` says otherwise."""
+    name, holder, of = _place(field)
+    section = Section(
+        name=name,
+        holder=holder,
+        of=of,
+        reach=_reach(holder, of),
+        struct=struct,
+        row=row,
+        source=source,
+        queries=queries or ((name,) if holder is PostgresSample else ()),
+        every_s=every_s,
+        first_look=first_look,
+        kept_whole=kept_whole,
+    )
+    _rows.append(section)
+    return section
+
+
+def _undated(
+    field: T | Unavailable, struct: type[T], source: str, queries: tuple[str, ...] = (), every_s: float = 0.0
+) -> Section[T]:
+    """A section without a clock of its own: no pair of readings makes a rate."""
+    name, holder, of = _place(field)
+    return Section(
+        name=name,
+        holder=holder,
+        of=of,
+        reach=_reach(holder, of),
+        struct=struct,
+        source=source,
+        queries=queries,
+        every_s=every_s,
+    )
+
+
+server: Final = _undated(PostgresSample.server, ServerFacts, "pg_settings, pg_control_system()", ("facts",), 4.9)
+activity: Final = _section(
+    PostgresSample.activity, Activity, "pg_stat_activity", ("activity", "blocking"), first_look=True
+)
+locks: Final = _section(PostgresSample.locks, LockSample, "pg_locks", first_look=True)
+database: Final = _section(
+    PostgresSample.database, DatabaseCounters, "pg_stat_database, summed", first_look=True, kept_whole=True
+)
+wal: Final = _section(PostgresSample.wal, WalCounters, "pg_stat_wal", first_look=True, kept_whole=True)
+checkpoints: Final = _section(
+    PostgresSample.checkpoints, CheckpointCounters, "pg_stat_checkpointer, pg_stat_bgwriter",
+    first_look=True, kept_whole=True,
+)  # fmt: skip
+statements: Final = _section(
+    PostgresSample.statements, StatementTotals, "pg_stat_statements, summed", first_look=True, kept_whole=True
+)
+parameters: Final = _section(
+    PostgresSample.parameters, ParameterSample, "pg_settings", ("parameters", "auto_conf", "limits_of_session"),
+    every_s=60.0, first_look=True, kept_whole=True,
+)  # fmt: skip
+statement_counters: Final = _section(
+    PostgresSample.statement_counters, StatementSample, "pg_stat_statements", ("statement_changes", "statement_counters"),
+    every_s=1.9,
+)  # fmt: skip
+statement_texts: Final = _section(PostgresSample.statement_texts, StatementTexts, "pg_stat_statements", every_s=1.9)
+databases: Final = _section(PostgresSample.databases, DatabaseSample, "pg_stat_database", every_s=1.9)
+io: Final = _section(PostgresSample.io, IoSample, "pg_stat_io", every_s=1.9)
+slru: Final = _section(PostgresSample.slru, SlruSample, "pg_stat_slru", row=SlruCounters, every_s=4.9)
+archiver: Final = _section(PostgresSample.archiver, ArchiverStatus, "pg_stat_archiver", every_s=4.9, kept_whole=True)
+wal_files: Final = _section(PostgresSample.wal_files, WalFiles, "pg_ls_waldir()", every_s=14.9, kept_whole=True)
+progress: Final = _section(
+    PostgresSample.progress, ProgressSample, "pg_stat_progress_*", row=ProgressRow, every_s=0.9, kept_whole=True
+)
+replication: Final = _section(
+    PostgresSample.replication, ReplicationSample, "pg_stat_replication, pg_stat_wal_receiver", every_s=0.9
+)
+slots: Final = _section(PostgresSample.slots, SlotSample, "pg_replication_slots", every_s=4.9, kept_whole=True)
+subscriptions: Final = _section(
+    PostgresSample.subscriptions, SubscriptionSample, "pg_stat_subscription", every_s=4.9, kept_whole=True
+)
+horizon: Final = _section(
+    PostgresSample.horizon, HorizonSample, "pg_stat_activity, pg_prepared_xacts", ("horizon", "prepared"), every_s=4.9
+)
+server_log: Final = _section(PostgresSample.server_log, LogTail, "pg_current_logfile()", every_s=4.9)
+relations: Final = _section(
+    PostgresSample.relations, RelationSample, "pg_stat_all_tables, pg_stat_all_indexes, pg_class",
+    ("relation_activity", "relation_tables", "relation_indexes", "relation_clock"), every_s=14.9,
+)  # fmt: skip
+database_limits: Final = _section(
+    PostgresSample.database_limits, DatabaseLimits, "pg_database, pg_roles", ("database_limits", "role_limits"),
+    every_s=29.9,
+)  # fmt: skip
+temp_files: Final = _section(PostgresSample.temp_files, TempFileSample, "pg_ls_tmpdir()", row=TempFiles, every_s=14.9)
+
+READ: Final = tuple(_rows)
+"""Sections that the sampler reads one by one, in this order: sessions come before the locks they wait for."""
+
+waits: Final = _section(
+    PostgresSample.waits, WaitSample, "pg_stat_activity, or pg_wait_sampling_profile", ("waits", "wait_profile", "names"),
+    every_s=0.1, kept_whole=True,
+)  # fmt: skip
+"""Looked at more often than frames are made; a reading adds up the looks of its frame."""
+checkpoint_cycle: Final = _section(
+    PostgresSample.checkpoint_cycle, CheckpointCycle, "pg_stat_wal.wal_fpi at the begin of checkpoints",
+    ("checkpoints", "wal"), kept_whole=True,
+)  # fmt: skip
+
+machine: Final = _undated(HostSample.facts, HostFacts, "/proc/sys/kernel, /proc/meminfo", every_s=inf)
+cpu: Final = _section(HostSample.cpu, CpuSample, "/proc/stat, /proc/loadavg")
+memory: Final = _section(HostSample.memory, MemorySample, "/proc/meminfo, /proc/vmstat", kept_whole=True)
+pressure: Final = _section(HostSample.pressure, PressureSample, "/proc/pressure", kept_whole=True)
+disks: Final = _section(HostSample.disks, DiskSample, "/proc/diskstats", kept_whole=True)
+processes: Final = _section(HostSample.processes, ProcessSample, "/proc/PID/stat, io and schedstat")
+network: Final = _section(HostSample.network, NetworkSample, "/proc/net/dev")
+file_systems: Final = _section(HostSample.file_systems, FileSystemSample, "statvfs(3)", every_s=5.0, kept_whole=True)
+numa: Final = _section(HostSample.numa, NumaSample, "/sys/devices/system/node", every_s=5.0)
+frequency: Final = _section(HostSample.frequency, FrequencySample, "/sys/devices/system/cpu/cpufreq", every_s=5.0)
+cgroup: Final = _section(HostSample.cgroup, CgroupSample, "/sys/fs/cgroup", kept_whole=True)
+setup: Final = _section(
+    HostSample.setup,
+    MachineSetup,
+    "/proc/cpuinfo, /sys/class/dmi/id, /sys/block, /proc/sys",
+    every_s=60.0,
+    kept_whole=True,
+)
+
+bench: Final = _section(Frame.bench, BenchSample, "progress lines and transaction log of pgbench", kept_whole=True)
+pooler: Final = _section(Frame.pooler, PoolerSample, "SHOW commands of the named poolers", every_s=1.0, kept_whole=True)
+footprint: Final = _section(Frame.footprint, Footprint, "getrusage(2), and what our sessions counted", kept_whole=True)
+ceilings: Final = _undated(Frame.ceilings, Measured, "check --measure", every_s=5.0)
+
+DATED: Final = tuple(_rows)
+"""Those with a clock of their own."""
+ALL: Final = (server, *DATED, machine, ceilings)

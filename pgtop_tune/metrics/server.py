@@ -174,6 +174,11 @@ def states(activity: Activity) -> Counter[str]:
     return Counter(backend.state or "unknown" for backend in client_backends(activity))
 
 
+def _counted(interval: Interval) -> Counter[str] | None:
+    activity = interval.now(sections.activity)
+    return None if activity is None else states(activity)
+
+
 class _StateCount:
     """Counts client backends in some states."""
 
@@ -181,16 +186,13 @@ class _StateCount:
         self._wanted = wanted
 
     def __call__(self, interval: Interval) -> float | None:
-        activity = interval.now(sections.activity)
-        if activity is None:
-            return None
-        found = states(activity)
-        return float(sum(found[state] for state in self._wanted))
+        found = interval.once(_counted)
+        return None if found is None else float(sum(found[state] for state in self._wanted))
 
 
 def _sessions(interval: Interval) -> float | None:
-    activity = interval.now(sections.activity)
-    return None if activity is None else float(len(client_backends(activity)))
+    found = interval.once(_counted)
+    return None if found is None else float(sum(found.values()))
 
 
 def _blocked(interval: Interval) -> float | None:

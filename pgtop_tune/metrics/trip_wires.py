@@ -14,8 +14,9 @@ from msgspec import Struct
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.latency import PER_SECOND, Quantile, logged_seconds
 from pgtop_tune.metrics.load import CLIENT_FAILED, CLIENT_LATENCY, CLIENT_TPS, running
-from pgtop_tune.metrics.percentiles import estimates, merge
+from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.metrics.replication import sender_lags
 from pgtop_tune.metrics.server import TPS
 from pgtop_tune.metrics.stall import stalled_s
@@ -67,23 +68,14 @@ class TripWire(Struct, frozen=True):
         return value > self.limit if self.above else value < self.limit
 
 
-def _percentile(q: float) -> Callable[[Interval], float | None]:
+def _watched(quantile: Quantile) -> Watched:
     def value(interval: Interval) -> float | None:
-        run = running(interval)
-        if run is None:
+        if running(interval) is None:
             return None
-        seconds = [
-            second
-            for sample in interval.recent(sections.bench, WINDOW_S)
-            if sample.run.run == run.run
-            for second in sample.latencies
-        ]
-        merged = merge(seconds)
         # Of however few: a wire must not go blind under a slow load.
-        us = next(iter(estimates(merged.buckets, (q,), merged.max_us)), None)
-        return _at_least(interval, None if us is None else us / 1000.0)
+        return _at_least(interval, quantile.estimate(merge(logged_seconds(interval, WINDOW_S))))
 
-    return value
+    return Watched(quantile.title, f"{quantile.title} latency of the load over the last 5 s, ms", _MS, value)
 
 
 def _mean_latency(interval: Interval) -> float | None:
@@ -117,10 +109,7 @@ def _free(interval: Interval) -> float | None:
 
 
 WATCHED: Final[tuple[Watched, ...]] = (
-    Watched("p50", "median latency of the load over the last 5 s, ms", _MS, _percentile(50.0)),
-    Watched("p95", "95th percentile of the load's latency over the last 5 s, ms", _MS, _percentile(95.0)),
-    Watched("p99", "99th percentile of the load's latency over the last 5 s, ms", _MS, _percentile(99.0)),
-    Watched("p99.9", "99.9th percentile of the load's latency over the last 5 s, ms", _MS, _percentile(99.9)),
+    *map(_watched, PER_SECOND),
     Watched("latency", "mean latency of the load over the last 5 s, ms", _MS, _mean_latency),
     Watched("tps", "transactions per second: the load's, without one the server's", _PLAIN, _tps),
     Watched("errors", "failed transactions of the load per second", _PLAIN, _errors),

@@ -123,29 +123,6 @@ class RelationSample(Struct, frozen=True):
     indexes: Annotated[tuple[IndexCounters, ...], Keyed("oid")]
 
 
-class RelationSizes(Struct, frozen=True):
-    """Exact sizes of one table, asked for by the operator and never per tick.
-
-    Attributes:
-        name: "schema.table".
-        heap_bytes: pg_relation_size(), main fork.
-        other_forks_bytes: Free space map and visibility map.
-        toast_bytes: TOAST table with its index.
-        indexes: (name, pg_relation_size()) of each, largest first.
-    """
-
-    name: str
-    heap_bytes: int
-    other_forks_bytes: int
-    toast_bytes: int
-    indexes: tuple[tuple[str, int], ...]
-
-    @property
-    def total_bytes(self) -> int:
-        """Everything the table takes."""
-        return self.heap_bytes + self.other_forks_bytes + self.toast_bytes + sum(size for _, size in self.indexes)
-
-
 class DatabaseFacts(Struct, frozen=True):
     """One row of pg_database.
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, TypeVar, overload
+from typing import Final, TypeVar, overload
 
 from msgspec.structs import replace
 
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostSample
@@ -25,13 +27,9 @@ WHOLE_S: Final = 12.0
 """How long every reading is kept: longer than the windows of `budget`, `client_bound`, `growth` and `host_values`."""
 APART_S: Final = 18.0
 """Between two readings that are kept after that."""
-_HOST: Final = ("processes", "cpu", "network", "numa", "frequency")
-_POSTGRES: Final = (
-    "activity", "locks", "statement_counters", "statement_texts", "databases", "io", "slru", "relations",
-    "database_limits", "horizon", "replication", "temp_files", "server_log",
-)  # fmt: skip
-"""What is repeated. Whole stay the sums of each tick (waits, pgbench's) and what a metric looks for minutes back:
-checkpoints, WAL, disks, file systems, slots."""
+_THINNED: Final = tuple(section for section in sections.DATED if not section.kept_whole)
+_HOST: Final = tuple(section for section in _THINNED if section.holder is HostSample)
+_SERVER: Final = tuple(section for section in _THINNED if section.holder is PostgresSample)
 _Sample = TypeVar("_Sample", HostSample, PostgresSample)
 
 
@@ -100,18 +98,18 @@ def _repeating(before: Frame, frame: Frame) -> Frame:
     return replace(
         frame,
         host=_sample(before.host, frame.host, _HOST),
-        postgres=_sample(before.postgres, frame.postgres, _POSTGRES),
+        postgres=_sample(before.postgres, frame.postgres, _SERVER),
     )
 
 
 def _sample(
-    before: _Sample | Unavailable, now: _Sample | Unavailable, sections: tuple[str, ...]
+    before: _Sample | Unavailable, now: _Sample | Unavailable, thinned: Sequence[Section[Reading]]
 ) -> _Sample | Unavailable:
     if isinstance(before, Unavailable) or isinstance(now, Unavailable):
         return now
-    repeated: dict[str, Any] = {}
-    for name in sections:
-        older, newer = getattr(before, name), getattr(now, name)
+    repeated: dict[str, Reading] = {}
+    for section in thinned:
+        older, newer = section.of(before), section.of(now)
         if older is not newer and not isinstance(older, Unavailable) and not isinstance(newer, Unavailable):
-            repeated[name] = older if newer.at_s - older.at_s < APART_S else newer
+            repeated[section.name] = older if newer.at_s - older.at_s < APART_S else newer
     return replace(now, **repeated)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
-from pgtop_tune.metrics.percentiles import Merged, enough, estimates, merge, percentiles
+from pgtop_tune.metrics.latency import P99, PER_SECOND, Quantile, quantiles_ms
+from pgtop_tune.metrics.percentiles import Merged, enough, merge
 
 if TYPE_CHECKING:
     from pgtop_tune.metrics.catalogue import Interval
@@ -23,7 +24,6 @@ CAPACITY: Final = 18_000
 """Points kept per series: five hours at 1 Hz, one at 5 Hz; 144 kB each."""
 _HISTOGRAMS: Final = 200
 """Seconds whose histograms are kept for those that come late, or whose followers need them."""
-QUANTILES: Final = (50.0, 95.0, 99.0, 99.9)
 
 
 class Charted(Protocol):
@@ -104,8 +104,8 @@ class LatencyPoint(Struct, frozen=True):
         logged: Transactions in it.
         max_ms: The slowest of them.
         rough_p99_ms: Of them, however few there are: for the scale of a chart, not to be shown.
-        quantiles_ms: As `QUANTILES`, of `span_s` seconds up to this one; None where they, too, have too few
-            transactions, see `metrics.percentiles`.
+        quantiles_ms: `metrics.latency.PER_SECOND` of `span_s` seconds up to this one; None where they, too, have too
+            few transactions.
         span_s: So many seconds a p99 needs, ten at most.
         span_mean_ms, span_max_ms: Mean and slowest of the same seconds.
         span_counted_below_ms: Below it some of them were only counted, see `model.bench.estimate_mark`.
@@ -123,6 +123,10 @@ class LatencyPoint(Struct, frozen=True):
     span_max_ms: float
     span_counted_below_ms: float = 0.0
     known_s: float = 0.0
+
+    def at(self, quantile: Quantile) -> float | None:
+        """One of `metrics.latency.PER_SECOND`."""
+        return self.quantiles_ms[PER_SECOND.index(quantile)]
 
 
 class LatencyHistory:
@@ -154,14 +158,13 @@ class LatencyHistory:
             whole = merge([self._newest[second], latency] if second in self._newest else [latency])
             self._newest[second] = whole
             span_s, span = enough(self._newest, second)
-            values = percentiles(span.buckets, QUANTILES, span.max_us)
             point = LatencyPoint(
                 at_s=second + 1 - wall_minus_elapsed_s,
                 second=second,
                 logged=whole.logged,
                 max_ms=whole.max_us / 1000.0,
-                rough_p99_ms=estimates(whole.buckets, (99.0,), whole.max_us)[0] / 1000.0,
-                quantiles_ms=tuple(None if value is None else value / 1000.0 for value in values),
+                rough_p99_ms=P99.estimate(whole) or 0.0,
+                quantiles_ms=quantiles_ms(span, PER_SECOND),
                 span_s=span_s,
                 span_mean_ms=span.sum_us / span.logged / 1000.0,
                 span_max_ms=span.max_us / 1000.0,

@@ -14,6 +14,7 @@ from typing import Final
 from msgspec import to_builtins
 
 from pgtop_tune.errors import UsageProblem
+from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.ceilings import Measured, MeasuredLimit
 from pgtop_tune.model.postgres import PostgresSample, ServerFacts
@@ -21,7 +22,6 @@ from pgtop_tune.paths import private, replacing, state_dir
 
 NOT_MEASURED: Final = Unavailable(Reason.SWITCHED_OFF, "not measured, `pgtop-tune check --measure` does it")
 _DIRECTORY: Final = "ceilings"
-_LOOK_EVERY_S: Final = 5.0
 _LARGEST_BYTES: Final = 1024 * 1024
 
 
@@ -82,7 +82,7 @@ class MeasuredLimits:
         if path != self._path or self._found is NOT_YET:
             self._path, self._stamp, self._found, self._due_s = path, None, NOT_MEASURED, 0.0
         if path is not None and self._clock() >= self._due_s:
-            self._due_s = self._clock() + _LOOK_EVERY_S
+            self._due_s = self._clock() + sections.ceilings.every_s
             self._renew(path)
         return self._found
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from pgtop_tune.errors import ConnectionProblem, NotLetIn, PgtopError
+from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.pooler import ConsoleSample, Pooler, PoolerSample
 
-EVERY_S: Final = 1.0
 _COST: Final = 20.0
 """A console is looked at no more than a twentieth of the time: it is served by the thread that serves the clients."""
 _RETRY_S: Final = (1.0, 2.0, 5.0, 10.0)
@@ -91,7 +91,7 @@ class PoolerSampler:
                 self._seen[place] = await console.look()
                 failures = 0
                 cost_s = self._clock() - started_s
-                wait_s = max(EVERY_S - cost_s, cost_s * (_COST - 1))
+                wait_s = max(sections.pooler.every_s - cost_s, cost_s * (_COST - 1))
             except PgtopError as problem:
                 wait_s = _RETRY_S[min(failures, len(_RETRY_S) - 1)]
                 failures += 1

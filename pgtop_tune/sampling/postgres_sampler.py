@@ -10,12 +10,13 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from math import ceil
-from typing import Any, Final
+from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded, WrongPassword
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.postgres import Activity, PostgresSample, ServerFacts
@@ -25,8 +26,6 @@ from pgtop_tune.sampling.clock import SessionClock
 from pgtop_tune.sampling.server_reader import ServerReader
 from pgtop_tune.sampling.wait_counts import WaitCounts
 
-WAITS_EVERY_S: Final = 0.1
-FACTS_EVERY_S: Final = 4.9
 _WAITS_COST: Final = 10.0
 _REST_S: Final = 9.0
 """Less than the window over which waits are told: however slow the server is, it has a look."""
@@ -44,50 +43,10 @@ def next_waits(due: float, now: float, cost_s: float) -> float:
         cost_s: How long it took; a tenth of the time is for them. Where we ourselves were stopped in the middle of it,
             that was no cost of the server.
     """
-    following = due + WAITS_EVERY_S
-    return max(now + WAITS_EVERY_S if following < now else following, now + min(cost_s * (_WAITS_COST - 1), _REST_S))
-
-
-class Cadence(Struct, frozen=True):
-    """How often a section is read.
-
-    Attributes:
-        section: Field of `PostgresSample` and method of the reader.
-        every_s: At least so many seconds apart; 0 means every tick.
-        at_once: Read with the very first look; the others with the second, which comes soon: the first picture need not
-            wait for them.
-    """
-
-    section: str
-    every_s: float
-    at_once: bool = False
-
-
-CADENCES: Final = (
-    Cadence("activity", 0.0, at_once=True),
-    Cadence("locks", 0.0, at_once=True),
-    Cadence("database", 0.0, at_once=True),
-    Cadence("wal", 0.0, at_once=True),
-    Cadence("checkpoints", 0.0, at_once=True),
-    Cadence("statements", 0.0, at_once=True),
-    Cadence("parameters", 60.0, at_once=True),
-    Cadence("statement_counters", 1.9),
-    Cadence("statement_texts", 1.9),
-    Cadence("databases", 1.9),
-    Cadence("io", 1.9),
-    Cadence("slru", 4.9),
-    Cadence("archiver", 4.9),
-    Cadence("wal_files", 14.9),
-    Cadence("progress", 0.9),
-    Cadence("replication", 0.9),
-    Cadence("slots", 4.9),
-    Cadence("subscriptions", 4.9),
-    Cadence("horizon", 4.9),
-    Cadence("server_log", 4.9),
-    Cadence("relations", 14.9),
-    Cadence("database_limits", 29.9),
-    Cadence("temp_files", 14.9),
-)
+    following = due + sections.waits.every_s
+    return max(
+        now + sections.waits.every_s if following < now else following, now + min(cost_s * (_WAITS_COST - 1), _REST_S)
+    )
 
 
 class PostgresSampler:
@@ -117,7 +76,7 @@ class PostgresSampler:
         self._typed = False
         self._facts: ServerFacts | None = None
         self._facts_due_s = 0.0
-        self._sections: dict[str, Any] = {}
+        self._readings: dict[str, Reading | Unavailable] = {}
         self._due_s: dict[str, float] = {}
         self._waits = WaitCounts()
         self._cycles = CheckpointCycles()
@@ -158,9 +117,9 @@ class PostgresSampler:
         """Whoever mistyped is asked again; a wrong one from a file or a variable would be wrong again."""
         return isinstance(problem, PasswordNeeded) or (self._typed and isinstance(problem, WrongPassword))
 
-    def refresh(self, section: str) -> None:
+    def refresh(self, section: Section[Reading]) -> None:
         """Reads a slow section with the next tick."""
-        self._due_s.pop(section, None)
+        self._due_s.pop(section.name, None)
 
     def retry_now(self) -> None:
         """Connects at once, with a password that was typed. In the engine's loop."""
@@ -240,9 +199,9 @@ class PostgresSampler:
         self._facts = await self._localise(await self._reader.connect())
         self._problem = None
         self._answered_s = self._clock()
-        self._sections.clear()
+        self._readings.clear()
         self._due_s.clear()
-        self._facts_due_s = self._answered_s + FACTS_EVERY_S
+        self._facts_due_s = self._answered_s + sections.server.every_s
         self._waits.clear()
         self._cycles.clear()
         self._connected = True
@@ -306,7 +265,7 @@ class PostgresSampler:
         if begun_s < self._facts_due_s:
             return
         found = await self._reader.facts()
-        self._facts_due_s = begun_s + max(FACTS_EVERY_S, (self._clock() - begun_s) * _SECTION_COST)
+        self._facts_due_s = begun_s + max(sections.server.every_s, (self._clock() - begun_s) * _SECTION_COST)
         if isinstance(found, Unavailable):
             return
         before = self._facts
@@ -327,28 +286,29 @@ class PostgresSampler:
         # Behind a pooler each look may come from another session; only a later moment is news.
         if configured_ms > self._configured_ms:
             self._configured_ms = configured_ms
-            self.refresh("parameters")
+            self.refresh(sections.parameters)
 
     async def _answer(self) -> None:
         await self._look_at_facts()
         assert self._facts is not None
-        for cadence in CADENCES:
+        for section in sections.READ:
             now_s = self._clock()
-            if now_s < self._due_s.get(cadence.section, 0.0):
+            if now_s < self._due_s.get(section.name, 0.0):
                 continue
-            if not (self._looked or cadence.at_once):
-                self._sections[cadence.section] = NOT_YET
+            if not (self._looked or section.first_look):
+                self._readings[section.name] = NOT_YET
                 continue
-            reading = await getattr(self._reader, cadence.section)()
+            reading = await self._reader.read(section)
             cost_s = self._clock() - now_s
-            self._due_s[cadence.section] = now_s + max(cadence.every_s, cost_s * _SECTION_COST)
-            self._sections[cadence.section] = reading
+            self._due_s[section.name] = now_s + max(section.every_s, cost_s * _SECTION_COST)
+            self._readings[section.name] = reading
             if isinstance(reading, Activity):
                 self._look_at_configuration(reading)
         self._looked = True
         self._answered_s = self._clock()
-        self._sections["checkpoint_cycle"] = self._cycles.seen(self._sections["checkpoints"], self._sections["wal"])
-        sample = PostgresSample(server=self._facts, waits=await self._waits_since(), **self._sections)
+        sample = PostgresSample(server=self._facts, waits=await self._waits_since())
+        sample = replace(sample, **self._readings)
+        sample = replace(sample, checkpoint_cycle=self._cycles.seen(sample.checkpoints, sample.wal))
         answers, self._answers = self._answers, []
         for answer in answers:
             if not answer.done():

@@ -14,9 +14,9 @@ from scipy.stats import binom, scoreatpercentile
 
 from pgtop_tune.bench.ports import Endpoint
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.metrics.latency import QUANTILES
 from pgtop_tune.metrics.percentile_range import CONFIDENCE, percentile_range
 from pgtop_tune.metrics.percentiles import (
-    STANDARD,
     WORST_RELATIVE_ERROR,
     ascending,
     bucket_counts,
@@ -28,6 +28,8 @@ from pgtop_tune.metrics.percentiles import (
 from pgtop_tune.model.bench import BenchRun, LoadSpec, RunState, ScriptChoice
 from tests.bench.conftest import Watch
 from tests.support.servers import conninfo
+
+PER_CENTS = tuple(quantile.per_cent for quantile in QUANTILES)
 
 Make = Callable[..., Watch]
 READ = "\\set aid random(1, 100000)\nSELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n"
@@ -96,16 +98,16 @@ async def test_threads_scripts_lag_and_counts_agree_with_the_whole_log(
     every = latencies(lines)
     assert merged.logged == len(every) > 500
     assert (merged.sum_us, merged.max_us) == (sum(every), max(every))
-    found = estimates(merged.buckets, STANDARD, merged.max_us)
-    assert found == pytest.approx(np.percentile(every, STANDARD), rel=WORST_RELATIVE_ERROR)
-    assert found == pytest.approx(scoreatpercentile(every, STANDARD), rel=WORST_RELATIVE_ERROR)
+    found = estimates(merged.buckets, PER_CENTS, merged.max_us)
+    assert found == pytest.approx(np.percentile(every, PER_CENTS), rel=WORST_RELATIVE_ERROR)
+    assert found == pytest.approx(scoreatpercentile(every, PER_CENTS), rel=WORST_RELATIVE_ERROR)
     by_script = merge_scripts(load.latencies)
     assert sorted(by_script) == [0, 1]
     for script, part in by_script.items():
         own = latencies(lines, script)
         assert (part.logged, part.sum_us, part.max_us) == (len(own), sum(own), max(own))
-        assert estimates(part.buckets, STANDARD, part.max_us) == pytest.approx(
-            np.percentile(own, STANDARD), rel=WORST_RELATIVE_ERROR
+        assert estimates(part.buckets, PER_CENTS, part.max_us) == pytest.approx(
+            np.percentile(own, PER_CENTS), rel=WORST_RELATIVE_ERROR
         )
     lags = [line.lag or 0 for line in lines if line.result.isdigit()]
     assert sum(second.lag_sum_us or 0 for second in load.latencies) == sum(lags)

@@ -16,13 +16,16 @@ from pgtop_tune.bench.ports import Endpoint
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import LoadProblem
-from pgtop_tune.metrics.percentiles import STANDARD, WORST_RELATIVE_ERROR, estimates, merge
+from pgtop_tune.metrics.latency import QUANTILES
+from pgtop_tune.metrics.percentiles import WORST_RELATIVE_ERROR, estimates, merge
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchRun, LoadSpec, RunState
 from pgtop_tune.secret import Secret
 from tests.bench.conftest import Watch, endpoint_of
 from tests.support.processes import alive, eventually
 from tests.support.servers import conninfo
+
+PER_CENTS = tuple(quantile.per_cent for quantile in QUANTILES)
 
 Make = Callable[..., Watch]
 
@@ -70,10 +73,10 @@ async def test_percentiles_agree_with_numpy_on_the_same_log(
     for file in files:
         file.close()
     assert len(lines) > 500
-    true = np.percentile([int(tokens[2]) for tokens in lines], STANDARD)
+    true = np.percentile([int(tokens[2]) for tokens in lines], PER_CENTS)
     merged = merge(load.latencies)
     assert merged.logged == len(lines)
-    assert estimates(merged.buckets, STANDARD, merged.max_us) == pytest.approx(true, rel=WORST_RELATIVE_ERROR)
+    assert estimates(merged.buckets, PER_CENTS, merged.max_us) == pytest.approx(true, rel=WORST_RELATIVE_ERROR)
 
 
 async def test_a_sampled_log_has_about_its_share(

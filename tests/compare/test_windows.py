@@ -17,7 +17,8 @@ from pgtop_tune.compare.windows.every_metric import FAMILIES, FIGURED, OF_OTHER_
 from pgtop_tune.compare.windows.window import Side, read_window
 from pgtop_tune.compare.windows.windowed import Named, named, read_windows
 from pgtop_tune.errors import RecordingProblem, UsageProblem
-from pgtop_tune.metrics.percentiles import merge, percentile
+from pgtop_tune.metrics.latency import P99
+from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchProgress, BenchSample
 from pgtop_tune.model.events import Event, EventKind
@@ -327,9 +328,7 @@ def test_of_a_long_window_key_frames_are_enough(tmp_path: Path, monkeypatch: pyt
             assert mean(folded, name) == pytest.approx(mean(exact, name), rel=0.02), name
         merged = [merge(each.run.gathered.latencies()) for each in (exact, folded)]
         assert merged[0].logged == merged[1].logged
-        assert percentile(merged[0].buckets, 99.0, merged[0].max_us) == percentile(
-            merged[1].buckets, 99.0, merged[1].max_us
-        )
+        assert P99.of(merged[0]) == P99.of(merged[1])
         assert len(folded.material.events) == len(exact.material.events)
         assert folded.run.checkpoints_s is not None
         assert exact.run.checkpoints_s is not None

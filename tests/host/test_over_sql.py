@@ -19,6 +19,7 @@ from pgtop_tune.host.over_sql import SqlHost, grants, parse_auxv
 from pgtop_tune.host.proc_files import read_once
 from pgtop_tune.host.sql_devices import layout_of
 from pgtop_tune.metrics import host as metrics
+from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
@@ -42,7 +43,7 @@ async def reading(server: Throwaway, user: str | None = None) -> AsyncIterator[t
 
 
 async def pids_of(reader: PostgresReader) -> list[int]:
-    activity = await reader.activity()
+    activity = await reader.read(sections.activity)
     assert isinstance(activity, Activity)
     return [backend.pid for backend in activity.backends]
 

@@ -11,6 +11,7 @@ import pytest
 
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.metrics import sections
 from pgtop_tune.model.backend_action import BackendAct
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.model.statements import OWN_MARK, StatementTexts
@@ -76,12 +77,11 @@ async def test_what_is_asked_only_at_times_bears_our_mark_as_well(
     crowd.waits(crowd.session(), "SELECT pg_advisory_xact_lock(5001)")
     async with reading(place(server, user=user)) as reader:
         await eventually(lambda: _sees_the_queue(reader))
-        await reader.relation_sizes(1259)
     assert unmarked(superuser, user) == []
 
 
 async def _sees_the_queue(reader: PostgresReader) -> bool:
-    activity, locks = await reader.activity(), await reader.locks()
+    activity, locks = await reader.read(sections.activity), await reader.read(sections.locks)
     assert isinstance(activity, Activity)
     assert isinstance(locks, LockSample)
     return any(backend.blocked_by for backend in activity.backends) and bool(locks.waits)
@@ -111,11 +111,11 @@ async def test_what_others_send_as_well_is_not_taken_for_ours(
     user, ours = role("pg_monitor"), role("pg_monitor")
     await measure_round_trips(place(server, user=ours), OwnSessions(), 0.01)
     async with reading(place(server)) as reader:
-        await reader.statement_counters()
+        await reader.read(sections.statement_counters)
         with psycopg.connect(as_user(conninfo(server), user), autocommit=True) as other:
             other.execute("SELECT 1")
-        sample = await reader.statement_counters()
-        texts = await reader.statement_texts()
+        sample = await reader.read(sections.statement_counters)
+        texts = await reader.read(sections.statement_texts)
     assert isinstance(texts, StatementTexts)
     queryids = {row.queryid for row in sample.statements if row.usename == user}  # type: ignore[union-attr]
     assert [text.query for text in texts.texts if text.queryid in queryids and OWN_MARK not in text.query] != []

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.postgres import StatementTotals
 from pgtop_tune.model.statements import StatementSample
@@ -54,11 +55,15 @@ async def test_a_powerful_role_calls_nothing_there(theirs: Throwaway) -> None:
     for role in (theirs.user, SIGNALLER):
         async with reading(resolve(as_role(theirs, role))) as reader:
             await reader.facts()
-            await reader.statements()
-            await reader.statement_counters()
+            await reader.read(sections.statements)
+            await reader.read(sections.statement_counters)
             with psycopg.connect(as_role(theirs, OWNER)) as owner:
                 owner.execute(SWAP.encode())
-            looks = (await reader.statements(), await reader.statement_counters(), await reader.statement_texts())
+            looks = (
+                await reader.read(sections.statements),
+                await reader.read(sections.statement_counters),
+                await reader.read(sections.statement_texts),
+            )
             with psycopg.connect(as_role(theirs, OWNER)) as owner:
                 owner.execute("DROP SCHEMA ext CASCADE")
                 owner.execute("ALTER SCHEMA aside RENAME TO ext")
@@ -74,10 +79,10 @@ async def test_a_role_that_only_watches_reads_it_and_so_does_any_where_the_schem
 ) -> None:
     async with reading(resolve(as_role(theirs, MONITOR))) as reader:
         await reader.facts()
-        assert isinstance(await reader.statements(), StatementTotals)
+        assert isinstance(await reader.read(sections.statements), StatementTotals)
     with psycopg.connect(conninfo(theirs, "shop"), autocommit=True) as root:
         root.execute(f"ALTER SCHEMA ext OWNER TO {theirs.user}".encode())
     async with reading(resolve(conninfo(theirs, "shop"))) as reader:
         await reader.facts()
-        assert isinstance(await reader.statements(), StatementTotals)
-        assert isinstance(await reader.statement_counters(), StatementSample)
+        assert isinstance(await reader.read(sections.statements), StatementTotals)
+        assert isinstance(await reader.read(sections.statement_counters), StatementSample)

@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pgtop_tune.metrics import percentiles as p
+from pgtop_tune.metrics.latency import QUANTILES
 from pgtop_tune.model.bench import LatencySecond
+
+PER_CENTS = tuple(quantile.per_cent for quantile in QUANTILES)
 
 US = st.integers(min_value=0, max_value=1 << 41)
 LATENCIES = st.lists(st.one_of(US, st.integers(0, 5000), st.integers(65_000, 66_000)), min_size=1, max_size=200)
@@ -62,8 +65,8 @@ def test_within_the_stated_error_of_numpy(latencies: list[int], q: float) -> Non
 def test_within_the_stated_error_of_scipy_on_a_long_tail() -> None:
     generator = np.random.default_rng(7)
     latencies = [int(us) for us in generator.lognormal(8, 1, 50_000)]
-    found = p.estimates(histogram(latencies).buckets, p.STANDARD, max(latencies))
-    for q, value in zip(p.STANDARD, found, strict=True):
+    found = p.estimates(histogram(latencies).buckets, PER_CENTS, max(latencies))
+    for q, value in zip(PER_CENTS, found, strict=True):
         assert value == pytest.approx(stats.scoreatpercentile(latencies, q), rel=p.WORST_RELATIVE_ERROR)
 
 
@@ -75,20 +78,19 @@ def test_never_falls_as_the_quantile_rises(latencies: list[int], quantiles: list
 
 @given(LATENCIES)
 def test_the_hundredth_is_the_largest_exactly(latencies: list[int]) -> None:
-    assert p.percentile(histogram(latencies).buckets, 100, max(latencies)) == max(latencies)
+    assert p.percentiles(histogram(latencies).buckets, (100,), max(latencies)) == (max(latencies),)
 
 
 def test_an_empty_histogram_has_no_percentiles() -> None:
-    assert p.percentile((), 50, 0) is None
-    assert p.percentiles((), p.STANDARD, 0) == ()
+    assert p.percentiles((), PER_CENTS, 0) == ()
 
 
 @pytest.mark.parametrize(("q", "needed"), [(50, 20), (95, 200), (99, 1000), (99.9, 10_000), (99.99, 100_000), (100, 1)])
 def test_a_percentile_of_too_few_is_none(q: float, needed: int) -> None:
     assert p.needed(q) == needed
     enough = histogram([1000] * needed).buckets
-    assert p.percentile(enough, q, 1000) == pytest.approx(1000, rel=p.WORST_RELATIVE_ERROR)
-    assert p.percentile(histogram([1000] * (needed - 1)).buckets, q, 1000) is None
+    assert p.percentiles(enough, (q,), 1000)[0] == pytest.approx(1000, rel=p.WORST_RELATIVE_ERROR)
+    assert not any(p.percentiles(histogram([1000] * (needed - 1)).buckets, (q,), 1000))
 
 
 @given(st.lists(st.lists(US, max_size=20), max_size=6))
@@ -103,7 +105,7 @@ def test_merging_does_not_depend_on_order_or_grouping(groups: list[list[int]]) -
 
 
 def test_one_value_is_every_percentile() -> None:
-    found = p.estimates(histogram([1234]).buckets, p.STANDARD, 1234)
+    found = p.estimates(histogram([1234]).buckets, PER_CENTS, 1234)
     assert all(math.isclose(value, 1234) for value in found)
 
 

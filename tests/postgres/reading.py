@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+from pgtop_tune.metrics import sections
 from pgtop_tune.model.postgres import (
     Activity,
     Backend,
@@ -48,6 +49,6 @@ async def eventually(look: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def backends(reader: PostgresReader) -> dict[int, Backend]:
-    activity = await reader.activity()
+    activity = await reader.read(sections.activity)
     assert isinstance(activity, Activity)
     return {backend.pid: backend for backend in activity.backends}

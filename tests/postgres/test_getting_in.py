@@ -15,6 +15,7 @@ import pytest
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded, WrongPassword
+from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.postgres.reader import PostgresReader
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
@@ -262,7 +263,7 @@ async def test_over_tcp_with_options_and_attributes(guarded_server: Throwaway) -
         )
         reader, control = PostgresReader(resolve(target), time.monotonic), PostgresControl(resolve(target))
         assert (await reader.connect()).endpoint == f"127.0.0.1:{port}"
-        sample = await reader.parameters()
+        sample = await reader.read(sections.parameters)
         assert not isinstance(sample, Unavailable)
         assert [each.shown for each in sample.parameters if each.name == "work_mem"] == ["9MB"]
         assert (await control.list(("work_mem",)))[0].shown == "9MB"

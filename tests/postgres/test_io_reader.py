@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.io import segment_number
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.io import ArchiverStatus, DatabaseRow, DatabaseSample, IoSample, SlruSample, WalFiles
@@ -30,7 +31,7 @@ async def eventually(look: Callable[[], Awaitable[bool]], nudge: Callable[[], ob
 
 
 async def rows_of(reader: PostgresReader) -> dict[str | None, DatabaseRow]:
-    found = await reader.databases()
+    found = await reader.read(sections.databases)
     assert isinstance(found, DatabaseSample), found
     return {row.datname: row for row in found.databases}
 
@@ -69,7 +70,7 @@ async def test_of_many_databases_the_busiest_are_kept(fresh_server: Throwaway) -
         for number in range(105):
             admin.execute(f"CREATE DATABASE many_{number} STRATEGY file_copy".encode())
         async with reading(place(fresh_server)) as reader:
-            found = await reader.databases()
+            found = await reader.read(sections.databases)
             assert isinstance(found, DatabaseSample)
             assert len(found.databases) == 100
             assert found.left_out == 9
@@ -78,7 +79,7 @@ async def test_of_many_databases_the_busiest_are_kept(fresh_server: Throwaway) -
 
 async def test_work_shows_in_pg_stat_io(all_servers: Throwaway) -> None:
     async with reading(place(all_servers)) as reader:
-        before = await reader.io()
+        before = await reader.read(sections.io)
         if all_servers.binaries.major < 16:
             assert before == Unavailable(Reason.NOT_SUPPORTED, "pg_stat_io came with PostgreSQL 16")
             return
@@ -90,14 +91,14 @@ async def test_work_shows_in_pg_stat_io(all_servers: Throwaway) -> None:
             connection.execute("INSERT INTO big_rows SELECT repeat('x', 1000) FROM generate_series(1, 3000)")
 
             async def extended() -> bool:
-                now = await reader.io()
+                now = await reader.read(sections.io)
                 assert isinstance(now, IoSample)
                 row = next(row for row in now.rows if row.id == old.id)
                 return (row.extend_bytes or 0) >= (old.extend_bytes or 0) + 3_000_000
 
             await eventually(extended, lambda: connection.execute("SELECT pg_sleep(0.2)"))
             connection.execute("DROP TABLE big_rows")
-        after = await reader.io()
+        after = await reader.read(sections.io)
         assert isinstance(after, IoSample)
         assert len({row.id for row in after.rows}) == len(after.rows)
         assert ("wal" in {row.object for row in after.rows}) == (all_servers.binaries.major >= 18)
@@ -109,7 +110,7 @@ async def test_work_shows_in_pg_stat_io(all_servers: Throwaway) -> None:
 async def test_wal_is_written_and_synced_on_every_major(make_server: Callable[..., Throwaway], major: int) -> None:
     server = make_server(major, fsync="on", track_wal_io_timing="on", autovacuum="off")
     async with reading(place(server)) as reader:
-        before = await reader.wal()
+        before = await reader.read(sections.wal)
         assert isinstance(before, WalCounters)
         assert before.wal_syncs is not None
         with psycopg.connect(conninfo(server), autocommit=True) as connection:
@@ -118,12 +119,12 @@ async def test_wal_is_written_and_synced_on_every_major(make_server: Callable[..
                 connection.execute("INSERT INTO logged VALUES (%s)", (number,))
 
             async def synced() -> bool:
-                now = await reader.wal()
+                now = await reader.read(sections.wal)
                 assert isinstance(now, WalCounters)
                 return (now.wal_syncs or 0) >= (before.wal_syncs or 0) + 31
 
             await eventually(synced, lambda: connection.execute("SELECT pg_sleep(0.2)"))
-        after = await reader.wal()
+        after = await reader.read(sections.wal)
         assert isinstance(after, WalCounters)
         assert (after.wal_writes or 0) >= (before.wal_writes or 0) + 31
         assert (after.wal_sync_us or 0) > (before.wal_sync_us or 0)
@@ -132,7 +133,7 @@ async def test_wal_is_written_and_synced_on_every_major(make_server: Callable[..
 
 async def test_checkpoints_and_who_syncs(all_servers: Throwaway) -> None:
     async with reading(place(all_servers)) as reader:
-        before = await reader.checkpoints()
+        before = await reader.read(sections.checkpoints)
         with psycopg.connect(conninfo(all_servers), autocommit=True) as connection:
             connection.execute("CREATE TABLE IF NOT EXISTS touched (n int)")
             connection.execute("INSERT INTO touched SELECT generate_series(1, 1000)")
@@ -142,7 +143,7 @@ async def test_checkpoints_and_who_syncs(all_servers: Throwaway) -> None:
 
             async def counted() -> bool:
                 nonlocal after
-                found = await reader.checkpoints()
+                found = await reader.read(sections.checkpoints)
                 assert isinstance(found, CheckpointCounters)
                 after = found
                 return after.requested >= before.requested + 1
@@ -159,7 +160,7 @@ async def test_checkpoints_and_who_syncs(all_servers: Throwaway) -> None:
 
 async def test_caches_of_transaction_states_have_rows(all_servers: Throwaway) -> None:
     async with reading(place(all_servers)) as reader:
-        found = await reader.slru()
+        found = await reader.read(sections.slru)
         assert isinstance(found, SlruSample)
         assert len(found.slrus) == 8
         names = {row.name for row in found.slrus}
@@ -172,7 +173,7 @@ async def test_archiving_and_its_failures(make_server: Callable[..., Throwaway])
     async with reading(place(server)) as reader:
 
         async def seen() -> ArchiverStatus:
-            found = await reader.archiver()
+            found = await reader.read(sections.archiver)
             assert isinstance(found, ArchiverStatus)
             return found
 
@@ -201,7 +202,7 @@ async def test_segments_are_counted_and_their_directory_needs_a_right(
     all_servers: Throwaway, server: Throwaway, role: Callable[..., str]
 ) -> None:
     async with reading(place(all_servers)) as reader:
-        found = await reader.wal_files()
+        found = await reader.read(sections.wal_files)
         assert isinstance(found, WalFiles)
         directory = all_servers.data_dir / "pg_wal"
         assert found.segments == len([name for name in directory.iterdir() if len(name.name) == 24])
@@ -210,14 +211,14 @@ async def test_segments_are_counted_and_their_directory_needs_a_right(
         assert 0 <= found.recycled < found.segments
     name = role()
     async with reading(place(server, user=name)) as reader:
-        refused = await reader.wal_files()
+        refused = await reader.read(sections.wal_files)
         assert isinstance(refused, Unavailable)
         assert refused.reason is Reason.NO_PERMISSION
         assert f"GRANT pg_monitor TO {name}" in refused.detail
-        for read in (reader.databases, reader.io, reader.slru, reader.archiver):
-            assert not isinstance(await read(), Unavailable)
+        for section in (sections.databases, sections.io, sections.slru, sections.archiver):
+            assert not isinstance(await reader.read(section), Unavailable)
     async with reading(place(server, user=role("pg_monitor"))) as reader:
-        assert isinstance(await reader.wal_files(), WalFiles)
+        assert isinstance(await reader.read(sections.wal_files), WalFiles)
 
 
 @pytest.fixture(params=(14, 15, 16, 17, 18), ids=lambda major: f"pg{major}")

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.blocking import LockNode, lock_tree
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.model.waits import LockSample
@@ -38,8 +39,8 @@ async def tree(
     found: list[LockNode] = []
 
     async def there() -> bool:
-        activity = await reader.activity()
-        locks = await reader.locks()
+        activity = await reader.read(sections.activity)
+        locks = await reader.read(sections.locks)
         assert isinstance(activity, Activity)
         assert isinstance(locks, LockSample)
         found[:] = lock_tree(activity, locks)
@@ -178,9 +179,9 @@ async def test_a_prepared_transaction_is_a_root_with_its_name(
 
 async def test_nothing_is_asked_when_nobody_waits(server: Throwaway) -> None:
     async with reading(place(server)) as reader:
-        await reader.activity()
+        await reader.read(sections.activity)
         sent = reader.own.statements
-        locks = await reader.locks()
+        locks = await reader.read(sections.locks)
         assert isinstance(locks, LockSample)
         assert (locks.waits, locks.left_out) == ((), 0)
         assert reader.own.statements == sent
@@ -196,7 +197,7 @@ async def test_the_longest_waiting_of_a_crowd_are_asked_about(make_server: Calla
         async with reading(place(server)) as reader:
             nodes = await tree(reader, 64)
             assert nodes[0].blocks == 64
-            locks = await reader.locks()
+            locks = await reader.read(sections.locks)
             assert isinstance(locks, LockSample)
             assert locks.left_out == 6
     finally:

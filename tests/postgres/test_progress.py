@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.metrics import sections
 from pgtop_tune.model.progress import ProgressRow, ProgressSample
 from pgtop_tune.postgres.reader import PostgresReader
 from tests.postgres.conftest import place
@@ -32,7 +33,7 @@ async def progress_of(server: Throwaway, fits: Callable[[ProgressRow], bool]) ->
     try:
         deadline = time.monotonic() + DEADLINE_S
         while time.monotonic() < deadline:
-            sample = await reader.progress()
+            sample = await reader.read(sections.progress)
             assert isinstance(sample, ProgressSample)
             seen = list(sample.commands) or seen
             for row in sample.commands:

@@ -31,7 +31,6 @@ from pgtop_tune.model.relations import (
     DatabaseLimits,
     IndexCounters,
     RelationSample,
-    RelationSizes,
     RoleLimit,
     TableCounters,
     TempFiles,
@@ -108,7 +107,6 @@ COLUMNS: dict[str, list[str]] = {
     "relation_tables": names(TableCounters),
     "relation_indexes": names(IndexCounters),
     "relation_clock": names(RelationSample, "at_s", "n_tables", "n_indexes", "tables", "indexes"),
-    "relation_sizes": [*names(RelationSizes, "indexes"), "index_names", "index_bytes"],
     "database_limits": [*names(DatabaseLimits, "at_s", "databases", "role_limits"), *names(DatabaseFacts)],
     "role_limits": names(RoleLimit),
     "limits_of_session": ["name", "setting", "source"],
@@ -130,7 +128,6 @@ OF_A_LIST = {
 ARGUMENTS: dict[str, tuple[object, ...]] = {
     "capabilities": (list(PREDEFINED),),
     "one_backend": (1, 1),
-    "relation_sizes": (1259,),
     "role_powers": ("postgres", ["pg_read_all_data"]),
     "server_log": ("", 0, 1000),
 }

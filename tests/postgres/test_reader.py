@@ -12,17 +12,19 @@ from psycopg import sql
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import (
     Activity,
-    CheckpointCounters,
     DatabaseCounters,
     ParameterSample,
     StatementTotals,
     WalCounters,
 )
 from pgtop_tune.model.waits import WaitCount
+from pgtop_tune.postgres.queries import inventory
 from pgtop_tune.postgres.reader import PostgresReader
+from pgtop_tune.postgres.readers.section_readers import ReadContext
 from pgtop_tune.postgres.server import connection as connection_module
 from pgtop_tune.postgres.server.connection import ReadConnection, Rows
 from pgtop_tune.postgres.server.conninfo import ConnInfo
@@ -41,17 +43,34 @@ async def test_every_section_comes_from_every_major(all_servers: Throwaway) -> N
         assert facts.endpoint == f"{all_servers.socket_dir}:{all_servers.port}"
         assert (facts.superuser, facts.monitor_role, facts.in_recovery) == (True, True, False)
         assert facts.system_identifier.isdigit()
-        wanted = {
-            reader.database: DatabaseCounters,
-            reader.wal: WalCounters,
-            reader.checkpoints: CheckpointCounters,
-            reader.statements: StatementTotals,
-            reader.parameters: ParameterSample,
-            reader.activity: Activity,
-        }
-        for read, kind in wanted.items():
-            assert isinstance(await read(), kind)
+        absent = {}
+        for section in sections.READ:
+            found = await reader.read(section)
+            assert isinstance(found, (section.struct, Unavailable)), section.name  # type: ignore[arg-type]
+            if isinstance(found, Unavailable):
+                absent[section.name] = str(found)
+        no_io = {"io": "pg_stat_io came with PostgreSQL 16"} if all_servers.binaries.major < 16 else {}
+        assert absent.pop("server_log").startswith("logging_collector is off")
+        assert absent == no_io
         assert isinstance(await reader.waits(), list)
+
+
+async def test_a_section_is_read_with_the_files_that_its_row_names(
+    all_servers: Throwaway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch, asked = ReadContext.fetch, set[str]()
+
+    async def noting(context: ReadContext, query: str, *arguments: object) -> Rows:
+        asked.add(query)
+        return await fetch(context, query, *arguments)
+
+    monkeypatch.setattr(ReadContext, "fetch", noting)
+    async with reading(place(all_servers)) as reader:
+        for section in sections.READ:
+            asked.clear()
+            await reader.read(section)
+            assert asked <= set(section.queries), section.name
+            assert set(section.queries) <= inventory().keys()
 
 
 def _says(monkeypatch: pytest.MonkeyPatch, version_num: int) -> None:
@@ -71,14 +90,9 @@ async def test_a_server_newer_than_any_we_know_is_read_as_the_newest_known_one(
 ) -> None:
     _says(monkeypatch, 250_003)
     async with reading(place(server)) as reader:
-        reads = (
-            reader.facts, reader.activity, reader.locks, reader.waits, reader.database, reader.wal, reader.checkpoints,
-            reader.statements, reader.statement_counters, reader.databases, reader.io, reader.slru, reader.archiver,
-            reader.wal_files, reader.progress, reader.replication, reader.slots, reader.subscriptions, reader.horizon,
-            reader.relations, reader.database_limits, reader.temp_files, reader.parameters, reader.places,
-        )  # fmt: skip
-        absent = {read.__name__: found for read in reads if isinstance(found := await read(), Unavailable)}
-        assert absent == {}
+        looks = {section.name: await reader.read(section) for section in sections.READ}
+        others = {read.__name__: await read() for read in (reader.facts, reader.waits, reader.places)}
+        assert {name for name, found in (looks | others).items() if isinstance(found, Unavailable)} == {"server_log"}
 
 
 async def test_a_server_older_than_any_we_know_is_refused_with_its_version(
@@ -91,7 +105,11 @@ async def test_a_server_older_than_any_we_know_is_refused_with_its_version(
 
 async def test_counters_count_what_happens(server: Throwaway, superuser: Superuser) -> None:
     async with reading(place(server)) as reader:
-        database, wal, statements = await reader.database(), await reader.wal(), await reader.statements()
+        database, wal, statements = (
+            await reader.read(sections.database),
+            await reader.read(sections.wal),
+            await reader.read(sections.statements),
+        )
         assert isinstance(database, DatabaseCounters)
         assert isinstance(wal, WalCounters)
         assert isinstance(statements, StatementTotals)
@@ -102,12 +120,12 @@ async def test_counters_count_what_happens(server: Throwaway, superuser: Superus
         superuser.execute("DROP TABLE counted")
 
         async def seen() -> bool:
-            later = await reader.database()
+            later = await reader.read(sections.database)
             assert isinstance(later, DatabaseCounters)
             return later.xact_commit >= database.xact_commit + 32 and later.tup_inserted >= database.tup_inserted + 30
 
         await eventually(seen)
-        later_wal, later_statements = await reader.wal(), await reader.statements()
+        later_wal, later_statements = await reader.read(sections.wal), await reader.read(sections.statements)
         assert isinstance(later_wal, WalCounters)
         assert isinstance(later_statements, StatementTotals)
         assert later_wal.wal_records >= wal.wal_records + 30
@@ -119,7 +137,7 @@ async def settled(reader: PostgresReader) -> DatabaseCounters:
     """A backend reports its own transactions when it has been idle for a while: waits until two looks agree."""
     previous = -1
     while True:
-        seen = await reader.database()
+        seen = await reader.read(sections.database)
         assert isinstance(seen, DatabaseCounters)
         others = seen.xact_commit + seen.xact_rollback - seen.own_transactions
         if others == previous:
@@ -134,7 +152,9 @@ async def test_looks_made_meanwhile_do_not_pass_for_the_work_of_others(make_serv
         await settled(reader)
         others = set()
         for _ in range(20):
-            _, seen, _, _ = await asyncio.gather(reader.waits(), reader.database(), reader.waits(), reader.waits())
+            _, seen, _, _ = await asyncio.gather(
+                reader.waits(), reader.read(sections.database), reader.waits(), reader.waits()
+            )
             assert isinstance(seen, DatabaseCounters)
             others.add(seen.xact_commit + seen.xact_rollback - seen.own_transactions)
         assert len(others) == 1
@@ -148,12 +168,12 @@ async def test_what_we_do_ourselves_is_known_exactly(
     async with reading(way(place(server))) as reader:
         looks = 25
 
-        before, calls_before = await settled(reader), await reader.statements()
+        before, calls_before = await settled(reader), await reader.read(sections.statements)
         for _ in range(looks):
             await reader.waits()
-            await reader.activity()
-        await reader.parameters()
-        calls_after, after = await reader.statements(), await settled(reader)
+            await reader.read(sections.activity)
+        await reader.read(sections.parameters)
+        calls_after, after = await reader.read(sections.statements), await settled(reader)
         assert isinstance(calls_before, StatementTotals)
         assert isinstance(calls_after, StatementTotals)
         ours = after.own_transactions - before.own_transactions
@@ -167,7 +187,7 @@ async def test_our_own_sessions_are_left_out_and_counted(server: Throwaway) -> N
     own = OwnSessions()
     async with reading(place(server), own=own) as reader, reading(place(server), own=own) as second:
         assert own.pids == {reader.backend_pid, second.backend_pid}
-        activity = await reader.activity()
+        activity = await reader.read(sections.activity)
         assert isinstance(activity, Activity)
         assert activity.own_backends == 2
         assert not own.pids & {backend.pid for backend in activity.backends}
@@ -240,9 +260,16 @@ async def test_databases_that_are_not_utf8_can_be_watched(
     try:
         pid = busy(f"{conninfo(server, name)} client_encoding={encoding}", "SELECT pg_sleep(60)")
         async with reading(place(server, name)) as reader:
-            for read in (reader.activity, reader.waits, reader.database, reader.wal, reader.checkpoints, reader.facts):
+            for section in (
+                sections.activity,
+                sections.database,
+                sections.wal,
+                sections.checkpoints,
+                sections.parameters,
+            ):
+                assert not isinstance(await reader.read(section), Unavailable)
+            for read in (reader.waits, reader.facts):
                 assert not isinstance(await read(), Unavailable)
-            assert not isinstance(await reader.parameters(), Unavailable)
             assert pid in await backends(reader)
             if encoding == "SQL_ASCII":
                 raw = psycopg.connect(f"{conninfo(server, name)} client_encoding=SQL_ASCII", autocommit=True)
@@ -335,7 +362,7 @@ async def test_a_backend_that_computes_counts_as_cpu(server: Throwaway, busy: Ca
 
 async def test_parameters_are_the_server_s_not_those_of_our_own_session(server: Throwaway) -> None:
     async with reading(place(server)) as reader:
-        sample = await reader.parameters()
+        sample = await reader.read(sections.parameters)
         assert isinstance(sample, ParameterSample)
         found = {parameter.name: parameter for parameter in sample.parameters}
         for name in connection_module.SESSION_SETTINGS:
@@ -362,7 +389,7 @@ async def eventually_set(reader: PostgresReader) -> str:
     """The row of primary_conninfo once the server has read its files."""
     deadline_s = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline_s:
-        sample = await reader.parameters()
+        sample = await reader.read(sections.parameters)
         assert isinstance(sample, ParameterSample)
         (row,) = (each for each in sample.parameters if each.name == "primary_conninfo")
         if row.shown:

@@ -10,6 +10,7 @@ import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.postgres import (
     Activity,
@@ -18,6 +19,7 @@ from pgtop_tune.model.postgres import (
     StatementTotals,
 )
 from pgtop_tune.model.statements import OWN_MARK
+from pgtop_tune.postgres.readers.section_readers import ReadContext
 from pgtop_tune.postgres.server import connection as connection_module
 from tests.postgres.conftest import Superuser, place
 from tests.postgres.reading import DEADLINE_S, Clock, backends, reading
@@ -46,9 +48,10 @@ async def test_a_role_without_pg_monitor_is_told_what_it_misses(
         hidden = (await backends(reader))[pid]
         assert hidden.query == "<insufficient privilege>"
         assert (hidden.backend_type, hidden.state) == ("client backend", None)
-        for read in (reader.database, reader.wal, reader.checkpoints, reader.statements, reader.waits):
-            assert not isinstance(await read(), Unavailable)
-        sample = await reader.parameters()
+        for section in (sections.database, sections.wal, sections.checkpoints, sections.statements):
+            assert not isinstance(await reader.read(section), Unavailable)
+        assert not isinstance(await reader.waits(), Unavailable)
+        sample = await reader.read(sections.parameters)
         assert isinstance(sample, ParameterSample)
         assert {parameter.in_auto_conf for parameter in sample.parameters} == {None}
         capabilities = reader.capabilities
@@ -92,14 +95,14 @@ async def test_without_the_extension_the_section_says_how_to_get_it(
     with psycopg.connect(database, autocommit=True) as inside:
         inside.execute("DROP EXTENSION IF EXISTS pg_stat_statements")
         async with reading(place(server, name)) as reader:
-            missing = await reader.statements()
+            missing = await reader.read(sections.statements)
             assert isinstance(missing, Unavailable)
             assert missing.reason is Reason.NO_EXTENSION
             assert "CREATE EXTENSION pg_stat_statements" in missing.detail
             inside.execute('CREATE SCHEMA "Odd ""schema"')
             inside.execute('CREATE EXTENSION pg_stat_statements SCHEMA "Odd ""schema"')
-            await reader.parameters()
-            assert isinstance(await reader.statements(), StatementTotals)
+            await reader.read(sections.parameters)
+            assert isinstance(await reader.read(sections.statements), StatementTotals)
 
 
 async def test_all_that_a_session_of_ours_executes_is_marked_in_pg_stat_statements(
@@ -108,9 +111,9 @@ async def test_all_that_a_session_of_ours_executes_is_marked_in_pg_stat_statemen
     name = role("pg_monitor")
     superuser.execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
     async with reading(place(server, user=name)) as reader:
-        await reader.parameters()
-        await reader.activity()
-        await reader.database()
+        await reader.read(sections.parameters)
+        await reader.read(sections.activity)
+        await reader.read(sections.database)
         assert isinstance(await reader.waits(), list)
     texts = superuser.execute(
         "SELECT query FROM pg_stat_statements WHERE userid = (SELECT oid FROM pg_roles WHERE rolname = %s)", [name]
@@ -121,7 +124,7 @@ async def test_all_that_a_session_of_ours_executes_is_marked_in_pg_stat_statemen
 
 async def test_without_the_library_the_section_says_so(make_server: Callable[..., Throwaway]) -> None:
     async with reading(place(make_server(shared_preload_libraries=""))) as reader:
-        missing = await reader.statements()
+        missing = await reader.read(sections.statements)
         assert isinstance(missing, Unavailable)
         assert "shared_preload_libraries" in missing.detail
 
@@ -133,18 +136,18 @@ async def test_a_refused_query_is_left_alone_for_a_while_and_then_tried_again(
     with psycopg.connect(database, autocommit=True) as inside:
         inside.execute("REVOKE EXECUTE ON FUNCTION pg_control_checkpoint() FROM PUBLIC")
         async with reading(place(server, database.rsplit("dbname=", 1)[1], name), clock) as reader:
-            refused = await reader.checkpoints()
+            refused = await reader.read(sections.checkpoints)
             assert isinstance(refused, Unavailable)
             assert refused.reason is Reason.NO_PERMISSION
             assert "permission denied for function pg_control_checkpoint" in refused.detail
             sent = reader.own.statements
-            assert await reader.checkpoints() == refused
+            assert await reader.read(sections.checkpoints) == refused
             assert reader.own.statements == sent, "nothing is sent while it is switched off"
             inside.execute("GRANT EXECUTE ON FUNCTION pg_control_checkpoint() TO PUBLIC")
             clock.now_s += 3
-            assert isinstance(await reader.checkpoints(), Unavailable)
+            assert isinstance(await reader.read(sections.checkpoints), Unavailable)
             clock.now_s += 3
-            assert isinstance(await reader.checkpoints(), CheckpointCounters)
+            assert isinstance(await reader.read(sections.checkpoints), CheckpointCounters)
 
 
 async def test_the_pause_grows_while_the_server_keeps_refusing(
@@ -157,7 +160,7 @@ async def test_the_pause_grows_while_the_server_keeps_refusing(
         asked = []
         for _ in range(600):
             before = reader.own.statements
-            await reader.checkpoints()
+            await reader.read(sections.checkpoints)
             if reader.own.statements != before:
                 asked.append(clock.now_s - 1000)
             clock.now_s += 1
@@ -167,8 +170,9 @@ async def test_the_pause_grows_while_the_server_keeps_refusing(
 async def test_the_server_plans_each_query_once(server: Throwaway) -> None:
     async with reading(place(server)) as reader:
         for _ in range(7):
-            for read in (reader.waits, reader.activity, reader.wal, reader.database, reader.checkpoints):
-                assert not isinstance(await read(), Unavailable)
+            assert not isinstance(await reader.waits(), Unavailable)
+            for section in (sections.activity, sections.wal, sections.database, sections.checkpoints):
+                assert not isinstance(await reader.read(section), Unavailable)
         assert reader._connection is not None
         plans = await reader._connection.fetch(
             "SELECT statement, generic_plans + custom_plans FROM pg_prepared_statements"
@@ -197,9 +201,9 @@ async def test_a_terminated_session_is_a_problem_and_connecting_again_goes_on(
             await reader.waits()
         assert not reader.connected
         with pytest.raises(ConnectionProblem, match="not connected"):
-            await reader.activity()
+            await reader.read(sections.activity)
         await reader.connect()
-        assert isinstance(await reader.activity(), Activity)
+        assert isinstance(await reader.read(sections.activity), Activity)
 
 
 async def test_a_server_restart_is_survived(fresh_server: Throwaway) -> None:
@@ -207,7 +211,7 @@ async def test_a_server_restart_is_survived(fresh_server: Throwaway) -> None:
         before = await reader.facts()
         await asyncio.to_thread(fresh_server.restart)
         with pytest.raises(ConnectionProblem):
-            await reader.database()
+            await reader.read(sections.database)
         after = await reader.connect()
         assert not isinstance(before, Unavailable)
         assert after.started_ms > before.started_ms
@@ -237,8 +241,8 @@ async def test_a_server_that_does_not_answer_is_given_up(
 async def test_a_slow_query_is_cut_off_by_the_server_and_switched_off(server: Throwaway, superuser: Superuser) -> None:
     async with reading(place(server)) as reader:
 
-        async def slow(connection: object) -> object:
-            return await connection.fetch("SELECT pg_sleep(30)")  # type: ignore[attr-defined]
+        async def slow(context: ReadContext) -> object:
+            return await context.connection.fetch("SELECT pg_sleep(30)")
 
         refused = await reader._guarded("slow", slow)
         assert isinstance(refused, Unavailable)
@@ -249,13 +253,14 @@ async def test_a_slow_query_is_cut_off_by_the_server_and_switched_off(server: Th
 async def test_calls_may_overlap(server: Throwaway) -> None:
     async with reading(place(server)) as reader:
         answers = await asyncio.gather(
-            *(read() for read in (reader.waits, reader.activity, reader.wal) for _ in range(5))
+            *(reader.waits() for _ in range(5)),
+            *(reader.read(section) for section in (sections.activity, sections.wal) for _ in range(5)),
         )
         assert not any(isinstance(answer, Unavailable) for answer in answers)
 
 
 async def test_track_activities_off_is_said(make_server: Callable[..., Throwaway]) -> None:
     async with reading(place(make_server(track_activities="off"))) as reader:
-        missing = await reader.activity()
+        missing = await reader.read(sections.activity)
         assert isinstance(missing, Unavailable)
         assert missing.reason is Reason.SWITCHED_OFF

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 import psycopg
@@ -12,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.horizon import holders
 from pgtop_tune.metrics.replication import receiver_lag, sender_lags, slot_states
@@ -53,8 +55,8 @@ async def connected(server: Throwaway) -> PostgresReader:
     return reader
 
 
-def interval(**sections: object) -> Interval:
-    sample = replace(PostgresSample(), **sections)  # type: ignore[arg-type]
+def interval(**readings: object) -> Interval:
+    sample = replace(PostgresSample(), **readings)
     return Interval((frame(0, postgres=sample),))
 
 
@@ -72,7 +74,7 @@ async def test_a_standby_is_seen_from_both_sides(
             def caught_up(sample: ReplicationSample) -> bool:
                 return len(sample.senders) == 1 and sample.senders[0].replay_lsn_bytes == sample.lsn_bytes
 
-            sample = await eventually(on_primary.replication, ReplicationSample, caught_up)
+            sample = await eventually(partial(on_primary.read, sections.replication), ReplicationSample, caught_up)
             assert sample.receiver is None
             (sender,) = sample.senders
             assert (sender.state, sender.sync_state, sender.client) == ("streaming", "async", "local")
@@ -80,7 +82,7 @@ async def test_a_standby_is_seen_from_both_sides(
             assert lag.total_bytes == 0
 
             received = await eventually(
-                on_standby.replication,
+                partial(on_standby.read, sections.replication),
                 ReplicationSample,
                 lambda seen: seen.receiver is not None and seen.receiver.received_lsn_bytes == sample.lsn_bytes,
             )
@@ -92,7 +94,7 @@ async def test_a_standby_is_seen_from_both_sides(
             assert behind is not None
             assert (behind.unreplayed_bytes, behind.delay_s) == (0, 0.0)
 
-            slots = await on_primary.slots()
+            slots = await on_primary.read(sections.slots)
             assert isinstance(slots, SlotSample)
             (state,) = slot_states(interval(slots=slots))
             assert (state.slot.slot_name, state.slot.slot_type) == ("kept", "physical")
@@ -103,7 +105,7 @@ async def test_a_standby_is_seen_from_both_sides(
                 pausing.execute("SELECT pg_wal_replay_pause()")
                 connection.execute("INSERT INTO copied SELECT generate_series(1, 20000)")
                 paused = await eventually(
-                    on_standby.replication,
+                    partial(on_standby.read, sections.replication),
                     ReplicationSample,
                     lambda seen: (
                         seen.receiver is not None
@@ -117,15 +119,15 @@ async def test_a_standby_is_seen_from_both_sides(
                 assert late.unreplayed_bytes > 100_000
                 pausing.execute("SELECT pg_wal_replay_resume()")
 
-        for read in (
-            on_standby.relations, on_standby.database_limits, on_standby.slots, on_standby.subscriptions,
-            on_standby.horizon, on_standby.progress, on_standby.temp_files,
+        for section in (
+            sections.relations, sections.database_limits, sections.slots, sections.subscriptions,
+            sections.horizon, sections.progress, sections.temp_files,
         ):  # fmt: skip
-            assert not isinstance(await read(), Unavailable)
-        relations = await on_standby.relations()
+            assert not isinstance(await on_standby.read(section), Unavailable)
+        relations = await on_standby.read(sections.relations)
         assert isinstance(relations, RelationSample)
         assert "public.copied" in {table.name for table in relations.tables}
-        limits = await on_standby.database_limits()
+        limits = await on_standby.read(sections.database_limits)
         assert isinstance(limits, DatabaseLimits)
         assert limits.next_xid > max(database.frozen_xid for database in limits.databases)
     finally:
@@ -152,7 +154,7 @@ async def test_a_query_on_a_standby_with_feedback_holds_back_the_primary(
             def held(slots: SlotSample) -> bool:
                 return any((holder.age or 0) >= 50 for holder in holders(interval(slots=slots)))
 
-            slots = await eventually(reader.slots, SlotSample, held)
+            slots = await eventually(partial(reader.read, sections.slots), SlotSample, held)
             holder = holders(interval(slots=slots))[0]
             assert (holder.kind, holder.name) == ("slot", "kept")
     finally:
@@ -180,8 +182,10 @@ async def test_everybody_who_holds_back_vacuum_is_named(make_server: Callable[..
                 preparing.execute("PREPARE TRANSACTION 'left over'")
             for _ in range(20):
                 other.execute("SELECT pg_current_xact_id()")
-            horizon = await eventually(reader.horizon, HorizonSample, lambda sample: len(sample.prepared) == 1)
-            activity, slots = await reader.activity(), await reader.slots()
+            horizon = await eventually(
+                partial(reader.read, sections.horizon), HorizonSample, lambda sample: len(sample.prepared) == 1
+            )
+            activity, slots = await reader.read(sections.activity), await reader.read(sections.slots)
             assert isinstance(activity, Activity)
             assert isinstance(slots, SlotSample)
             found = holders(interval(horizon=horizon, activity=activity, slots=slots))
@@ -195,7 +199,7 @@ async def test_everybody_who_holds_back_vacuum_is_named(make_server: Callable[..
             assert words[str(writer.info.backend_pid)] == "INSERT INTO kept VALUES (1)"
             assert horizon.n_open == len(horizon.open) == 2
             other.execute("ROLLBACK PREPARED 'left over'")
-        assert isinstance(await reader.horizon(), HorizonSample)
+        assert isinstance(await reader.read(sections.horizon), HorizonSample)
     finally:
         await reader.aclose()
 
@@ -210,7 +214,9 @@ async def test_a_vacuum_under_way_is_known_to_hold_back_nobody(database: str, se
             with psycopg.connect(f"{database} {BOUNDED}", autocommit=True) as canceller:
                 waiting = asyncio.get_running_loop().run_in_executor(None, _quietly, vacuuming, "VACUUM wide")
                 seen = await eventually(
-                    reader.horizon, HorizonSample, lambda sample: pid in {open.pid for open in sample.open}
+                    partial(reader.read, sections.horizon),
+                    HorizonSample,
+                    lambda sample: pid in {open.pid for open in sample.open},
                 )
                 assert next(open.is_vacuum for open in seen.open if open.pid == pid)
                 canceller.execute("SELECT pg_cancel_backend(%s)", (pid,))
@@ -243,32 +249,32 @@ async def test_a_logical_slot_and_its_subscriber_are_seen(make_server: Callable[
             target.execute(f"CREATE SUBSCRIPTION bought CONNECTION '{where}' PUBLICATION sold".encode())
             source.execute("INSERT INTO orders SELECT i, repeat('x', 200) FROM generate_series(1, 20000) i")
             workers = await eventually(
-                on_subscriber.subscriptions,
+                partial(on_subscriber.read, sections.subscriptions),
                 SubscriptionSample,
                 lambda sample: any(worker.kind == "apply" and worker.message_ms for worker in sample.workers),
             )
             assert workers.workers[0].name == "bought"
             assert workers.workers[0].apply_errors == (None if major < 15 else 0)
             slots = await eventually(
-                on_publisher.slots,
+                partial(on_publisher.read, sections.slots),
                 SlotSample,
                 lambda sample: any((slot.spill_bytes or 0) + (slot.stream_bytes or 0) > 0 for slot in sample.slots),
             )
             bought = next(slot for slot in slots.slots if slot.slot_name == "bought")
             assert (bought.slot_type, bought.plugin, bought.database) == ("logical", "pgoutput", "postgres")
             assert bought.active_pid is not None
-            senders = await on_publisher.replication()
+            senders = await on_publisher.read(sections.replication)
             assert isinstance(senders, ReplicationSample)
             assert "bought" in {sender.application_name for sender in senders.senders}
             target.execute("ALTER SUBSCRIPTION bought DISABLE")
             await eventually(
-                on_subscriber.subscriptions,
+                partial(on_subscriber.read, sections.subscriptions),
                 SubscriptionSample,
                 lambda sample: [worker.kind for worker in sample.workers] == ["disabled"],
             )
             target.execute("DROP SUBSCRIPTION bought")
             source.execute("SELECT pg_create_logical_replication_slot('forgotten', 'pgoutput')")
-            idle = await on_publisher.slots()
+            idle = await on_publisher.read(sections.slots)
             assert isinstance(idle, SlotSample)
             (state,) = slot_states(interval(slots=idle))
             assert (state.slot.active_pid, state.slot.slot_name) == (None, "forgotten")
@@ -290,7 +296,7 @@ async def test_a_plain_role_is_told_that_senders_are_hidden(
     await reader.connect()
     try:
         deadline = time.monotonic() + DEADLINE_S
-        while not isinstance(why := await reader.replication(), Unavailable):
+        while not isinstance(why := await reader.read(sections.replication), Unavailable):
             assert time.monotonic() < deadline
             await asyncio.sleep(0.05)
         assert why.reason is Reason.NO_PERMISSION

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.events import LogTail
 from pgtop_tune.postgres.log_entries import MESSAGE_CHARACTERS, log_entries
@@ -126,7 +127,7 @@ def test_a_log_read_in_two_pieces_is_read_whole(cut: int) -> None:
 async def until(reader: PostgresReader, fits: Callable[[LogTail], bool]) -> LogTail:
     deadline = time.monotonic() + DEADLINE_S
     while True:
-        tail = await reader.server_log()
+        tail = await reader.read(sections.server_log)
         assert not isinstance(tail, Unavailable), tail
         if fits(tail):
             return tail
@@ -201,7 +202,9 @@ async def test_a_new_file_is_read_after_a_rotation(make_server: Callable[..., Th
             before = await until(reader, holds("ready"))
             deadline = time.monotonic() + DEADLINE_S
             while (
-                (tail := await reader.server_log()) and not isinstance(tail, Unavailable) and tail.file == before.file
+                (tail := await reader.read(sections.server_log))
+                and not isinstance(tail, Unavailable)
+                and tail.file == before.file
             ):
                 assert time.monotonic() < deadline
                 connection.execute("SELECT pg_rotate_logfile()")
@@ -217,7 +220,7 @@ async def test_a_server_without_a_collector_says_so(server: Throwaway) -> None:
     reader = PostgresReader(place(server), time.monotonic)
     await reader.connect()
     try:
-        why = await reader.server_log()
+        why = await reader.read(sections.server_log)
         assert isinstance(why, Unavailable)
         assert why.reason is Reason.SWITCHED_OFF
         assert "logging_collector" in why.detail
@@ -231,7 +234,7 @@ async def test_the_grants_that_are_named_open_the_log(make_server: Callable[...,
         connection.execute("CREATE ROLE looker LOGIN")
         reader = PostgresReader(place(server, user="looker"), time.monotonic)
         await reader.connect()
-        why = await reader.server_log()
+        why = await reader.read(sections.server_log)
         await reader.aclose()
         assert isinstance(why, Unavailable)
         assert why.reason is Reason.NO_PERMISSION

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.postgres.reader import PostgresReader
 from tests.postgres.conftest import place
@@ -21,18 +22,21 @@ async def test_every_section_comes_from_a_standby(make_server: Callable[..., Thr
     server.restart()
     reader = PostgresReader(place(server), time.monotonic)
     assert (await reader.connect()).in_recovery
-    for read in (reader.waits, reader.facts, reader.database, reader.checkpoints, reader.statements, reader.parameters):
+    for read in (reader.waits, reader.facts):
         assert not isinstance(await read(), Unavailable)
-    for read in (reader.statement_counters, reader.statement_texts, reader.databases, reader.slru, reader.archiver):
-        assert not isinstance(await read(), Unavailable)
-    assert isinstance(await reader.io(), Unavailable) == (major < 16)
-    files = await reader.wal_files()
+    for section in (
+        sections.database, sections.checkpoints, sections.statements, sections.parameters, sections.statement_counters,
+        sections.statement_texts, sections.databases, sections.slru, sections.archiver,
+    ):  # fmt: skip
+        assert not isinstance(await reader.read(section), Unavailable)
+    assert isinstance(await reader.read(sections.io), Unavailable) == (major < 16)
+    files = await reader.read(sections.wal_files)
     assert not isinstance(files, Unavailable)
     assert (files.segments > 0, files.recycled) == (True, None)
-    wal = await reader.wal()
+    wal = await reader.read(sections.wal)
     assert not isinstance(wal, Unavailable)
     assert wal.lsn_bytes
-    activity = await reader.activity()
+    activity = await reader.read(sections.activity)
     assert not isinstance(activity, Unavailable)
     assert "startup" in {backend.backend_type for backend in activity.backends}
     await reader.aclose()

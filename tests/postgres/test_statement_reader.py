@@ -11,6 +11,7 @@ import pytest
 from psycopg import sql
 
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.growth import growth
 from pgtop_tune.metrics.statements import COUNTED
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -25,13 +26,13 @@ Connection = psycopg.Connection[tuple[object, ...]]
 
 
 async def look(reader: PostgresReader) -> StatementSample:
-    found = await reader.statement_counters()
+    found = await reader.read(sections.statement_counters)
     assert isinstance(found, StatementSample), found
     return found
 
 
 async def texts(reader: PostgresReader) -> dict[int, str]:
-    found = await reader.statement_texts()
+    found = await reader.read(sections.statement_texts)
     assert isinstance(found, StatementTexts), found
     return {text.queryid: text.query for text in found.texts}
 
@@ -246,8 +247,8 @@ async def test_a_reset_never_makes_a_rate(all_servers: Throwaway, worker: Connec
 
 async def test_our_own_statements_leave_after_one_look(all_servers: Throwaway, worker: Connection) -> None:
     async with reading(place(all_servers)) as reader:
-        for read in (reader.database, reader.wal, reader.checkpoints, reader.statements) * 2:
-            await read()
+        for section in (sections.database, sections.wal, sections.checkpoints, sections.statements) * 2:
+            await reader.read(section)
         await look(reader)
         await texts(reader)
         last = StatementSample(0.0, None, ())
@@ -291,8 +292,8 @@ async def test_a_plain_role_is_told_what_is_hidden(server: Throwaway, role: Call
 
 async def test_query_ids_off_is_said(make_server: Callable[..., Throwaway]) -> None:
     async with reading(place(make_server(compute_query_id="off"))) as reader:
-        for read in (reader.statement_counters, reader.statement_texts, reader.statements):
-            missing = await read()
+        for section in (sections.statement_counters, sections.statement_texts, sections.statements):
+            missing = await reader.read(section)
             assert isinstance(missing, Unavailable)
             assert missing.reason is Reason.SWITCHED_OFF
             assert "compute_query_id" in missing.detail

@@ -6,14 +6,18 @@ import contextlib
 
 import psycopg
 import pytest
+from msgspec import defstruct
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.metrics import sections
 from pgtop_tune.model.statements import StatementCounters, StatementTexts
 from pgtop_tune.postgres.readers import statements as statements_module
+from pgtop_tune.postgres.readers.section_readers import ReadContext
 from tests.postgres.conftest import Superuser, place
 from tests.postgres.reading import reading
 from tests.postgres.test_statement_reader import look, texts
+from tests.support.frames import facts
 from tests.support.servers import conninfo
 
 
@@ -34,14 +38,22 @@ class Unanswering:
 async def test_a_server_that_hangs_over_its_texts_is_not_asked_again_at_once() -> None:
     now = [0.0]
     reader = statements_module.StatementReader(lambda: now[0])
-    capabilities = type("Found", (), {"statements_schema": "public", "statements_version": "1.12"})()
     connection = Unanswering()
+    capabilities = defstruct("Found", [("statements_schema", str, "public"), ("statements_version", str, "1.12")])()
+    context = ReadContext(
+        connection=connection,  # type: ignore[arg-type]
+        major=18,
+        clock=lambda: now[0],
+        at_s=0.0,
+        capabilities=capabilities,  # type: ignore[arg-type]
+        facts=facts(),
+    )
     for moment_s, asked in ((0.0, 1), (5.0, 1), (59.0, 1), (61.0, 2)):
         now[0] = moment_s
         reader.forget()
-        await reader.counters(connection, capabilities)  # type: ignore[arg-type]
+        await reader.counters(context)
         with contextlib.suppress(ConnectionProblem):
-            await reader.texts(connection, capabilities)  # type: ignore[arg-type]
+            await reader.texts(context)
         assert connection.asked == asked
 
 
@@ -57,11 +69,11 @@ async def test_a_text_is_fetched_once(server: Throwaway, monkeypatch: pytest.Mon
             for _ in range(4):
                 await look(reader)
                 await texts(reader)
-            kept = await reader.statement_texts()
+            kept = await reader.read(sections.statement_texts)
             connection.execute("SELECT 'asked', 1.5, true")
             await look(reader)
             sent = reader.own.statements
-            assert await reader.statement_texts() is kept
+            assert await reader.read(sections.statement_texts) is kept
             assert reader.own.statements == sent
             connection.execute("SELECT 'asked', 1.5, true, 'another'")
             await look(reader)
@@ -106,7 +118,7 @@ async def test_hostile_and_endless_texts_arrive_cut_and_whole(server: Throwaway,
         superuser.execute("SELECT 1 /* \x1b]0;owned\x07 [red] \u202e ☃ */")
         superuser.execute("SELECT 1, 2, 3, 4, 5, true /* " + "é" * 1_000_000 + " */, 7")
         await look(reader)
-        found = await reader.statement_texts()
+        found = await reader.read(sections.statement_texts)
         assert isinstance(found, StatementTexts)
         assert "SELECT $1 /* \x1b]0;owned\x07 [red] \u202e ☃ */" in {text.query for text in found.texts}
         (long,) = (text for text in found.texts if text.query.startswith("SELECT $1, $2, $3, $4, $5, $6 /* éé"))

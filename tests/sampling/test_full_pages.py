@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.server import FULL_PAGES, full_pages
 from pgtop_tune.model.frame import Frame
@@ -29,9 +30,11 @@ TRUTH = "SELECT 100.0 * sum(fpi_size) / sum(combined_size) FROM pg_get_wal_stats
 
 async def looked(reader: PostgresReader, second: int) -> Frame:
     sample = PostgresSample(
-        server=await reader.facts(), wal=await reader.wal(), parameters=await reader.parameters(),
-        checkpoints=await reader.checkpoints(),
-    )  # fmt: skip
+        server=await reader.facts(),
+        wal=await reader.read(sections.wal),
+        parameters=await reader.read(sections.parameters),
+        checkpoints=await reader.read(sections.checkpoints),
+    )
     return frame(second, postgres=sample)
 
 

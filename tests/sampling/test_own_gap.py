@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.metrics import host
+from pgtop_tune.metrics import host, sections
 from pgtop_tune.metrics.active_sessions import WAITS_WINDOW_S
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.server import TPS, WAL_BYTES
@@ -17,7 +17,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.reader import RecordingReader
-from pgtop_tune.sampling.postgres_sampler import WAITS_EVERY_S, next_waits
+from pgtop_tune.sampling.postgres_sampler import next_waits
 from tests.cli.runs import PROGRAM, ROOT, environment
 from tests.support.processes import eventually
 from tests.support.servers import conninfo
@@ -66,7 +66,7 @@ def test_a_stop_of_our_own_is_an_event_and_a_hole(server: Throwaway, tmp_path: P
 
 
 def test_after_a_stop_in_the_middle_of_a_look_waits_are_looked_at_within_their_window() -> None:
-    assert next_waits(100.0, 100.005, 0.005) == 100.0 + WAITS_EVERY_S
+    assert next_waits(100.0, 100.005, 0.005) == 100.0 + sections.waits.every_s
     assert next_waits(100.0, 100.08, 0.08) == 100.08 + 9 * 0.08, "a tenth of the time is for looks"
-    assert next_waits(100.0, 100.3, 0.01) == 100.3 + WAITS_EVERY_S, "late looks are not made up for"
+    assert next_waits(100.0, 100.3, 0.01) == 100.3 + sections.waits.every_s, "late looks are not made up for"
     assert next_waits(100.0, 110.0, 10.0) - 110.0 < WAITS_WINDOW_S

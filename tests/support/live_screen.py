@@ -16,6 +16,7 @@ from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.poolers import pooler_addresses
 from pgtop_tune.cli.wiring import LiveParts
+from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.runtime.engine import Engine
 from pgtop_tune.runtime.lazy import Lazy
@@ -90,11 +91,11 @@ class LiveScreen:
         await self._pilot.resize_terminal(*size)
         await self.until(lambda lines: (len(lines[0]), len(lines)) == size)
 
-    def read_again(self, *sections: str) -> None:
+    def read_again(self, *rarely_read: Section[Reading]) -> None:
         """Has sections that are read rarely read with the next tick."""
         server = self._parts.source.server
         assert server is not None
-        for section in sections:
+        for section in rarely_read:
             server.refresh(section)
 
 

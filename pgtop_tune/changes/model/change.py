@@ -101,11 +101,6 @@ class Proof(Struct, frozen=True):
     overrides: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
 
-    @property
-    def proven(self) -> bool:
-        """Whether sessions that begin now have the value, and nothing stands against it."""
-        return not self.overrides and not self.pending_restart
-
 
 class ChangeState(StrEnum):
     """How far a change got. The words stand in the journal."""

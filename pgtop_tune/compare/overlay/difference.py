@@ -10,6 +10,7 @@ from msgspec import Struct
 from pgtop_tune.compare.overlay.curves import Curve, Overlay, Placed
 from pgtop_tune.compare.statistics.blocks import block_length, block_means
 from pgtop_tune.compare.statistics.effect import Effect, Verdict, effect_of_whole, verdict, without_verdict
+from pgtop_tune.metrics.latency import P99
 from pgtop_tune.metrics.load import CLIENT_TPS, UNDER_WAY, run_of
 from pgtop_tune.metrics.server import TPS
 from pgtop_tune.runtime.history import Charted
@@ -65,7 +66,7 @@ def against_ghost(session: Session, overlay: Overlay) -> tuple[Against | None, A
     metric: Charted = CLIENT_TPS if placed.loaded else TPS
     since_s = max(placed.start_s, now.elapsed_s - MOST_S)
     rates = {point.at_s: point.value for point in session.history.series(metric, since_s) if point.value is not None}
-    p99_ms = {point.at_s: point.quantiles_ms[2] for point in session.latency.series(since_s)}
+    p99_ms = {point.at_s: point.at(P99) for point in session.latency.series(since_s)}
     latencies = {at_s: value for at_s, value in p99_ms.items() if value is not None}
     run = run_of(now)
     if run is not None and run.state not in UNDER_WAY:

@@ -17,13 +17,12 @@ from pgtop_tune.compare.sides.opening import is_records
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.metrics import server
 from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.latency import P99
 from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.reader import RecordingReader, without_frames
-from pgtop_tune.runtime.history import QUANTILES, LatencyHistory
+from pgtop_tune.runtime.history import LatencyHistory
 
-_P99: Final = 99.0
-_P99_PLACE: Final = QUANTILES.index(_P99)
 _BREATH: Final = 20
 """Frames after which whoever else wants the processor gets it: the screen goes on meanwhile."""
 _BREATH_S: Final = 0.002
@@ -110,7 +109,7 @@ class _Reading:
             began_s = run.started_ms / 1000.0
             self._latencies.add(bench.latencies, began_s)
             for point in self._latencies.series(min(each.second for each in bench.latencies) + 1 - began_s):
-                value = point.quantiles_ms[_P99_PLACE]
+                value = point.at(P99)
                 if value is not None:
                     ghost.p99_ms.add(point.at_s, value)
 
@@ -121,7 +120,7 @@ def _of_records(path: Path, name: str) -> OverlayCurves:
         ghost = OverlayRun(run.key.name, run.key.clients, run.key.rate_per_s)
         for at_s, value in run.gathered.series(TPS):
             ghost.tps.add(at_s + run.gathered.step_s, value)
-        for at_s, value in run.gathered.latency_series(_P99) or run.gathered.series(BY_ID["p99"].id):
+        for at_s, value in run.gathered.latency_series(P99) or run.gathered.series(BY_ID["p99"].id):
             ghost.p99_ms.add(at_s + run.gathered.step_s, value)
         if len(ghost.tps):
             runs.append(ghost)

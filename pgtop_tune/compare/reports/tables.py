@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune import units
+from pgtop_tune.metrics.latency import P99, Quantile
 from pgtop_tune.metrics.run_validity import short_words
 from pgtop_tune.model.run_result import RunResult
 from pgtop_tune.safe_text import one_line
@@ -77,17 +78,19 @@ def _of_success(text: Callable[[RunResult], str]) -> Callable[[RunResult], str]:
     return lambda result: MISSING if result.state == "failed" else text(result)
 
 
-def _percentile(result: RunResult, quantile: float) -> str:
-    value = result.percentile(quantile)
+def _percentile(result: RunResult, quantile: Quantile) -> str:
+    value = result.percentile(quantile.per_cent)
     latencies = result.latencies
-    return MISSING if value is None or latencies is None else result.mark(latencies, quantile) + _number(value, 3)
+    return (
+        MISSING if value is None or latencies is None else result.mark(latencies, quantile.per_cent) + _number(value, 3)
+    )
 
 
 FIGURES: Final = (
     Figure("transactions", _of_success(lambda result: _number(result.processed, 0))),
     Figure("failed", _of_success(lambda result: _number(result.failed, 0))),
     Figure("latency avg, ms", _of_success(lambda result: _number(result.latency_average_ms, 3))),
-    Figure("p99, ms", _of_success(lambda result: _percentile(result, 99.0))),
+    Figure("p99, ms", _of_success(lambda result: _percentile(result, P99))),
     Figure("connect, ms", _of_success(lambda result: _number(result.connection_ms, 3))),
     Figure("qps", _of_success(lambda result: _number(result.qps, 2))),
     Figure("tps", _tps),

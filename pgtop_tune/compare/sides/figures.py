@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from pgtop_tune.metrics import host, sections, server
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
+from pgtop_tune.metrics.latency import P50, P95, P99, Quantile
 from pgtop_tune.metrics.load import CLIENT_TPS
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchProgress
@@ -37,7 +38,7 @@ class Figure(Struct, frozen=True):
         id: As --fail-if has it.
         unit: "1/s", "ms", "bytes/s", "%", "bytes".
         source: What it is made of.
-        quantile: Per cent, for a percentile of latencies.
+        quantile: Of latencies, for such a figure.
         points: Of a figure in per cent, the change in percentage points that counts as much as doubling does of
             others; None where changes are ratios.
     """
@@ -47,7 +48,7 @@ class Figure(Struct, frozen=True):
     unit: str
     better: Better
     source: str
-    quantile: float | None = None
+    quantile: Quantile | None = None
     points: float | None = None
 
 
@@ -60,9 +61,9 @@ FIGURES: Final = (
         Better.HIGHER,
         "Δ(xact_commit + xact_rollback) of pg_stat_database ÷ Δt; where no load of ours runs",
     ),
-    Figure("p50", "latency p50", "ms", Better.LOWER, "pgbench's transaction log", 50.0),
-    Figure("p95", "latency p95", "ms", Better.LOWER, "pgbench's transaction log", 95.0),
-    Figure("p99", "latency p99", "ms", Better.LOWER, "pgbench's transaction log", 99.0),
+    Figure("p50", "latency p50", "ms", Better.LOWER, "pgbench's transaction log", P50),
+    Figure("p95", "latency p95", "ms", Better.LOWER, "pgbench's transaction log", P95),
+    Figure("p99", "latency p99", "ms", Better.LOWER, "pgbench's transaction log", P99),
     Figure(LATENCY, "latency mean", "ms", Better.LOWER, "lat of pgbench's progress lines, by transactions"),
     Figure(FAILED, "failed", "%", Better.LOWER, "failed of pgbench's progress lines ÷ all transactions", points=10.0),
     Figure("cpu_per_tx", "CPU per transaction", "ms", Better.LOWER, "busy time of all CPUs ÷ transactions"),

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pgtop_tune import units
 from pgtop_tune.compare.sides.facts import TOOL, FactsSeen
 from pgtop_tune.compare.sides.figures import FAILED, LATENCY, PERCENTILES, TPS, frame_sums, line_sums
-from pgtop_tune.compare.sides.gathered import Gathered, milliseconds, quotient
+from pgtop_tune.compare.sides.gathered import Gathered, quotient
 from pgtop_tune.compare.sides.material import BUDGET_S, Budget, Fact, Kind, LoadKey, Material, Run, Summary
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.budget import latency_budget
@@ -318,7 +318,7 @@ def spec_of(run: BenchRun) -> LoadSpec | None:
 
 def _summary(run: BenchRun, gathered: Gathered) -> Summary:
     merged = merge(gathered.latencies())
-    quantiles = {figure.id: milliseconds(merged, figure.quantile or 0.0) for figure in PERCENTILES}
+    quantiles = {figure.id: figure.quantile.of(merged) for figure in PERCENTILES if figure.quantile is not None}
     done = sum(part for part, _ in gathered.sums(TPS))
     failed = sum(part for part, _ in gathered.sums(FAILED)) / 100.0
     return Summary(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from pgtop_tune.metrics.percentiles import Histogram, Merged, ascending, percentile
+from pgtop_tune.metrics.latency import Quantile
+from pgtop_tune.metrics.percentiles import Histogram, Merged, ascending
 
 MOST_STEPS: Final = 4096
 """Steps kept; of more, neighbours are added up, so that a day costs no more memory than an hour."""
@@ -115,10 +116,10 @@ class Gathered:
         first = from_s / self.step_s
         return [self._latencies[step].merged() for step in sorted(self._latencies) if step >= first]
 
-    def latency_series(self, quantile: float) -> list[tuple[float, float]]:
+    def latency_series(self, quantile: Quantile) -> list[tuple[float, float]]:
         """(seconds since the begin, ms) of each step that has transactions."""
         steps = sorted(self._latencies)
-        found = ((step, milliseconds(self._latencies[step].merged(), quantile)) for step in steps)
+        found = ((step, quantile.of(self._latencies[step].merged())) for step in steps)
         return [(step * float(self.step_s), value) for step, value in found if value is not None]
 
 
@@ -126,12 +127,6 @@ def quotient(sums: Sequence[Sums]) -> float | None:
     """The figure over several steps; None without any."""
     whole = sum(each[1] for each in sums)
     return sum(each[0] for each in sums) / whole if whole > 0 else None
-
-
-def milliseconds(merged: Merged, quantile: float) -> float | None:
-    """A percentile in ms; None without transactions."""
-    found = percentile(merged.buckets, quantile, merged.max_us)
-    return None if found is None else found / 1000.0
 
 
 def blocks(count: int, length: int) -> Iterator[slice]:

@@ -16,6 +16,7 @@ from pgtop_tune.metrics import (
     host_limits,
     host_places,
     io,
+    latency,
     load,
     own_cost,
     pooler,
@@ -30,8 +31,9 @@ from pgtop_tune.metrics.load import ProgressMetric
 FIGURED: Final = frozenset(
     {load.CLIENT_TPS.id, load.CLIENT_LATENCY.id, load.CLIENT_FAILED.id, server.TPS.id, server.WAL_BYTES.id}
     | {server.CACHE_HIT.id, host.CPU_BUSY.id, host.PSI_IO_SOME.id}
+    | {quantile.id for quantile in latency.QUANTILES}
 )
-"""Told by a figure of `analysis.figures`."""
+"""Told by a figure of `compare.sides.figures`, over the whole window."""
 PER_TRANSACTION: Final = frozenset(metric.id for metric in waits.METRICS)
 """Told as milliseconds of a transaction where that can be said."""
 PASSING: Final = frozenset(

@@ -6,8 +6,7 @@ from typing import Final
 
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.model.waits import LockSample, LockWait
-from pgtop_tune.postgres.queries import sql
-from pgtop_tune.postgres.server.connection import ReadConnection
+from pgtop_tune.postgres.readers.section_readers import ReadContext
 
 ASKED_AT_MOST: Final = 64
 """Lock waiters asked about in one look, the longest waiting first: pg_blocking_pids stops every lock request."""
@@ -33,14 +32,13 @@ class LockReader:
         """Who blocks them."""
         self._involved = tuple({*self._waiters, *(pid for pids in found.values() for pid in pids)} - {0})
 
-    @property
-    def nobody_waits(self) -> bool:
-        """Whether there is nothing to ask."""
-        return not self._waiters
+    def unasked(self, context: ReadContext) -> LockSample | None:
+        """Nobody waits: there is nothing to ask."""
+        return None if self._waiters else LockSample(context.at_s, ())
 
-    async def read(self, connection: ReadConnection, major: int, at_s: float) -> LockSample:
+    async def read(self, context: ReadContext) -> LockSample:
         """locks.14.sql about the waiters of the last look. Raises as `ReadConnection.fetch` does."""
-        rows = await connection.fetch(sql("locks", major), [str(pid) for pid in self._involved])
+        rows = await context.fetch("locks", [str(pid) for pid in self._involved])
         waits = [
             LockWait(
                 pid,
@@ -55,4 +53,4 @@ class LockReader:
             )
             for pid, locktype, mode, relation, target, wait_start_ms, holders, held_modes, prepared in rows
         ]
-        return LockSample(at_s, tuple(waits), self._left_out)
+        return LockSample(context.at_s, tuple(waits), self._left_out)

@@ -10,16 +10,15 @@ import asyncpg
 
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.machine import ServerPlaces
-from pgtop_tune.postgres.queries import sql
-from pgtop_tune.postgres.server.connection import ReadConnection
+from pgtop_tune.postgres.readers.section_readers import ReadContext
 from pgtop_tune.postgres.server.failures import absence
 
 _NAME: Final = re.compile(r'"((?:[^"]|"")*)"|([^,"\s]+)')
 
 
-async def read_places(connection: ReadConnection, major: int) -> ServerPlaces:
+async def read_places(context: ReadContext) -> ServerPlaces:
     """pg_tablespace_location(), temp_tablespaces, log_directory. Raises as `ReadConnection.fetch` does."""
-    row = (await connection.fetch(sql("places", major)))[0]
+    row = (await context.fetch("places"))[0]
     log, data = row["log_directory"] or "", row["data_directory"] or ""
     if log and not log.startswith("/"):
         log = f"{data}/{log}" if data else ""
@@ -39,14 +38,14 @@ def names_of(identifiers: str) -> tuple[str, ...]:
     )
 
 
-async def read_files(connection: ReadConnection, major: int, paths: Sequence[str]) -> list[bytes | None] | Unavailable:
+async def read_files(context: ReadContext, paths: Sequence[str]) -> list[bytes | None] | Unavailable:
     """Contents of files on the server's machine, in the order of the paths; None for one that is not there.
 
     One statement, pg_read_binary_file(path, offset, length, missing_ok): with a length, /proc files read in full on
     every major from 14 on. One file that refuses to be read makes all of it Unavailable with the server's words.
     """
     try:
-        rows = await connection.fetch(sql("server_files", major), list(paths))
+        rows = await context.fetch("server_files", list(paths))
     except asyncpg.InsufficientPrivilegeError as error:
         return Unavailable(Reason.NO_PERMISSION, str(error))
     except asyncpg.PostgresError as error:

@@ -2,46 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from pgtop_tune.model.postgres import Parameter, ParameterSample
 from pgtop_tune.postgres.queries import sql
+from pgtop_tune.postgres.readers.section_readers import ReadContext
 from pgtop_tune.postgres.server import time_limits
-from pgtop_tune.postgres.server.connection import ReadConnection
 from pgtop_tune.postgres.server.search_path import AT_START
 from pgtop_tune.secret import without_secrets
 
 
-async def read_parameters(
-    connection: ReadConnection, major: int, clock: Callable[[], float], in_files: bool
-) -> ParameterSample:
+async def read_parameters(context: ReadContext, in_files: bool) -> ParameterSample:
     """pg_settings as a session without our own settings has it; without those that ours has from the start.
 
     Args:
-        connection: Where to ask.
-        major: Of the server.
-        clock: The session's clock.
+        context: Where to ask.
         in_files: Whether this role may read pg_file_settings, which tells the entries of postgresql.auto.conf.
     """
-    rows = await connection.fetch_without_own_settings(sql("parameters", major))
-    at_s = clock()
+    rows = await context.connection.fetch_without_own_settings(sql("parameters", context.major))
+    at_s = context.clock()
     in_auto_conf: frozenset[str] | None = None
     if in_files:
-        in_auto_conf = frozenset(row[0] for row in await connection.fetch(sql("auto_conf", major)))
+        in_auto_conf = frozenset(row[0] for row in await context.fetch("auto_conf"))
     found = {row["name"]: _parameter(row, in_auto_conf) for row in rows if row["name"] not in AT_START}
     waiting = [row.name for row in found.values() if row.pending_restart]
     if waiting and in_files:
-        for line in await connection.fetch(sql("pending", major), waiting):
+        for line in await context.fetch("pending", waiting):
             row = found[line["name"]]
             found[row.name] = replace(row, pending=without_secrets(line["setting"] or row.boot_val))
     lifted = [row for row in found.values() if time_limits.is_lifted(row)]
     if lifted:
         names = [row.name for row in lifted]
-        nearer = {row["name"]: row for row in await connection.fetch(sql("limits_of_session", major), names)}
-        lines = await connection.fetch(time_limits.IN_FILES.replace("%s", "$1"), names) if in_files else ()
+        nearer = {row["name"]: row for row in await context.fetch("limits_of_session", names)}
+        lines = await context.connection.fetch(time_limits.IN_FILES.replace("%s", "$1"), names) if in_files else ()
         files = {row["name"]: (row["setting"], row["place"]) for row in lines}
         found |= {row.name: _as_set(row, nearer.get(row.name), files.get(row.name)) for row in lifted}
     return ParameterSample(at_s, tuple(found.values()))

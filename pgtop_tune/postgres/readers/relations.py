@@ -13,22 +13,17 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from pgtop_tune.model.absence import Reason, Unavailable, grant
-from pgtop_tune.model.postgres import ServerFacts
+from pgtop_tune.model.absence import grant
 from pgtop_tune.model.relations import (
     FIRST_USER_OID,
     DatabaseFacts,
     DatabaseLimits,
     IndexCounters,
     RelationSample,
-    RelationSizes,
     RoleLimit,
     TableCounters,
-    TempFiles,
-    TempFileSample,
 )
-from pgtop_tune.postgres.queries import sql
-from pgtop_tune.postgres.server.connection import ReadConnection
+from pgtop_tune.postgres.readers.section_readers import ReadContext
 
 ALL_UP_TO: Final = 200
 """A database with no more tables than this is shown whole."""
@@ -102,16 +97,16 @@ class RelationReader:
         """Starts anew: another connection may be to another database."""
         self._choice = Choice()
 
-    async def read(self, connection: ReadConnection, major: int, at_s: float) -> RelationSample:
+    async def read(self, context: ReadContext) -> RelationSample:
         """Tables worth a row, with their indexes."""
-        rows = await connection.fetch(sql("relation_activity", major))
+        rows = await context.fetch("relation_activity")
         looks = [TableLook(row[0], row[1], row[2] or 0, row[3] or 0, row[4] or 0) for row in rows]
         chosen = self._choice.choose(looks)
-        tables = await connection.fetch(sql("relation_tables", major), chosen)
-        indexes = await connection.fetch(sql("relation_indexes", major), chosen)
-        clock = (await connection.fetch(sql("relation_clock", major)))[0]
+        tables = await context.fetch("relation_tables", chosen)
+        indexes = await context.fetch("relation_indexes", chosen)
+        clock = (await context.fetch("relation_clock"))[0]
         return RelationSample(
-            at_s,
+            context.at_s,
             **clock,
             n_tables=sum(1 for look in looks if look.oid >= FIRST_USER_OID),
             n_indexes=len(indexes),
@@ -135,34 +130,16 @@ def _by_oid(rows: Iterable[_Row]) -> tuple[_Row, ...]:
     return tuple(sorted(rows, key=lambda row: row.oid))
 
 
-async def read_sizes(connection: ReadConnection, major: int, oid: int) -> RelationSizes | Unavailable:
-    """Exact sizes of one table, on demand."""
-    rows = await connection.fetch(sql("relation_sizes", major), oid)
-    if not rows or rows[0]["heap_bytes"] is None:
-        return Unavailable(Reason.FAILED, "the table is gone")
-    fields = dict(rows[0])
-    names, sizes = fields.pop("index_names"), fields.pop("index_bytes")
-    indexes = sorted(zip(names, (int(size or 0) for size in sizes), strict=True), key=lambda index: -index[1])
-    return RelationSizes(**fields, indexes=tuple(indexes))
-
-
-async def read_database_limits(connection: ReadConnection, major: int, at_s: float) -> DatabaseLimits:
+async def read_database_limits(context: ReadContext) -> DatabaseLimits:
     """pg_database, and the roles with a limit."""
-    rows = [dict(row) for row in await connection.fetch(sql("database_limits", major))]
+    rows = [dict(row) for row in await context.fetch("database_limits")]
     clocks = [(row.pop("next_xid"), row.pop("next_multixact")) for row in rows]
-    roles = await connection.fetch(sql("role_limits", major))
+    roles = await context.fetch("role_limits")
     return DatabaseLimits(
-        at_s, *clocks[0], tuple(DatabaseFacts(**row) for row in rows), tuple(RoleLimit(**row) for row in roles)
+        context.at_s, *clocks[0], tuple(DatabaseFacts(**row) for row in rows), tuple(RoleLimit(**row) for row in roles)
     )
 
 
-async def read_temp_files(connection: ReadConnection, major: int, at_s: float) -> TempFileSample:
-    """pg_ls_tmpdir() of every tablespace, by process."""
-    return TempFileSample(at_s, tuple(TempFiles(**row) for row in await connection.fetch(sql("temp_files", major))))
-
-
-def temp_files_refused(why: Unavailable, facts: ServerFacts | None) -> Unavailable:
-    """The server's no to pg_ls_tmpdir(), with what would open it."""
-    if why.reason is not Reason.NO_PERMISSION or facts is None:
-        return why
-    return Unavailable(why.reason, f"temporary files are closed to us: {grant('pg_monitor', facts.user)} opens them")
+def temp_files_closed(_: str, user: str) -> str:
+    """The GRANT that opens pg_ls_tmpdir()."""
+    return f"temporary files are closed to us: {grant('pg_monitor', user)} opens them"

@@ -1,14 +1,11 @@
-"""Readings of replication, of what holds back vacuum, and of commands that tell how far they are."""
+"""Readings of replication, and of what holds back vacuum."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any, Final
 
 from pgtop_tune.model.absence import Reason, Unavailable, grant
 from pgtop_tune.model.horizon import HorizonSample, OpenTransaction, PreparedTransaction
-from pgtop_tune.model.postgres import ServerFacts
-from pgtop_tune.model.progress import ProgressRow, ProgressSample
 from pgtop_tune.model.replication import (
     Receiver,
     ReplicationSample,
@@ -18,8 +15,8 @@ from pgtop_tune.model.replication import (
     SubscriptionSample,
     SubscriptionWorker,
 )
-from pgtop_tune.postgres.queries import sql
-from pgtop_tune.postgres.server.connection import ReadConnection
+from pgtop_tune.postgres.readers.section_readers import ReadContext
+from pgtop_tune.postgres.server.own_sessions import OwnSessions
 
 _RECEIVER: Final = (
     "status",
@@ -34,14 +31,9 @@ _RECEIVER: Final = (
 )
 
 
-async def read_progress(connection: ReadConnection, major: int, at_s: float) -> ProgressSample:
-    """All pg_stat_progress_* views."""
-    return ProgressSample(at_s, tuple(ProgressRow(**row) for row in await connection.fetch(sql("progress", major))))
-
-
-async def read_replication(connection: ReadConnection, major: int, at_s: float) -> ReplicationSample | Unavailable:
+async def read_replication(context: ReadContext) -> ReplicationSample | Unavailable:
     """Senders, and on a standby the receiver."""
-    rows = [dict(row) for row in await connection.fetch(sql("replication", major))]
+    rows = [dict(row) for row in await context.fetch("replication")]
     first = rows[0]
     if first["receiver_pid"] is not None and first["status"] is None:
         return Unavailable(Reason.NO_PERMISSION, "the state of the WAL receiver")
@@ -57,7 +49,7 @@ async def read_replication(connection: ReadConnection, major: int, at_s: float) 
     if common["in_recovery"]:
         common["replay_lsn_bytes"] = common["standby_replay_lsn_bytes"]
         receiver = Receiver(**{name: common[name] for name in _RECEIVER})
-    return ReplicationSample(at_s, common["now_ms"], common["lsn_bytes"], tuple(senders), receiver)
+    return ReplicationSample(context.at_s, common["now_ms"], common["lsn_bytes"], tuple(senders), receiver)
 
 
 _COMMON: Final = (
@@ -70,41 +62,36 @@ _COMMON: Final = (
 )
 
 
-def replication_refused(why: Unavailable, facts: ServerFacts | None) -> Unavailable:
-    """Rows whose columns are hidden, with what would open them."""
-    if why.reason is not Reason.NO_PERMISSION or facts is None:
-        return why
-    return Unavailable(why.reason, f"{why.detail} is closed to us: {grant('pg_monitor', facts.user)} opens it")
+def replication_closed(hidden: str, user: str) -> str:
+    """The GRANT that opens rows with hidden columns."""
+    return f"{hidden} is closed to us: {grant('pg_monitor', user)} opens it"
 
 
-async def read_slots(connection: ReadConnection, major: int, at_s: float) -> SlotSample:
+async def read_slots(context: ReadContext) -> SlotSample:
     """pg_replication_slots."""
-    rows = [dict(row) for row in await connection.fetch(sql("slots", major))]
+    rows = [dict(row) for row in await context.fetch("slots")]
     clocks = _popped(rows, ("now_ms", "lsn_bytes", "next_xid"))
-    return SlotSample(at_s, **clocks, slots=tuple(Slot(**row) for row in rows if row["slot_name"] is not None))
+    return SlotSample(context.at_s, **clocks, slots=tuple(Slot(**row) for row in rows if row["slot_name"] is not None))
 
 
-async def read_subscriptions(connection: ReadConnection, major: int, at_s: float) -> SubscriptionSample:
+async def read_subscriptions(context: ReadContext) -> SubscriptionSample:
     """pg_stat_subscription."""
-    rows = [dict(row) for row in await connection.fetch(sql("subscriptions", major))]
+    rows = [dict(row) for row in await context.fetch("subscriptions")]
     clocks = _popped(rows, ("now_ms",))
     workers = tuple(SubscriptionWorker(**row) for row in rows if row["id"] is not None)
-    return SubscriptionSample(at_s, **clocks, workers=workers)
+    return SubscriptionSample(context.at_s, **clocks, workers=workers)
 
 
-async def read_horizon(connection: ReadConnection, major: int, at_s: float, own: Collection[int]) -> HorizonSample:
-    """Open and prepared transactions.
-
-    Args:
-        own: Pids of our own sessions, left out.
-    """
-    rows = [dict(row) for row in await connection.fetch(sql("horizon", major))]
+async def read_horizon(own: OwnSessions, context: ReadContext) -> HorizonSample:
+    """Open and prepared transactions, without those of our own sessions."""
+    own_pids = own.pids
+    rows = [dict(row) for row in await context.fetch("horizon")]
     clocks = _popped(rows, ("now_ms", "next_xid", "n_open"))
     found = [row for row in rows if row["pid"] is not None]
-    others = tuple(OpenTransaction(**row) for row in found if row["pid"] not in own)
+    others = tuple(OpenTransaction(**row) for row in found if row["pid"] not in own_pids)
     clocks["n_open"] -= len(found) - len(others)
-    prepared = tuple(PreparedTransaction(**row) for row in await connection.fetch(sql("prepared", major)))
-    return HorizonSample(at_s, **clocks, open=others, prepared=prepared)
+    prepared = tuple(PreparedTransaction(**row) for row in await context.fetch("prepared"))
+    return HorizonSample(context.at_s, **clocks, open=others, prepared=prepared)
 
 
 def _popped(rows: list[dict[str, Any]], names: tuple[str, ...]) -> dict[str, Any]:

@@ -7,10 +7,8 @@ from typing import Final
 
 from pgtop_tune.model.absence import Reason, Unavailable, grant
 from pgtop_tune.model.events import LogLine, LogTail
-from pgtop_tune.model.postgres import ServerFacts
 from pgtop_tune.postgres.log_entries import log_entries
-from pgtop_tune.postgres.queries import sql
-from pgtop_tune.postgres.server.connection import ReadConnection
+from pgtop_tune.postgres.readers.section_readers import ReadContext
 
 PIECE_BYTES: Final = 65_536
 LINES_KEPT: Final = 100
@@ -34,15 +32,15 @@ class LogReader:
         self._left_out = 0
         self._lines: deque[LogLine] = deque(maxlen=LINES_KEPT)
 
-    async def read(self, connection: ReadConnection, major: int, at_s: float) -> LogTail | Unavailable:
+    async def read(self, context: ReadContext) -> LogTail | Unavailable:
         """The newest entries, with those of earlier looks."""
-        row = (await connection.fetch(sql("server_log", major), self._file, self._position, PIECE_BYTES))[0]
+        row = (await context.fetch("server_log", self._file, self._position, PIECE_BYTES))[0]
         if row["file"] is None:
             return NOT_COLLECTED
         if row["content"] is None:
             return Unavailable(Reason.FAILED, f"{row['file']} is gone")
         self._take(row["file"], row["start"], row["content"])
-        return LogTail(at_s, self._file, self._skipped, self._left_out, tuple(self._lines))
+        return LogTail(context.at_s, self._file, self._skipped, self._left_out, tuple(self._lines))
 
     def _take(self, file: str, start: int, content: bytes) -> None:
         if file == self._file and start > self._position:
@@ -60,12 +58,9 @@ class LogReader:
         self._file, self._position = file, start + consumed
 
 
-def log_refused(why: Unavailable, facts: ServerFacts | None) -> Unavailable:
-    """The server's no to reading its log, with what would open it."""
-    if why.reason is not Reason.NO_PERMISSION or facts is None:
-        return why
-    return Unavailable(
-        why.reason,
-        f"the server's log is closed to us: {grant('pg_monitor', facts.user)}; {grant(_FUNCTIONS, facts.user)} "
-        "open it (a superuser reads it)",
+def log_closed(_: str, user: str) -> str:
+    """The GRANTs that open the server's log."""
+    return (
+        f"the server's log is closed to us: {grant('pg_monitor', user)}; {grant(_FUNCTIONS, user)} "
+        "open it (a superuser reads it)"
     )

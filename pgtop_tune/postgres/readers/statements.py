@@ -21,8 +21,8 @@ from pgtop_tune.model.statements import (
     StatementTexts,
 )
 from pgtop_tune.postgres.queries import sql
-from pgtop_tune.postgres.server.capabilities import Capabilities
-from pgtop_tune.postgres.server.connection import ReadConnection
+from pgtop_tune.postgres.readers.section_readers import ReadContext
+from pgtop_tune.postgres.server.connection import Rows
 from pgtop_tune.secret import without_secrets
 from pgtop_tune.sql_quoting import quoted
 
@@ -99,15 +99,13 @@ class StatementReader:
         self._before_s: float | None = None
         self._shown_texts: StatementTexts | None = None
 
-    async def counters(self, connection: ReadConnection, capabilities: Capabilities) -> StatementSample:
+    async def counters(self, context: ReadContext) -> StatementSample:
         """The entries that matter, see StatementSample."""
         first = self._before_s is None
         now: dict[_Key, _Entry] = {}
         changed: list[_Key] = []
         hidden = own = 0
-        for queryid, userid, dbid, toplevel, calls, plans, exec_ms in await connection.fetch(
-            _query("statement_changes", capabilities)
-        ):
+        for queryid, userid, dbid, toplevel, calls, plans, exec_ms in await _rows(context, "statement_changes"):
             if queryid is None:
                 hidden += 1
                 continue
@@ -122,13 +120,13 @@ class StatementReader:
                 now[key] = _Entry(calls, plans, exec_ms)
                 changed.append(key)
         before, self._entries = self._entries, now
-        await self._read(connection, capabilities, changed if not first else self._primed(changed), before)
+        await self._read(context, changed if not first else self._primed(changed), before)
         at_s = self._clock()
         if not first:
             self._keep(changed, before, at_s)
         lasting = nlargest(FIRST_OF_ALL_TIMES, now, key=lambda key: now[key].exec_ms)
         missing = [key for key in lasting if now[key].counters is None]
-        await self._fetch(connection, capabilities, missing)
+        await self._fetch(context, missing)
         shown = self._shown(lasting)
         came = [key for key in shown if key not in self._rows and not first]
         olds = {key: before[key].counters for key in came if key in before}
@@ -146,7 +144,7 @@ class StatementReader:
         self._before_s = at_s
         return sample
 
-    async def texts(self, connection: ReadConnection, capabilities: Capabilities) -> StatementTexts:
+    async def texts(self, context: ReadContext) -> StatementTexts:
         """Texts of the entries of the last sample; those not known yet are fetched, when that is not too dear."""
         wanted = {key[0] for key in self._rows}
         missing = wanted - self._texts.keys()
@@ -154,7 +152,7 @@ class StatementReader:
         if missing and started_s >= self._ask_texts_from_s:
             # Set before asking: a server that takes so long that we give it up is not asked again at once.
             self._ask_texts_from_s = started_s + _TEXT_PAUSE_S
-            rows = await connection.fetch(_query("statement_texts", capabilities), _as_text(missing))
+            rows = await _rows(context, "statement_texts", _as_text(missing))
             ended_s = self._clock()
             self._ask_texts_from_s = ended_s + (ended_s - started_s) * _TEXT_COST
             if len(self._texts) + len(rows) > TEXTS_AT_MOST:
@@ -171,8 +169,7 @@ class StatementReader:
 
     async def _read(
         self,
-        connection: ReadConnection,
-        capabilities: Capabilities,
+        context: ReadContext,
         changed: list[_Key],
         before: Mapping[_Key, _Entry],
     ) -> None:
@@ -184,15 +181,13 @@ class StatementReader:
                 return key in self._kept, self._entries[key].exec_ms - (known.exec_ms if known else 0.0)
 
             changed = nlargest(FETCHED_AT_MOST, changed, key=growth)
-        await self._fetch(connection, capabilities, changed)
+        await self._fetch(context, changed)
 
-    async def _fetch(self, connection: ReadConnection, capabilities: Capabilities, keys: Iterable[_Key]) -> None:
+    async def _fetch(self, context: ReadContext, keys: Iterable[_Key]) -> None:
         wanted = {_id(key): key for key in keys}
         if not wanted:
             return
-        rows = await connection.fetch(
-            _query("statement_counters", capabilities), _as_text({key[0] for key in wanted.values()})
-        )
+        rows = await _rows(context, "statement_counters", _as_text({key[0] for key in wanted.values()}))
         for row in rows:
             key = wanted.get(row["id"])
             if key is not None:
@@ -255,6 +250,9 @@ def _id(key: _Key) -> str:
     return f"{key[0]}/{key[1]}/{key[2]}/{int(key[3])}"
 
 
-def _query(name: str, capabilities: Capabilities) -> str:
+async def _rows(context: ReadContext, query: str, *arguments: object) -> Rows:
+    """Rows of the variant of the query that fits the installed version of the extension."""
+    capabilities = context.capabilities
+    text = sql(query, variant(capabilities.statements_version or ""))
     schema = quoted(capabilities.statements_schema or "")
-    return sql(name, variant(capabilities.statements_version or "")).format(schema=schema)
+    return await context.connection.fetch(text.format(schema=schema), *arguments)

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from pgtop_tune.model.waits import WaitCount, WaitLook
 from pgtop_tune.postgres.queries import sql
-from pgtop_tune.postgres.server.capabilities import Capabilities
-from pgtop_tune.postgres.server.connection import ReadConnection
+from pgtop_tune.postgres.readers.section_readers import ReadContext
 from pgtop_tune.sql_quoting import quoted
 
 _KINDS_SHARED: Final = 10_000
@@ -26,34 +25,35 @@ class WaitReader:
         self._profile: dict[tuple[Any, ...], int] = {}
         self._profile_s: float | None = None
 
-    async def look(self, connection: ReadConnection, major: int) -> list[WaitCount]:
+    async def look(self, context: ReadContext) -> list[WaitCount]:
         """Every wait of this moment. Raises as `ReadConnection.fetch` does."""
         counts = []
         asked = False
-        for row in await connection.fetch(sql("waits", major)):
+        for row in await context.fetch("waits"):
             key = tuple(row)
             count = self._known.get(key)
             if count is None:
                 if not asked and not self._names_known(*key[5:7]):
                     asked = True
-                    await self._read_names(connection, major)
+                    await self._read_names(context)
                 if len(self._known) > _KINDS_SHARED:
                     self._known.clear()
                 count = self._known[key] = self._count(key)
             counts.append(count)
         return counts
 
-    async def exact(self, connection: ReadConnection, major: int, at_s: float, capabilities: Capabilities) -> WaitLook:
+    async def exact(self, context: ReadContext) -> WaitLook:
         """Growth of pg_wait_sampling_profile since the last call; the first has none. Raises as `fetch` does."""
+        capabilities, at_s = context.capabilities, context.at_s
         schema = quoted(capabilities.wait_sampling_schema or "")
         now: dict[tuple[Any, ...], int] = {}
-        for pid, *wait, observations, query_id, database, role, of_load in await connection.fetch(
-            sql("wait_profile", major).format(schema=schema)
+        for pid, *wait, observations, query_id, database, role, of_load in await context.connection.fetch(
+            sql("wait_profile", context.major).format(schema=schema)
         ):
             key = (pid, *wait, query_id, database, role, of_load)
             now[key] = now.get(key, 0) + observations
         if any(not self._names_known(*key[5:7]) for key in now):
-            await self._read_names(connection, major)
+            await self._read_names(context)
         before, before_s = self._profile, self._profile_s
         self._profile, self._profile_s = now, at_s
         # Fewer than before: it was reset, or the pid is somebody else's now.
@@ -76,8 +76,8 @@ class WaitReader:
     def _names_known(self, database: int | None, role: int | None) -> bool:
         return (not database or ("database", database) in self._names) and (not role or ("role", role) in self._names)
 
-    async def _read_names(self, connection: ReadConnection, major: int) -> None:
-        self._names = {(kind, oid): name for kind, oid, name in await connection.fetch(sql("names", major))}
+    async def _read_names(self, context: ReadContext) -> None:
+        self._names = {(kind, oid): name for kind, oid, name in await context.fetch("names")}
 
     def _count(self, key: tuple[Any, ...]) -> WaitCount:
         wait_event_type, wait_event, backend_type, observations, query_id, database, role, of_load = key

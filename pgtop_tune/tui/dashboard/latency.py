@@ -7,6 +7,7 @@ from statistics import median
 from typing import Final
 
 from pgtop_tune.compare.overlay.difference import OverlayWatch
+from pgtop_tune.metrics.latency import P50, P95, P99, P99_9
 from pgtop_tune.metrics.load import CLIENT_LATENCY, running
 from pgtop_tune.metrics.stall import OLDEST, SHORTEST_S
 from pgtop_tune.model.bench import estimate_mark
@@ -30,11 +31,10 @@ _FEWEST: Final = 3
 _USUAL: Final = 20
 """Seconds that tell what is usual at least, and those that do when the chart has fewer."""
 _NO_LOAD: Final = "latency is measured by a load"
-_CURVES: Final = ((2, "series-5"), (1, "series-4"), (0, "series-3"))
-"""Index into the quantiles and style, drawn in this order: p99, p95, p50 on top."""
-_QUANTILES: Final = (("p50", 0, 1), ("p95", 1, 2), ("p99", 2, 0), ("p99.9", 3, 4))
-"""Name, index into the quantiles, rank when room is short."""
-_STYLES: Final = {"p50": "series-3", "p95": "series-4", "p99": "series-5"}
+_CURVES: Final = {P99: "series-5", P95: "series-4", P50: "series-3"}
+"""With their styles, drawn in this order: p50 on top."""
+_RANKS: Final = {P50: 1, P95: 2, P99: 0, P99_9: 4}
+"""Which are left out first where room is short: the highest."""
 
 
 def latency_lines(
@@ -51,7 +51,7 @@ def latency_lines(
     loaded = session.interval is not None and running(session.interval) is not None
     how = (f"{_NO_LOAD} (press {load_key})" if load_key else _NO_LOAD) + _of_others(session)
     newest = session.once(newest_latency)
-    p99 = [Point(second.at_s, second.quantiles_ms[2]) for second in seconds]
+    p99 = [Point(second.at_s, second.at(P99)) for second in seconds]
     slow = _spikes(seconds, session.latency.series()[-_USUAL:])
     slow_seconds = [second.second for second in slow]
     spikes_s = {
@@ -78,8 +78,8 @@ def latency_lines(
         words = padded((((" " * GUTTER) + how, "dim"),), width)
         return [head((("latency ms", "title"),), width, glyphs), words, *[blank] * (height - 2)]
     curves = [
-        ChartSeries([Point(second.at_s, second.quantiles_ms[index]) for second in seconds], style)
-        for index, style in _CURVES
+        ChartSeries([Point(second.at_s, second.at(quantile)) for second in seconds], style)
+        for quantile, style in _CURVES.items()
     ]
     # What comes and goes stands on the left: the figures keep their places.
     span = _span(newest)
@@ -182,10 +182,12 @@ def _figures(session: Session, newest: NewestLatency) -> list[Phrase]:
     counted_below_ms = 0.0 if second is None else second.span_counted_below_ms
     # The mean has all of them in it.
     found = [Phrase(labelled("mean", marked_ms("~" if counted_below_ms else "", mean_ms).rjust(_CELLS)), 5)]
-    for name, index, rank in _QUANTILES:
-        value = None if second is None else second.quantiles_ms[index]
-        style = "critical" if stalled else _STYLES.get(name, PLAIN)
+    for quantile, rank in _RANKS.items():
+        value = None if second is None else second.at(quantile)
+        style = "critical" if stalled else _CURVES.get(quantile, PLAIN)
         mark = estimate_mark(value, counted_below_ms)
-        found.append(Phrase(labelled(name, marked_ms(mark, value).rjust(_CELLS), style), rank + (2 if stalled else 0)))
+        found.append(
+            Phrase(labelled(quantile.title, marked_ms(mark, value).rjust(_CELLS), style), rank + (2 if stalled else 0))
+        )
     found.append(Phrase(labelled("max", ms(None if second is None else second.span_max_ms).rjust(_CELLS)), 3))
     return found

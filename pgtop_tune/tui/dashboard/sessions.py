@@ -7,9 +7,9 @@ from typing import Final
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.blocking import Blocking, blocking
-from pgtop_tune.metrics.catalogue import Interval, Section
+from pgtop_tune.metrics.catalogue import Interval, Metric, Reading
 from pgtop_tune.metrics.hidden import hidden_sessions
-from pgtop_tune.metrics.server import states
+from pgtop_tune.metrics.server import ACTIVE, BLOCKED, IDLE_IN_TRANSACTION, SESSIONS
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.waits import PREPARED_TRANSACTION
@@ -29,6 +29,7 @@ from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, dot, fitting, head, labelled
 from pgtop_tune.tui.widgets.table import table_lines
+from pgtop_tune.units import UNKNOWN
 
 HEAD_ROWS: Final = 2
 """Lines above the first session: the pane's head and the headings of the columns."""
@@ -79,31 +80,29 @@ def sessions_lines(
 def _head(
     session: Session, width: int, glyphs: Glyphs, view: SessionsView, rows: Sequence[SessionRow], visible: int
 ) -> Line:
-    frame = session.now
+    frame, interval = session.now, session.interval
     activity = NOT_YET if frame is None else sections.activity(frame)
-    if frame is None or isinstance(activity, Unavailable):
+    if frame is None or interval is None or isinstance(activity, Unavailable):
         reason = activity if isinstance(activity, Unavailable) else NOT_YET
         return head((("sessions  ", "title"), *absence(reason)), width, glyphs)
     server = sections.server(frame)
     most = "" if isinstance(server, Unavailable) else f"/{server.max_connections}"
-    counted = states(activity)
-    in_transaction = counted["idle in transaction"] + counted["idle in transaction (aborted)"]
     lingering = any(row.rank == IN_TRANSACTION for row in rows)
     counts = [
-        Phrase(labelled("active", str(counted["active"] + counted["fastpath function call"])), 1),
-        Phrase(labelled("idle in tx", str(in_transaction), "warning" if lingering else PLAIN), 3),
-        _blocked(blocking(activity)),
+        Phrase(labelled("active", _whole(ACTIVE, interval)), 1),
+        Phrase(labelled("idle in tx", _whole(IDLE_IN_TRANSACTION, interval), "warning" if lingering else PLAIN), 3),
+        _blocked(interval, blocking(activity)),
     ]
     hidden = hidden_sessions(frame)
     title = [
-        Phrase((("sessions ", "title"), (f"{sum(counted.values())}{most}", PLAIN))),
+        Phrase((("sessions ", "title"), (f"{_whole(SESSIONS, interval)}{most}", PLAIN))),
         *([_hidden(hidden)] if hidden is not None else counts),
-        _seldom(session.interval),
+        _seldom(interval),
     ]
     chosen = [
         Phrase(((f"/{one_line(view.filter, _FILTER)}", "key"),) if view.filter else (), 0),
         Phrase((("idle hidden", "key"),) if view.hide_idle else (), 3),
-        _processes(session.interval, sections.processes(frame)),
+        _processes(interval, sections.processes(frame)),
         Phrase(((f"by {view.sort}", "label"),), 4),
         Phrase(((_range(view.top, visible, len(rows)), "label"),) if len(rows) > visible else (), 2),
     ]
@@ -121,7 +120,7 @@ def _seldom(interval: Interval | None) -> Phrase:
     return Phrase(() if apart_s is None else ((f"looked at every {apart_s:.1f} s", "warning"),), 1)
 
 
-def _apart_s(interval: Interval | None, section: Callable[[Frame], Section | Unavailable]) -> float | None:
+def _apart_s(interval: Interval | None, section: Callable[[Frame], Reading | Unavailable]) -> float | None:
     """Seconds between two looks at a section, where that is clearly more than between two frames."""
     looks = None if interval is None else interval.pair(section)
     frames = None if interval is None else interval.pair(sections.footprint)
@@ -135,8 +134,13 @@ def _range(top: int, visible: int, found: int) -> str:
     return f"{top + 1}-{min(top + visible, found)} of {found}"
 
 
-def _blocked(found: Blocking) -> Phrase:
-    count = (("blocked ", "label"), (str(found.blocked), "wait-lock" if found.blocked else PLAIN))
+def _whole(metric: Metric, interval: Interval) -> str:
+    value = metric(interval)
+    return UNKNOWN if value is None else f"{value:.0f}"
+
+
+def _blocked(interval: Interval, found: Blocking) -> Phrase:
+    count = (("blocked ", "label"), (_whole(BLOCKED, interval), "wait-lock" if found.blocked else PLAIN))
     if found.root is None:
         return Phrase(count, 2)
     root = "prepared transaction" if found.root == PREPARED_TRANSACTION else str(found.root)

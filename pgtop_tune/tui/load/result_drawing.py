@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from pgtop_tune.metrics.latency import QUANTILES
 from pgtop_tune.model.run_result import Doubt, Latencies, RunResult, Verdict
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.widgets.glyphs import Glyphs
@@ -17,7 +18,6 @@ _NAME: Final = 40
 _STATEMENT: Final = 200
 _REASON: Final = 600
 _STYLES: Final = {Verdict.INVALID: "critical", Verdict.SUSPECT: "warning", Verdict.NOTE: "dim"}
-_QUANTILES: Final = (50.0, 95.0, 99.0, 99.9, 99.99)
 
 
 def result_lines(result: RunResult, cells: int, glyphs: Glyphs) -> list[Line]:
@@ -118,7 +118,7 @@ def _percentiles(result: RunResult, cells: int, glyphs: Glyphs) -> list[Line]:
     named = [("all", result.latencies), *((each.part, each.latencies) for each in result.by_script)]
     columns = (
         Column("latency, ms", 16, elastic=True),
-        *(Column(f"p{quantile:g}", 7, "right") for quantile in _QUANTILES),
+        *(Column(quantile.title, 7, "right") for quantile in QUANTILES),
         Column("max", 7, "right"),
         Column("logged", 9, "right"),
     )
@@ -127,7 +127,7 @@ def _percentiles(result: RunResult, cells: int, glyphs: Glyphs) -> list[Line]:
 
 
 def _row(name: str, latencies: Latencies, result: RunResult) -> list[tuple[str, str]]:
-    found = [marked_ms(result.mark(latencies, quantile), latencies.at(quantile)) for quantile in _QUANTILES]
+    found = [marked_ms(result.mark(latencies, each.per_cent), latencies.at(each.per_cent)) for each in QUANTILES]
     # Which script a counted transaction was of is an estimate; how many there were of all is none.
     logged = f"{'~' if latencies.counted_below_ms and latencies is not result.latencies else ''}{latencies.logged}"
     texts = [one_line(name, _NAME), *found, marked_ms(result.log_mark, latencies.max_ms), logged]

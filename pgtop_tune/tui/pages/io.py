@@ -20,7 +20,7 @@ from pgtop_tune.metrics.io import (
     readers_and_writers,
     slru_rates,
 )
-from pgtop_tune.metrics.server import WAL_BYTES
+from pgtop_tune.metrics.server import CACHE_HIT, FULL_PAGES, WAL_BYTES
 from pgtop_tune.metrics.settings import is_on, setting
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
@@ -228,7 +228,8 @@ def _archiving(interval: Interval) -> Line:
 def _of_io(interval: Interval) -> list[Phrase]:
     fsyncs = BACKEND_FSYNCS(interval)
     found = [
-        Phrase(labelled("data fsyncs by backends", count(fsyncs), alarm(fsyncs, BACKEND_FSYNCS.critical), "/s"), 2)
+        Phrase(labelled("buffer hit", percent(CACHE_HIT(interval)), PLAIN, " %"), 3),
+        Phrase(labelled("data fsyncs by backends", count(fsyncs), alarm(fsyncs, BACKEND_FSYNCS.critical), "/s"), 2),
     ]
     shares = readers_and_writers(interval)
     if shares is not None:
@@ -239,7 +240,7 @@ def _of_io(interval: Interval) -> list[Phrase]:
             *found,
         ]
     if is_on(interval, "track_io_timing") is False:
-        found.append(Phrase((("track_io_timing is off: no times", "dim"),), 3))
+        found.append(Phrase((("track_io_timing is off: no times", "dim"),), 4))
     return found
 
 
@@ -279,6 +280,10 @@ DATABASES: Final = PageTable(
     sort="xacts",
 )
 
+_NUMBERS: Final = (
+    WAL_BYTES, FULL_PAGES, WAL_DIRECTORY, WAL_DISK_UNTIL_FULL, ARCHIVE_BACKLOG, CACHE_HIT, BACKEND_FSYNCS,
+)  # fmt: skip
+
 PAGE: Final = Page(
     key="6",
     id="io",
@@ -286,4 +291,5 @@ PAGE: Final = Page(
     tables=(IO, WAL, SLRU, DATABASES, ARCHIVER),
     summary=_summary,
     summary_rows=_summary_rows,
+    numbers=_NUMBERS,
 )

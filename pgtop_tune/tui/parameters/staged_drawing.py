@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from pgtop_tune.metrics.latency import P50, P99
 from pgtop_tune.metrics.load import CLIENT_TPS
 from pgtop_tune.metrics.server import TPS, WAL_BYTES
 from pgtop_tune.model.bench import estimate_mark
@@ -84,8 +85,8 @@ def figures_line(session: Session) -> Line:
     if newest.stalled_s is not None:
         figures.append((f"no transaction has ended for {lasting(newest.stalled_s)}   ", "critical"))
     elif newest.second is not None:
-        for name, index in (("p50 ", 0), ("p99 ", 2)):
-            value_ms = newest.second.quantiles_ms[index]
+        for quantile in (P50, P99):
+            value_ms = newest.second.at(quantile)
             mark = estimate_mark(value_ms, newest.second.span_counted_below_ms)
-            figures += [(name, "label"), ((mark + with_ms(value_ms)).ljust(10), "strong")]
+            figures += [(f"{quantile.title} ", "label"), ((mark + with_ms(value_ms)).ljust(10), "strong")]
     return (*figures, ("WAL ", "label"), (f"{size(WAL_BYTES(interval))}B/s", "strong"))

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from pgtop_tune.metrics import ceilings, checkpoints, host, load, own_cost, server, stall
+from pgtop_tune.metrics import ceilings, checkpoints, host, latency, load, own_cost, server, stall
 from pgtop_tune.tui.dashboard.session_columns import ON_DASHBOARD
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.phrase import padded
@@ -38,10 +38,10 @@ class Entry(Struct, frozen=True):
     source: str
 
 
-_PERCENTILES: Final = Entry(
-    "mean p50 p95 p99 p99.9 max",
+_LATENCY: Final = Entry(
+    "mean max",
     "ms",
-    "Mean, latency that so many per cent of the transactions did not exceed, and the exact largest, all of the newest "
+    "Mean and exact largest. They and the percentiles are of the newest "
     "second whose log is complete. With fewer than 1000 transactions in it they are of up to ten seconds, and the pane "
     "says how many; from an age of 10 s on it says how old they are. Before the first such second the pane has the "
     "mean of pgbench's progress line alone. With a rate the schedule lag is part "
@@ -103,7 +103,7 @@ PANE_METRICS: Final[Mapping[str, tuple[Described, ...]]] = {
     "header": own_cost.METRICS,
     "host": (*host.METRICS, *host.CORE_METRICS, *host.HUGE_PAGE_METRICS, *host.DISK_METRICS, _CAP),
     "throughput": (load.CLIENT_TPS, server.TPS, server.QPS, load.CLIENT_FAILED, _SINCE),
-    "latency": (_PERCENTILES, *stall.METRICS),
+    "latency": (*latency.PER_SECOND, _LATENCY, *stall.METRICS),
     "budget": (_BUDGET,),
     "wal": (
         server.WAL_BYTES, server.FULL_PAGES, server.WAL_SINCE_REDO, server.WAL_BUFFERS_FULL,

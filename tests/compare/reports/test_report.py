@@ -21,9 +21,9 @@ from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.tables import Table
 from pgtop_tune.compare.reports.written import report_markdown
 from pgtop_tune.compare.sides.from_records import material_of_records
-from pgtop_tune.compare.sides.gathered import milliseconds
 from pgtop_tune.compare.sides.material import Fact, Kind, LoadKey, Material
 from pgtop_tune.compare.sides.opening import open_material
+from pgtop_tune.metrics.latency import P99
 from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.model.bench import BenchReport, StatementReport
 from pgtop_tune.model.events import Event, EventKind
@@ -58,7 +58,7 @@ def test_percentiles_of_records_are_of_their_histograms_together() -> None:
     runs = material_of_records(made, "A").runs
     merged = [merge(run.gathered.latencies()) for run in runs]
     assert [each.logged for each in merged] == [record["percentiles"]["logged"] for record in made]
-    assert milliseconds(merged[0], 99.0) == pytest.approx(made[0]["percentiles"]["p99_ms"], abs=0.001)
+    assert P99.of(merged[0]) == pytest.approx(made[0]["percentiles"]["p99_ms"], abs=0.001)
     del made[1]["by_second"]
     assert not material_of_records(made[1:], "A").runs[0].gathered.latencies()
 

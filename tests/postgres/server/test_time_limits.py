@@ -11,6 +11,7 @@ import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.metrics import sections
 from pgtop_tune.model.postgres import ParameterSample
 from pgtop_tune.postgres.server.time_limits import as_set, of_major, options
 from tests.postgres.conftest import place
@@ -71,7 +72,7 @@ async def parameters_of(server: Throwaway) -> ParameterSample:
     for _ in range(ATTEMPTS):
         with contextlib.suppress(ConnectionProblem):
             async with reading(place(server)) as reader:
-                sample = await reader.parameters()
+                sample = await reader.read(sections.parameters)
                 assert isinstance(sample, ParameterSample)
                 return sample
     raise AssertionError("every session was ended")

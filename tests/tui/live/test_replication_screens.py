@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.metrics import sections
 from tests.support.crowd import Crowd
 from tests.support.live_screen import DEADLINE_S, WIDE
 from tests.support.servers import conninfo
@@ -72,14 +73,14 @@ async def test_each_server_shows_its_side_of_the_replication(cascade: Cascade, w
             r"^ +\d+ bought .*streaming +async +0 ",
         )
         await screen.turn_to("repl", "slots")
-        screen.read_again("slots")
+        screen.read_again(sections.slots)
         # The standby has all WAL on its disk and has only not replayed it: its slot keeps nothing.
         used = r"^ (?:kept|bought) +in use +[\d.]+K? "
         await screen.shows(r"^ forgotten +inactive +[\d.]+M ", used, used)
         writing = Crowd(cascade.primary)
         try:
             writing.waits(writing.session(autocommit=True), WRITING)
-            screen.read_again("slots")
+            screen.read_again(sections.slots)
             await screen.resize(WIDE)
             await screen.shows(
                 r"^ slot +state +retained?▼ +grows/s wal .* type +db +PID ",

@@ -1,0 +1,101 @@
+"""Readers of sections: the row alone is enough where rows of a query become structs one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, Generic, TypeVar, cast
+
+from msgspec import Struct
+
+from pgtop_tune.metrics.catalogue import Reading, Section
+from pgtop_tune.metrics.sections import READ
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.postgres import ServerFacts
+from pgtop_tune.postgres.queries import inventory, sql
+from pgtop_tune.postgres.server.capabilities import Capabilities
+from pgtop_tune.postgres.server.connection import ReadConnection, Rows
+
+R = TypeVar("R", bound=Reading)
+Closed = Callable[[str, str], str]
+"""Makes of the server's words and our role the sentence that names the GRANT."""
+
+
+class ReadContext(Struct, frozen=True):
+    """The server that a section is read from.
+
+    Attributes:
+        connection: Our connection; statements queue on it.
+        major: Major version of the server.
+        clock: Clock of the session.
+        at_s: Begin of the reading.
+        capabilities: Rights of our role there.
+        facts: Facts as last read.
+    """
+
+    connection: ReadConnection
+    major: int
+    clock: Callable[[], float]
+    at_s: float
+    capabilities: Capabilities
+    facts: ServerFacts
+
+    async def fetch(self, query: str, *arguments: object) -> Rows:
+        """Rows of `postgres/sql/QUERY.FIRSTMAJOR.sql`. Raises as `ReadConnection.fetch` does."""
+        return await self.connection.fetch(sql(query, self.major), *arguments)
+
+
+class SectionReader(Generic[R]):
+    """Reads one section.
+
+    Attributes:
+        section: The row.
+        read: Asks the server.
+    """
+
+    def __init__(self, section: Section[R]) -> None:
+        self.section: Final = section
+        self.read: Callable[[ReadContext], Awaitable[R | Unavailable]] = self._as_the_row_says
+        self._unasked: Callable[[ReadContext], R | Unavailable | None] = lambda context: None
+        self._closed: Closed | None = None
+
+    def set(
+        self,
+        read: Callable[[ReadContext], Awaitable[R | Unavailable]] | None = None,
+        *,
+        unasked: Callable[[ReadContext], R | Unavailable | None] | None = None,
+        closed: Closed | None = None,
+    ) -> None:
+        """Replaces parts of the row's own way: reading, answering without a statement, wording a refusal."""
+        self.read = read or self.read
+        self._unasked = unasked or self._unasked
+        self._closed = closed
+
+    def unasked(self, context: ReadContext) -> R | Unavailable | None:
+        """A reading or an absence that takes no statement; None where the server has to be asked."""
+        first = inventory()[self.section.queries[0]][0]
+        if context.major < first:
+            return Unavailable(Reason.NOT_SUPPORTED, f"{self.section.source} came with PostgreSQL {first}")
+        return self._unasked(context)
+
+    def refused(self, why: Unavailable, facts: ServerFacts) -> Unavailable:
+        """The server's no, with the GRANT that opens the section."""
+        if why.reason is not Reason.NO_PERMISSION or self._closed is None:
+            return why
+        return Unavailable(why.reason, self._closed(why.detail, facts.user))
+
+    async def _as_the_row_says(self, context: ReadContext) -> R:
+        section = self.section
+        rows = await context.fetch(section.queries[0])
+        if section.row is None:
+            return section.struct(at_s=context.clock(), **rows[0])
+        return section.struct(context.at_s, tuple(section.row(**row) for row in rows))
+
+
+class SectionReaders:
+    """A reader for every section that is read by itself."""
+
+    def __init__(self) -> None:
+        self._readers = {section: SectionReader(section) for section in READ}
+
+    def __getitem__(self, section: Section[R]) -> SectionReader[R]:
+        return cast("SectionReader[R]", self._readers[section])

@@ -15,9 +15,9 @@ from pgtop_tune.cli.output import not_stdout, tell
 from pgtop_tune.cli.screen import (
     ScreenWords,
     frames_of,
-    ghost_shelf,
     last_words,
     open_screen,
+    overlay_shelf,
     pace_paints,
     screen_options,
 )
@@ -25,7 +25,7 @@ from pgtop_tune.config import load_config
 
 if TYPE_CHECKING:
     from pgtop_tune.bench.places.ssh_address import SshAddress
-    from pgtop_tune.cli.starting import StartingSession
+    from pgtop_tune.cli.screen_session import ScreenSession
     from pgtop_tune.config import Config
     from pgtop_tune.host.disk_caps import DiskCap
     from pgtop_tune.model.ceilings import Measured
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pgtop_tune.recording.spill import SpillFiles
     from pgtop_tune.runtime.engine import Engine
     from pgtop_tune.tui.controls import Controls, TerminalTally
-    from pgtop_tune.tui.time_travel.past_view import PastView
+    from pgtop_tune.tui.time_travel.past_view import PastSource
 
 _SWITCH_S: Final = 0.001
 _PLAIN_INTERVAL_S: Final = 2.0
@@ -91,7 +91,7 @@ def preload(known: Callable[[], bool]) -> None:
     gc.disable()
     import pgtop_tune.advice.knobs.catalogue
     import pgtop_tune.cli.allocator
-    import pgtop_tune.cli.starting
+    import pgtop_tune.cli.screen_session
     import pgtop_tune.recording.history_buffer
     import pgtop_tune.recording.recorder
     import pgtop_tune.runtime.engine
@@ -110,7 +110,7 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
     """
     from pgtop_tune.cli.allocator import one_heap
     from pgtop_tune.cli.live_options import LiveOptions
-    from pgtop_tune.cli.starting import StartingSession
+    from pgtop_tune.cli.screen_session import ScreenSession
     from pgtop_tune.runtime.engine import Engine
     from pgtop_tune.runtime.run_frames import FrameKeeper
     from pgtop_tune.tui.controls import TerminalTally
@@ -119,20 +119,20 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
     config = load_config()
     tally = TerminalTally()
     options = LiveOptions(
-        words.interval_s or config.interval or (_PLAIN_INTERVAL_S if screen.plain else 1.0),
-        words.pgbench,
-        words.may_ask,
-        tally,
-        words.journal,
-        words.disk_caps,
-        words.poolers,
-        words.load_from,
-        words.allow_unsafe,
+        interval_s=words.interval_s or config.interval or (_PLAIN_INTERVAL_S if screen.plain else 1.0),
+        pgbench=words.pgbench,
+        waits_for_password=words.may_ask,
+        terminal_bytes=tally,
+        journal_directory=words.journal,
+        disk_caps=words.disk_caps,
+        poolers=words.poolers,
+        load_from=words.load_from,
+        allow_unsafe=words.allow_unsafe,
         own_restart=words.own_restart,
         ceilings=None if words.ceilings is None else _ceilings(words.ceilings),
     )
     keeper = FrameKeeper(most=_FRAMES_JUDGED)
-    session = StartingSession(conninfo, options, keeper)
+    session = ScreenSession(conninfo, options, keeper)
     engine = Engine(session, (keeper,))
     # It connects and looks while Textual is imported, and would wait for five milliseconds of that after each answer.
     sys.setswitchinterval(_SWITCH_S)
@@ -140,7 +140,7 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
     discarded, recorder = False, None
     try:
         recorder = _recorder(conninfo.describe(), options.interval_s, words, config)
-        controls = _controls(engine, session, recorder, words, screen.ghost, tally)
+        controls = _controls(engine, session, recorder, words, screen.overlay, tally)
         looks = replace(
             screen_options(screen, config),
             target=conninfo.describe(),
@@ -174,10 +174,10 @@ def _recorder(target: str, interval_s: float, words: LiveWords, config: Config) 
 
 def _controls(
     engine: Engine,
-    session: StartingSession,
+    session: ScreenSession,
     recorder: Recorder,
     words: LiveWords,
-    ghost: Path | None,
+    overlay: Path | None,
     tally: TerminalTally,
 ) -> Controls:
     """What the operator can reach; what is kept of the frames is attached to the engine."""
@@ -185,58 +185,52 @@ def _controls(
     from pgtop_tune.recording.history_buffer import HistoryBuffer
     from pgtop_tune.tui.controls import Controls
 
-    hour = HistoryBuffer(drawer=_drawer(words))
+    history = HistoryBuffer(drawer=_spill_files(words))
     engine.attach(recorder)
-    engine.attach(hour)
+    engine.attach(history)
     return Controls(
         engine=engine,
-        load=session.load,
-        parameters=session.parameters,
-        backends=session.backends,
-        machine=session.machine,
-        restart=session.restart,
-        checks=session.checks,
-        adoptions=session,
+        services=session.services,
         recording=recorder,
         interval=session,
         knobs=KNOBS,
         on_password=session.authenticate if words.may_ask else None,
         password_needed=session.password_needed if words.may_ask else None,
         tally=tally,
-        past=lambda shown: _kept_past(hour, shown),
-        frames=lambda since_s: _kept_frames(hour, recorder.state().path, since_s),
-        ghosts=ghost_shelf(ghost, lambda: recorder.last_path),
+        past=lambda shown: _past_source(history, shown),
+        frames=lambda since_s: _kept_frames(history, recorder.state().path, since_s),
+        overlays=overlay_shelf(overlay, lambda: recorder.last_path),
     )
 
 
-def _drawer(words: LiveWords) -> SpillFiles | None:
-    """Where the past is put away: nowhere on a disk when texts of statements may not be recorded."""
+def _spill_files(words: LiveWords) -> SpillFiles | None:
+    """Where the past is spilled to: nowhere on a disk when texts of statements may not be recorded."""
     from pgtop_tune import paths
     from pgtop_tune.recording.spill import SpillFiles
 
     return SpillFiles(paths.state_dir) if words.query_text else None
 
 
-def _kept_frames(hour: HistoryBuffer, recording: str | None, since_s: float) -> Iterator[Frame]:
+def _kept_frames(history: HistoryBuffer, recording: str | None, since_s: float) -> Iterator[Frame]:
     """What is kept in memory, and what was before that out of the recording under way."""
-    kept_s = hour.elapsed_s(hour.first) if hour.frame_count else 0.0
+    kept_s = history.elapsed_s(history.first) if history.frame_count else 0.0
     if recording is not None and since_s < kept_s:
         for frame in frames_of(Path(recording), since_s):
             if frame.elapsed_s >= kept_s:
                 break
             yield frame
-    yield from (frame for _, frame in hour.frames(hour.index_at(since_s)))
+    yield from (frame for _, frame in history.frames(history.index_at(since_s)))
 
 
-def _kept_past(hour: HistoryBuffer, shown: Sequence[Frame]) -> PastView | None:
-    if not hour.frame_count:
+def _past_source(history: HistoryBuffer, shown: Sequence[Frame]) -> PastSource | None:
+    if not history.frame_count:
         return None
     from pgtop_tune.recording.replay import ReplaySource
     from pgtop_tune.runtime.engine import Engine
-    from pgtop_tune.tui.time_travel.past_view import PastView
+    from pgtop_tune.tui.time_travel.past_view import PastSource
 
-    source = ReplaySource(hour, shown=shown)
-    return PastView(Engine(source), source)
+    source = ReplaySource(history, shown=shown)
+    return PastSource(Engine(source), source)
 
 
 def _ceilings(path: Path) -> Measured:

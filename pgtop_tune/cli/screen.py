@@ -34,7 +34,7 @@ class ScreenWords(Struct, frozen=True):
     plain: bool = False
     ascii_only: bool = False
     mouse: bool | None = None
-    ghost: Path | None = None
+    overlay: Path | None = None
 
 
 def show_replay(reader: RecordingReader, speed: float, start_s: float, screen: ScreenWords) -> int:
@@ -54,7 +54,7 @@ def show_replay(reader: RecordingReader, speed: float, start_s: float, screen: S
         engine=Engine(source),
         transport=source,
         frames=lambda since_s: frames_of(reader.path, since_s),
-        ghosts=ghost_shelf(screen.ghost, lambda: reader.path),
+        overlays=overlay_shelf(screen.overlay, lambda: reader.path),
     )
     outcome = open_screen(controls, replace(screen_options(screen, load_config()), target=reader.header.target))
     for problem in reader.problems:
@@ -62,7 +62,7 @@ def show_replay(reader: RecordingReader, speed: float, start_s: float, screen: S
     return outcome.exit_status
 
 
-def ghost_shelf(wanted: Path | None, shown: Callable[[], Path | None]) -> OverlayShelf:
+def overlay_shelf(wanted: Path | None, shown: Callable[[], Path | None]) -> OverlayShelf:
     """Earlier runs; one that was asked for is looked at before the screen opens.
 
     Raises:
@@ -118,7 +118,7 @@ def screen_options(words: ScreenWords, config: Config) -> ScreenOptions:
         ascii=words.ascii_only or words.plain or config.ascii or not _speaks_utf8(),
         mouse=mouse if mouse is not None else not (over_ssh or words.plain),
         keymap=config.keys,
-        ghost=words.ghost,
+        overlay=words.overlay,
     )
 
 

@@ -29,7 +29,7 @@ class Need(StrEnum):
     BACKENDS = "sessions"
     CHECK = "check"
     FRAMES = "frames"
-    GHOSTS = "ghosts"
+    OVERLAYS = "ghosts"
 
 
 class Action(Struct, frozen=True):
@@ -74,8 +74,8 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("password", ("P",), "app.password", "type the password the server asks for", _TUNING, "", (Need.PASSWORD,)),
     Action("record", ("r",), "app.record", "recording on or off", _SCREEN, "rec", (Need.RECORDING,)),
     Action("note", ("m",), "app.note", "put a note on the tape", _SCREEN, "note", (Need.LIVE,)),
-    Action("ghost", ("g",), "app.ghost", "an earlier run dim under the charts, and the difference; or none",
-        _SCREEN, "", (Need.GHOSTS,)),
+    Action("ghost", ("g",), "app.overlay", "an earlier run dim under the charts, and the difference; or none",
+        _SCREEN, "", (Need.OVERLAYS,)),
     Action("live", ("z",), "app.live", "back to live; in a replay to the end", MOVING, "newest", (Need.TRANSPORT,)),
     Action("step-back", ("comma",), "app.step(-1)", "one frame back", MOVING, "back", (Need.TRANSPORT,)),
     Action("step-forward", ("full_stop",), "app.step(1)", "one frame forward", MOVING, "step", (Need.TRANSPORT,)),
@@ -95,8 +95,8 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("mark-begin", ("[",), "app.mark", "a window begins at the moment shown", _WINDOWS, "", (Need.FRAMES,)),
     Action("mark-end", ("]",), "app.mark(True)", "the window ends here; after the second, what differs is shown",
         _WINDOWS, "", (Need.FRAMES,)),
-    Action("brush", ("D",), "app.brush", "all that differs between two windows, or between one and the time before it",
-        _WINDOWS, "", (Need.FRAMES,)),
+    Action("brush", ("D",), "app.compare_windows",
+        "all that differs between two windows, or between one and the time before it", _WINDOWS, "", (Need.FRAMES,)),
     Action("details", ("enter",), "details", "everything known of the selected row", ROWS, "open"),
     Action("filter", ("/",), "filter", "show only rows with this text", ROWS, "filter"),
     Action("cancel", ("c",), "app.signal('cancel')", "cancel the statement of the selected session, the tagged "

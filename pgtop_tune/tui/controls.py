@@ -1,12 +1,13 @@
-"""What the screen is handed: the engine, the hands of the operator, and how to look."""
+"""What the screen is handed: the engine, the controls and services of the session, and how to look."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct, field
 
+from pgtop_tune.runtime.lazy import Lazy
 from pgtop_tune.tui.actions import Need
 
 if TYPE_CHECKING:
@@ -54,42 +55,70 @@ class TerminalTally:
         return 0 if self._read is None else self._read()
 
 
+class Services(Struct, frozen=True, kw_only=True):
+    """What changes, loads or asks the server for the operator. None where the session does not have it.
+
+    Attributes:
+        backends: Sessions of the server: cancel, terminate, EXPLAIN.
+        machine: Settings of the operating system under the server.
+        restart: Changes that take a restart of the server.
+        checks: The check before production.
+        adoptions: Change sets that this session took over from programs that are gone.
+    """
+
+    load: LoadControl | None = None
+    parameters: ChangeControl | None = None
+    backends: BackendControl | None = None
+    machine: MachineControl | None = None
+    restart: RestartControl | None = None
+    checks: CheckControl | None = None
+    adoptions: AdoptionControl | None = None
+
+    def has(self) -> frozenset[Need]:
+        """What actions may ask for."""
+        present = {
+            Need.LOAD: self.load is not None,
+            Need.PARAMETERS: self.parameters is not None,
+            Need.BACKENDS: self.backends is not None,
+            Need.CHECK: self.checks is not None,
+        }
+        return frozenset(need for need, there in present.items() if there)
+
+
+_SERVED: Final = frozenset({Need.LOAD, Need.PARAMETERS, Need.BACKENDS, Need.CHECK})
+
+
+def no_services() -> Lazy[Services]:
+    """Of a session that only shows."""
+    return Lazy.ready(Services())
+
+
 class Controls(Struct, frozen=True):
     """What an operator can reach from the screen. None where the session does not have it.
 
     Attributes:
         engine: Not started yet, but perhaps prepared; the screen starts it.
+        services: Services that are not made yet are taken to be complete.
         knobs: Parameters offered in the parameter dialog, in this order.
         on_password: Takes the password the operator types; called in the engine's loop.
         password_needed: Whether the server waits for one now. Thread-safe.
-        backends: Sessions of the server: cancel, terminate, EXPLAIN.
-        machine: Settings of the operating system under the server.
-        restart: Changes that take a restart of the server.
-        checks: The check before production.
         frames: Frames that have been, for marked windows.
-        ghosts: Earlier runs that may stand under the charts.
+        overlays: Earlier runs that may stand under the charts.
         tally: Where the sampler reads how many bytes the screen has written.
         past: Opens what was kept of a live session.
-        adoptions: Change sets that this session took over from programs that are gone.
     """
 
     engine: Engine
-    load: LoadControl | None = None
-    parameters: ChangeControl | None = None
+    services: Lazy[Services] = field(default_factory=no_services)
     recording: RecordingControl | None = None
     transport: Transport | None = None
     interval: IntervalControl | None = None
     knobs: Sequence[Knob] = ()
     on_password: Callable[[Secret], None] | None = None
     password_needed: Callable[[], bool] | None = None
-    backends: BackendControl | None = None
-    machine: MachineControl | None = None
-    restart: RestartControl | None = None
-    checks: CheckControl | None = None
     frames: FramesFrom | None = None
     past: OpenPast | None = None
-    ghosts: OverlayShelf | None = None
-    adoptions: AdoptionControl | None = None
+    overlays: OverlayShelf | None = None
     tally: TerminalTally = field(default_factory=TerminalTally)
 
     def has(self) -> frozenset[Need]:
@@ -98,16 +127,13 @@ class Controls(Struct, frozen=True):
             Need.LIVE: self.transport is None,
             Need.TRANSPORT: self.transport is not None or self.past is not None,
             Need.INTERVAL: self.interval is not None,
-            Need.LOAD: self.load is not None,
-            Need.PARAMETERS: self.parameters is not None,
             Need.RECORDING: self.recording is not None,
-            Need.BACKENDS: self.backends is not None,
             Need.PASSWORD: self.on_password is not None,
-            Need.GHOSTS: self.ghosts is not None,
+            Need.OVERLAYS: self.overlays is not None,
             Need.FRAMES: self.frames is not None,
-            Need.CHECK: self.checks is not None,
         }
-        return frozenset(need for need, there in present.items() if there)
+        served = _SERVED if self.services.made is None else self.services.made.has()
+        return served.union(need for need, there in present.items() if there)
 
 
 class ScreenOptions(Struct, frozen=True):
@@ -121,7 +147,7 @@ class ScreenOptions(Struct, frozen=True):
         target: Who is watched, for the header and the password dialog: "bench@db1:5432".
         allow_unsafe: Values that can lose data may be unlocked.
         throwaway: The server ends with the screen: nothing that was changed on it is left behind.
-        ghost: An earlier run that stands under the charts from the start.
+        overlay: An earlier run that stands under the charts from the start.
         start_load: A load to start as soon as the engine runs; also what the load dialog begins with.
     """
 
@@ -133,7 +159,7 @@ class ScreenOptions(Struct, frozen=True):
     start_load: LoadSpec | None = None
     throwaway: bool = False
     allow_unsafe: bool = False
-    ghost: Path | None = None
+    overlay: Path | None = None
 
 
 class ScreenOutcome(Struct, frozen=True):

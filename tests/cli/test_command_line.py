@@ -97,7 +97,7 @@ def test_sampling_without_a_screen_loads_no_textual(tmp_path: Path) -> None:
     ("modules", "unwanted"),
     [
         ("pgtop_tune.cli.app, pgtop_tune.cli.live_screen, pgtop_tune.tui.terminal.run", modules_of_keys()),
-        ("pgtop_tune.cli.starting, pgtop_tune.cli.watching", ("pgtop_tune.bench", "pgtop_tune.experiment")),
+        ("pgtop_tune.cli.screen_session, pgtop_tune.cli.watching", ("pgtop_tune.bench", "pgtop_tune.experiment")),
     ],
 )
 def test_the_first_data_waits_for_nothing_that_only_a_key_needs(modules: str, unwanted: tuple[str, ...]) -> None:

@@ -18,8 +18,9 @@ from pgtop_tune.cli.poolers import pooler_addresses
 from pgtop_tune.cli.wiring import LiveParts
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.runtime.engine import Engine
+from pgtop_tune.runtime.lazy import Lazy
 from pgtop_tune.tui.app import PgtopApp
-from pgtop_tune.tui.controls import Controls, ScreenOptions
+from pgtop_tune.tui.controls import Controls, ScreenOptions, Services
 from pgtop_tune.tui.pages.details_dialog import DetailsDialog
 from pgtop_tune.tui.pages.registry import page_of
 from pgtop_tune.tui.pages.screen import PageScreen
@@ -130,18 +131,13 @@ async def live_screen(
     """
     options = LiveOptions(interval_s=interval_s, journal_directory=journal, poolers=pooler_addresses(poolers))
     parts = LiveParts(resolve(where), options)
-    controls = Controls(
-        Engine(parts.source),
-        backends=parts.backends,
-        knobs=knobs,
-        parameters=parts.parameters if knobs else None,
-        checks=parts.checks,
-    )
+    services = Services(backends=parts.backends, parameters=parts.parameters if knobs else None, checks=parts.checks)
+    controls = Controls(Engine(parts.source), services=Lazy.ready(services), knobs=knobs)
     app = PgtopApp(controls, ScreenOptions())
     try:
         async with app.run_test(size=size) as pilot:
             screen = LiveScreen(app, pilot, parts)
-            await screen.until(lambda _: app._live.now is not None)
+            await screen.until(lambda _: app.context.live.now is not None)
             try:
                 yield screen
             finally:

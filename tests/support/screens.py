@@ -19,10 +19,11 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.load import LoadSpec, ProfileSummary
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.runtime.engine import Engine
+from pgtop_tune.runtime.lazy import Lazy
 from pgtop_tune.runtime.load_control import DatasetFound, LoadState, MakingPlan, MakingPreview
 from pgtop_tune.runtime.ports import Landmark, RecordingState, Step, TransportState
 from pgtop_tune.tui.app import PgtopApp
-from pgtop_tune.tui.controls import Controls, ScreenOptions
+from pgtop_tune.tui.controls import Controls, ScreenOptions, Services
 from pgtop_tune.tui.terminal.textual_private import rows_of
 from tests.support.frames import frame
 from tests.support.scripted_source import ScriptedSource
@@ -345,6 +346,13 @@ def screen_text(app: PgtopApp) -> str:
     return "\n".join(strip.text for strip in rows_of(app.screen))
 
 
+def wire(engine: Engine, **controls: object) -> Controls:
+    """Controls of a screen, with services that are ready unless others are handed in."""
+    services = {name: controls.pop(name) for name in Services.__struct_fields__ if name in controls}
+    ready = Lazy.ready(Services(**services))  # type: ignore[arg-type]
+    return Controls(engine, **({"services": ready} | controls))  # type: ignore[arg-type]
+
+
 @contextlib.asynccontextmanager
 async def running_screen(
     source: ScriptedSource | None = None,
@@ -357,13 +365,13 @@ async def running_screen(
     """A screen on a scripted source, with a real engine in its own thread; stopped at the end."""
     if source is None:
         source = ScriptedSource([Step(tuple(frames(5)), restart=True)])
-    wired = Controls(Engine(source), **controls)  # type: ignore[arg-type]
+    wired = wire(Engine(source), **controls)
     app = PgtopApp(wired, options or ScreenOptions())
     try:
         async with app.run_test(size=size, notifications=True) as pilot:
             rig = Rig(app, pilot, source, wired)
             if waits_for_frames:
-                await rig.until(lambda: app._live.now is not None)
+                await rig.until(lambda: app.context.live.now is not None)
                 await pilot.pause()
             yield rig
     finally:

@@ -59,8 +59,8 @@ class CheckDialog(Dialog[None]):
 
     Args:
         control: Who looks.
-        hands: The way there.
-        changes: The operator's hand on parameters; None where there is no door to them.
+        client: The way to the engine's thread.
+        changes: Changes of parameters; None where there is no door to them.
         scope: On which terms sets are made, and the way to a restart.
         session: What the screen shows.
         glyphs: What it is drawn with.
@@ -71,7 +71,7 @@ class CheckDialog(Dialog[None]):
     def __init__(
         self,
         control: CheckControl,
-        hands: EngineClient,
+        client: EngineClient,
         changes: Changes | None,
         scope: PanelScope,
         session: Session,
@@ -79,7 +79,7 @@ class CheckDialog(Dialog[None]):
     ) -> None:
         super().__init__("check", glyphs, keys=_KEYS, low=True)
         self._control = control
-        self._hands = hands
+        self._client = client
         self._changes = changes
         self._scope = scope
         self._session = session
@@ -105,7 +105,7 @@ class CheckDialog(Dialog[None]):
 
     async def _report(self) -> None:
         try:
-            self._table.load(await self._hands.ask(self._control.check()))
+            self._table.load(await self._client.ask(self._control.check()))
         except PgtopError as problem:
             self._said = (str(problem), "critical")
         self._looking = False
@@ -116,11 +116,11 @@ class CheckDialog(Dialog[None]):
         self.workers.cancel_group(self, "check")
         self._looking = False
         try:
-            said = await self._hands.ask(self._control.measure(anyway=False))
+            said = await self._client.ask(self._control.measure(anyway=False))
             if isinstance(said, tuple):
                 if not await self._anyway(said):
                     return Came("not measured", PLAIN)
-                said = await self._hands.ask(self._control.measure(anyway=True))
+                said = await self._client.ask(self._control.measure(anyway=True))
         except PgtopError as problem:
             return Came(str(problem), "critical")
         if isinstance(said, tuple):

@@ -51,7 +51,7 @@ class OverlayDialog(Dialog[Path]):
     def on_mount(self) -> None:
         """Begins to look."""
         super().on_mount()
-        self.run_worker(self._look(), group="ghosts")
+        self.run_worker(self._look(), group="overlay")
 
     async def _look(self) -> None:
         self._paths = await asyncio.to_thread(self._shelf.newest)

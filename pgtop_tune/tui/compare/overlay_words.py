@@ -1,4 +1,4 @@
-"""What a ghost says in the head of a chart: its name, and how the load differs from it."""
+"""What a baseline overlay says in the head of a chart: its name, and how the load differs from it."""
 
 from __future__ import annotations
 

@@ -59,14 +59,14 @@ class WindowsDialog(Dialog[None]):
     def on_mount(self) -> None:
         """Begins to read."""
         super().on_mount()
-        self.run_worker(self._brush(), group="brush")
+        self.run_worker(self._compare(), group="compare")
         self.set_interval(_LOOK_S, self._show_progress)
 
     def on_unmount(self) -> None:
         """Nobody waits for it any more."""
         self._given_up.set()
 
-    async def _brush(self) -> None:
+    async def _compare(self) -> None:
         try:
             self._found = await asyncio.to_thread(self._compute)
         except PgtopError as problem:

@@ -38,12 +38,12 @@ _STYLES: Final = {"p50": "series-3", "p95": "series-4", "p99": "series-5"}
 
 
 def latency_lines(
-    session: Session, width: int, height: int, glyphs: Glyphs, ghost: OverlayWatch | None = None, load_key: str = ""
+    session: Session, width: int, height: int, glyphs: Glyphs, baseline: OverlayWatch | None = None, load_key: str = ""
 ) -> list[Line]:
     """A head with the percentiles of the last complete second over a chart of p50, p95 and p99; or a spark of p99.
 
-    Under the curves stands the p99 of the ghost. A second whose slowest transaction is far above the curves has a
-    spike. While the load stands still, the head says since when, and how old its oldest transaction is.
+    Under the curves stands the p99 of the baseline overlay. A second whose slowest transaction is far above the curves
+    has a spike. While the load stands still, the head says since when, and how old its oldest transaction is.
     `load_key` starts a load; "" where none can be started.
     """
     axis = time_axis(session, width, height)
@@ -85,9 +85,9 @@ def latency_lines(
     span = _span(newest)
     pooled = [Phrase(((span, "label"),))] if span else []
     figures = [*_since_when(session, newest), *pooled, *_figures(session, newest)]
-    if ghost is not None:
-        curves.insert(0, ChartSeries(ghost.overlay.points("p99_ms", axis.since_s, axis.until_s), "dim", dim=True))
-        figures.append(latency_phrase(session, ghost, glyphs))
+    if baseline is not None:
+        curves.insert(0, ChartSeries(baseline.overlay.points("p99_ms", axis.since_s, axis.until_s), "dim", dim=True))
+        figures.append(latency_phrase(session, baseline, glyphs))
     slowest = max(slow, key=lambda second: second.max_ms, default=None)
     marks = [
         ChartMark(second.at_s, "warning", _spike_label([second], glyphs) if second is slowest else glyphs.up)

@@ -42,7 +42,7 @@ class Look(Struct, frozen=True):
         pages: Named in the footer.
         load: What of it goes on that frames do not show.
         marks: Windows that are marked.
-        ghost: An earlier run under the charts.
+        baseline: An earlier run under the charts.
     """
 
     view: SessionsView = SessionsView()
@@ -54,7 +54,7 @@ class Look(Struct, frozen=True):
     pages: PageNames = NO_PAGES
     load: LoadState | None = None
     marks: Marks = Marks()
-    ghost: OverlayWatch | None = None
+    baseline: OverlayWatch | None = None
 
 
 Layout = Sequence[tuple[str, int]]
@@ -84,22 +84,22 @@ def _plain(draw: Callable[[Session, int, int, Glyphs], list[Line]]) -> _Draw:
     return drawn
 
 
-def _haunted(draw: Callable[[Session, int, int, Glyphs, OverlayWatch | None], list[Line]]) -> _Draw:
+def _with_baseline(draw: Callable[[Session, int, int, Glyphs, OverlayWatch | None], list[Line]]) -> _Draw:
     def drawn(session: Session, width: int, height: int, glyphs: Glyphs, look: Look, layout: Layout) -> list[Line]:
-        return draw(session, width, height, glyphs, look.ghost)
+        return draw(session, width, height, glyphs, look.baseline)
 
     return drawn
 
 
 def _latency(session: Session, width: int, height: int, glyphs: Glyphs, look: Look, layout: Layout) -> list[Line]:
     load_key = next((key for key, word in look.keys if word == _LOAD), "")
-    return latency_lines(session, width, height, glyphs, look.ghost, load_key)
+    return latency_lines(session, width, height, glyphs, look.baseline, load_key)
 
 
 _PANES: Final[dict[str, _Draw]] = {
     "header": _header,
     "host": _plain(host_lines),
-    "throughput": _haunted(throughput_lines),
+    "throughput": _with_baseline(throughput_lines),
     "latency": _latency,
     "tape": _tape,
     "budget": _plain(budget_lines),

@@ -64,7 +64,7 @@ class Dashboard(SceneScreen):
             self.page_names(DASHBOARD_KEY),
             scene.load,
             scene.marks,
-            scene.ghost,
+            scene.baseline,
         )
         return dashboard_lines(scene.session, self._layout, width, self._glyphs, look)
 

@@ -37,11 +37,11 @@ _FAILED: Final = 14
 
 
 def throughput_lines(
-    session: Session, width: int, height: int, glyphs: Glyphs, ghost: OverlayWatch | None = None
+    session: Session, width: int, height: int, glyphs: Glyphs, baseline: OverlayWatch | None = None
 ) -> list[Line]:
     """A head with figures over a chart; in one or two rows a spark with figures beside it.
 
-    Series: server TPS, and over it client TPS while there was a load; under both that of the ghost.
+    Series: server TPS, and over it client TPS while there was a load; under both that of the baseline overlay.
     """
     axis = time_axis(session, width, height)
     server = session.history.series(TPS, axis.since_s)
@@ -53,14 +53,14 @@ def throughput_lines(
         found = session.once(since_change)
         if found is not None:
             figures.insert(1, Phrase(since_short(found, glyphs), 1))
-        if ghost is not None:
-            figures.insert(1, short_of(throughput_phrase(session, ghost, glyphs)))
+        if baseline is not None:
+            figures.insert(1, short_of(throughput_phrase(session, baseline, glyphs)))
         return [spark_line("TPS", points, style, figures, axis, glyphs)]
     curves = [ChartSeries(server, "series-2"), *([ChartSeries(client, "series-1")] if loaded else [])]
     figures, taken = _figures(session, _CELLS), 0
-    if ghost is not None:
-        curves.insert(0, ChartSeries(ghost.overlay.points("tps", axis.since_s, axis.until_s), "dim", dim=True))
-        phrase = throughput_phrase(session, ghost, glyphs)
+    if baseline is not None:
+        curves.insert(0, ChartSeries(baseline.overlay.points("tps", axis.since_s, axis.until_s), "dim", dim=True))
+        phrase = throughput_phrase(session, baseline, glyphs)
         figures.insert(0, phrase)
         taken = cells_of(phrase)
     return [
@@ -99,7 +99,7 @@ def _beside(session: Session, width: int, glyphs: Glyphs, taken: int) -> Line:
     """What is wrong with the load, what the newest change did, or which load it is: the first of them there is.
 
     Args:
-        taken: Cells that a ghost needs.
+        taken: Cells that a baseline overlay needs.
     """
     wrong = _wrong(session, width)
     if wrong:

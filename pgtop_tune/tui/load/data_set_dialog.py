@@ -34,17 +34,17 @@ class InitDialog(Dialog[None]):
 
     Args:
         load: Makes it.
-        hands: The way to it.
+        client: The way to it.
         dataset: What is offered first; "" for the first of all.
         glyphs: What it is drawn with.
     """
 
     CELLS = 90
 
-    def __init__(self, load: LoadControl, hands: EngineClient, dataset: str, glyphs: Glyphs) -> None:
+    def __init__(self, load: LoadControl, client: EngineClient, dataset: str, glyphs: Glyphs) -> None:
         super().__init__("data set", glyphs, low=True)
         self._load = load
-        self._hands = hands
+        self._client = client
         self._dataset = ChoiceField("data set", _DATASETS)
         self._dataset.choose(dataset)
         self._amount = WordField("", "")
@@ -104,7 +104,7 @@ class InitDialog(Dialog[None]):
 
     async def _ask(self, plan: MakingPlan) -> None:
         try:
-            preview = await self._hands.ask(self._load.look(plan))
+            preview = await self._client.ask(self._load.look(plan))
         except PgtopError as problem:
             self._show(None, str(problem))
         else:
@@ -166,7 +166,7 @@ class InitDialog(Dialog[None]):
 
     async def _make(self, plan: MakingPlan, agreed: bool) -> None:
         try:
-            await self._hands.ask(self._load.make(plan, replace=agreed))
+            await self._client.ask(self._load.make(plan, replace=agreed))
         except PgtopError as problem:
             self._problem = str(problem)
         else:
@@ -178,7 +178,7 @@ class InitDialog(Dialog[None]):
 
     async def _stop(self) -> None:
         try:
-            await self._hands.ask(self._load.stop())
+            await self._client.ask(self._load.stop())
         except PgtopError as problem:
             self._problem = str(problem)
         self._busy = ""

@@ -1,4 +1,4 @@
-"""The load in the operator's hand: choose, see the exact command line, start, stop; data sets, steps and results."""
+"""The load dialog: choose, see the exact command line, start, stop; data sets, steps and results."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class LoadDialog(Dialog[LoadSpec]):
 
     Args:
         load: pgbench.
-        hands: The way to it.
+        client: The way to it.
         session: What is known.
         spec: What the form begins with.
     """
@@ -91,11 +91,11 @@ class LoadDialog(Dialog[LoadSpec]):
     SHOWS_LOAD = True
 
     def __init__(
-        self, load: LoadControl, hands: EngineClient, session: Session, spec: LoadSpec, glyphs: Glyphs
+        self, load: LoadControl, client: EngineClient, session: Session, spec: LoadSpec, glyphs: Glyphs
     ) -> None:
         super().__init__("load", glyphs, low=True)
         self._load = load
-        self._hands = hands
+        self._client = client
         self._session = session
         self._spec = spec
         self._form: LoadForm | None = None
@@ -112,7 +112,7 @@ class LoadDialog(Dialog[LoadSpec]):
 
     async def _open(self) -> None:
         try:
-            profiles = await self._hands.ask(self._load.profiles())
+            profiles = await self._client.ask(self._load.profiles())
         except PgtopError as problem:
             self._busy, self._problem = "", str(problem)
         else:
@@ -127,7 +127,7 @@ class LoadDialog(Dialog[LoadSpec]):
     async def _ask_datasets(self) -> None:
         """What cannot be asked now is said when a load is started."""
         with contextlib.suppress(PgtopError):
-            datasets = await self._hands.ask(self._load.datasets())
+            datasets = await self._client.ask(self._load.datasets())
             if self._form is not None:
                 self._form.datasets = datasets
         self.repaint()
@@ -197,7 +197,7 @@ class LoadDialog(Dialog[LoadSpec]):
     async def _ask_preview(self, spec: LoadSpec) -> None:
         try:
             # An answer that comes late must not wipe away why the load did not start.
-            self._command = await self._hands.ask(self._load.preview(spec))
+            self._command = await self._client.ask(self._load.preview(spec))
         except PgtopError as problem:
             self._command, self._problem = "", str(problem)
         self.repaint()
@@ -205,7 +205,7 @@ class LoadDialog(Dialog[LoadSpec]):
     async def _start(self, spec: LoadSpec) -> None:
         run = run_of(self._session.now)
         try:
-            await self._hands.ask(self._load.start(spec))
+            await self._client.ask(self._load.start(spec))
         except PgtopError as problem:
             self._busy, self._problem = "", str(problem)
         else:
@@ -215,7 +215,7 @@ class LoadDialog(Dialog[LoadSpec]):
 
     async def _stop(self) -> None:
         try:
-            await self._hands.ask(self._load.stop())
+            await self._client.ask(self._load.stop())
             self._problem = ""
         except PgtopError as problem:
             self._problem = str(problem)
@@ -257,7 +257,7 @@ class LoadDialog(Dialog[LoadSpec]):
             self._preview()
             self._look()
 
-        self.app.push_screen(InitDialog(self._load, self._hands, form.dataset, self.glyphs), closed)
+        self.app.push_screen(InitDialog(self._load, self._client, form.dataset, self.glyphs), closed)
 
     def ask_for_steps(self, form: LoadForm) -> None:
         """Opens what starts steps."""
@@ -271,7 +271,7 @@ class LoadDialog(Dialog[LoadSpec]):
             if begun:
                 self._leave()
 
-        self.app.push_screen(StepsDialog(self._load, self._hands, spec, self.glyphs), closed)
+        self.app.push_screen(StepsDialog(self._load, self._client, spec, self.glyphs), closed)
 
     def _begin(self) -> None:
         assert self._form is not None

@@ -31,17 +31,17 @@ class StepsDialog(Dialog[bool]):
 
     Args:
         load: Runs them.
-        hands: The way to it.
+        client: The way to it.
         spec: What the steps have in common.
         glyphs: What it is drawn with.
     """
 
     CELLS = 90
 
-    def __init__(self, load: LoadControl, hands: EngineClient, spec: LoadSpec, glyphs: Glyphs) -> None:
+    def __init__(self, load: LoadControl, client: EngineClient, spec: LoadSpec, glyphs: Glyphs) -> None:
         super().__init__("steps", glyphs, keys="Enter start  arrows, Tab choose  Esc back", low=True)
         self._load = load
-        self._hands = hands
+        self._client = client
         self._spec = spec
         self._axis = ChoiceField("steps of", (("clients", ""), ("rate", "transactions per second")))
         self._list = WordField("list", "separated by commas, in this order")
@@ -94,7 +94,7 @@ class StepsDialog(Dialog[bool]):
             seconds = int(self._time.number(1) or 0)
             spec = replace(self._spec, duration_s=seconds, transactions=None)
             steps = f"{self._axis.value}={self._list.text.text.strip().strip(',')}"
-            await self._hands.ask(self._load.start_steps(spec, steps, tidy=self._tidy.index == 0))
+            await self._client.ask(self._load.start_steps(spec, steps, tidy=self._tidy.index == 0))
         except PgtopError as problem:
             self._busy, self._problem = "", str(problem)
             self.repaint()

@@ -61,7 +61,7 @@ class Scene(Struct, frozen=True):
         load: What of the load goes on that frames do not show; None where there is no door to it.
         trial: The set of changes that is taken back unless somebody keeps it.
         marks: Windows that are marked.
-        ghost: An earlier run under the charts.
+        baseline: An earlier run under the charts.
     """
 
     session: Session
@@ -71,7 +71,7 @@ class Scene(Struct, frozen=True):
     load: LoadState | None = None
     trial: OnTrial | None = None
     marks: Marks = Marks()
-    ghost: OverlayWatch | None = None
+    baseline: OverlayWatch | None = None
 
 
 class MarksUnwanted(Message):

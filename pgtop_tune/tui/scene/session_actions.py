@@ -1,4 +1,4 @@
-"""The operator's hand on the server's sessions: asks first, with the SQL and the queries, then says what came of it."""
+"""Cancel, terminate and EXPLAIN: asks first, with the SQL and the queries, then says what came of it."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class SessionActions:
     Args:
         app: Where questions are asked.
         control: The door to the server.
-        hands: The way to it.
+        client: The way to it.
         glyphs: What questions are drawn with.
     """
 
-    def __init__(self, app: App[Any], control: BackendControl, hands: EngineClient, glyphs: Glyphs) -> None:
+    def __init__(self, app: App[Any], control: BackendControl, client: EngineClient, glyphs: Glyphs) -> None:
         self._app = app
         self._control = control
-        self._hands = hands
+        self._client = client
         self._glyphs = glyphs
 
     async def signal(
@@ -75,7 +75,7 @@ class SessionActions:
                 answer = await self._app.push_screen_wait(await self._question(act, session, wanted, 0))
             if not answer:
                 return "nothing was done", True
-            results = await self._hands.ask(self._control.signal(act, wanted))
+            results = await self._client.ask(self._control.signal(act, wanted))
         except PgtopError as problem:
             return str(problem), False
         self._note(act, session, results)
@@ -93,11 +93,11 @@ class SessionActions:
         if backend is None or not backend.query:
             return "this session has no statement that could be explained", False
         try:
-            plan = await self._hands.ask(self._control.explain(chosen[0], backend.query))
+            plan = await self._client.ask(self._control.explain(chosen[0], backend.query))
             while isinstance(plan, PlanRisk):
                 if not await self._app.push_screen_wait(_risk_question(chosen[0][0], plan, self._glyphs)):
                     return "nothing was planned", True
-                plan = await self._hands.ask(self._control.explain(chosen[0], backend.query, plan))
+                plan = await self._client.ask(self._control.explain(chosen[0], backend.query, plan))
         except PgtopError as problem:
             return f"no plan: {problem}", False
         await self._app.push_screen_wait(PlanDialog(chosen[0][0], plan, self._glyphs))
@@ -112,7 +112,7 @@ class SessionActions:
             return [control.statement(act, key) for key in wanted[:_LISTED]]
 
         said: list[Said] = []
-        for key, statement in zip(wanted, await self._hands.ask(compose()), strict=False):
+        for key, statement in zip(wanted, await self._client.ask(compose()), strict=False):
             said += [Said(_introduced(key, _seen(session, key)), "strong"), Said(statement)]
         if len(wanted) > _LISTED:
             said.append(Said(f"and {len(wanted) - _LISTED} more in the same way", "warning"))
@@ -129,7 +129,7 @@ class SessionActions:
             return
         who = str(done[0][0]) if len(done) == 1 else f"×{len(done)}"
         detail = "; ".join(_introduced(key, _seen(session, key)) for key in done[:_LISTED])
-        self._hands.note(EventKind.NOTE, f"{_PAST[act]} {who}", detail)
+        self._client.note(EventKind.NOTE, f"{_PAST[act]} {who}", detail)
 
 
 def _risk_question(pid: int, risk: PlanRisk, glyphs: Glyphs) -> ConfirmDialog[bool]:

@@ -38,10 +38,10 @@ def run_screen(controls: Controls, options: ScreenOptions) -> ScreenOutcome:
             raise controls.engine.failure
         status = 128 + watch.signalled if watch.signalled else app.return_value or app.return_code or 0
         in_force = () if options.throwaway else _in_force(app, controls)
-        return ScreenOutcome(app.recording, in_force, status, _on_machine(app))
+        return ScreenOutcome(app.source.recording, in_force, status, _on_machine(app))
     finally:
         if app is not None:
-            app.stop_looking_back()
+            app.time_travel.close()
         controls.engine.stop()
 
 
@@ -50,7 +50,7 @@ def _in_force(app: PgtopApp, controls: Controls) -> tuple[ParameterChange, ...]:
 
     What is on trial or can lose data is taken back as the engine stops.
     """
-    changes, parameters = app.changes, controls.parameters
+    changes, parameters = app.parameters.changes, app.context.services.parameters
     if changes is None or parameters is None or not changes.attempted:
         return ()
     try:
@@ -62,5 +62,6 @@ def _in_force(app: PgtopApp, controls: Controls) -> tuple[ParameterChange, ...]:
 
 def _on_machine(app: PgtopApp) -> tuple[HostChange, ...]:
     """Settings of the machine that this session has changed and that stay."""
-    made = () if app.changes is None else app.changes.made
+    changes = app.parameters.changes
+    made = () if changes is None else changes.made
     return tuple(change for change in made if isinstance(change, HostChange) and change.kept)

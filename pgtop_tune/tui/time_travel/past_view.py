@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from pgtop_tune.runtime.session import Session
 
 
-class PastView(Struct, frozen=True):
+class PastSource(Struct, frozen=True):
     """Frames that were kept, as something to play.
 
     Attributes:
-        engine: Not started; hands over what comes after, or instead of, the frames that are shown.
+        engine: Not started; client over what comes after, or instead of, the frames that are shown.
         transport: Moves through them; paused at first.
     """
 
@@ -29,12 +29,12 @@ class PastView(Struct, frozen=True):
     transport: Transport
 
 
-OpenPast = Callable[[Sequence["Frame"]], PastView | None]
+OpenPast = Callable[[Sequence["Frame"]], PastSource | None]
 """Given the frames that are shown, newest last; None as long as nothing is kept."""
 
 
-class LookingBack:
-    """A moment that the screen stands at.
+class PastView:
+    """Another moment than the newest that the screen shows.
 
     Args:
         live: The session that goes on.
@@ -63,7 +63,7 @@ class LookingBack:
         return self._kept.transport
 
     @property
-    def hands(self) -> EngineClient | None:
+    def client(self) -> EngineClient | None:
         """The way to what `moving` gave."""
         return None if self._kept is None or self.held else EngineClient(self._kept.engine)
 

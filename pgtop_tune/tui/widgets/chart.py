@@ -37,7 +37,7 @@ class ChartSeries(Struct, frozen=True):
     Attributes:
         points: Oldest first, on the session's clock; a value of None is a gap.
         style: A name of `STYLES`.
-        dim: A ghost: drawn in the style "dim" under all others.
+        dim: A baseline overlay: drawn in the style "dim" under all others.
     """
 
     points: Sequence[Point]
@@ -102,9 +102,9 @@ def chart_lines(
     """Curves over a time window; `height` lines of exactly `width` cells, the first `GUTTER` of them labels.
 
     Args:
-        series: Later ones are drawn over earlier ones, ghosts under all.
+        series: Later ones are drawn over earlier ones, baseline overlays under all.
         width: Cells of every line, the gutter included.
-        height: Lines; one line is drawn as a spark of the last series that is no ghost.
+        height: Lines; one line is drawn as a spark of the last series that is no baseline overlay.
         since_s: The window's begin on the session's clock.
         until_s: Its end.
         unit_format: Makes labels of at most five cells of a value.

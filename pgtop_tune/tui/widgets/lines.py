@@ -19,7 +19,7 @@ PLAIN: Final = ""
 STYLES: Final = {
     "title": "headings of panes and columns",
     "label": "names beside numbers",
-    "dim": "what matters least: rules, units, idle rows, ghosts",
+    "dim": "what matters least: rules, units, idle rows, baseline overlays",
     "strong": "the number to look at",
     "good": "as it should be",
     "warning": "worth a look",

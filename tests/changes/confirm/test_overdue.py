@@ -15,7 +15,7 @@ from pgtop_tune.changes.machine.one_change import Intent, make
 from pgtop_tune.changes.model.change import Terms, Wanted
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cli.live_options import LiveOptions
-from pgtop_tune.cli.starting import StartingSession
+from pgtop_tune.cli.screen_session import ScreenSession
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.runtime.run_frames import FrameKeeper
@@ -41,7 +41,7 @@ async def test_the_screen_takes_it_back_and_has_it_on_the_tape(
 ) -> None:
     await left_behind(server, tmp_path, monkeypatch)
     assert await asyncio.to_thread(shown, server, "commit_delay") == "123"
-    session = StartingSession(place(server), LiveOptions(0.5, journal_directory=tmp_path), FrameKeeper(most=10))
+    session = ScreenSession(place(server), LiveOptions(0.5, journal_directory=tmp_path), FrameKeeper(most=10))
     told: list[str] = []
     try:
         async with asyncio.timeout(60):

@@ -70,7 +70,7 @@ async def _reverse(rig: Rig) -> None:
 
 
 def backends_of(rig: Rig) -> ScriptedBackends:
-    control = rig.controls.backends
+    control = rig.app.context.services.backends
     assert isinstance(control, ScriptedBackends)
     return control
 

@@ -43,8 +43,8 @@ async def test_the_banner_stands_over_every_page_as_long_as_the_frames_show_the_
 
 async def test_what_is_on_trial_stands_above_the_keys_of_every_page() -> None:
     async with running_screen(size=(80, 24), parameters=ScriptedParameters(), knobs=KNOBS) as rig:
-        assert rig.app.changes is not None
-        await rig.app.changes.apply((Wanted("work_mem", "8MB"),), Terms(keep_within_s=60.0))
+        assert rig.app.parameters.changes is not None
+        await rig.app.parameters.changes.apply((Wanted("work_mem", "8MB"),), Terms(keep_within_s=60.0))
         for page in PAGES[:2]:
             await rig.press(page.key)
             await rig.until(lambda: "or it reverts" in rig.text().split("\n")[-2])

@@ -106,7 +106,7 @@ async def test_the_terms_are_chosen_in_a_form_and_end_up_in_the_change() -> None
 async def test_a_crossed_trip_wire_takes_it_back_and_says_why() -> None:
     control = ScriptedParameters()
     async with running_screen(parameters=control, knobs=KNOBS) as rig:
-        rig.app._panel.conditions = Conditions(wires="tps<1000000")
+        rig.app.parameters.panel.conditions = Conditions(wires="tps<1000000")
         await opened(rig)
         await rig.press("plus")
         await rig.sees("SET max_wal_size = '2GB'")
@@ -118,8 +118,8 @@ async def test_a_crossed_trip_wire_takes_it_back_and_says_why() -> None:
         await rig.until(lambda: any("taken back, tps<1000000" in each.message for each in rig.app._notifications))
         assert [event.text for event in rig.source.noted] == ["taken back: tps<1000000 for 3 s"]
         await rig.until(lambda: "Y keep" not in rig.text())
-        assert rig.app.changes is not None
-        assert rig.app.changes.made == ()
+        assert rig.app.parameters.changes is not None
+        assert rig.app.parameters.changes.made == ()
 
 
 async def test_a_value_that_can_lose_data_is_locked_and_its_name_is_typed() -> None:

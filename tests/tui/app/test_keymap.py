@@ -7,15 +7,13 @@ import base64
 import pytest
 
 from pgtop_tune.errors import UsageProblem
+from pgtop_tune.runtime.engine import Engine
 from pgtop_tune.tui.actions import ACTIONS, Need, available, check_keymap, footer_keys, keys_of
 from pgtop_tune.tui.app import PgtopApp
-from pgtop_tune.tui.controls import ScreenOptions
+from pgtop_tune.tui.controls import Controls, ScreenOptions
 from pgtop_tune.tui.dashboard.screen import Dashboard
 from pgtop_tune.tui.pages.screen import PageScreen
-from tests.support.screens import (
-    ScriptedTransport,
-    running_screen,
-)
+from tests.support.screens import ScriptedSource, ScriptedTransport, running_screen
 
 
 async def test_a_replay_pauses_itself_and_has_no_keys_that_change_a_server() -> None:
@@ -28,7 +26,7 @@ async def test_a_replay_pauses_itself_and_has_no_keys_that_change_a_server() -> 
         await rig.press("down", "b", "p", "u", "r", "m", "plus", "c", "K", "e")
         await rig.pilot.pause()
         assert isinstance(rig.app.screen, Dashboard)
-        assert rig.app._past is None
+        assert rig.app.time_travel.past is None
 
 
 async def test_a_copied_query_reaches_the_terminal_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +84,8 @@ def test_the_footer_shows_the_operators_own_keys() -> None:
 
 
 def test_every_action_of_the_table_is_implemented() -> None:
+    app = PgtopApp(Controls(Engine(ScriptedSource())), ScreenOptions())
     for action in ACTIONS:
-        owners = (PgtopApp,) if action.action.startswith("app.") else (Dashboard, PageScreen)
+        owners = (app,) if action.action.startswith("app.") else (Dashboard, PageScreen)
         name = action.action.removeprefix("app.").partition("(")[0]
         assert any(callable(getattr(owner, f"action_{name}", None)) for owner in owners), action.id

@@ -46,9 +46,9 @@ async def _parameters(rig: Rig) -> None:
 
 
 async def _undo(rig: Rig) -> None:
-    control = rig.controls.parameters
+    control = rig.app.context.services.parameters
     assert control is not None
-    await rig.app._hands.ask(control.apply("work_mem", "8MB"))
+    await rig.app.context.client.ask(control.apply("work_mem", "8MB"))
     await rig.press("u")
     await rig.sees("ALTER SYSTEM RESET work_mem")
     await rig.press("y")
@@ -56,10 +56,10 @@ async def _undo(rig: Rig) -> None:
 
 
 async def _redo(rig: Rig) -> None:
-    control = rig.controls.parameters
+    control = rig.app.context.services.parameters
     assert control is not None
-    await rig.app._hands.ask(control.apply("work_mem", "8MB"))
-    await rig.app._hands.ask(control.apply("max_wal_size", "2GB"))
+    await rig.app.context.client.ask(control.apply("work_mem", "8MB"))
+    await rig.app.context.client.ask(control.apply("max_wal_size", "2GB"))
     await rig.press("U")
     await rig.sees("undo 2 changes")
     await rig.press("y")
@@ -69,8 +69,8 @@ async def _redo(rig: Rig) -> None:
 
 
 async def _keep(rig: Rig) -> None:
-    assert rig.app.changes is not None
-    await rig.app.changes.apply((Wanted("work_mem", "8MB"),), Terms(keep_within_s=60.0))
+    assert rig.app.parameters.changes is not None
+    await rig.app.parameters.changes.apply((Wanted("work_mem", "8MB"),), Terms(keep_within_s=60.0))
     await rig.sees("or it reverts")
     await rig.press("Y")
     await rig.until(lambda: any("kept: work_mem 4MB→8MB" in each.message for each in rig.app._notifications))
@@ -90,7 +90,7 @@ async def _record(rig: Rig) -> None:
     await rig.sees("rec 00:00:0")
     await rig.press("r")
     await rig.until(lambda: control.state().path is None)
-    assert rig.app.recording == "made-up.jsonl.gz"
+    assert rig.app.source.recording == "made-up.jsonl.gz"
 
 
 async def _note(rig: Rig) -> None:
@@ -100,7 +100,7 @@ async def _note(rig: Rig) -> None:
     await rig.until(lambda: rig.source.noted)
     assert (rig.source.noted[0].kind, rig.source.noted[0].text) == (EventKind.NOTE, "more [clients]")
     rig.source.feed(frame(5))
-    await rig.until(lambda: any(event.text == "more [clients]" for _, event in rig.app._live.events))
+    await rig.until(lambda: any(event.text == "more [clients]" for _, event in rig.app.context.live.events))
 
 
 async def _steps(rig: Rig) -> None:
@@ -148,7 +148,7 @@ async def _speed(rig: Rig) -> None:
 
 async def _pause(rig: Rig) -> None:
     await rig.press("space")
-    shown = rig.app._shown
+    shown = rig.app.time_travel.shown
     rig.source.feed(frame(5), frame(6), frame(7))
     await rig.sees("−3s")
     assert shown is not None
@@ -156,8 +156,8 @@ async def _pause(rig: Rig) -> None:
     assert shown.now.sequence == 4
     await rig.press("space")
     await rig.until(lambda: "−3s" not in rig.text())
-    assert rig.app._live.now is not None
-    assert rig.app._live.now.sequence == 7
+    assert rig.app.context.live.now is not None
+    assert rig.app.context.live.now.sequence == 7
 
 
 async def _interval(rig: Rig) -> None:
@@ -199,8 +199,8 @@ async def _redraw(rig: Rig) -> None:
 
 async def _suspend(rig: Rig) -> None:
     """That it stops is seen with a real shell (tests/terminal); here: not while a change waits for its revert."""
-    assert rig.app.changes is not None
-    await rig.app.changes.apply((Wanted("work_mem", "8MB"),), Terms(keep_within_s=60.0))
+    assert rig.app.parameters.changes is not None
+    await rig.app.parameters.changes.apply((Wanted("work_mem", "8MB"),), Terms(keep_within_s=60.0))
     await rig.sees("or it reverts")
     await rig.press("ctrl+z")
     await rig.until(lambda: any("cannot revert it" in each.message for each in rig.app._notifications))
@@ -241,7 +241,7 @@ async def _marks(rig: Rig) -> None:
     await rig.press("[")
     await rig.sees("] ends it")
     rig.source.feed(frame(6))
-    await rig.until(lambda: rig.app._live.now is not None and rig.app._live.now.sequence == 6)
+    await rig.until(lambda: rig.app.context.live.now is not None and rig.app.context.live.now.sequence == 6)
     await rig.press("]")
     await rig.sees("what differs from the time before")
     await rig.press("D")
@@ -283,7 +283,7 @@ async def test_a_key_does_what_the_table_says(check: Check, tmp_path: Path, monk
         checks=None if replayed else ScriptedCheck(),
         on_password=lambda password: None,
         frames=lambda since_s: iter(frames(5)),
-        ghosts=Shelf(tmp_path, lambda: None),
+        overlays=Shelf(tmp_path, lambda: None),
     ) as rig:
         await check(rig)
 

@@ -24,8 +24,8 @@ def _idle() -> ScriptedSource:
 
 
 async def _change(rig: Rig) -> None:
-    assert rig.app.changes is not None
-    await rig.app.changes.apply((Wanted("max_wal_size", "16GB"),), Terms())
+    assert rig.app.parameters.changes is not None
+    await rig.app.parameters.changes.apply((Wanted("max_wal_size", "16GB"),), Terms())
 
 
 async def test_nothing_to_lose_nothing_asked() -> None:
@@ -64,8 +64,8 @@ async def test_what_is_on_trial_is_kept_or_taken_back_on_the_way_out() -> None:
     for key, kept in (("l", False), ("k", True)):
         control = ScriptedParameters()
         async with running_screen(_idle(), parameters=control, knobs=KNOBS) as rig:
-            assert rig.app.changes is not None
-            await rig.app.changes.apply((Wanted("max_wal_size", "16GB"),), Terms(keep_within_s=60.0))
+            assert rig.app.parameters.changes is not None
+            await rig.app.parameters.changes.apply((Wanted("max_wal_size", "16GB"),), Terms(keep_within_s=60.0))
             await rig.press("q")
             await rig.sees("Nobody has kept this yet; leaving takes it back:")
             await rig.sees("keep what is on trial, leave")

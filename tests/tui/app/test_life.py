@@ -118,7 +118,9 @@ async def test_a_stalled_screen_does_not_stop_the_engine() -> None:
             assert time.monotonic() < deadline
             threading.Event().wait(0.005)
         assert len(rig.app._sink._waiting) <= KEEP_STEPS
-        await rig.until(lambda: rig.app._live.now is not None and rig.app._live.now.sequence == stalled + 4)
+        await rig.until(
+            lambda: rig.app.context.live.now is not None and rig.app.context.live.now.sequence == stalled + 4
+        )
 
 
 async def test_a_failing_source_closes_the_screen_and_leaves_its_sentence_to_the_command_line() -> None:
@@ -216,7 +218,7 @@ async def test_a_declined_password_is_not_asked_for_again_until_its_key() -> Non
         await rig.press("escape")
         for second in range(5, 12):
             rig.source.feed(frame(second))
-        await rig.until(lambda: rig.app._live.now is not None and rig.app._live.now.sequence == 11)
+        await rig.until(lambda: rig.app.context.live.now is not None and rig.app.context.live.now.sequence == 11)
         assert isinstance(rig.app.screen, Dashboard)
         await rig.press("P")
         await rig.until(lambda: isinstance(rig.app.screen, PasswordDialog))
@@ -289,10 +291,10 @@ async def test_ascii_draws_nothing_else() -> None:
 async def test_replayed_jumps_replace_the_picture() -> None:
     async with running_screen() as rig:
         rig.source.feed(*(frame(second) for second in range(90, 100)), restart=True)
-        await rig.until(lambda: rig.app._live.now is not None and rig.app._live.now.sequence == 99)
+        await rig.until(lambda: rig.app.context.live.now is not None and rig.app.context.live.now.sequence == 99)
         rig.source.feed(frame(3), restart=True)
-        await rig.until(lambda: rig.app._live.now is not None and rig.app._live.now.sequence == 3)
-        assert list(rig.app._live.events) == []
+        await rig.until(lambda: rig.app.context.live.now is not None and rig.app.context.live.now.sequence == 3)
+        assert list(rig.app.context.live.events) == []
 
 
 async def test_asking_after_the_engine_has_ended_is_a_sentence() -> None:

@@ -104,7 +104,7 @@ async def test_a_load_that_fails_behind_a_closed_dialog_says_so_once() -> None:
     async with running_screen(load=ScriptedLoad()) as rig:
         rig.source.feed(_run(5, RunState.FAILED, "server [closed] the connection", status=2))
         rig.source.feed(_run(6, RunState.FAILED, "server [closed] the connection", status=2))
-        await rig.until(lambda: rig.app._live.now is not None and rig.app._live.now.sequence == 6)
+        await rig.until(lambda: rig.app.context.live.now is not None and rig.app.context.live.now.sequence == 6)
         await rig.until(lambda: rig.app._notifications)
         told = [notice.message for notice in rig.app._notifications]
         assert told == ["load 1 failed: server [closed] the connection"]

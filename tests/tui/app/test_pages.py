@@ -71,7 +71,7 @@ async def test_without_a_server_every_page_says_why(reason: Reason) -> None:
     async with running_screen() as rig:
         gone = Unavailable(reason, "db1: the server is [not] there\x1b[31m")
         rig.source.feed(frame(5, postgres=gone, host=gone, pooler=gone))  # type: ignore[arg-type]
-        await rig.until(lambda: rig.app._live.now is not None and rig.app._live.now.sequence == 5)
+        await rig.until(lambda: rig.app.context.live.now is not None and rig.app.context.live.now.sequence == 5)
         for page in all_pages():
             await turned_to(rig, page.key)
             await rig.sees("the server is [not] there␛[31m")
@@ -117,7 +117,7 @@ async def test_only_the_page_in_view_is_computed(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(app_module, "page_of", counted_page)
     async with running_screen() as rig:
         rig.source.feed(frame(5))
-        await rig.until(lambda: rig.app._live.now is not None and rig.app._live.now.sequence == 5)
+        await rig.until(lambda: rig.app.context.live.now is not None and rig.app.context.live.now.sequence == 5)
         assert asked == []
         await turned_to(rig, "2")
         asked.clear()

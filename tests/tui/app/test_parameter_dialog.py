@@ -71,7 +71,7 @@ async def test_what_somebody_else_changes_is_in_the_list_with_who_it_was() -> No
     control = ScriptedParameters()
     async with running_screen(parameters=control, knobs=KNOBS) as rig:
         await opened(rig)
-        made = await rig.app._hands.ask(control.apply("max_wal_size", "64GB"))
+        made = await rig.app.context.client.ask(control.apply("max_wal_size", "64GB"))
         control.journal[:] = [replace(made, by="ann@db1, 77", reason="checkpoints")]
         rig.source.feed(frame(61))
         await rig.sees("was 1GB, set by ann@db1, 77: checkpoints")
@@ -136,8 +136,8 @@ async def test_u_undoes_the_last_and_capital_u_everything_after_a_question() -> 
         await rig.sees("undo 2 changes")
         await rig.press("y")
         await rig.sees("max_wal_size is 1GB again")
-        assert rig.app.changes is not None
-        assert rig.app.changes.made == ()
+        assert rig.app.parameters.changes is not None
+        assert rig.app.parameters.changes.made == ()
         await rig.press("u")
         await rig.sees("there is nothing to undo")
 
@@ -189,11 +189,11 @@ async def test_every_parameter_is_reached_on_the_smallest_screen() -> None:
 async def test_what_somebody_changes_while_one_is_asked_is_not_undone_unseen() -> None:
     control = ScriptedParameters()
     async with running_screen(parameters=control, knobs=KNOBS) as rig:
-        await rig.app._hands.ask(control.apply("max_wal_size", "2GB"))
+        await rig.app.context.client.ask(control.apply("max_wal_size", "2GB"))
         await opened(rig)
         await rig.press("u")
         await rig.sees("undo the last change")
-        await rig.app._hands.ask(control.apply("work_mem", "8MB"))
+        await rig.app.context.client.ask(control.apply("work_mem", "8MB"))
         await rig.press("y")
         await rig.sees("somebody has changed something meanwhile")
         assert [change.name for change in control.journal] == ["max_wal_size", "work_mem"]

@@ -17,17 +17,17 @@ from pgtop_tune.runtime.engine import Engine
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.app import PgtopApp
-from pgtop_tune.tui.controls import Controls, ScreenOptions
+from pgtop_tune.tui.controls import ScreenOptions
 from pgtop_tune.tui.dashboard.layout import dashboard_layout
 from pgtop_tune.tui.dashboard.panes import Look, dashboard_lines
 from pgtop_tune.tui.dialogs.prompt import PromptDialog
 from pgtop_tune.tui.load.dialog import LoadDialog
-from pgtop_tune.tui.time_travel.past_view import PastView
+from pgtop_tune.tui.time_travel.past_view import PastSource
 from pgtop_tune.tui.widgets.glyphs import UNICODE
 from pgtop_tune.tui.widgets.lines import text_of
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.frames import EPOCH_MS, frame
-from tests.support.screens import Rig, ScriptedBackends, ScriptedLoad, ScriptedRecording, ScriptedSource
+from tests.support.screens import Rig, ScriptedBackends, ScriptedLoad, ScriptedRecording, ScriptedSource, wire
 
 COUNT = 300
 
@@ -71,11 +71,11 @@ async def watching(fed: int = COUNT, **controls: object) -> AsyncIterator[Rig]:
     """A screen on a scripted live source whose last hour is kept as the program keeps it."""
     source, hour = ScriptedSource(), HistoryBuffer()
 
-    def past(shown: Sequence[Frame]) -> PastView | None:
+    def past(shown: Sequence[Frame]) -> PastSource | None:
         kept = ReplaySource(hour, shown=shown)
-        return PastView(Engine(kept), kept)
+        return PastSource(Engine(kept), kept)
 
-    wired = Controls(Engine(source, (hour,)), past=past, **controls)  # type: ignore[arg-type]
+    wired = wire(Engine(source, (hour,)), past=past, **controls)
     app = PgtopApp(wired, ScreenOptions())
     try:
         async with app.run_test(size=(120, 40), notifications=True) as pilot:
@@ -89,21 +89,21 @@ async def watching(fed: int = COUNT, **controls: object) -> AsyncIterator[Rig]:
             await rig.until(lambda: hour.frame_count == fed)
             yield rig
     finally:
-        app.stop_looking_back()
+        app.time_travel.close()
         assert wired.engine.stop()
 
 
 def _newest(rig: Rig) -> int:
-    return -1 if rig.app._live.now is None else rig.app._live.now.sequence
+    return -1 if rig.app.context.live.now is None else rig.app.context.live.now.sequence
 
 
 def _shown(rig: Rig) -> int:
-    return -1 if rig.app._shown.now is None else rig.app._shown.now.sequence
+    return -1 if rig.app.time_travel.shown.now is None else rig.app.time_travel.shown.now.sequence
 
 
 async def _stands_at(rig: Rig, sequence: int) -> None:
     """Waits until the moment is shown with all that leads up to it."""
-    await rig.until(lambda: _shown(rig) == sequence and len(rig.app._shown.frames) >= min(sequence + 1, 75))
+    await rig.until(lambda: _shown(rig) == sequence and len(rig.app.time_travel.shown.frames) >= min(sequence + 1, 75))
 
 
 async def _jump(rig: Rig, words: str) -> None:
@@ -119,10 +119,10 @@ async def test_a_step_back_shows_the_frame_before_as_it_looked_then_and_z_the_pr
         await rig.press("comma", "comma", "comma")
         await _stands_at(rig, 156)
         await rig.sees("−3s")
-        assert picture(rig.app._shown) == drawn_live(157)
+        assert picture(rig.app.time_travel.shown) == drawn_live(157)
         await rig.press("full_stop")
         await _stands_at(rig, 157)
-        assert picture(rig.app._shown) == drawn_live(158)
+        assert picture(rig.app.time_travel.shown) == drawn_live(158)
         assert "replay" not in rig.text()
         await rig.press("z")
         await rig.until(lambda: rig.text() == present)
@@ -132,15 +132,15 @@ async def test_a_jump_to_what_the_session_has_forgotten_shows_that_moment_in_eve
     async with watching() as rig:
         await _jump(rig, "210s ago")
         await _stands_at(rig, COUNT - 211)
-        await rig.until(lambda: len(rig.app._shown.frames) == COUNT - 210)
+        await rig.until(lambda: len(rig.app.time_travel.shown.frames) == COUNT - 210)
         await rig.sees("−3m 30s")
-        assert picture(rig.app._shown) == drawn_live(COUNT - 210)
+        assert picture(rig.app.time_travel.shown) == drawn_live(COUNT - 210)
         await _jump(rig, "+1m")
         await _stands_at(rig, COUNT - 151)
-        await rig.until(lambda: len(rig.app._shown.frames) == 150)
-        assert picture(rig.app._shown) == drawn_live(COUNT - 150)
+        await rig.until(lambda: len(rig.app.time_travel.shown.frames) == 150)
+        assert picture(rig.app.time_travel.shown) == drawn_live(COUNT - 150)
         await _jump(rig, "now")
-        await rig.until(lambda: rig.app._past is None)
+        await rig.until(lambda: rig.app.time_travel.past is None)
 
 
 async def test_live_frames_load_and_recording_go_on_while_the_past_is_shown() -> None:
@@ -157,7 +157,7 @@ async def test_live_frames_load_and_recording_go_on_while_the_past_is_shown() ->
         await rig.until(lambda: isinstance(rig.app.screen, LoadDialog))
         await rig.press("escape", "z")
         await rig.until(lambda: _shown(rig) == 204)
-        assert picture(rig.app._shown) == drawn_live(205)
+        assert picture(rig.app.time_travel.shown) == drawn_live(205)
 
 
 async def test_the_past_plays_on_until_it_is_the_present() -> None:
@@ -167,7 +167,7 @@ async def test_the_past_plays_on_until_it_is_the_present() -> None:
         for _ in range(6):
             await rig.press("right_curly_bracket")
         await rig.press("space")
-        await rig.until(lambda: rig.app._past is None)
+        await rig.until(lambda: rig.app.time_travel.past is None)
         assert _shown(rig) == 119
 
 
@@ -177,14 +177,14 @@ async def test_space_alone_freezes_and_goes_back_to_the_present_as_before() -> N
         rig.source.feed(FRAMES[50])
         await rig.sees("−1s")
         await rig.press("space")
-        await rig.until(lambda: rig.app._past is None and _shown(rig) == 50)
+        await rig.until(lambda: rig.app.time_travel.past is None and _shown(rig) == 50)
 
 
 async def test_events_before_the_moment_are_found_and_those_after_the_newest_are_not() -> None:
     async with watching(200) as rig:
         await rig.press("n")
         await rig.until(lambda: any("no event after" in each.message for each in rig.app._notifications))
-        assert rig.app._past is None
+        assert rig.app.time_travel.past is None
         await rig.press("N")
         await _stands_at(rig, 150)
         await rig.press("N")
@@ -211,7 +211,7 @@ async def test_a_past_that_cannot_be_read_says_so_and_leaves_the_present(monkeyp
         monkeypatch.setattr(HistoryBuffer, "frames", broken)
         await _jump(rig, "40s ago")
         await rig.until(lambda: any("cannot be read: no such block" in each.message for each in rig.app._notifications))
-        assert (rig.app._past, _shown(rig)) == (None, 59)
+        assert (rig.app.time_travel.past, _shown(rig)) == (None, 59)
 
 
 def test_what_came_late_is_not_known_before_it_came() -> None:

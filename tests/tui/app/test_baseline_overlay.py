@@ -33,7 +33,7 @@ def faster(seconds: int = 120) -> ScriptedSource:
 
 
 async def test_a_ghost_is_chosen_from_the_list_and_let_go_with_the_same_key(kept: Path) -> None:
-    async with running_screen(faster(), ghosts=shelf(kept)) as rig:
+    async with running_screen(faster(), overlays=shelf(kept)) as rig:
         await rig.press("g")
         await rig.sees("run-041.jsonl.gz")
         await rig.sees("00:02:40")
@@ -47,7 +47,7 @@ async def test_a_ghost_is_chosen_from_the_list_and_let_go_with_the_same_key(kept
 
 
 async def test_a_directory_without_recordings_says_how_to_get_one(tmp_path: Path) -> None:
-    async with running_screen(faster(), ghosts=shelf(tmp_path)) as rig:
+    async with running_screen(faster(), overlays=shelf(tmp_path)) as rig:
         await rig.press("g")
         await rig.sees("there are no recordings yet")
         assert "Enter under" not in rig.text(), "it would do nothing"
@@ -57,7 +57,7 @@ async def test_a_directory_without_recordings_says_how_to_get_one(tmp_path: Path
 
 async def test_a_file_that_cannot_be_read_says_why_and_the_screen_goes_on(tmp_path: Path) -> None:
     (tmp_path / "torn\x1b[31m.jsonl").write_text("hello\n", encoding="utf-8")
-    async with running_screen(faster(), ghosts=shelf(tmp_path)) as rig:
+    async with running_screen(faster(), overlays=shelf(tmp_path)) as rig:
         await rig.press("g")
         await rig.sees("not a recording")
         await rig.press("enter")
@@ -70,7 +70,7 @@ async def test_a_file_that_cannot_be_read_says_why_and_the_screen_goes_on(tmp_pa
 async def test_a_ghost_of_other_steps_says_so(kept: Path, tmp_path: Path) -> None:
     both = [*frames(800.0, "a", run={"clients": 4}), *frames(800.0, "a", run={"clients": 8, "run": 2})]
     recorded(both, tmp_path / "steps.jsonl")
-    async with running_screen(faster(), ghosts=shelf(tmp_path)) as rig:
+    async with running_screen(faster(), overlays=shelf(tmp_path)) as rig:
         await rig.press("g")
         await rig.sees("steps.jsonl")
         await rig.press("enter")
@@ -79,13 +79,12 @@ async def test_a_ghost_of_other_steps_says_so(kept: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_a_ghost_asked_for_at_the_start_as_a_picture(kept: Path, size: tuple[int, int]) -> None:
-    options = ScreenOptions(ghost=kept / "run-041.jsonl.gz")
-    async with running_screen(faster(90), size=size, options=options, ghosts=shelf(kept)) as rig:
-        watch = rig.app.ghost
-        assert watch is not None
-        await rig.until(lambda: (now := watch.watch(rig.app._live.now)) is not None and not now.reading)
+    options = ScreenOptions(overlay=kept / "run-041.jsonl.gz")
+    async with running_screen(faster(90), size=size, options=options, overlays=shelf(kept)) as rig:
+        watch = rig.app.overlay
+        await rig.until(lambda: (now := watch.watch(rig.app.context.live.now)) is not None and not now.reading)
         rig.source.feed(frames(1000.0, "b")[90])
         await rig.sees("ghost")
-        await rig.until(lambda: rig.app._live.now is not None and rig.app._live.now.sequence == 90)
+        await rig.until(lambda: rig.app.context.live.now is not None and rig.app.context.live.now.sequence == 90)
         await rig.pilot.pause()
         assert_picture(GOLDENS / f"ghost-{size[0]}x{size[1]}.txt", rig.text().splitlines())

@@ -6,15 +6,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from textual.app import App
 
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.window import Marks, Window
-from pgtop_tune.tui.compare.marking import WindowMarking
 from pgtop_tune.tui.compare.windows_dialog import WindowsDialog
 from pgtop_tune.tui.dashboard.screen import Dashboard
-from pgtop_tune.tui.widgets.glyphs import UNICODE
 from tests.support.pictures import assert_picture
 from tests.support.screens import Rig, ScriptedSource, ScriptedTransport, running_screen
 from tests.support.sides import frames, with_parameter
@@ -44,7 +41,7 @@ async def shown(rig: Rig, source: ScriptedSource, found: Sequence[Frame], second
     """Brings the screen to a moment."""
     source.feed(found[second], restart=True)
     now_s = found[second].elapsed_s
-    await rig.until(lambda: rig.app._live.now is not None and rig.app._live.now.elapsed_s == now_s)
+    await rig.until(lambda: rig.app.context.live.now is not None and rig.app.context.live.now.elapsed_s == now_s)
 
 
 async def marked(rig: Rig, source: ScriptedSource, found: Sequence[Frame], *at: tuple[int, str]) -> None:
@@ -106,20 +103,11 @@ async def test_one_window_stands_against_as_long_a_time_before_it() -> None:
         (((0, "["), (60, "]"), (60, "D")), "no time before"),
     ],
 )
-def test_what_cannot_be_compared_is_said(at: tuple[tuple[int, str], ...], says: str) -> None:
-    told: list[str] = []
-
-    class Told(App[None]):
-        def notify(self, message: str, **how: object) -> None:
-            told.append(message)
-
-    hand = WindowMarking(Told(), Kept(changed()), UNICODE)
-    for second, key in at:
-        if key == "D":
-            hand.show()
-        else:
-            hand.mark(changed()[second], end=key == "]")
-    assert says in told[-1]
+async def test_what_cannot_be_compared_is_said(at: tuple[tuple[int, str], ...], says: str) -> None:
+    found, source = changed(), ScriptedSource([Step((frames()[0],))])
+    async with running_screen(transport=ScriptedTransport(), frames=Kept(found), source=source) as rig:
+        await marked(rig, source, found, *at)
+        await rig.until(lambda: any(says in notice.message for notice in rig.app._notifications))
 
 
 async def test_a_window_of_which_nothing_was_kept_is_said_in_the_table() -> None:

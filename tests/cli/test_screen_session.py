@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.cli.live_options import LiveOptions
-from pgtop_tune.cli.starting import StartingSession
+from pgtop_tune.cli.screen_session import ScreenSession
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.runtime.engine import Engine
@@ -37,7 +37,7 @@ class Seen:
 
 
 @contextlib.asynccontextmanager
-async def running(session: StartingSession, seen: Seen) -> AsyncIterator[None]:
+async def running(session: ScreenSession, seen: Seen) -> AsyncIterator[None]:
     task = asyncio.create_task(Engine(session, (seen,)).run())
     try:
         yield
@@ -47,21 +47,20 @@ async def running(session: StartingSession, seen: Seen) -> AsyncIterator[None]:
             await task
 
 
-def session_of(tmp_path: Path) -> StartingSession:
+def session_of(tmp_path: Path) -> ScreenSession:
     nowhere = resolve(f"host={tmp_path} user=somebody dbname=bench")
-    return StartingSession(nowhere, LiveOptions(0.2, journal_directory=tmp_path), FrameKeeper(most=10))
+    return ScreenSession(nowhere, LiveOptions(0.2, journal_directory=tmp_path), FrameKeeper(most=10))
 
 
 async def test_a_password_typed_before_there_are_controls_is_theirs_too(tmp_path: Path) -> None:
     session, seen = session_of(tmp_path), Seen()
     session.authenticate(Secret("early"))
     async with running(session, seen):
-        parts = await asyncio.wait_for(session.parts(), PATIENCE_S)
-        for control in (parts.parameters, parts.backends):
+        services = await asyncio.wait_for(session.services.get(), PATIENCE_S)
+        for control in (services.parameters, services.backends):
             password = control.conninfo.password
             assert password is not None
             assert password.reveal() == "early"
-        assert seen.frames > 0, "frames come before the controls"
 
 
 async def test_what_is_noted_and_asked_while_it_starts_is_answered_later(tmp_path: Path) -> None:
@@ -69,8 +68,12 @@ async def test_what_is_noted_and_asked_while_it_starts_is_answered_later(tmp_pat
     session.note(Event(0, EventKind.NOTE, "before anything"))
     session.set_interval(0.3)
     async with running(session, seen):
-        profiles = await asyncio.wait_for(session.load.profiles(), PATIENCE_S)
-        assert profiles
+        services = await asyncio.wait_for(session.services.get(), PATIENCE_S)
+        assert services.load is not None
+        assert await services.load.profiles()
+        async with asyncio.timeout(PATIENCE_S):
+            while not seen.texts:
+                await asyncio.sleep(0.01)
         assert "before anything" in seen.texts
         assert session.interval_s == pytest.approx(0.3)
 
@@ -80,4 +83,4 @@ async def test_ending_while_the_controls_are_made_closes_them(tmp_path: Path) ->
     async with running(session, seen), asyncio.timeout(PATIENCE_S):
         while seen.frames < 2:
             await asyncio.sleep(0.01)
-    assert session.made is not None, "a thread cannot be stopped half way: its work is waited for and closed"
+    assert session.services.made is not None, "a thread cannot be stopped half way: its work is waited for and closed"

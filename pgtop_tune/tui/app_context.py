@@ -1,0 +1,96 @@
+"""The application as its features see it: messages and dialogs, the session, and the way to the services."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+
+from textual.app import App
+
+from pgtop_tune.errors import PgtopError
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.safe_text import printable_lines
+from pgtop_tune.tui.controls import Services
+from pgtop_tune.tui.engine_client import EngineClient
+from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE
+from pgtop_tune.tui.widgets.time_axis import CHARTED
+
+if TYPE_CHECKING:
+    from pgtop_tune.tui.controls import Controls, ScreenOptions
+
+T = TypeVar("T")
+Severity = Literal["information", "warning", "error"]
+Actions = Mapping[str, Callable[..., object]]
+"""What a feature does for `app.NAME` in the table of actions."""
+_NONE_YET: Final = Services()
+
+
+class AppContext:
+    """One for each application, shared by its features.
+
+    Args:
+        app: It shows dialogs and runs workers.
+        controls: What the operator can reach.
+        options: How it looks and listens.
+        repaint: Draws what is in view anew.
+
+    Attributes:
+        live: The session, up to its newest frame.
+        client: The way to the engine's thread.
+        leaving: Whether the screen is on its way out: no dialog opens by itself any more.
+    """
+
+    def __init__(self, app: App[int], controls: Controls, options: ScreenOptions, repaint: Callable[[], None]) -> None:
+        self.app: Final = app
+        self.controls: Final = controls
+        self.options: Final = options
+        self.repaint: Final = repaint
+        self.glyphs: Final = ASCII if options.ascii else UNICODE
+        self.client: Final = EngineClient(controls.engine)
+        self.live: Final = Session(CHARTED)
+        self.leaving = False
+
+    @property
+    def services(self) -> Services:
+        """What is there now; nothing as long as it is not made."""
+        return self.controls.services.made or _NONE_YET
+
+    def with_services(self, use: Callable[[Services], None]) -> None:
+        """Does something with the services, now or as soon as they are made; of several keys the last one counts."""
+        made = self.controls.services.made
+        if made is not None:
+            use(made)
+        else:
+            self.app.run_worker(self._when_made(use), group="services", exclusive=True)
+
+    async def _when_made(self, use: Callable[[Services], None]) -> None:
+        services = await self.asked(self.controls.services.get())
+        if services is not None:
+            use(services)
+
+    async def asked(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """The answer of a control; None after a problem, which is told."""
+        try:
+            return await self.client.ask(work)
+        except PgtopError as problem:
+            self.tell(str(problem), "error")
+            return None
+
+    def tell(self, message: str, severity: Severity = "information") -> None:
+        """A passing message; may hold foreign text."""
+        self.app.notify("\n".join(printable_lines(message)), severity=severity, markup=False, timeout=8)
+
+    def tell_instead(self, message: str) -> None:
+        """As `tell`, in place of what was told before: for keys that are pressed several times in a row."""
+        self.app.clear_notifications()
+        self.tell(message)
+
+    def run_telling(self, work: Coroutine[Any, Any, tuple[str, bool]], group: str) -> None:
+        """Runs work that ends with a sentence and whether all is well, and tells it. One at a time in a group."""
+        self.app.run_worker(self._told(work), group=group, exclusive=True)
+
+    async def _told(self, work: Coroutine[Any, Any, tuple[str, bool]]) -> None:
+        message, well = await work
+        if message:
+            self.tell(message, "information" if well else "error")
+        self.repaint()

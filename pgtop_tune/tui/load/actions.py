@@ -1,0 +1,118 @@
+"""The load key, a load that starts with the screen, and what is told of loads while their dialog is closed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from pgtop_tune.metrics.load import failure_of, under_way
+from pgtop_tune.model.bench import RunState
+from pgtop_tune.model.load import LoadSpec
+from pgtop_tune.tui.dialogs.dialog import Dialog
+from pgtop_tune.tui.scene.scene import SceneScreen
+
+if TYPE_CHECKING:
+    from pgtop_tune.model.bench import BenchRun
+    from pgtop_tune.tui.app_context import Actions, AppContext
+    from pgtop_tune.tui.controls import Services
+    from pgtop_tune.tui.parameters.actions import ParameterActions
+
+
+class LoadActions:
+    """Load from the screen.
+
+    Args:
+        context: The application.
+        parameters: What sessions of the next load begin with is chosen there.
+    """
+
+    def __init__(self, context: AppContext, parameters: ParameterActions) -> None:
+        self._context = context
+        self._parameters = parameters
+        self._spec = context.options.start_load or LoadSpec()
+        self._failed_run = 0
+        self._shown_series = 0
+
+    def actions(self) -> Actions:
+        """By name."""
+        return {"load": lambda: self._context.with_services(self._open)}
+
+    def _open(self, services: Services) -> None:
+        from pgtop_tune.tui.load.dialog import LoadDialog
+
+        if services.load is not None:
+            spec = replace(self._spec, settings=tuple(self._parameters.panel.next_load.items()))
+            dialog = LoadDialog(services.load, self._context.client, self._context.live, spec, self._context.glyphs)
+            self._context.app.push_screen(dialog, self._keep_spec)
+
+    def _keep_spec(self, spec: LoadSpec | None) -> None:
+        self._spec = spec or self._spec
+
+    def begin(self) -> None:
+        """Starts the load that was asked for with the screen, if there is one."""
+        spec = self._context.options.start_load
+        if spec is not None:
+            self._context.app.run_worker(self._start(spec), group="start")
+
+    async def _start(self, spec: LoadSpec) -> None:
+        services = await self._context.asked(self._context.controls.services.get())
+        if services is not None and services.load is not None:
+            await self._context.asked(services.load.start(spec))
+
+    @property
+    def running(self) -> BenchRun | None:
+        """The load under way, if it is ours to stop: a recorded one is not."""
+        return under_way(self._context.live.now) if self._context.services.load is not None else None
+
+    @property
+    def going_on(self) -> str:
+        """Steps, or a data set in the making; "" for none."""
+        if self._context.services.load is None:
+            return ""
+        state = self._context.services.load.state()
+        return {"steps": state.title, "making": f"making {state.title}"}.get(state.doing, "")
+
+    async def stop(self) -> None:
+        """Ends what is under way.
+
+        Raises:
+            PgtopError: It could not be ended.
+        """
+        load = self._context.services.load
+        if load is not None and (self.running is not None or self.going_on):
+            await self._context.client.ask(load.stop())
+
+    def look(self) -> None:
+        """Tells of a load that has failed, and shows the results of one that has ended. After each frame."""
+        if self._context.services.load is not None:
+            self._look_at_failure()
+            self._look_at_results()
+
+    def _look_at_failure(self) -> None:
+        """A load that fails while its dialog is closed says so here, in pgbench's own words."""
+        failed = failure_of(self._context.live.now)
+        if failed is not None and failed.run > self._failed_run:
+            self._failed_run = failed.run
+            if not self._dialog_tells:
+                message = failed.message or "pgbench gave no reason"
+                self._context.tell(f"load {failed.run} failed: {message}", "error")
+
+    @property
+    def _dialog_tells(self) -> bool:
+        screen = self._context.app.screen
+        return isinstance(screen, Dialog) and screen.SHOWS_LOAD
+
+    def _look_at_results(self) -> None:
+        """What came out is shown once, when nothing else is being typed; a run that failed was told already."""
+        load = self._context.services.load
+        series = None if load is None else load.state().series
+        if series is None or not series.over or series.number <= self._shown_series or self._context.leaving:
+            return
+        screen = self._context.app.screen
+        if self._dialog_tells or (isinstance(screen, SceneScreen) and not screen.typing):
+            self._shown_series = series.number
+            if series.results and (series.axis or series.results[0].state is not RunState.FAILED):
+                from pgtop_tune.tui.load.results_dialog import ResultsDialog
+
+                self._context.app.push_screen(ResultsDialog(series, self._context.glyphs))

@@ -1,0 +1,113 @@
+"""The keys for parameters: the list, undo, redo and keep; and what is told of a pending set that goes back."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pgtop_tune.changes.trial_desk import TrialDesk
+from pgtop_tune.tui.parameters.changes import Changes, told
+
+if TYPE_CHECKING:
+    from pgtop_tune.changes.trial_desk import OnTrial
+    from pgtop_tune.tui.app_context import Actions, AppContext
+    from pgtop_tune.tui.controls import Services
+    from pgtop_tune.tui.parameters.scope import PanelScope
+
+
+class ParameterActions:
+    """Changes of parameters from the screen.
+
+    Args:
+        context: The application.
+
+    Attributes:
+        changes: Changes made from here; None where there is no door to them, and until it is made.
+    """
+
+    def __init__(self, context: AppContext) -> None:
+        self._context = context
+        self.changes: Changes | None = None
+        context.controls.services.when_made(self._take)
+
+    def _take(self, services: Services) -> None:
+        if services.parameters is None:
+            return
+        engine = self._context.controls.engine
+        trials = TrialDesk(
+            services.parameters,
+            engine.note,
+            services.machine,
+            adoptions=services.adoptions,
+            restart=services.restart,
+        )
+        engine.attach(trials)
+        self.changes = Changes(services.parameters, self._context.client, trials, services.machine)
+
+    def actions(self) -> Actions:
+        """By name."""
+        with_services = self._context.with_services
+        return {
+            "parameters": lambda: with_services(lambda _: self._open()),
+            "undo": lambda everything=False: with_services(lambda _: self._undo(everything=everything)),
+            "redo": lambda: with_services(lambda _: self._redo()),
+            "keep": lambda: with_services(lambda _: self._keep()),
+        }
+
+    @cached_property
+    def panel(self) -> PanelScope:
+        """What outlives the list of parameters; asked for when the services are there."""
+        from pgtop_tune.tui.parameters.scope import PanelScope
+
+        services = self._context.services
+        return PanelScope(
+            knobs=tuple(self._context.controls.knobs),
+            can_load=services.load is not None,
+            allow_unsafe=self._context.options.allow_unsafe,
+            hands=self._context.client,
+            restart=services.restart,
+        )
+
+    def _open(self) -> None:
+        from pgtop_tune.tui.parameters.dialog import ParameterDialog
+
+        if self.changes is not None:
+            dialog = ParameterDialog(self.changes, self.panel, self._context.live, self._context.glyphs)
+            self._context.app.push_screen(dialog)
+
+    def _undo(self, *, everything: bool) -> None:
+        from pgtop_tune.tui.parameters.undo_dialog import undo_asked
+
+        if self.changes is not None:
+            work = undo_asked(self._context.app, self.changes, self._context.glyphs, everything=everything)
+            self._context.run_telling(work, "undo")
+
+    def _redo(self) -> None:
+        from pgtop_tune.tui.parameters.undo_dialog import redo_said
+
+        if self.changes is not None:
+            self._context.run_telling(redo_said(self.changes), "undo")
+
+    def _keep(self) -> None:
+        from pgtop_tune.tui.parameters.undo_dialog import keep_said
+
+        if self.changes is not None:
+            self._context.run_telling(keep_said(self.changes), "undo")
+
+    @property
+    def pending(self) -> OnTrial | None:
+        """The set that goes back unless it is confirmed."""
+        return None if self.changes is None else self.changes.on_trial
+
+    def look(self) -> None:
+        """Tells of a set that has gone back by itself, with the reason. After each frame, and each second."""
+        ended = None if self.changes is None else self.changes.taken_back()
+        if ended is not None:
+            self._context.tell(f"taken back, {ended.why}: {'; '.join(map(told, ended.changes))}", "warning")
+            self._context.repaint()
+
+    def count_down(self) -> None:
+        """The seconds of a pending set go on where frames come seldom."""
+        if self.pending is not None:
+            self._context.repaint()
+        self.look()

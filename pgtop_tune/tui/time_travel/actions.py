@@ -1,0 +1,185 @@
+"""Moving through time: the keys of a replay, and of the past of a live session."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pgtop_tune.errors import PgtopError, UsageProblem
+from pgtop_tune.runtime.ports import Landmark
+from pgtop_tune.runtime.time_words import HINT, Timeline, moment
+from pgtop_tune.tui.time_travel.past_view import PastView
+
+if TYPE_CHECKING:
+    from pgtop_tune.runtime.ports import Transport
+    from pgtop_tune.runtime.session import Session
+    from pgtop_tune.tui.app_context import Actions, AppContext
+
+
+class TimeTravel:
+    """Which moment of the session is shown: the newest, or another.
+
+    Args:
+        context: The application.
+        poke: Called, in another thread, when frames of the past wait for `take`.
+
+    Attributes:
+        past: What is shown instead of the newest frame of a live session; None for that.
+    """
+
+    def __init__(self, context: AppContext, poke: Callable[[], None]) -> None:
+        self._context = context
+        self._transport = context.controls.transport
+        self._poke = poke
+        self.past: PastView | None = None
+
+    def actions(self) -> Actions:
+        """By name."""
+        return {
+            "live": self.to_newest,
+            "pause": self.pause,
+            "step": self.step,
+            "speed": self.speed,
+            "jump": self.ask_moment,
+            "seek": self.seek,
+        }
+
+    @property
+    def shown(self) -> Session:
+        """What stands on the screen."""
+        return self._context.live if self.past is None else self.past.session
+
+    @property
+    def behind_s(self) -> float | None:
+        """How far what is shown is behind the newest frame of a live session; None when it is that."""
+        shown, newest = self.shown.now, self._context.live.now
+        return None if self.past is None or shown is None or newest is None else newest.elapsed_s - shown.elapsed_s
+
+    @property
+    def in_past(self) -> bool:
+        """Whether another moment of a live session is shown; one that is only held counts as the present."""
+        return self.past is not None and not self.past.held
+
+    def take(self) -> bool:
+        """Takes frames of the past that wait; whether there were some. At its end, or when it fails, goes to live."""
+        past = self.past
+        if past is None:
+            return False
+        moved = past.take()
+        if past.failure is not None:
+            self._context.tell(f"the past cannot be read: {past.failure}", "error")
+        if past.failure is not None or past.caught_up:
+            self.to_newest()
+        return moved
+
+    def close(self) -> None:
+        """Lets go of the past, if it is being looked at."""
+        past, self.past = self.past, None
+        if past is not None:
+            past.close()
+
+    def _hold(self) -> PastView:
+        """Stays at the moment shown."""
+        if self.past is None:
+            self.past = PastView(self._context.live, self._context.controls.past, self._poke)
+        return self.past
+
+    def _moving(self) -> Transport | None:
+        """What moves to another moment: that of a replay, or of the past, which begins with this."""
+        if self._transport is not None:
+            return self._transport
+        opens = self._context.controls.past is not None and self._context.live.now is not None
+        return self._hold().moving() if opens else None
+
+    @property
+    def _at_newest(self) -> bool:
+        """Whether the newest frame of a live session is shown, and nothing can come after it."""
+        return self._transport is None and self.past is None
+
+    def to_newest(self) -> None:
+        """Shows the newest frame, and goes on from there."""
+        if self._transport is not None:
+            self._transport.pause(False)
+            self._transport.jump(math.inf)
+        elif self.past is not None:
+            self._context.app.run_worker(asyncio.to_thread(self.past.close), group="past")
+            self.past = None
+        self._context.repaint()
+
+    def pause(self) -> None:
+        """Freezes the screen, or lets it go on; in a replay or in the past pauses or plays."""
+        if self._at_newest:
+            self._hold()
+        elif self.past is not None and self.past.held:
+            self.past = None
+        elif (transport := self._moving()) is not None:
+            transport.pause(not transport.state().paused)
+        self._context.repaint()
+
+    def step(self, frames: int) -> None:
+        """One frame forward or back."""
+        if frames < 0 or not self._at_newest:
+            transport = self._moving()
+            if transport is not None:
+                transport.step(frames)
+
+    def speed(self, direction: int) -> None:
+        """Plays at twice or half the speed."""
+        transport = None if self._at_newest else self._moving()
+        if transport is not None:
+            transport.set_speed(transport.state().speed * (2.0 if direction > 0 else 0.5))
+            self._context.repaint()
+
+    def ask_moment(self) -> None:
+        """Asks for a moment and shows it."""
+        from pgtop_tune.tui.dialogs.prompt import PromptDialog
+
+        dialog = PromptDialog[float]("jump to", HINT, self._moment, self._context.glyphs)
+        self._context.app.push_screen(dialog, self._jump)
+
+    def _moment(self, typed: str) -> float:
+        shown, newest = self.shown.now, self._context.live.now
+        if shown is None or newest is None:
+            raise UsageProblem("there is no frame yet to jump from")
+        started_ms = shown.taken_at_ms - shown.elapsed_s * 1000.0
+        length_s = newest.elapsed_s if self._transport is None else self._transport.state().length_s
+        return moment(typed, Timeline(shown.elapsed_s, length_s, started_ms))
+
+    def _jump(self, elapsed_s: float | None) -> None:
+        newest = self._context.live.now
+        if elapsed_s is None or newest is None:
+            return
+        if self._transport is None and elapsed_s >= newest.elapsed_s:
+            self.to_newest()
+        elif (transport := self._moving()) is not None:
+            if self._transport is None:
+                transport.pause(True)
+            transport.jump(elapsed_s)
+
+    def seek(self, name: str) -> None:
+        """Jumps to an event, a checkpoint, or the worst second."""
+        self._context.app.run_worker(self._seek(Landmark[name]), group="seek", exclusive=True)
+
+    async def _seek(self, landmark: Landmark) -> None:
+        if self._at_newest and landmark in (Landmark.NEXT_EVENT, Landmark.NEXT_CHECKPOINT):
+            self._context.tell(f"no {landmark}: it is the newest", "warning")
+            return
+        began = self._at_newest
+        transport = self._moving()
+        client = self._context.client if self.past is None else self.past.client
+        if transport is None or client is None:
+            return
+        try:
+            elapsed_s = await client.ask(transport.find(landmark))
+        except PgtopError as problem:
+            self._context.tell(str(problem), "error")
+            return
+        if elapsed_s is not None:
+            transport.pause(True)
+            transport.jump(elapsed_s)
+            return
+        self._context.tell(f"no {landmark}", "warning")
+        if began:
+            self.to_newest()

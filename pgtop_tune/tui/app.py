@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from rich.console import RenderableType
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.command import Provider
@@ -20,11 +19,10 @@ from pgtop_tune.tui.actions import ACTIONS, Action, available, check_keymap
 from pgtop_tune.tui.app_context import AppContext
 from pgtop_tune.tui.check.actions import CheckActions
 from pgtop_tune.tui.commands import ActionCommands
-from pgtop_tune.tui.compare.overlay_actions import OverlayActions
-from pgtop_tune.tui.compare.window_actions import WindowActions
+from pgtop_tune.tui.compare.actions import OverlayActions, WindowActions
 from pgtop_tune.tui.dashboard.screen import Dashboard
 from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.dialogs.leaving import LeaveActions
+from pgtop_tune.tui.dialogs.leave import LeaveActions
 from pgtop_tune.tui.dialogs.too_small import TooSmall, is_too_small
 from pgtop_tune.tui.frames import ScreenSink
 from pgtop_tune.tui.load.actions import LoadActions
@@ -35,9 +33,8 @@ from pgtop_tune.tui.preload import preload_keys
 from pgtop_tune.tui.scene.scene import MarksUnwanted, Scene, SceneScreen
 from pgtop_tune.tui.scene.session_keys import SessionKeys
 from pgtop_tune.tui.scene.source_actions import SourceActions
-from pgtop_tune.tui.terminal.crash_report import as_sentence, traceback_without_locals
 from pgtop_tune.tui.terminal.liveness import ScreenDriver
-from pgtop_tune.tui.terminal.textual_private import CrashingApp, driver_of
+from pgtop_tune.tui.terminal.textual_private import DiscreetApp, driver_of
 from pgtop_tune.tui.time_travel.actions import TimeTravel
 
 if TYPE_CHECKING:
@@ -68,8 +65,8 @@ class EngineEnded(Message):
     """No more frames will come."""
 
 
-class PgtopApp(CrashingApp):
-    """The screen of a session, made of features; each has the actions that stand under its name in the table.
+class PgtopApp(DiscreetApp):
+    """The screen of a session, made of features: an action of the table is a method of one of them.
 
     Attaches itself to the engine as a sink and starts the engine once it is there; whoever runs the application stops
     the engine afterwards (`run.run_screen`).
@@ -127,21 +124,38 @@ class PgtopApp(CrashingApp):
         self.source = SourceActions(context)
         self.windows = WindowActions(context, self.time_travel)
         self.overlay = OverlayActions(context)
-        features = (
-            self.time_travel,
-            self.parameters,
-            self.load,
-            self.source,
-            self.windows,
-            self.overlay,
-            CheckActions(context, self.parameters),
-            SessionKeys(context, self.time_travel, self._actions),
-            LeaveActions(context, self.load, self.parameters),
-        )
-        for feature in features:
-            for name, act in feature.actions().items():
-                # Textual looks for an action of this name on the application.
-                setattr(self, f"action_{name}", act)
+        check = CheckActions(context, self.parameters)
+        sessions = SessionKeys(context, self.time_travel, self._actions)
+        served = context.served
+        actions: dict[str, Callable[..., None]] = {
+            "load": served(self.load.open),
+            "parameters": served(self.parameters.open),
+            "undo": served(self.parameters.undo),
+            "redo": served(self.parameters.redo),
+            "keep": served(self.parameters.keep),
+            "check": served(check.open),
+            "signal": served(sessions.signal),
+            "signal_one": served(sessions.signal_one),
+            "explain": served(sessions.explain),
+            "explain_one": served(sessions.explain_one),
+            "live": self.time_travel.to_newest,
+            "pause": self.time_travel.pause,
+            "step": self.time_travel.step,
+            "speed": self.time_travel.speed,
+            "jump": self.time_travel.ask_moment,
+            "seek": self.time_travel.seek,
+            "mark": self.windows.mark,
+            "compare_windows": self.windows.compare,
+            "overlay": self.overlay.turn,
+            "record": self.source.turn_recording,
+            "note": self.source.ask_note,
+            "interval": self.source.change_interval,
+            "password": self.source.ask_password,
+            "quit": LeaveActions(context, self.load, self.parameters).leave,
+        }
+        for name, act in actions.items():
+            # Textual looks for an action of this name on the application.
+            setattr(self, f"action_{name}", act)
 
     def _choose_theme(self) -> None:
         no_colour = bool(os.environ.get("NO_COLOR"))
@@ -238,14 +252,6 @@ class PgtopApp(CrashingApp):
             raise engine.failure
         except Exception as failure:
             self.crash(failure)
-
-    def reported(self, error: Exception) -> Exception:
-        """See `CrashingApp.reported`."""
-        return as_sentence(error)
-
-    def crash_report(self) -> RenderableType:
-        """See `CrashingApp.crash_report`."""
-        return traceback_without_locals(self.console)
 
     def on_frames_waiting(self) -> None:
         """Takes what waits, and paints once."""

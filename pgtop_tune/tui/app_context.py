@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeVar
 
 from textual.app import App
 
@@ -19,9 +20,8 @@ if TYPE_CHECKING:
     from pgtop_tune.tui.controls import Controls, ScreenOptions
 
 T = TypeVar("T")
+P = ParamSpec("P")
 Severity = Literal["information", "warning", "error"]
-Actions = Mapping[str, Callable[..., object]]
-"""What a feature does for `app.NAME` in the table of actions."""
 _NONE_YET: Final = Services()
 
 
@@ -55,18 +55,23 @@ class AppContext:
         """What is there now; nothing as long as it is not made."""
         return self.controls.services.made or _NONE_YET
 
-    def with_services(self, use: Callable[[Services], None]) -> None:
-        """Does something with the services, now or as soon as they are made; of several keys the last one counts."""
-        made = self.controls.services.made
-        if made is not None:
-            use(made)
-        else:
-            self.app.run_worker(self._when_made(use), group="services", exclusive=True)
+    def served(self, act: Callable[Concatenate[Services, P], None]) -> Callable[P, None]:
+        """An action with its services: at once, or as soon as they are made; of those that wait the last counts."""
 
-    async def _when_made(self, use: Callable[[Services], None]) -> None:
-        services = await self.asked(self.controls.services.get())
-        if services is not None:
-            use(services)
+        @wraps(act)
+        def run(*args: P.args, **kwargs: P.kwargs) -> None:
+            made = self.controls.services.made
+            if made is not None:
+                act(made, *args, **kwargs)
+            else:
+                self.app.run_worker(when_made(*args, **kwargs), group="services", exclusive=True)
+
+        async def when_made(*args: P.args, **kwargs: P.kwargs) -> None:
+            services = await self.asked(self.controls.services.get())
+            if services is not None:
+                act(services, *args, **kwargs)
+
+        return run
 
     async def asked(self, work: Coroutine[Any, Any, T]) -> T | None:
         """The answer of a control; None after a problem, which is told."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pgtop_tune.tui.app_context import Actions, AppContext
+    from pgtop_tune.tui.app_context import AppContext
     from pgtop_tune.tui.controls import Services
     from pgtop_tune.tui.parameters.actions import ParameterActions
 
@@ -22,11 +22,8 @@ class CheckActions:
         self._context = context
         self._parameters = parameters
 
-    def actions(self) -> Actions:
-        """By name."""
-        return {"check": lambda: self._context.with_services(self._open)}
-
-    def _open(self, services: Services) -> None:
+    def open(self, services: Services) -> None:
+        """Opens the dialog."""
         from pgtop_tune.tui.check.dialog import CheckDialog
 
         if services.checks is not None:

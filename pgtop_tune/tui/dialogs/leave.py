@@ -1,16 +1,23 @@
-"""The question on the way out: only when something would be lost or left behind."""
+"""The way out: a question where something would be lost or left behind, and what was chosen settled first."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from pgtop_tune.changes.model.machine_change import HostChange
-from pgtop_tune.changes.trial_desk import Change, OnTrial
-from pgtop_tune.model.bench import BenchRun
-from pgtop_tune.tui.dialogs.confirm import Choice, ConfirmDialog, Said
+from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.tui.parameters.changes import told
-from pgtop_tune.tui.widgets.glyphs import Glyphs
+
+if TYPE_CHECKING:
+    from pgtop_tune.changes.trial_desk import Change, OnTrial
+    from pgtop_tune.model.bench import BenchRun
+    from pgtop_tune.tui.app_context import AppContext
+    from pgtop_tune.tui.dialogs.confirm import ConfirmDialog, Said
+    from pgtop_tune.tui.load.actions import LoadActions
+    from pgtop_tune.tui.parameters.actions import ParameterActions
+    from pgtop_tune.tui.widgets.glyphs import Glyphs
 
 
 class Leaving(Enum):
@@ -19,6 +26,55 @@ class Leaving(Enum):
     PLAINLY = "leave"
     UNDOING = "undo and leave"
     KEEPING = "keep and leave"
+
+
+class LeaveActions:
+    """Leaves the screen.
+
+    Args:
+        context: The application.
+        load: May run, or be made.
+        parameters: Changes may be in force, or pending.
+    """
+
+    def __init__(self, context: AppContext, load: LoadActions, parameters: ParameterActions) -> None:
+        self._context = context
+        self._load = load
+        self._parameters = parameters
+
+    def leave(self) -> None:
+        """Leaves; asks when a load runs, and when changes are in force or pending."""
+        run, going_on = self._load.running, self._load.going_on
+        made = () if self._parameters.changes is None else self._parameters.changes.made
+        pending = self._parameters.pending
+        if self._context.options.throwaway:
+            # The server is thrown away, the machine is not.
+            made, pending = tuple(change for change in made if isinstance(change, HostChange)), None
+        if run is None and not going_on and not made and pending is None:
+            self._context.app.exit(0)
+        else:
+            question = leave_question(run, made, self._context.glyphs, going_on, pending)
+            self._context.app.push_screen(question, self._leave_so)
+
+    def _leave_so(self, how: Leaving | None) -> None:
+        if how is not None:
+            self._context.app.run_worker(self._settle(how), group="leave", exclusive=True)
+
+    async def _settle(self, how: Leaving) -> None:
+        """Stops and undoes what was asked for; stays when that fails, so that nothing is left behind unseen."""
+        self._context.leaving = True
+        changes = self._parameters.changes
+        try:
+            await self._load.stop()
+            if how is Leaving.UNDOING and changes is not None:
+                await changes.undo_made()
+            if how is Leaving.KEEPING and changes is not None and not await changes.keep():
+                raise UsageProblem("too late: what was on trial has been taken back")
+        except PgtopError as problem:
+            self._context.leaving = False
+            self._context.tell(f"{problem}\nnot left; q asks again", "error")
+            return
+        self._context.app.exit(0)
 
 
 def leave_question(
@@ -37,6 +93,8 @@ def leave_question(
         going_on: Steps of a load, or a data set in the making; "" for none.
         trial: What is taken back unless it is kept.
     """
+    from pgtop_tune.tui.dialogs.confirm import Choice, ConfirmDialog, Said
+
     said: list[Said] = []
     if going_on:
         said.append(Said(f"{going_on}: not done yet; it ends with this program."))
@@ -63,4 +121,6 @@ def _can_lose(change: Change) -> bool:
 
 
 def _listed(title: str, changes: Sequence[Change]) -> list[Said]:
+    from pgtop_tune.tui.dialogs.confirm import Said
+
     return [Said(title), *(Said(f"  {told(change)}", "strong") for change in changes)] if changes else []

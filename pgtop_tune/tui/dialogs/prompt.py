@@ -7,6 +7,7 @@ from collections.abc import Callable
 from textual import events
 
 from pgtop_tune.errors import PgtopError
+from pgtop_tune.secret import Secret
 from pgtop_tune.tui.dialogs.dialog import Dialog, T
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import Line
@@ -65,3 +66,15 @@ class PromptDialog(Dialog[T]):
             return
         self._field.replace("")
         self.dismiss(result)
+
+
+class PasswordDialog(PromptDialog[Secret]):
+    """Returns the password, a Secret from the moment it is complete; None on Escape.
+
+    Args:
+        who: Whom it is for, as the server says it: "bench@db1:5432". Foreign text.
+    """
+
+    def __init__(self, who: str, glyphs: Glyphs) -> None:
+        hint = "It is kept in memory for this session only, and never written anywhere."
+        super().__init__(f"password for {who}", hint, Secret, glyphs, masked=True)

@@ -14,7 +14,7 @@ from pgtop_tune.tui.scene.scene import SceneScreen
 
 if TYPE_CHECKING:
     from pgtop_tune.model.bench import BenchRun
-    from pgtop_tune.tui.app_context import Actions, AppContext
+    from pgtop_tune.tui.app_context import AppContext
     from pgtop_tune.tui.controls import Services
     from pgtop_tune.tui.parameters.actions import ParameterActions
 
@@ -34,11 +34,8 @@ class LoadActions:
         self._failed_run = 0
         self._shown_series = 0
 
-    def actions(self) -> Actions:
-        """By name."""
-        return {"load": lambda: self._context.with_services(self._open)}
-
-    def _open(self, services: Services) -> None:
+    def open(self, services: Services) -> None:
+        """Opens the dialog."""
         from pgtop_tune.tui.load.dialog import LoadDialog
 
         if services.load is not None:

@@ -10,7 +10,7 @@ from pgtop_tune.tui.parameters.changes import Changes, told
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.trial_desk import OnTrial
-    from pgtop_tune.tui.app_context import Actions, AppContext
+    from pgtop_tune.tui.app_context import AppContext
     from pgtop_tune.tui.controls import Services
     from pgtop_tune.tui.parameters.scope import PanelScope
 
@@ -44,16 +44,6 @@ class ParameterActions:
         engine.attach(trials)
         self.changes = Changes(services.parameters, self._context.client, trials, services.machine)
 
-    def actions(self) -> Actions:
-        """By name."""
-        with_services = self._context.with_services
-        return {
-            "parameters": lambda: with_services(lambda _: self._open()),
-            "undo": lambda everything=False: with_services(lambda _: self._undo(everything=everything)),
-            "redo": lambda: with_services(lambda _: self._redo()),
-            "keep": lambda: with_services(lambda _: self._keep()),
-        }
-
     @cached_property
     def panel(self) -> PanelScope:
         """What outlives the list of parameters; asked for when the services are there."""
@@ -68,27 +58,31 @@ class ParameterActions:
             restart=services.restart,
         )
 
-    def _open(self) -> None:
+    def open(self, services: Services) -> None:
+        """Opens the list."""
         from pgtop_tune.tui.parameters.dialog import ParameterDialog
 
         if self.changes is not None:
             dialog = ParameterDialog(self.changes, self.panel, self._context.live, self._context.glyphs)
             self._context.app.push_screen(dialog)
 
-    def _undo(self, *, everything: bool) -> None:
+    def undo(self, services: Services, everything: bool = False) -> None:
+        """Undoes the last set of changes, or all of them, after a question."""
         from pgtop_tune.tui.parameters.undo_dialog import undo_asked
 
         if self.changes is not None:
             work = undo_asked(self._context.app, self.changes, self._context.glyphs, everything=everything)
             self._context.run_telling(work, "undo")
 
-    def _redo(self) -> None:
+    def redo(self, services: Services) -> None:
+        """Makes again what was undone last."""
         from pgtop_tune.tui.parameters.undo_dialog import redo_said
 
         if self.changes is not None:
             self._context.run_telling(redo_said(self.changes), "undo")
 
-    def _keep(self) -> None:
+    def keep(self, services: Services) -> None:
+        """Keeps the set that is pending."""
         from pgtop_tune.tui.parameters.undo_dialog import keep_said
 
         if self.changes is not None:

@@ -12,7 +12,7 @@ from pgtop_tune.tui.scene.scene import SceneScreen
 if TYPE_CHECKING:
     from pgtop_tune.runtime.session import Session
     from pgtop_tune.tui.actions import Action
-    from pgtop_tune.tui.app_context import Actions, AppContext
+    from pgtop_tune.tui.app_context import AppContext
     from pgtop_tune.tui.controls import Services
     from pgtop_tune.tui.scene.session_actions import SessionActions
     from pgtop_tune.tui.time_travel.actions import TimeTravel
@@ -34,59 +34,47 @@ class SessionKeys:
         self._time_travel = time_travel
         self._offered = offered
 
-    def actions(self) -> Actions:
-        """By name."""
-        return {
-            "signal": self.signal,
-            "signal_one": self.signal_one,
-            "explain": self.explain,
-            "explain_one": self.explain_one,
-        }
-
-    def signal(self, name: str) -> None:
+    def signal(self, services: Services, name: str) -> None:
         """Cancels or terminates the chosen sessions, after a question."""
         screen = self._context.app.screen
         if isinstance(screen, SceneScreen):
-            self._signal(BackendAct(name), screen.session, screen.chosen_backends(), screen.listed_backends())
+            self._signal(services, name, screen.session, screen.chosen_backends(), screen.listed_backends())
 
-    def signal_one(self, name: str, pid: int, started_ms: int | None) -> None:
+    def signal_one(self, services: Services, name: str, pid: int, started_ms: int | None) -> None:
         """Cancels or terminates one session, after a question."""
-        self._signal(BackendAct(name), self._time_travel.shown, ((pid, started_ms),), ())
+        self._signal(services, name, self._time_travel.shown, ((pid, started_ms),), ())
 
     def _signal(
-        self, act: BackendAct, session: Session, chosen: Sequence[BackendKey], listed: Sequence[BackendKey]
+        self,
+        services: Services,
+        name: str,
+        session: Session,
+        chosen: Sequence[BackendKey],
+        listed: Sequence[BackendKey],
     ) -> None:
         if self._time_travel.in_past:
             # What a session does now may be something else by far: it is not ended for what it did then.
             keymap = self._context.options.keymap
             (live,) = (key_name(keys_of(action, keymap)[0]) for action in self._offered if action.id == "live")
-            self._context.tell(f"this is how it was, not how it is; {live} goes back to live, then {act}", "warning")
-            return
+            self._context.tell(f"this is how it was, not how it is; {live} goes back to live, then {name}", "warning")
+        elif (actions := self._actions(services)) is not None:
+            self._context.run_telling(actions.signal(BackendAct(name), session, chosen, listed), _GROUP)
 
-        def ask(services: Services) -> None:
-            if (actions := self._with_control(services)) is not None:
-                self._context.run_telling(actions.signal(act, session, chosen, listed), _GROUP)
-
-        self._context.with_services(ask)
-
-    def explain(self) -> None:
+    def explain(self, services: Services) -> None:
         """Shows the plan of what the selected session runs."""
         screen = self._context.app.screen
         if isinstance(screen, SceneScreen):
-            self._explain(screen.session, screen.chosen_backends())
+            self._explain(services, screen.session, screen.chosen_backends())
 
-    def explain_one(self, pid: int, started_ms: int | None) -> None:
+    def explain_one(self, services: Services, pid: int, started_ms: int | None) -> None:
         """Shows the plan of what that session runs."""
-        self._explain(self._time_travel.shown, ((pid, started_ms),))
+        self._explain(services, self._time_travel.shown, ((pid, started_ms),))
 
-    def _explain(self, session: Session, chosen: Sequence[BackendKey]) -> None:
-        def ask(services: Services) -> None:
-            if (actions := self._with_control(services)) is not None:
-                self._context.run_telling(actions.explain(session, chosen), _GROUP)
+    def _explain(self, services: Services, session: Session, chosen: Sequence[BackendKey]) -> None:
+        if (actions := self._actions(services)) is not None:
+            self._context.run_telling(actions.explain(session, chosen), _GROUP)
 
-        self._context.with_services(ask)
-
-    def _with_control(self, services: Services) -> SessionActions | None:
+    def _actions(self, services: Services) -> SessionActions | None:
         from pgtop_tune.tui.scene.session_actions import SessionActions
 
         if services.backends is None:

@@ -10,7 +10,7 @@ from pgtop_tune.tui.scene.scene import SceneScreen
 if TYPE_CHECKING:
     from pgtop_tune.runtime.ports import RecordingState
     from pgtop_tune.secret import Secret
-    from pgtop_tune.tui.app_context import Actions, AppContext
+    from pgtop_tune.tui.app_context import AppContext
 
 _INTERVALS_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _NOTE_LIMIT: Final = 200
@@ -34,15 +34,6 @@ class SourceActions:
         self._context = context
         self._ask_password_in = 0
         self.recording: str | None = None
-
-    def actions(self) -> Actions:
-        """By name."""
-        return {
-            "interval": self.change_interval,
-            "note": self.ask_note,
-            "record": self.turn_recording,
-            "password": self.ask_password,
-        }
 
     def recording_state(self) -> RecordingState | None:
         """Whether frames are being written; None where they cannot be."""
@@ -105,7 +96,7 @@ class SourceActions:
 
     def ask_password(self) -> None:
         """Asks for the password the server wants."""
-        from pgtop_tune.tui.dialogs.password import PasswordDialog
+        from pgtop_tune.tui.dialogs.prompt import PasswordDialog
 
         target = self._context.options.target or "the server"
         self._context.app.push_screen(PasswordDialog(target, self._context.glyphs), self._take_password)

@@ -10,7 +10,6 @@ import queue
 from threading import Thread
 from typing import Any
 
-from rich.console import RenderableType
 from textual._parser import ParseError
 from textual._xterm_parser import XTermParser
 from textual.app import App
@@ -19,17 +18,11 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 from textual.strip import Strip
 
+from pgtop_tune.tui.terminal.crash_report import as_sentence, traceback_without_locals
 
-class CrashingApp(App[int]):
-    """An application that decides what is printed when it crashes."""
 
-    def reported(self, error: Exception) -> Exception:
-        """The exception to report instead of one that nothing has caught."""
-        raise NotImplementedError
-
-    def crash_report(self) -> RenderableType:
-        """What is printed on the normal screen; called while the exception is handled."""
-        raise NotImplementedError
+class DiscreetApp(App[int]):
+    """An application that shows nothing secret when it crashes (see `crash_report`)."""
 
     def crash(self, error: Exception) -> None:
         """Ends the application as an uncaught exception does."""
@@ -37,12 +30,12 @@ class CrashingApp(App[int]):
 
     def _handle_exception(self, error: Exception) -> None:
         """`App._handle_exception`: Textual has no public hook for uncaught exceptions."""
-        super()._handle_exception(self.reported(error))
+        super()._handle_exception(as_sentence(error))
 
     def _fatal_error(self) -> None:
         """`App._fatal_error`, `._exit_renderables`, `._close_messages_no_wait`: it prints the locals of every frame."""
         self.bell()
-        self._exit_renderables.append(self.crash_report())
+        self._exit_renderables.append(traceback_without_locals(self.console))
         self._close_messages_no_wait()
 
 

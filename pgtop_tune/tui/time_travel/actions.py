@@ -15,7 +15,7 @@ from pgtop_tune.tui.time_travel.past_view import PastView
 if TYPE_CHECKING:
     from pgtop_tune.runtime.ports import Transport
     from pgtop_tune.runtime.session import Session
-    from pgtop_tune.tui.app_context import Actions, AppContext
+    from pgtop_tune.tui.app_context import AppContext
 
 
 class TimeTravel:
@@ -34,17 +34,6 @@ class TimeTravel:
         self._transport = context.controls.transport
         self._poke = poke
         self.past: PastView | None = None
-
-    def actions(self) -> Actions:
-        """By name."""
-        return {
-            "live": self.to_newest,
-            "pause": self.pause,
-            "step": self.step,
-            "speed": self.speed,
-            "jump": self.ask_moment,
-            "seek": self.seek,
-        }
 
     @property
     def shown(self) -> Session:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import pgtop_tune
-from pgtop_tune.tui.terminal.textual_private import CrashingApp, JobControlDriver
+from pgtop_tune.tui.terminal.textual_private import DiscreetApp, JobControlDriver
 
 PACKAGE = Path(pgtop_tune.__file__).parent
 HOME = PACKAGE / "tui/terminal/textual_private.py"
@@ -52,7 +52,7 @@ def test_textual_still_has_the_private_name(module: str, owner: str, name: str) 
 
 
 def test_hooks_override_what_textual_calls() -> None:
-    for ours in (CrashingApp, JobControlDriver):
+    for ours in (DiscreetApp, JobControlDriver):
         hooks = [name for name, value in vars(ours).items() if name.startswith("_") and inspect.isfunction(value)]
         assert hooks
         calls = "".join(inspect.getsource(base) for base in ours.__mro__[1:] if base.__module__.startswith("textual"))

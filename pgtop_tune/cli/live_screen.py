@@ -24,14 +24,11 @@ from pgtop_tune.cli.screen import (
 from pgtop_tune.config import load_config
 
 if TYPE_CHECKING:
-    from pgtop_tune.bench.places.ssh_address import SshAddress
+    from pgtop_tune.cli.live_options import LiveOptions
     from pgtop_tune.cli.screen_session import ScreenSession
     from pgtop_tune.config import Config
-    from pgtop_tune.host.disk_caps import DiskCap
-    from pgtop_tune.model.ceilings import Measured
     from pgtop_tune.model.frame import Frame
     from pgtop_tune.model.load import LoadSpec
-    from pgtop_tune.pooler.address import PoolerAddress
     from pgtop_tune.postgres.server.conninfo import ConnInfo
     from pgtop_tune.recording.history_buffer import HistoryBuffer
     from pgtop_tune.recording.recorder import Recorder
@@ -47,38 +44,21 @@ _FRAMES_JUDGED: Final = 3600
 
 
 class LiveWords(Struct, frozen=True):
-    """How to watch.
+    """The options of a screen on a server as typed.
 
     Attributes:
-        interval_s: As typed; None when it was not.
+        session: All but how often it looks and how many bytes it writes.
+        interval_s: None when it was not typed.
         record: File to record into from the start; None for none.
         record_always: Record even without a file name, in the usual place.
-        may_ask: Whether a password may be asked for.
         start_load: A load to start at once.
-        journal: Directory of the change journal of a server that is thrown away; None for the user's own.
-        disk_caps: What the operator says of disks.
-        poolers: Admin consoles to look at.
-        load_from: The machine pgbench runs on; None is this one.
-        allow_unsafe: Values that can lose data may be unlocked.
-        own_restart: Ends and starts the server where it is a throwaway one of ours.
-        query_text: Whether a recording has the texts of statements.
-        ceilings: A report with what the server was measured to do at most.
     """
 
+    session: LiveOptions
     interval_s: float | None = None
     record: Path | None = None
     record_always: bool = False
-    pgbench: Path | None = None
-    may_ask: bool = True
     start_load: LoadSpec | None = None
-    journal: Path | None = None
-    disk_caps: tuple[DiskCap, ...] = ()
-    poolers: tuple[PoolerAddress, ...] = ()
-    load_from: SshAddress | None = None
-    allow_unsafe: bool = False
-    own_restart: Callable[[], None] | None = None
-    query_text: bool = True
-    ceilings: Path | None = None
 
 
 def preload(known: Callable[[], bool]) -> None:
@@ -109,7 +89,6 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
         The exit status.
     """
     from pgtop_tune.cli.allocator import one_heap
-    from pgtop_tune.cli.live_options import LiveOptions
     from pgtop_tune.cli.screen_session import ScreenSession
     from pgtop_tune.runtime.engine import Engine
     from pgtop_tune.runtime.run_frames import FrameKeeper
@@ -118,19 +97,8 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
     one_heap()
     config = load_config()
     tally = TerminalTally()
-    options = LiveOptions(
-        interval_s=words.interval_s or config.interval or (_PLAIN_INTERVAL_S if screen.plain else 1.0),
-        pgbench=words.pgbench,
-        waits_for_password=words.may_ask,
-        terminal_bytes=tally,
-        journal_directory=words.journal,
-        disk_caps=words.disk_caps,
-        poolers=words.poolers,
-        load_from=words.load_from,
-        allow_unsafe=words.allow_unsafe,
-        own_restart=words.own_restart,
-        ceilings=None if words.ceilings is None else _ceilings(words.ceilings),
-    )
+    interval_s = words.interval_s or config.interval or (_PLAIN_INTERVAL_S if screen.plain else 1.0)
+    options = replace(words.session, interval_s=interval_s, terminal_bytes=tally)
     keeper = FrameKeeper(most=_FRAMES_JUDGED)
     session = ScreenSession(conninfo, options, keeper)
     engine = Engine(session, (keeper,))
@@ -139,14 +107,14 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
     engine.prepare()
     discarded, recorder = False, None
     try:
-        recorder = _recorder(conninfo.describe(), options.interval_s, words, config)
+        recorder = _recorder(conninfo.describe(), options, words, config)
         controls = _controls(engine, session, recorder, words, screen.overlay, tally)
         looks = replace(
             screen_options(screen, config),
             target=conninfo.describe(),
             start_load=words.start_load,
-            throwaway=words.journal is not None,
-            allow_unsafe=words.allow_unsafe,
+            throwaway=options.journal_directory is not None,
+            allow_unsafe=options.allow_unsafe,
         )
         outcome = open_screen(controls, looks)
     finally:
@@ -160,13 +128,13 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
     return outcome.exit_status
 
 
-def _recorder(target: str, interval_s: float, words: LiveWords, config: Config) -> Recorder:
+def _recorder(target: str, options: LiveOptions, words: LiveWords, config: Config) -> Recorder:
     from pgtop_tune.recording.recorder import Recorder
     from pgtop_tune.recording.rotation import parse_rotation
 
     not_stdout(words.record)
     rotation = parse_rotation(config.rotate, config.keep)
-    recorder = Recorder(target, interval_s, query_text=words.query_text, rotation=rotation)
+    recorder = Recorder(target, options.interval_s, query_text=options.query_text, rotation=rotation)
     if words.record is not None or words.record_always:
         recorder.start(str(words.record) if words.record else None)
     return recorder
@@ -185,7 +153,7 @@ def _controls(
     from pgtop_tune.recording.history_buffer import HistoryBuffer
     from pgtop_tune.tui.controls import Controls
 
-    history = HistoryBuffer(drawer=_spill_files(words))
+    history = HistoryBuffer(drawer=_spill_files(words.session))
     engine.attach(recorder)
     engine.attach(history)
     return Controls(
@@ -194,8 +162,8 @@ def _controls(
         recording=recorder,
         interval=session,
         knobs=KNOBS,
-        on_password=session.authenticate if words.may_ask else None,
-        password_needed=session.password_needed if words.may_ask else None,
+        on_password=session.authenticate if words.session.waits_for_password else None,
+        password_needed=session.password_needed if words.session.waits_for_password else None,
         tally=tally,
         past=lambda shown: _past_source(history, shown),
         frames=lambda since_s: _kept_frames(history, recorder.state().path, since_s),
@@ -203,12 +171,12 @@ def _controls(
     )
 
 
-def _spill_files(words: LiveWords) -> SpillFiles | None:
+def _spill_files(options: LiveOptions) -> SpillFiles | None:
     """Where the past is spilled to: nowhere on a disk when texts of statements may not be recorded."""
     from pgtop_tune import paths
     from pgtop_tune.recording.spill import SpillFiles
 
-    return SpillFiles(paths.state_dir) if words.query_text else None
+    return SpillFiles(paths.state_dir) if options.query_text else None
 
 
 def _kept_frames(history: HistoryBuffer, recording: str | None, since_s: float) -> Iterator[Frame]:
@@ -231,9 +199,3 @@ def _past_source(history: HistoryBuffer, shown: Sequence[Frame]) -> PastSource |
 
     source = ReplaySource(history, shown=shown)
     return PastSource(Engine(source), source)
-
-
-def _ceilings(path: Path) -> Measured:
-    from pgtop_tune.health.against import measured_in
-
-    return measured_in(path)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.cli import options
 from pgtop_tune.cli.connecting import ConnectionWords
@@ -103,31 +104,22 @@ def demo(
     if with_screen and seconds is not None:
         raise UsageProblem("--seconds ends a headless demo", "add --headless; on the screen `q` leaves")
     spec = LoadSpec(profile=profile, clients=clients)
-    words = DemoWords(scale, keep, pg_bin)
+    made_of = DemoWords(scale, keep, pg_bin)
     dataset = load_profiles().get(profile).dataset
     caps = disk_caps(disk_cap)
     with terminating(), ExitStack() as stack:
-        server, conninfo = _prepared(stack, words, pgbench)
+        server, conninfo = _prepared(stack, made_of, pgbench)
         if dataset == "bus":
             _make_bus(conninfo, scale)
+        live = LiveOptions(pgbench=pgbench, journal_directory=_journal(server, keep), disk_caps=caps)
         if with_screen:
-            screen = ScreenWords(theme, plain, ascii_only, mouse)
-            live = LiveWords(
-                interval,
-                record,
-                record_always=True,
-                pgbench=pgbench,
-                may_ask=False,
-                start_load=spec,
-                journal=_journal(server, keep),
-                disk_caps=caps,
-                allow_unsafe=keep is None,
-                own_restart=server.restart,
-            )
-            status = show_live(conninfo, live, screen)
+            screen = ScreenWords(theme=theme, plain=plain, ascii_only=ascii_only, mouse=mouse)
+            live = replace(live, allow_unsafe=keep is None, own_restart=server.restart)
+            words = LiveWords(session=live, interval_s=interval, record=record, record_always=True, start_load=spec)
+            status = show_live(conninfo, words, screen)
         else:
-            chosen = LiveOptions(interval or 1.0, pgbench, journal_directory=_journal(server, keep), disk_caps=caps)
-            status = asyncio.run(_headless(_session(conninfo, chosen), spec, seconds or WITHOUT_TERMINAL_S, record))
+            live = replace(live, interval_s=interval or 1.0)
+            status = asyncio.run(_headless(_session(conninfo, live), spec, seconds or WITHOUT_TERMINAL_S, record))
     sys.exit(status)
 
 

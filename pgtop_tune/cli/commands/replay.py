@@ -50,7 +50,8 @@ def replay(
     if not lines and sys.stdout.isatty() and (_keys_from_terminal() if piped else sys.stdin.isatty()):
         from pgtop_tune.cli.screen import ScreenWords, show_replay
 
-        sys.exit(show_replay(reader, speed, start, ScreenWords(theme, plain, ascii_only, mouse, ghost)))
+        screen = ScreenWords(theme=theme, plain=plain, ascii_only=ascii_only, mouse=mouse, overlay=ghost)
+        sys.exit(show_replay(reader, speed, start, screen))
     from pgtop_tune.cli.lines import LinePrinter
     from pgtop_tune.runtime.ports import Step
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from pgtop_tune.cli import options
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.errors import UsageProblem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pgtop_tune.model.ceilings import Measured
 
 
 def top(
@@ -40,7 +46,7 @@ def top(
 
     A pooler beside it: pgtop-tune --pooler bouncer=postgresql://stats@127.0.0.1:6432/pgbouncer bench
     """
-    words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
+    connection = ConnectionWords(target, host, port, user, database, no_password, ask_password)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageProblem(
             "the screen needs a terminal",
@@ -48,25 +54,31 @@ def top(
         )
     from pgtop_tune.cli.connecting import begin_resolving
 
-    resolving = begin_resolving(words)
+    resolving = begin_resolving(connection)
     from pgtop_tune.bench.places.ssh_address import parse_address
     from pgtop_tune.cli.disk_caps import disk_caps
+    from pgtop_tune.cli.live_options import LiveOptions
     from pgtop_tune.cli.live_screen import LiveWords, preload, show_live
     from pgtop_tune.cli.poolers import pooler_addresses
     from pgtop_tune.cli.screen import ScreenWords
 
-    screen = ScreenWords(theme, plain, ascii_only, mouse, ghost)
-    live = LiveWords(
-        interval,
-        record,
+    screen = ScreenWords(theme=theme, plain=plain, ascii_only=ascii_only, mouse=mouse, overlay=ghost)
+    session = LiveOptions(
         pgbench=pgbench,
-        load_from=parse_address(load_from) if load_from else None,
-        may_ask=not no_password,
+        waits_for_password=not no_password,
         disk_caps=disk_caps(disk_cap),
         poolers=pooler_addresses(pooler),
+        load_from=parse_address(load_from) if load_from else None,
         allow_unsafe=allow_unsafe,
+        ceilings=None if ceilings is None else _measured(ceilings),
         query_text=not no_query_text,
-        ceilings=ceilings,
     )
+    words = LiveWords(session=session, interval_s=interval, record=record)
     preload(lambda: resolving.ready)
-    sys.exit(show_live(resolving.answer(), live, screen))
+    sys.exit(show_live(resolving.answer(), words, screen))
+
+
+def _measured(report: Path) -> Measured:
+    from pgtop_tune.health.against import measured_in
+
+    return measured_in(report)

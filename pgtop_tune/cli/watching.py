@@ -69,12 +69,12 @@ class Watching:
         def footprint() -> Footprint:
             cost = meter.read()
             return Footprint(
-                clock(),
-                round(cost.cpu_s, 4),
-                cost.rss_bytes,
-                own.statements,
-                round(own.statement_ms, 2),
-                options.terminal_bytes(),
+                at_s=clock(),
+                cpu_s=round(cost.cpu_s, 4),
+                rss_bytes=cost.rss_bytes,
+                statements=own.statements,
+                statement_ms=round(own.statement_ms, 2),
+                terminal_bytes=options.terminal_bytes(),
             )
 
         def server(note: Callable[[Event], None]) -> PostgresSampler:
@@ -84,7 +84,16 @@ class Watching:
         self.host = host
         self.load = LoadToCome()
         ceilings = MeasuredLimits(clock, options.ceilings)
-        self.source = LiveSource(clock, host, server, self.load, footprint, options.interval_s, poolers, ceilings)
+        self.source = LiveSource(
+            clock=clock,
+            host=host,
+            server=server,
+            load=self.load,
+            footprint=footprint,
+            interval_s=options.interval_s,
+            poolers=poolers,
+            ceilings=ceilings,
+        )
 
     def _our_backend(self) -> tuple[int, int | None]:
         capabilities = self._reader.capabilities

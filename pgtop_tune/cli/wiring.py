@@ -74,7 +74,7 @@ class LiveParts:
             conninfo,
             own=own,
             directory=options.journal_directory,
-            rules=Rules(loss_of, in_order, options.allow_unsafe, note_place),
+            rules=Rules(loss=loss_of, in_order=in_order, allow_unsafe=options.allow_unsafe, note_place=note_place),
         )
         self.restart = RestartService(self.parameters, options.own_restart, self._moved)
         self.backends = PostgresBackends(conninfo, own)

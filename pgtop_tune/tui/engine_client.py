@@ -47,4 +47,4 @@ class EngineClient:
 
     def note(self, kind: EventKind, text: str, detail: str = "") -> None:
         """Puts a tick on the tape, now."""
-        self._engine.note(Event(time.time_ns() // 1_000_000, kind, text, detail))
+        self._engine.note(Event(at_ms=time.time_ns() // 1_000_000, kind=kind, text=text, detail=detail))

@@ -55,4 +55,4 @@ def left_out(tagged: Sequence[CheckRow], staged: Sequence[PanelRow]) -> int:
 
 def _knob(name: str, wanted: Mapping[str, tuple[str, CheckRow]]) -> Knob:
     check = wanted[name][1].check
-    return BY_NAME.get(name) or Knob(name, check.group, check.why, "", ())
+    return BY_NAME.get(name) or Knob(name=name, group=check.group, why=check.why, trades="", panes=())

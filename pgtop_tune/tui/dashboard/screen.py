@@ -55,16 +55,16 @@ class Dashboard(SceneScreen):
         self._view = scrolled(self._view, self._rows, self._visible_rows)
         scene = self._scene
         look = Look(
-            self._view,
-            self._rows,
-            self._keys[self.moving],
-            scene.recording,
-            scene.behind_s,
-            self._target,
-            self.page_names(DASHBOARD_KEY),
-            scene.load,
-            scene.marks,
-            scene.baseline,
+            view=self._view,
+            rows=self._rows,
+            keys=self._keys[self.moving],
+            recording=scene.recording,
+            offset_s=scene.behind_s,
+            target=self._target,
+            pages=self.page_names(DASHBOARD_KEY),
+            load=scene.load,
+            marks=scene.marks,
+            baseline=scene.baseline,
         )
         return dashboard_lines(scene.session, self._layout, width, self._glyphs, look)
 

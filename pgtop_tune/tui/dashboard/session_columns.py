@@ -192,7 +192,7 @@ def cells_wide(column: SessionColumn, width: int) -> int:
 
 def table_column(column: SessionColumn, width: int) -> Column:
     """The column as the table widget takes it."""
-    return Column(column.title, cells_wide(column, width), column.align, column.elastic)
+    return Column(title=column.title, width=cells_wide(column, width), align=column.align, elastic=column.elastic)
 
 
 def cells_of(row: SessionRow, columns: tuple[SessionColumn, ...]) -> tuple[Cell, ...]:

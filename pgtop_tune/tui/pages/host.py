@@ -228,4 +228,13 @@ NUMBERS: Final[tuple[Described, ...]] = (
     details.FREQUENCY, details.FREQUENCY_SHARE, limits.GROUP_MEMORY, limits.GROUP_MEMORY_MAX, limits.GROUP_CPUS,
     limits.GROUP_THROTTLED, limits.GROUP_OOM_KILLS,
 )  # fmt: skip
-PAGE: Final = Page("7", "host", "host", TABLES, summary_lines, summary_rows, NUMBERS, summary_needs)
+PAGE: Final = Page(
+    key="7",
+    id="host",
+    title="host",
+    tables=TABLES,
+    summary=summary_lines,
+    summary_rows=summary_rows,
+    numbers=NUMBERS,
+    summary_needs=summary_needs,
+)

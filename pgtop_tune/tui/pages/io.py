@@ -279,4 +279,11 @@ DATABASES: Final = PageTable(
     sort="xacts",
 )
 
-PAGE: Final = Page("6", "io", "io/wal", (IO, WAL, SLRU, DATABASES, ARCHIVER), _summary, _summary_rows)
+PAGE: Final = Page(
+    key="6",
+    id="io",
+    title="io/wal",
+    tables=(IO, WAL, SLRU, DATABASES, ARCHIVER),
+    summary=_summary,
+    summary_rows=_summary_rows,
+)

@@ -285,7 +285,7 @@ def listing_lines(
     blank: Line = ((" " * width, PLAIN),)
     if isinstance(found, Unavailable):
         said = wrapped(str(found), max(width - 2, 2), absence(found)[0][1])
-        lines = [_head(tables, table, view, (), width, 0, glyphs), blank]
+        lines = [_head(tables=tables, table=table, view=view, rows=(), width=width, visible=0, glyphs=glyphs), blank]
         lines += [padded((("  ", PLAIN), *line), width) for line in said]
         return [*lines, *[blank] * (height - len(lines))][:height]
     visible = max(height - HEAD_ROWS, 0)
@@ -304,7 +304,19 @@ def listing_lines(
     if not found and len(lines) > 1:
         words = f'no row contains "{one_line(view.filter, _FILTER)}"' if view.filter else table.empty
         lines[1] = padded((("  ", PLAIN), (words, "dim")), width)
-    return [_head(tables, table, view, found, width, visible, glyphs, left_out), *lines][:height]
+    return [
+        _head(
+            tables=tables,
+            table=table,
+            view=view,
+            rows=found,
+            width=width,
+            visible=visible,
+            glyphs=glyphs,
+            left_out=left_out,
+        ),
+        *lines,
+    ][:height]
 
 
 def _headings(columns: Sequence[PageColumn], view: ListingView, width: int, glyphs: Glyphs) -> list[Column]:
@@ -315,7 +327,11 @@ def _headings(columns: Sequence[PageColumn], view: ListingView, width: int, glyp
             title += glyphs.down if view.descending else glyphs.up
         if mark:
             title = " " * mark + (title.rjust(column.width) if column.align == "right" else title)
-        headings.append(Column(title, column.width + mark, "left" if mark else column.align, column.elastic))
+        headings.append(
+            Column(
+                title=title, width=column.width + mark, align="left" if mark else column.align, elastic=column.elastic
+            )
+        )
     return _without_slivers(headings, width)
 
 

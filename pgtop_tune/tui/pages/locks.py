@@ -252,4 +252,4 @@ TABLE: Final = PageTable(
     empty="nobody waits for a lock",
 )
 
-PAGE: Final = Page("4", "locks", "locks", (TABLE,), _summary, _summary_rows)
+PAGE: Final = Page(key="4", id="locks", title="locks", tables=(TABLE,), summary=_summary, summary_rows=_summary_rows)

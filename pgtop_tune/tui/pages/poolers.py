@@ -228,4 +228,13 @@ SHARES: Final = PageTable(
     empty="no pool leads anywhere yet",
 )
 
-PAGE: Final = Page("0", "poolers", "pools", (POOLS, TRAFFIC, SHARES), _summary, _summary_rows, METRICS, _summary_needs)
+PAGE: Final = Page(
+    key="0",
+    id="poolers",
+    title="pools",
+    tables=(POOLS, TRAFFIC, SHARES),
+    summary=_summary,
+    summary_rows=_summary_rows,
+    numbers=METRICS,
+    summary_needs=_summary_needs,
+)

@@ -361,5 +361,10 @@ WRAPAROUND: Final = PageTable(
 )
 
 PAGE: Final = Page(
-    "8", "tables", "tables", (TABLES, INDEXES, VACUUM, PROGRESS, WRAPAROUND, TEMP_FILES), _summary, _summary_rows
+    key="8",
+    id="tables",
+    title="tables",
+    tables=(TABLES, INDEXES, VACUUM, PROGRESS, WRAPAROUND, TEMP_FILES),
+    summary=_summary,
+    summary_rows=_summary_rows,
 )

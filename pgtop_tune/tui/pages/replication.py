@@ -314,11 +314,11 @@ SUBSCRIPTIONS: Final = PageTable(
 )
 
 PAGE: Final = Page(
-    "9",
-    "repl",
-    "repl",
-    (SENDERS, SLOTS, HORIZON, PREPARED, SUBSCRIPTIONS, SETTINGS, LOG),
-    _summary,
-    _summary_rows,
+    key="9",
+    id="repl",
+    title="repl",
+    tables=(SENDERS, SLOTS, HORIZON, PREPARED, SUBSCRIPTIONS, SETTINGS, LOG),
+    summary=_summary,
+    summary_rows=_summary_rows,
     summary_needs=_summary_needs,
 )

@@ -132,7 +132,14 @@ class PageScreen(SceneScreen):
             self._views[self.table.id] = view
         left_out = 0 if isinstance(self._all, Unavailable) else max(len(self._all) - MOST_ROWS, 0)
         table = listing_lines(
-            self.page.tables, self.table, view, rows, width, self._table_height, self._glyphs, left_out
+            tables=self.page.tables,
+            table=self.table,
+            view=view,
+            found=rows,
+            width=width,
+            height=self._table_height,
+            glyphs=self._glyphs,
+            left_out=left_out,
         )
         header = header_lines(
             session, width, 1, self._glyphs, recording=scene.recording, offset_s=scene.behind_s, target=self._target,
@@ -204,7 +211,10 @@ class PageScreen(SceneScreen):
     def _columns_explained(self, table: PageTable, cells: int) -> list[Line]:
         lines: list[Line] = [(), head(((table.title, "title"),), cells, self._glyphs)]
         for column in table.columns:
-            lines += explained(Entry(column.title or column.id, "", column.definition, column.source), cells)
+            lines += explained(
+                Entry(title=column.title or column.id, unit="", definition=column.definition, source=column.source),
+                cells,
+            )
         return lines
 
     def chosen_backends(self) -> tuple[BackendKey, ...]:

@@ -86,4 +86,4 @@ TABLE: Final = PageTable(
     quiet=lambda row: row.rank == IDLE,
 )
 
-PAGE: Final = Page("2", "sessions", "sessions", (TABLE, CONNECTIONS, LIMITS))
+PAGE: Final = Page(key="2", id="sessions", title="sessions", tables=(TABLE, CONNECTIONS, LIMITS))

@@ -264,4 +264,6 @@ TABLE: Final = PageTable(
     quiet=lambda row: not row.grown.sum("calls", "plans"),
 )
 
-PAGE: Final = Page("5", "statements", "statements", (TABLE,), _summary, _summary_rows)
+PAGE: Final = Page(
+    key="5", id="statements", title="statements", tables=(TABLE,), summary=_summary, summary_rows=_summary_rows
+)

@@ -105,7 +105,7 @@ def _name(key: Any) -> str:
     return UNKNOWN if key is None else one_line(key, _TEXT)
 
 
-EVENTS: Final = _Dimension("events", by_event, _event_name, _everything)
+EVENTS: Final = _Dimension(title="events", by=by_event, name=_event_name, wanted=_everything)
 QUERIES: Final = _Dimension("statements", by_query, _query_name)
 DATABASES: Final = _Dimension("databases", by_database, _name)
 USERS: Final = _Dimension("users", by_user, _name)
@@ -129,12 +129,12 @@ def _rows(dimension: _Dimension) -> Callable[[Session], Sequence[WaitRow] | Unav
         texts = query_texts(interval, (group.key for group in groups)) if dimension is QUERIES else {}
         return [
             WaitRow(
-                group,
-                dimension.name(group.key),
-                None if group.beside or not whole else 100.0 * group.sessions / whole,
-                None if group.beside or not whole_long else 100.0 * group.sessions_long / whole_long,
-                group.ms or None,
-                texts.get(group.key, ""),
+                group=group,
+                name=dimension.name(group.key),
+                share=None if group.beside or not whole else 100.0 * group.sessions / whole,
+                share_long=None if group.beside or not whole_long else 100.0 * group.sessions_long / whole_long,
+                ms_per_transaction=group.ms or None,
+                query=texts.get(group.key, ""),
             )
             for group in groups
         ]

@@ -229,7 +229,7 @@ class SceneScreen(Screen[None]):
             if action.id in _WITH_ONE:
                 keys = keys_of(action, self._keymap)
                 call = _WITH_ONE[action.id].format(*backend)
-                found.append(RowKey(keys, key_name(keys[0]), action.id, call))
+                found.append(RowKey(keys=keys, shown=key_name(keys[0]), word=action.id, action=call))
         return tuple(found)
 
     def page_names(self, here: str) -> PageNames:

@@ -38,7 +38,9 @@ def run_screen(controls: Controls, options: ScreenOptions) -> ScreenOutcome:
             raise controls.engine.failure
         status = 128 + watch.signalled if watch.signalled else app.return_value or app.return_code or 0
         in_force = () if options.throwaway else _in_force(app, controls)
-        return ScreenOutcome(app.source.recording, in_force, status, _on_machine(app))
+        return ScreenOutcome(
+            recording=app.source.recording, in_force=in_force, exit_status=status, on_machine=_on_machine(app)
+        )
     finally:
         if app is not None:
             app.time_travel.close()

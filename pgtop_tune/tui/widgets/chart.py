@@ -125,7 +125,17 @@ def chart_lines(
             max((point.value for _, points in visible for point in points if point.value is not None), default=0.0)
         )
     if height == 1:
-        return [_spark_line(visible, columns, since_s, until_s, top, unit_format, glyphs)]
+        return [
+            _spark_line(
+                visible=visible,
+                columns=columns,
+                since_s=since_s,
+                until_s=until_s,
+                top=top,
+                unit_format=unit_format,
+                glyphs=glyphs,
+            )
+        ]
     across, down = (2, 4) if glyphs.braille else (1, 2)
     masks = [[0] * columns for _ in range(height)]
     styles = [[PLAIN] * columns for _ in range(height)]

@@ -64,7 +64,7 @@ def time_axis(session: Session, width: int, chart_rows: int) -> TimeAxis:
     now_s = session.now.elapsed_s if session.now is not None else 0.0
     s_per_column = _SPARK_S_PER_COLUMN if figures else 1.0
     since_s, until_s = window(now_s, max(drawn - GUTTER, 1), s_per_column)
-    return TimeAxis(since_s, until_s, drawn, figures)
+    return TimeAxis(since_s=since_s, until_s=until_s, width=drawn, figures=figures)
 
 
 def chart_marks(session: Session, axis: TimeAxis) -> list[ChartMark]:

@@ -28,9 +28,9 @@ class ParameterActions:
     def __init__(self, context: AppContext) -> None:
         self._context = context
         self.changes: Changes | None = None
-        context.controls.services.when_made(self._take)
+        context.controls.services.when_made(self._take_services)
 
-    def _take(self, services: Services) -> None:
+    def _take_services(self, services: Services) -> None:
         if services.parameters is None:
             return
         engine = self._context.controls.engine

@@ -1,4 +1,4 @@
-"""The keys for sessions of the server: which sessions are meant, and that they are those of now."""
+"""The keys for sessions of the server: those selected as the key is pressed are meant, where they are those of now."""
 
 from __future__ import annotations
 
@@ -33,16 +33,18 @@ class SessionKeys:
         self._context = context
         self._time_travel = time_travel
         self._offered = offered
+        self._ask_signal = context.served(self._signal)
+        self._ask_plan = context.served(self._explain)
 
-    def signal(self, services: Services, name: str) -> None:
+    def signal(self, name: str) -> None:
         """Cancels or terminates the chosen sessions, after a question."""
         screen = self._context.app.screen
         if isinstance(screen, SceneScreen):
-            self._signal(services, name, screen.session, screen.chosen_backends(), screen.listed_backends())
+            self._ask_signal(name, screen.session, screen.chosen_backends(), screen.listed_backends())
 
-    def signal_one(self, services: Services, name: str, pid: int, started_ms: int | None) -> None:
+    def signal_one(self, name: str, pid: int, started_ms: int | None) -> None:
         """Cancels or terminates one session, after a question."""
-        self._signal(services, name, self._time_travel.shown, ((pid, started_ms),), ())
+        self._ask_signal(name, self._time_travel.shown, ((pid, started_ms),), ())
 
     def _signal(
         self,
@@ -60,15 +62,15 @@ class SessionKeys:
         elif (actions := self._actions(services)) is not None:
             self._context.run_telling(actions.signal(BackendAct(name), session, chosen, listed), _GROUP)
 
-    def explain(self, services: Services) -> None:
+    def explain(self) -> None:
         """Shows the plan of what the selected session runs."""
         screen = self._context.app.screen
         if isinstance(screen, SceneScreen):
-            self._explain(services, screen.session, screen.chosen_backends())
+            self._ask_plan(screen.session, screen.chosen_backends())
 
-    def explain_one(self, services: Services, pid: int, started_ms: int | None) -> None:
+    def explain_one(self, pid: int, started_ms: int | None) -> None:
         """Shows the plan of what that session runs."""
-        self._explain(services, self._time_travel.shown, ((pid, started_ms),))
+        self._ask_plan(self._time_travel.shown, ((pid, started_ms),))
 
     def _explain(self, services: Services, session: Session, chosen: Sequence[BackendKey]) -> None:
         if (actions := self._actions(services)) is not None:

@@ -61,10 +61,13 @@ async def test_the_dialog_opens_when_its_service_is_there_and_of_several_keys_th
 async def test_undo_and_a_question_about_a_session_wait_too() -> None:
     making = Making()
     async with screen_with(making) as rig:
-        await rig.press("down", "K")
+        await rig.press("down")
+        pid = rig.app._dashboard.view.selected[0]
+        await rig.press("K", "down")
         await rig.until(making.begun.is_set)
+        assert rig.app._dashboard.view.selected[0] != pid
         making.may.set()
-        await rig.sees("pg_terminate_backend")
+        await rig.sees(f"pg_terminate_backend({pid})")
         await rig.press("escape")
         await rig.press("u")
         await rig.until(lambda: any("nothing to undo" in each.message for each in rig.app._notifications))

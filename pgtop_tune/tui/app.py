@@ -292,6 +292,9 @@ class PgtopApp(DiscreetApp):
         )
 
     def _repaint(self) -> None:
+        if not self.is_running:
+            # A timer or a worker may come while the screens are taken apart.
+            return
         scene = self._scene()
         with self.batch_update():
             if not isinstance(self.screen, TooSmall):

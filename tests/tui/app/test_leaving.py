@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.changes.model.change import ParameterChange, Terms, Wanted
 from pgtop_tune.errors import ServerProblem
@@ -119,3 +121,19 @@ async def test_changes_of_a_server_that_is_thrown_away_are_nothing_to_ask_about(
         await _change(rig)
         await rig.press("q")
         await rig.until(lambda: rig.app._exit)
+
+
+async def test_the_countdown_of_a_pending_change_does_not_draw_on_a_screen_that_is_taken_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted: list[Dashboard] = []
+
+    def tick(dashboard: Dashboard) -> None:
+        rig.app.parameters.count_down()
+        counted.append(dashboard)
+
+    monkeypatch.setattr(Dashboard, "on_unmount", tick, raising=False)
+    async with running_screen(_idle(), parameters=ScriptedParameters(), knobs=KNOBS) as rig:
+        assert rig.app.parameters.changes is not None
+        await rig.app.parameters.changes.apply((Wanted("work_mem", "8MB"),), Terms(keep_within_s=60.0))
+    assert counted

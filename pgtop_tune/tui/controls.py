@@ -88,11 +88,6 @@ class Services(Struct, frozen=True, kw_only=True):
 _SERVED: Final = frozenset({Need.LOAD, Need.PARAMETERS, Need.BACKENDS, Need.CHECK})
 
 
-def no_services() -> Lazy[Services]:
-    """Of a session that only shows."""
-    return Lazy.ready(Services())
-
-
 class Controls(Struct, frozen=True):
     """What an operator can reach from the screen. None where the session does not have it.
 
@@ -109,7 +104,7 @@ class Controls(Struct, frozen=True):
     """
 
     engine: Engine
-    services: Lazy[Services] = field(default_factory=no_services)
+    services: Lazy[Services] = field(default_factory=lambda: Lazy.ready(Services()))
     recording: RecordingControl | None = None
     transport: Transport | None = None
     interval: IntervalControl | None = None

@@ -82,7 +82,7 @@ def apply(words: ConnectionWords, looked: Looked, rows: Sequence[Row], settings:
 
     Raises:
         ServerProblem: The machine cannot carry the sessions there are, or nobody says yes; nothing is changed.
-        UsageProblem: There is nobody to ask.
+        UsageProblem: There is nobody to ask, or a part is asked for that is not safe without another.
     """
     plan = looked.proposal.plan
     if plan is not None and plan.refused:
@@ -90,6 +90,13 @@ def apply(words: ConnectionWords, looked: Looked, rows: Sequence[Row], settings:
     for name, why in looked.proposal.refusals:
         tell(f"left alone, {name}: {why}")
     different = [row for row in rows if row.differs]
+    names = {row.parameter.name for row in different}
+    fewer = plan is not None and plan.use.max_connections != looked.facts.max_connections
+    if plan is not None and fewer and "work_mem" in names and "max_connections" not in names:
+        raise UsageProblem(
+            f"work_mem is advised for max_connections {plan.use.max_connections}, not {looked.facts.max_connections}",
+            "leave --group out, or apply --group connections first",
+        )
     if looked.machine is None:
         tell("the server runs on another machine: only its half of the proposal is made here")
     if not different and not settings:

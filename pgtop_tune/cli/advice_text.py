@@ -145,6 +145,11 @@ def facts_lines(looked: Looked, format: str) -> list[str]:
     )
     lines = [f"for {', '.join(known)}", f"workload {facts.workload}: {looked.workload_because}"]
     lines += [f"left alone, {name}: {why}" for name, why in looked.proposal.refusals]
+    plan = looked.proposal.plan
+    if plan is not None and plan.use.max_connections != facts.max_connections:
+        lines.append(
+            f"work_mem is for max_connections {plan.use.max_connections}, not {facts.max_connections}: set both"
+        )
     return [*(f"{_MARKS[format]}{line}" for line in lines), *([""] if format == "text" else [])]
 
 

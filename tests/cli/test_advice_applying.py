@@ -61,6 +61,17 @@ def test_nothing_is_made_without_a_yes(fresh_server: Throwaway, tmp_path: Path) 
     assert "are for --apply" in ran.err
 
 
+def test_work_mem_for_fewer_connections_is_not_made_without_them(fresh_server: Throwaway, tmp_path: Path) -> None:
+    with psycopg.connect(conninfo(fresh_server), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET max_connections = 9000")
+        connection.execute("SELECT pg_reload_conf()")
+    words = ("advise", "--apply", "--yes", "--group", "memory", "--seconds", "0", conninfo(fresh_server))
+    ran = run(*words, home=tmp_path)
+    assert ran.status == 2
+    assert "work_mem is advised for max_connections" in ran.err
+    assert "work_mem is for max_connections" in advise(fresh_server, tmp_path, "--format", "sql").out
+
+
 def test_a_group_is_made_and_taken_back_to_the_byte(fresh_server: Throwaway, tmp_path: Path) -> None:
     file = fresh_server.data_dir / "postgresql.auto.conf"
     before = file.read_bytes()

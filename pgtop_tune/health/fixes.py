@@ -122,7 +122,7 @@ def mount_again(point: str, option: str, before: str) -> Action:
     """Another option for a mount.
 
     Args:
-        point: Where it is mounted. Foreign text.
+        point: Mount point. Foreign text.
         option: The new one.
         before: The one it has.
     """

@@ -167,7 +167,7 @@ def more_commits_than_flushes(parameters: needs.Parameters, found: Sequence[Meas
 
 
 def keep(facts: Facts, measured: Measured) -> None:
-    """Keeps what was measured for the screens to come, where nothing speaks against it.
+    """Keeps what was measured for the screens to come, where no doubts.
 
     Args:
         facts: Of the same server.

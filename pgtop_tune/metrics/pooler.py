@@ -149,7 +149,7 @@ class PoolRow(Struct, frozen=True):
 
     @property
     def full_percent(self) -> float | None:
-        """Server connections lent of those it may have."""
+        """Server connections in use of the maximum."""
         return None if not self.size or self.pool.sv_active is None else 100.0 * self.pool.sv_active / self.size
 
 

@@ -166,7 +166,7 @@ class PgtopApp(OperatorApp):
         self._look_at_size(self.size)
         self.on_frames_waiting()
         for file, problems in self._broken_themes.items():
-            self.tell(f"a theme was left out: {file}: {problems}", "warning")
+            self.tell(f"a theme was ignored: {file}: {problems}", "warning")
         self._begin()
         if self.changes is not None:
             self.set_interval(_COUNT_S, self._count_down)
@@ -214,7 +214,7 @@ class PgtopApp(OperatorApp):
         engine = self._controls.engine
         await asyncio.to_thread(engine.stop)
         if engine.failure is None:
-            self.tell("no more frames will come: the source has ended", "warning")
+            self.tell("the source has ended: no more frames follow", "warning")
             return
         if isinstance(engine.failure, PgtopError):
             self.exit(1)
@@ -265,7 +265,7 @@ class PgtopApp(OperatorApp):
             return
         ended = self.changes.taken_back()
         if ended is not None:
-            self.tell(f"taken back, {ended.why}: {'; '.join(map(told, ended.changes))}", "warning")
+            self.tell(f"reverted, {ended.why}: {'; '.join(map(told, ended.changes))}", "warning")
             self._repaint()
 
     def _count_down(self) -> None:

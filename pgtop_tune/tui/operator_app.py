@@ -163,7 +163,7 @@ class OperatorApp(MovingApp):
         if self._past is not None and not self._past.held:
             # What a session does now may be something else by far: it is not ended for what it did then.
             (back,) = (key_name(keys_of(row, self._options.keymap)[0]) for row in self._actions if row.id == "live")
-            self.tell(f"this is how it was, not how it is; {back} goes back to live, then {name}", "warning")
+            self.tell(f"the screen shows the past; {back} returns to live, then {name}", "warning")
         elif self._sessions is not None:
             work = self._sessions.signal(BackendAct(name), session, chosen, listed)
             self.run_worker(self._told(work), group="sessions", exclusive=True)
@@ -259,7 +259,7 @@ class OperatorApp(MovingApp):
         """Asks for a note and puts it on the tape."""
         from pgtop_tune.tui.dialogs.prompt import PromptDialog
 
-        hint = "Stands on the tape at this moment, and in the recording."
+        hint = "Goes on the tape at this time, and into the recording."
         self.push_screen(PromptDialog[str]("note", hint, str.strip, self._glyphs), self._note)
 
     def _note(self, text: str | None) -> None:
@@ -293,7 +293,9 @@ class OperatorApp(MovingApp):
     def action_suspend_process(self) -> None:
         """Stops us as Ctrl-Z does elsewhere; not while a change is pending, which a stopped program cannot revert."""
         if self.changes is not None and self.changes.on_trial is not None:
-            self.tell("a change is pending, and a stopped program cannot revert it: Y keeps it, u undoes it", "warning")
+            self.tell(
+                "a change is pending, and a stopped program cannot revert it: Y confirms it, u undoes it", "warning"
+            )
         else:
             super().action_suspend_process()
 
@@ -345,7 +347,7 @@ class OperatorApp(MovingApp):
             if how is Leaving.UNDOING and self.changes is not None:
                 await self.changes.undo_made()
             if how is Leaving.KEEPING and self.changes is not None and not await self.changes.keep():
-                raise UsageProblem("too late: what was on trial has been taken back")
+                raise UsageProblem("too late: the pending change has been reverted")
         except PgtopError as problem:
             self._on_the_way_out = False
             self.tell(f"{problem}\nnot left; q asks again", "error")

@@ -74,7 +74,7 @@ def test_an_adopted_set_is_kept_and_undone_with_the_keys_of_our_own(fresh_server
     with watch(fresh_server, tmp_path, columns=160) as terminal:
         terminal.until("adopted from")
         terminal.press("q")
-        terminal.until("Nobody has kept this yet; leaving takes it back:")
+        terminal.until("Pending confirmation; leaving reverts it:")
         terminal.press("l")
         assert terminal.wait() == 0
     assert journal(tmp_path).in_force == ()

@@ -23,10 +23,10 @@ def test_tables_are_made_and_two_steps_run_from_the_screen(fresh_server: Throwaw
         terminal.until("of disk will be needed")
         terminal.press("\x151\r")
         terminal.until("made: scale 1")
-        terminal.until("drop it?")
+        terminal.until("drop them?")
         terminal.press("\x1b")
         # What was found shows behind the open dialog too: an Escape is known as one only after a while.
-        terminal.until_gone("drop it?")
+        terminal.until_gone("drop them?")
         terminal.until("scale 1 (found)")
         terminal.press("n")
         terminal.until("1,2,4,8")

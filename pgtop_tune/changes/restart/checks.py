@@ -164,8 +164,9 @@ def _shared_memory(facts: RestartFacts) -> RestartCheck:
         return RestartCheck("shared memory", Verdict.UNKNOWN, "the memory of its machine is unknown")
     words = f"it needs {about(size)} of shared memory, of {about(facts.memory_bytes)}"
     if size >= facts.memory_bytes:
-        return RestartCheck("shared memory", Verdict.IMPOSSIBLE, f"{words}: more than the machine "
-            "has", "lower shared_buffers")
+        return RestartCheck(
+            "shared memory", Verdict.IMPOSSIBLE, f"{words}: more than the machine has", "lower shared_buffers"
+        )
     if size >= _MUCH * facts.memory_bytes:
         return RestartCheck("shared memory", Verdict.DOUBTFUL, f"{words}: little is left for sessions and files")
     return RestartCheck("shared memory", Verdict.FINE, words)

@@ -253,8 +253,9 @@ class RestartService:
         if self._own_restart is None and not server.place.restart:
             progress(f"waiting for the restart: {server.place.command or server.place.why_not}")
             if await wait.until_restarted() is Return.LEFT:
-                return RestartOutcome(RestartState.WAITING, "the server was not restarted: the changes stay "
-                    "pending", made)
+                return RestartOutcome(
+                    RestartState.WAITING, "the server was not restarted: the changes stay pending", made
+                )
             return await self._back(attempt, made, waiting, time.monotonic() - began_s)
         progress(f"restarting: {_OURS if self._own_restart is not None else server.place.command}")
         ran = await asyncio.to_thread(self._run, server.place, again=False)

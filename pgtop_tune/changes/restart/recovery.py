@@ -216,8 +216,9 @@ def _recovered(
         tell(f"the server is down: the old values are back in {data / FILE_NAME}")
     if not place.start:
         by_hand = f": {place.command}" if place.command else ""
-        raise ClusterProblem("the server is down, and pgtop-tune cannot start it", f"start it{by_hand}, then revert "
-            "again")
+        raise ClusterProblem(
+            "the server is down, and pgtop-tune cannot start it", f"start it{by_hand}, then revert again"
+        )
     tell("starting it")
     words = _start(place)
     if words:

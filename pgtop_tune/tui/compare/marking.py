@@ -35,12 +35,12 @@ class WindowMarking:
     def mark(self, shown: Frame | None, *, end: bool) -> None:
         """Begins or ends a window at the moment shown; a second window that ends shows the table."""
         if shown is None:
-            self._tell("there is no frame yet to mark")
+            self._tell("there is no frame yet")
             return
         before = self.marks
         self.marks = before.end(shown.elapsed_s) if end else before.begin(shown.elapsed_s)
         if end and self.marks == before:
-            self._tell("a window ends after its begin: set the begin first, at another moment")
+            self._tell("a window ends after its start: set the start first, at an earlier time")
         elif len(self.marks.windows) == 2 and before.begun_s is not None and end:
             self.show()
 
@@ -54,11 +54,11 @@ class WindowMarking:
 
         pair = self.marks.pair
         if pair is None:
-            self._tell("nothing is marked: a window begins with [ and ends with ], at the moment shown")
+            self._tell("no window is marked: [ starts one and ] ends it, at the time shown")
         elif pair[0].overlaps(pair[1]):
-            self._tell("the two windows overlap: what is in both cannot differ")
+            self._tell("the two windows overlap: mark separate ones")
         elif pair[0].seconds <= 0:
-            self._tell("there is no time before this window: mark a second one")
+            self._tell("there is no time before this window: mark a second window")
         else:
             self._app.push_screen(WindowsDialog(self._frames, pair, self._glyphs))
 

@@ -77,6 +77,6 @@ class OverlayActions:
         except PgtopError as problem:
             if self._wanted is path:
                 self._wanted = self._watch = None
-            self._app.notify("\n".join(printable_lines(f"no ghost: {problem}")), markup=False, severity="error")
+            self._app.notify("\n".join(printable_lines(f"no overlay: {problem}")), markup=False, severity="error")
         finally:
             await asyncio.to_thread(reading.close)

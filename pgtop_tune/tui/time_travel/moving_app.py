@@ -131,7 +131,7 @@ class MovingApp(App[int]):
         now, transport = self._shown.now, self._controls.transport
         newest = self._live.now
         if now is None or newest is None:
-            raise UsageProblem("there is no frame yet to jump from")
+            raise UsageProblem("there is no frame yet")
         started_ms = now.taken_at_ms - now.elapsed_s * 1000.0
         length_s = newest.elapsed_s if transport is None else transport.state().length_s
         return moment(words, Timeline(now.elapsed_s, length_s, started_ms))

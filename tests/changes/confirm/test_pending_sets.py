@@ -80,7 +80,7 @@ async def test_nobody_in_time_and_a_crossed_wire_take_it_back_and_say_so() -> No
         assert pending.current is None
         assert pending.ended is not None
         assert pending.ended.why == why
-        assert [event.text for event in noted] == [f"taken back: {why}"]
+        assert [event.text for event in noted] == [f"reverted: {why}"]
         assert noted[0].detail == "max_wal_size 2GB→1GB; work_mem 8MB→4MB"
 
 

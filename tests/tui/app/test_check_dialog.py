@@ -210,7 +210,7 @@ async def test_a_busy_server_is_measured_only_after_a_question() -> None:
         await rig.sees("not measured")
         assert control.measured == [False]
         await rig.press("M")
-        await rig.sees("measure all the same")
+        await rig.sees("measure anyway")
         await rig.press("m")
         await rig.sees("flushes 1940 times a second")
         assert control.measured == [False, False, True]

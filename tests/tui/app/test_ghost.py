@@ -74,7 +74,7 @@ async def test_a_ghost_of_other_steps_says_so(kept: Path, tmp_path: Path) -> Non
         await rig.press("g")
         await rig.sees("steps.jsonl")
         await rig.press("enter")
-        await rig.sees("has no such load")
+        await rig.sees("no such load")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])

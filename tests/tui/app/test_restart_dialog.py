@@ -89,7 +89,7 @@ async def test_a_server_that_would_not_start_or_did_not_says_why() -> None:
         await rig.press("plus", "A")
         await rig.sees("impossible: needs 300 MB")
         await rig.press("y")
-        await rig.sees("! try all the same")
+        await rig.sees("! try anyway")
         assert restart.asked == []
         await rig.press("exclamation_mark")
         await rig.sees("could not map anonymous shared memory")

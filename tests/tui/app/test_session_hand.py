@@ -166,7 +166,7 @@ async def test_a_powerful_role_plans_only_after_the_danger_was_named() -> None:
         await rig.sees("password authentication failed")
         await rig.sees("SELECT trap() -- ␛[2J")
         await rig.press("enter", "escape")
-        await told(rig, "nothing was planned")
+        await told(rig, "no plan was made")
         assert control.explained == []
         await rig.press("e")
         await asked(rig)
@@ -178,7 +178,7 @@ async def test_a_powerful_role_plans_only_after_the_danger_was_named() -> None:
 async def test_a_plan_says_who_made_it_and_that_functions_may_have_run() -> None:
     async with running_screen(backends=ScriptedBackends(), size=(160, 40)) as rig:
         await rig.press("down", "e")
-        await rig.sees("Planned by role app in database bench, not executed; functions of the query that are marked")
+        await rig.sees("Planned by role app in database bench, not executed; its functions marked")
         await rig.sees("may have been executed while")
 
 

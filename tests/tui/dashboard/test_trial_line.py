@@ -31,7 +31,7 @@ def test_what_is_being_taken_back_says_why_and_what_is_in_the_way() -> None:
         set_id="s1", changes=(CHANGE,), until_ms=60_000, reverting="p99>50ms for 3 s", problem="connection refused"
     )
     words = text_of(trial_line(away, 0, 200, UNICODE))
-    assert words.startswith(" taking back: p99>50ms for 3 s (connection refused; trying on)")
+    assert words.startswith(" taking back: p99>50ms for 3 s (connection refused; retrying)")
 
 
 @pytest.mark.parametrize("cells", [60, 80, 120])

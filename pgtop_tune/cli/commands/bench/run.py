@@ -69,9 +69,7 @@ def run(
     ] = None,
     clients: Annotated[
         int | None,
-        typer.Option(
-            "-c", "--clients", min=1, rich_help_panel=_LOAD, show_default=False, help="As in the profile."
-        ),
+        typer.Option("-c", "--clients", min=1, rich_help_panel=_LOAD, show_default=False, help="As in the profile."),
     ] = None,
     threads: Annotated[
         int, typer.Option("-j", "--jobs", min=0, rich_help_panel=_LOAD, help="Threads; 0 is one per core.")

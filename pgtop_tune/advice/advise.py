@@ -43,5 +43,5 @@ def advise(name: str, facts: Facts) -> Advice | None:
     rule = RULES.get(name)
     ours = rule(facts) if rule is not None else None
     if ours is None:
-        return Advice(None, "We have no rule for these facts.", opinions=said) if said else None
+        return Advice(None, "There is no rule for these facts.", opinions=said) if said else None
     return replace(ours, opinions=said)

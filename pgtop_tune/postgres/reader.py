@@ -280,7 +280,7 @@ class PostgresReader:
         return relations.temp_files_refused(found, self._facts) if isinstance(found, Unavailable) else found
 
     async def relation_sizes(self, oid: int) -> RelationSizes | Unavailable:
-        """Exact sizes of one table of this database; when the operator asks, never by itself."""
+        """Exact sizes of one table of this database; when the operator asks, never automatically."""
         return await self._guarded("relation_sizes", lambda c: relations.read_sizes(c, self._major, oid))
 
     async def parameters(self) -> ParameterSample | Unavailable:

@@ -99,8 +99,10 @@ ACTIONS: Final[tuple[Action, ...]] = (
         _WINDOWS, "", (Need.FRAMES,)),
     Action("details", ("enter",), "details", "all details of the selected row", ROWS, "open"),
     Action("filter", ("/",), "filter", "show only rows with this text", ROWS, "filter"),
-    Action("cancel", ("c",), "app.signal('cancel')", "cancel the selected, tagged or all filtered statements", ROWS, "cancel", (Need.BACKENDS,)),
-    Action("terminate", ("K",), "app.signal('terminate')", "terminate the selected, tagged or all filtered sessions", ROWS, "kill", (Need.BACKENDS,)),
+    Action("cancel", ("c",), "app.signal('cancel')", "cancel the selected, tagged or all filtered statements",
+        ROWS, "cancel", (Need.BACKENDS,)),
+    Action("terminate", ("K",), "app.signal('terminate')", "terminate the selected, tagged or all filtered sessions",
+        ROWS, "kill", (Need.BACKENDS,)),
     Action("explain", ("e",), "app.explain", "plan of the selected session's query (EXPLAIN, never ANALYZE)", ROWS,
         "plan", (Need.BACKENDS,)),
     Action("sort", ("s",), "sort(1)", "sort by the next column", ROWS, "sort"),
@@ -136,8 +138,8 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("suspend", ("ctrl+z",), "app.suspend_process", "stop, and give the terminal to the shell; fg goes on",
         _SCREEN),
     Action("help", ("?", "f1"), "app.help", "keys, and what every number means", _SCREEN, "help"),
-    Action("quit", ("q", "ctrl+c"), "app.quit", "leave; asks about a running load and changes in "
-        "force", _SCREEN, "quit"),
+    Action("quit", ("q", "ctrl+c"), "app.quit", "leave; asks about a load and changes in force",
+        _SCREEN, "quit"),
 )  # fmt: skip
 """In the order of the footer, the help and the palette."""
 

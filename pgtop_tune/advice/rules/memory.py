@@ -85,8 +85,8 @@ def work_mem(facts: Facts) -> Advice | None:
     hash_multiplier = memory_rule.hash_multiplier(facts.major, facts.hash_mem_multiplier)
     return Advice(
         memory(min(ceiling / 2, 256 * MB)),
-        f"Half of {about(ceiling)}: what is left for each of {facts.max_connections} connections if all hash at once "
-        f"(hash_mem_multiplier {hash_multiplier:g}). Raise it where temporary files show, per role or session.",
+        f"Half of {about(ceiling)}: the share of each of {facts.max_connections} connections if all hash at once "
+        f"(hash_mem_multiplier {hash_multiplier:g}). Raise it per role or session if temporary files appear.",
         "4MB",
         memory(ceiling),
     )
@@ -111,5 +111,5 @@ def huge_pages(facts: Facts) -> Advice | None:
     return Advice(
         "on",
         f"With 4 kB pages a backend that has touched all of shared_buffers has {about(each)} of page tables, "
-        f"{sessions} of them {about(each * sessions)}{need}. 'try' would go without and say nothing.",
+        f"{sessions} of them {about(each * sessions)}{need}. 'try' would silently continue without.",
     )

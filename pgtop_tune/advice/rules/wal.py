@@ -32,11 +32,11 @@ def max_wal_size(facts: Facts) -> Advice:
     needed = needed_max_wal_bytes(facts)
     if needed is None or facts.wal_bytes_per_s is None:
         value = min(4 * GB, most) if most else 4 * GB
-        return Advice(memory(value), "A start: the WAL rate under load is not measured yet.", "1GB", high)
+        return Advice(memory(value), "A starting point: the WAL rate under load is not measured yet.", "1GB", high)
     timeout_min = (facts.checkpoint_timeout_s or _TIMEOUT_S) / 60
     because = (
         f"{about(facts.wal_bytes_per_s)}/s of WAL make {about(needed)} between two checkpoints {timeout_min:g} min "
-        "apart and while one runs, with a fifth to spare; then the clock starts them, not the volume."
+        "apart and while one runs, with a fifth to spare; then time starts checkpoints, not volume."
     )
     if most and needed > most:
         return Advice(
@@ -51,15 +51,15 @@ def min_wal_size(facts: Facts) -> Advice:
     value = max((needed or 4 * GB) / 4, 80 * MB)
     if facts.wal_disk_bytes:
         value = min(value, facts.wal_disk_bytes * _MOST_OF_DISK / 4)
-    return Advice(memory(value), "A quarter of what max_wal_size should be, kept for reuse after quiet hours.", "80MB")
+    return Advice(memory(value), "A quarter of the advised max_wal_size, kept for reuse after quiet hours.", "80MB")
 
 
 def checkpoint_timeout(facts: Facts) -> Advice:
     """15 minutes."""
     return Advice(
         "15min",
-        "Each checkpoint makes the first change of every page cost a full-page image; 15 min is a common middle. "
-        "Recovery after a crash has to replay what was written since the last one.",
+        "After each checkpoint the first change of every page costs a full-page image; 15 min is a common compromise. "
+        "Crash recovery must replay the WAL since the last checkpoint.",
         "5min",
         "1h",
     )
@@ -67,9 +67,7 @@ def checkpoint_timeout(facts: Facts) -> Advice:
 
 def checkpoint_completion_target(facts: Facts) -> Advice:
     """0.9."""
-    return Advice(
-        "0.9", "Spreads the writes over almost all of the time there is; the default since 14.", "0.5", "0.95"
-    )
+    return Advice("0.9", "Spreads the writes over almost the whole interval; the default since 14.", "0.5", "0.95")
 
 
 def wal_buffers(facts: Facts) -> Advice:
@@ -77,9 +75,9 @@ def wal_buffers(facts: Facts) -> Advice:
     if facts.shared_buffers_bytes is not None and facts.shared_buffers_bytes < 512 * MB:
         chosen = about(facts.shared_buffers_bytes / 32)
         return Advice(
-            "16MB", f"-1 gives 1/32 of shared_buffers, here {chosen}; a segment costs nothing.", "4MB", "64MB"
+            "16MB", f"-1 gives 1/32 of shared_buffers, here {chosen}; a whole segment costs nothing.", "4MB", "64MB"
         )
-    return Advice("-1", "The server takes one WAL segment, 16MB, by itself at this size of shared_buffers.", "", "64MB")
+    return Advice("-1", "The server chooses one WAL segment, 16MB, at this size of shared_buffers.", "", "64MB")
 
 
 def max_slot_wal_keep_size(facts: Facts) -> Advice | None:
@@ -88,14 +86,12 @@ def max_slot_wal_keep_size(facts: Facts) -> Advice | None:
         return None
     return Advice(
         memory(facts.wal_disk_bytes / 2),
-        f"Half of the WAL disk of {about(facts.wal_disk_bytes)}: a standby that stays away must not stop the server.",
+        f"Half of the WAL disk of {about(facts.wal_disk_bytes)}: a missing standby must not stop the server.",
     )
 
 
 def wal_compression(facts: Facts) -> Advice:
     """lz4 where it can be had."""
     if facts.major >= 15:
-        return Advice(
-            "lz4", "Cheap for the CPU; worth it where full pages are a large share of the WAL (see WAL pane)."
-        )
-    return Advice("on", "pglz costs CPU; worth it where full pages are a large share of the WAL (see WAL pane).")
+        return Advice("lz4", "Cheap for the CPU; useful if full pages are a large share of the WAL (see WAL pane).")
+    return Advice("on", "pglz costs CPU; useful if full pages are a large share of the WAL (see WAL pane).")

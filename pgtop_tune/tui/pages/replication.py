@@ -107,7 +107,7 @@ _SLOT_COLUMNS: Final = (
          "pg_replication_slots.database"),
     word("plugin", "plugin", 13, foreign(attrgetter("slot.plugin")), "Output plugin of a logical slot.",
          "pg_replication_slots.plugin", shown=False),
-    number("pid", "PID", 7, attrgetter("slot.active_pid"), _pid, "Process using it.", "pg_replication_slots.active_pid"),
+    number("pid", "PID", 7, attrgetter("slot.active_pid"), _pid, "Its process.", "pg_replication_slots.active_pid"),
     number("unconfirmed", "unconf", 7, attrgetter("unconfirmed_bytes"), size,
            "WAL the subscriber has not confirmed.", "pg_current_wal_insert_lsn() − confirmed_flush_lsn"),
     number("xmin", "xmin", 7, attrgetter("xmin_age"), count, "Transactions it holds back vacuum by.",

@@ -31,7 +31,7 @@ def _age(interval: Interval) -> float | None:
 MOST_FLUSHES = Metric(
     "ceiling.wal_flushes", "WAL device", "1/s",
     "Measured limit of the WAL device: consecutive flushes per second, from `check --measure`.",
-    "pg_test_fsync with the server's wal_sync_method, or writes of our own into an unnamed file in pg_wal", _most_flushes,
+    "pg_test_fsync with the server's wal_sync_method, or writes of our own into an unlinked file in pg_wal", _most_flushes,
 )  # fmt: skip
 FLUSHES_USED = Metric(
     "ceiling.wal_flushes_used", "of its flushes", "%",

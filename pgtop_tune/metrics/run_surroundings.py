@@ -75,8 +75,8 @@ def other_server(evidence: Evidence) -> Doubt | None:
         return None
     return Doubt(
         "OTHER-SERVER", Verdict.SUSPECT,
-        f"pgbench did {client:.0f} transactions and the server that is watched {seen:.0f}:"
-        " what is said here of the server and its machine is of another one",
+        f"pgbench did {client:.0f} transactions and the watched server {seen:.0f}:"
+        " the figures of server and machine belong to another one",
         "pass the connection options of the server behind the endpoint",
         (("client_transactions", client), ("server_transactions", seen)),
     )  # fmt: skip

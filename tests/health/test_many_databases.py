@@ -58,7 +58,7 @@ def test_a_thousand_databases(crowded: Throwaway, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(gathering, "DATABASES_S", 1.0)
     in_a_second, (why,) = looked()
-    late = {each.database for each in in_a_second.refused if each.why == "not asked: 1 s were over"}
+    late = {each.database for each in in_a_second.refused if each.why == "not asked: 1 s have passed"}
     assert {"postgres", BUSY} <= set(in_a_second.asked)
     assert {*in_a_second.asked, *late, *CLOSED} == {"postgres", *NAMES}
     first = min(late)

@@ -60,7 +60,7 @@ async def test_a_real_server_is_measured(server: Throwaway) -> None:
     measured = replace(facts, measured=seen)
     (finding,) = found(FLUSHES, measured, warning=0.0, high=1e9)
     assert finding.severity is Severity.WARNING
-    assert "writes of 8 kB into an unnamed file in pg_wal" in finding.evidence[0].source
+    assert "writes of 8 kB into an unlinked file in pg_wal" in finding.evidence[0].source
     assert not found(FLUSHES, measured, warning=1e9, high=1e9)
 
 

@@ -41,7 +41,7 @@ def test_the_broken_configuration_fails_the_memory_rule_with_its_arithmetic() ->
     arithmetic = finding.evidence[0].says
     for term in (
         "1000 connections × (work_mem 32 MB × hash_mem_multiplier 2 + temp_buffers 8 MB)",
-        "shared_buffers and what belongs to them 20 GB",
+        "shared_buffers and related memory 20 GB",
         "3 autovacuum workers × 1 GB",
         "4 parallel workers × work_mem 32 MB × hash_mem_multiplier 2",
         "1000 connections × 40 MB of page tables, without huge pages",

@@ -37,7 +37,7 @@ def _overcommit(facts: Facts, limits: Limits) -> Iterator[Finding]:
         return
     before = _limit_before(facts)
     keep, put_back = kept(_OVERCOMMIT_FILE, "vm.overcommit_ratio = 80", "vm.overcommit_memory = 2")
-    said = "promises any amount of memory" if mode == 1 else "promises more memory than there is"
+    said = "promises any amount of memory" if mode == 1 else "promises more memory than it has"
     yield Finding(
         Severity.WARNING,
         f"the kernel {said}: its OOM killer may end the server",
@@ -46,7 +46,7 @@ def _overcommit(facts: Facts, limits: Limits) -> Iterator[Finding]:
             f"sysctl -w vm.overcommit_ratio=80\nsysctl -w vm.overcommit_memory=2\n{keep}",
             f"sysctl -w vm.overcommit_memory={mode}\nsysctl -w {before}\n{put_back}",
             Language.SHELL,
-            "as root, on a machine that only runs the server; OS-02 then says whether CommitLimit is enough",
+            "as root, on a machine that only runs the server; OS-02 then checks CommitLimit",
         ),
     )  # fmt: skip
 
@@ -71,13 +71,13 @@ def _commit_limit(facts: Facts, limits: Limits) -> Iterator[Finding]:
     if left < limits["headroom"]:
         yield Finding(
             Severity.HIGH,
-            f"{share(left)} of what the kernel may promise is left: statements fail with out of memory",
+            f"{share(left)} of CommitLimit is left: statements fail with out of memory",
             evidence, raise_it,
         )  # fmt: skip
     elif 100 * limit < limits["usable"] * usable:
         yield Finding(
             Severity.WARNING,
-            f"{about(usable - limit)} of memory can never be promised to a process",
+            f"{about(usable - limit)} of memory are beyond CommitLimit for every process",
             evidence, raise_it,
         )  # fmt: skip
 
@@ -86,7 +86,7 @@ def _raised_ratio(facts: Facts, usable_bytes: int) -> Action:
     seen, before = facts.have(needs.MEMORY), _limit_before(facts)
     ratio = max(min(int(100 * (0.95 * usable_bytes - seen.swap_total_bytes) / max(usable_bytes, 1)), 95), 50)
     if usable_bytes * ratio / 100 + seen.swap_total_bytes <= seen.commit_limit_bytes:
-        return words("more memory or swap for the machine, or less for sessions (MEM-01 has the server's part)")
+        return words("more memory or swap for the machine, or less for sessions (MEM-01 shows the server's part)")
     fix = sysctl("vm.overcommit_ratio", str(ratio), setting(facts, "vm.overcommit_ratio"))
     _, file_goes = fix.undo.split("\n", 1)
     return replace(fix, undo=f"sysctl -w {before}\n{file_goes}")
@@ -132,13 +132,13 @@ def _dirty(facts: Facts, limits: Limits) -> Iterator[Finding]:
     )
     yield Finding(
         Severity.HIGH if size > limits["high"] else Severity.WARNING,
-        f"the kernel collects {about(size)} of dirty pages before it begins to write",
+        f"the kernel collects {about(size)} of dirty pages before it starts writeback",
         (Evidence(said, f"{_file('vm.dirty_background_bytes')}, {_file('vm.dirty_background_ratio')}, /proc/meminfo"),),
         Action(
             f"sysctl -w vm.dirty_background_bytes={64 * MB}\n{keep}",
             f"sysctl -w vm.dirty_background_{f'bytes={given}' if given else f'ratio={ratio}'}\n{put_back}",
             Language.SHELL,
-            "as root on the server's machine; the kernel makes the other of the pair 0",
+            "as root on the server's machine; the kernel sets the other of the pair to 0",
             ("vm.dirty_background_bytes", str(64 * MB)),
             of_machine=True,
         ),
@@ -154,7 +154,7 @@ def _swapping(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         return
     seconds = newest.at_s - oldest.at_s
     if seconds <= 0 or oldest.swap_in_pages is None or oldest.swap_out_pages is None:
-        yield Unknown("swap traffic needs two looks, and there is one")
+        yield Unknown("swap traffic needs two samples, and there is one")
         return
     read, written = newest.swap_in_pages - oldest.swap_in_pages, newest.swap_out_pages - oldest.swap_out_pages
     if (read + written) / seconds <= limits["pages"]:
@@ -169,7 +169,7 @@ def _swapping(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
                 "SwapTotal, SwapFree of /proc/meminfo",
             ),
         ),
-        words("find who has the memory (MEM-01 has the server's part), and give the machine less to do"),
+        words("find the processes that use the memory (MEM-01 shows the server's part), and reduce the load"),
     )
 
 
@@ -182,7 +182,7 @@ def _numa(facts: Facts, limits: Limits) -> Iterator[Finding]:
     if reclaim:
         yield Finding(
             Severity.HIGH,
-            "the kernel throws file cache away rather than use another node's memory",
+            "the kernel drops file cache rather than use another node's memory",
             (Evidence(f"vm.zone_reclaim_mode {reclaim}", _file("vm.zone_reclaim_mode")), nodes),
             sysctl("vm.zone_reclaim_mode", "0", str(reclaim)),
             subject="vm.zone_reclaim_mode",
@@ -191,7 +191,7 @@ def _numa(facts: Facts, limits: Limits) -> Iterator[Finding]:
     if balancing:
         yield Finding(
             Severity.INFO,
-            "the kernel moves pages of shared_buffers between nodes, where they have no right place",
+            "the kernel moves pages of shared_buffers between nodes, although no node is the right one",
             (Evidence(f"kernel.numa_balancing {balancing}", _file("kernel.numa_balancing")), nodes),
             sysctl("kernel.numa_balancing", "0", str(balancing)),
             subject="kernel.numa_balancing",
@@ -212,27 +212,27 @@ def _autogroup(facts: Facts, limits: Limits) -> Iterator[Finding]:
 CHECKS: Final = (
     Check(
         "OS-01", _GROUP, "memory overcommit",
-        "When promised memory is not there the kernel ends a process, and a killed backend takes all sessions with it.",
+        "When promised memory is missing the kernel kills a process, and a killed backend ends all sessions.",
         Severity.WARNING, _OVERCOMMIT, (needs.MACHINE,), _overcommit,
     ),
     Check(
         "OS-02", _GROUP, "commit limit",
-        "With strict accounting the kernel refuses memory beyond CommitLimit, however much of it is free.",
+        "With strict accounting the kernel refuses memory beyond CommitLimit, even if memory is free.",
         Severity.HIGH, _OVERCOMMIT, (needs.MACHINE, needs.MEMORY), _commit_limit,
         (
             Threshold("headroom", 20, "%", "of CommitLimit left: high below it"),
-            Threshold("usable", 60, "%", "CommitLimit of the memory that is no huge pages: warning below it"),
+            Threshold("usable", 60, "%", "CommitLimit as a share of memory outside huge pages: warning below it"),
         ),
     ),
     Check(
         "OS-03", _GROUP, "swappiness",
-        "A session whose memory was swapped out answers from the disk.",
+        "A session with swapped-out memory answers at disk speed.",
         Severity.WARNING, _OVERCOMMIT, (needs.MACHINE, needs.MEMORY), _swappiness,
         (Threshold("warning", 10, "", "warning above it, when there is swap"),),
     ),
     Check(
         "OS-04", _GROUP, "dirty pages",
-        "What the kernel has collected is written at once, and a checkpoint's fsync and all commits wait behind it.",
+        "The kernel writes collected pages at once, and a checkpoint's fsync and all commits wait behind them.",
         Severity.HIGH, "runtime-config-wal.html#GUC-CHECKPOINT-FLUSH-AFTER", (needs.MACHINE, needs.MEMORY), _dirty,
         (
             Threshold("warning", GB, "bytes", "warning above it"),
@@ -241,18 +241,18 @@ CHECKS: Final = (
     ),
     Check(
         "OS-05", _GROUP, "swap traffic",
-        "A server that swaps has lost by orders of magnitude.",
+        "A swapping server is slower by orders of magnitude.",
         Severity.HIGH, _OVERCOMMIT, (needs.MEMORY,), _swapping,
         (Threshold("pages", 0, "pages/s", "in and out: high above it"),), twice=True,
     ),
     Check(
         "OS-06", _GROUP, "NUMA",
-        "shared_buffers are used from all nodes: a kernel that wants everything near wastes cache and time.",
+        "All nodes use shared_buffers: a kernel that moves pages to the local node wastes cache and time.",
         Severity.HIGH, _KERNEL, (needs.MACHINE,), _numa,
     ),
     Check(
         "OS-07", _GROUP, "scheduler groups",
-        "Autogrouping shares the CPUs between groups of processes and not between backends.",
+        "Autogrouping shares the CPUs between groups of processes instead of backends.",
         Severity.INFO, _KERNEL, (needs.MACHINE,), _autogroup,
     ),
 )  # fmt: skip

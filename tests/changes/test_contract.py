@@ -202,7 +202,7 @@ async def test_a_program_that_is_killed_leaves_a_set_that_is_reverted_by_its_id(
 async def test_a_second_set_waits_until_the_first_is_confirmed_or_reverted(shared: Throwaway, machine: Machine) -> None:
     screen = Screen(shared, machine)
     await screen.apply(*BOTH, 600.0)
-    with pytest.raises(UsageProblem, match="still on trial"):
+    with pytest.raises(UsageProblem, match="still pending confirmation"):
         await screen.apply((Wanted("work_mem", "8MB"),), ())
     assert {change.name for change in await screen.changes.keep()} == {"max_wal_size", PAGES}
     await screen.apply((Wanted("work_mem", "8MB"),), ())

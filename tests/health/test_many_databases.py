@@ -64,7 +64,7 @@ def test_a_thousand_databases(crowded: Throwaway, monkeypatch: pytest.MonkeyPatc
     first = min(late)
     assert why == (
         f"{len(late) + len(CLOSED)} databases were not seen: {first} and {len(late) - 1} more: "
-        "not asked: 1 s were over; many_0007 and 49 more: takes no connections (datallowconn)"
+        "not asked: 1 s have passed; many_0007 and 49 more: takes no connections (datallowconn)"
     )
 
     monkeypatch.setattr(gathering, "DATABASES_S", 3600.0)

@@ -91,7 +91,7 @@ async def test_the_servers_own_program_has_the_first_word_on_flushes(
     program.write_text("#!/bin/sh\necho no such thing\n")
     ours = await measure(where, facts, replace(SHORT, program_s=LEAST_S))
     (flushes,) = (each for each in ours.ceilings if each.id == "wal-flushes")
-    assert "unnamed file in pg_wal" in flushes.source
+    assert "unlinked file in pg_wal" in flushes.source
     assert "pg_test_fsync" not in flushes.source
 
 

@@ -289,7 +289,7 @@ def test_a_server_that_sees_nothing_of_the_load_is_another_one() -> None:
 
 def test_autovacuum_counts_on_the_tables_of_the_load() -> None:
     doubt = found(postgres=worker("autovacuum: VACUUM ANALYZE public.pgbench_accounts (to prevent wraparound)"))
-    assert f"pgbench_accounts in {SECONDS} of {SECONDS} looks" in doubt["AUTOVACUUM"].reason
+    assert f"pgbench_accounts in {SECONDS} of {SECONDS} samples" in doubt["AUTOVACUUM"].reason
     assert set(found(postgres=worker("autovacuum: ANALYZE public.orders"))) == USUAL
 
 

@@ -16,7 +16,7 @@ def test_tables_are_made_and_two_steps_run_from_the_screen(fresh_server: Throwaw
         terminal.until("sessions")
         # Before the first frame: the session begins all the same.
         terminal.press("b")
-        terminal.until("needs the pgbench data set: i makes it")
+        terminal.until("needs the pgbench data set: i creates it")
         terminal.press("\r")
         terminal.until("there are no tables of the pgbench data set")
         terminal.press("i")

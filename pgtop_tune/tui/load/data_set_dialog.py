@@ -48,7 +48,7 @@ class InitDialog(Dialog[None]):
         self._dataset = ChoiceField("data set", _DATASETS)
         self._dataset.choose(dataset)
         self._amount = WordField("", "")
-        self._agree = WordField("drop them?", f"type {_AGREED}, and Enter")
+        self._agree = WordField("drop it?", f"type {_AGREED}, and Enter")
         self._form = Form((self._dataset, self._amount), focus=1)
         self._preview: MakingPreview | None = None
         self._problem = ""

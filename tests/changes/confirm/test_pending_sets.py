@@ -117,7 +117,7 @@ async def test_an_adopted_set_counts_down_and_is_kept_or_taken_back_as_one_of_ou
         assert pending.current is not None
         assert (pending.current.adopted_from, pending.current.until_ms) == ("ann@db1, 7", left.until_ms)
         assert [wire.text for wire in pending.current.wires] == list(wires[:1])
-        with pytest.raises(UsageProblem, match="still on trial"):
+        with pytest.raises(UsageProblem, match="still pending confirmation"):
             await pending.apply(SET, Terms(60.0))
         watched(pending, range(2, 20))
         await until(lambda pending=pending: pending.ended)  # type: ignore[misc]

@@ -100,8 +100,8 @@ async def test_one_window_stands_against_as_long_a_time_before_it() -> None:
 @pytest.mark.parametrize(
     ("at", "says"),
     [
-        (((10, "D"),), "nothing is marked"),
-        (((10, "]"),), "set the begin first"),
+        (((10, "D"),), "no window is marked"),
+        (((10, "]"),), "set the start first"),
         (((10, "["), (60, "]"), (40, "["), (80, "]")), "overlap"),
         (((0, "["), (60, "]"), (60, "D")), "no time before"),
     ],

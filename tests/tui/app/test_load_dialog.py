@@ -82,7 +82,7 @@ async def test_pgbench_failing_after_its_start_keeps_the_dialog_open_with_its_wo
         await rig.press("b")
         await rig.sees("pgbench -n")
         await rig.press("enter")
-        await rig.sees("waiting for its first second")
+        await rig.sees("waiting for the first second")
         rig.source.feed(_run(5, RunState.FAILED, 'relation "pgbench_branches" does not exist', status=1))
         await rig.sees('relation "pgbench_branches" does not exist')
         await rig.sees("exit status 1")
@@ -138,8 +138,8 @@ async def test_making_a_data_set_is_offered_where_that_would_help() -> None:
     async with running_screen(_idle(), load=load) as rig:
         await rig.press("b")
         await rig.sees("permission denied for table pgbench_branches")
-        assert "i makes it" not in rig.text()
+        assert "i creates it" not in rig.text()
     load.found = (DatasetFound("pgbench", "scale 10", "pgbench_tellers is empty"),)
     async with running_screen(_idle(), load=load) as rig:
         await rig.press("b")
-        await rig.sees("scale 10: pgbench_tellers is empty: i makes it")
+        await rig.sees("scale 10: pgbench_tellers is empty: i creates it")

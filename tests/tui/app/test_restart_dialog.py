@@ -28,7 +28,7 @@ async def test_what_waits_for_a_restart_is_not_applied_with_the_rest() -> None:
         await rig.press("plus")
         await rig.sees("waits for a restart (A): shared_buffers")
         await rig.press("a")
-        await rig.sees("A looks what one would do")
+        await rig.sees("A checks one")
         assert control.journal == []
 
 

@@ -16,7 +16,7 @@ from pgtop_tune.advice.plan import MemoryPlan, connections, plan
 from pgtop_tune.advice.rules import memory, other, wal
 from pgtop_tune.advice.rules.system import advise_setting
 
-_NO_RULE = "We have no rule for these facts."
+_NO_RULE = "There is no rule for these facts."
 
 
 class Proposal(Struct, frozen=True, kw_only=True):

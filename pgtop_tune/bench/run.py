@@ -232,7 +232,7 @@ class Run:
 
 
 def _failure(stderr: str, exit_status: int | None, scripts: Sequence[str]) -> str:
-    words = without_secrets(last_words(stderr)) or f"pgbench said nothing; exit status {exit_status}"
+    words = without_secrets(last_words(stderr)) or f"pgbench printed nothing; exit status {exit_status}"
     hint = hint_for(words)
     words = with_script(words, stderr, scripts)
     return f"{words}\nhint: {hint}" if hint else words

@@ -75,7 +75,7 @@ def _counters(
 
 
 _DATABASE: Final = (
-    _Column("xact_commit", "", "Transactions committed, our own among them."),
+    _Column("xact_commit", "", "Transactions committed, including those of pgtop-tune."),
     _Column("xact_rollback", "", "Transactions rolled back."),
     _Column("blks_read", "", "Blocks not found in shared buffers."),
     _Column("blks_hit", "", "Blocks found in shared buffers."),
@@ -92,10 +92,10 @@ _DATABASE: Final = (
     _Column("blk_read_time", "us", "Time of reads; 0 while track_io_timing is off.", "blk_read_us"),
     _Column("blk_write_time", "us", "Time of writes; 0 while track_io_timing is off.", "blk_write_us"),
     _Column("session_time", "us", "Time of sessions.", "session_us"),
-    _Column("active_time", "us", "Time of sessions at work on a statement.", "active_us"),
+    _Column("active_time", "us", "Time of sessions running a statement.", "active_us"),
     _Column("idle_in_transaction_time", "us", "Time of sessions idle in a transaction.", "idle_in_transaction_us"),
     _Column("sessions", "", "Sessions begun."),
-    _Column("sessions_abandoned", "", "Sessions whose client was lost."),
+    _Column("sessions_abandoned", "", "Sessions whose client disconnected."),
     _Column("sessions_fatal", "", "Sessions ended by a fatal error."),
     _Column("sessions_killed", "", "Sessions ended by an operator."),
 )
@@ -139,7 +139,7 @@ _IO: Final = (
     _Column("extend_bytes", "bytes", "Extended."),
     _Column("extend_time", "us", "Time of extensions.", "extend_us"),
     _Column("hits", "", "Blocks found in shared buffers."),
-    _Column("evictions", "", "Buffers given up for another block."),
+    _Column("evictions", "", "Buffers evicted for another block."),
     _Column("reuses", "", "Buffers of a ring used again."),
     _Column("fsyncs", "", "Syncs."),
     _Column("fsync_time", "us", "Time of syncs.", "fsync_us"),
@@ -159,8 +159,8 @@ _STATEMENTS: Final = (
     _Column("total_plan_time", "us", "Time of planning.", "plan_us"),
     _Column("rows", "", "Rows returned or affected."),
     _Column("shared_blks_hit", "", "Blocks found in shared buffers."),
-    _Column("shared_blks_read", "", "Blocks not found there."),
-    _Column("shared_blks_dirtied", "", "Blocks made dirty."),
+    _Column("shared_blks_read", "", "Blocks not found in shared buffers."),
+    _Column("shared_blks_dirtied", "", "Blocks dirtied."),
     _Column("shared_blks_written", "", "Blocks written."),
     _Column("temp_blks_read", "", "Blocks of temporary files read."),
     _Column("temp_blks_written", "", "Blocks of temporary files written."),
@@ -174,7 +174,7 @@ _DISK: Final = (
     _Column("writes", "", "Writes that ended."),
     _Column("write_bytes", "bytes", "Written."),
     _Column("write_time", "ms", "Time of writes.", "write_ms"),
-    _Column("busy_time", "ms", "Time with a request under way (io_ticks).", "busy_ms"),
+    _Column("busy_time", "ms", "Time with a request in progress (io_ticks).", "busy_ms"),
     _Column("queue_time", "ms", "Time of all requests together (time_in_queue).", "weighted_ms"),
 )
 _NETWORK: Final = tuple(
@@ -183,9 +183,9 @@ _NETWORK: Final = tuple(
     for what in ("bytes", "packets", "errors", "drops")
 )
 _CGROUP: Final = (
-    _Column("oom_kills", "", "Processes killed for want of memory."),
-    _Column("memory_max_events", "", "Times the limit of memory was hit."),
-    _Column("throttled_time", "us", "Time its CPUs were kept from running.", "cpu_throttled_us"),
+    _Column("oom_kills", "", "Processes killed for lack of memory."),
+    _Column("memory_max_events", "", "Times the memory limit was hit."),
+    _Column("throttled_time", "us", "Time its CPUs were throttled.", "cpu_throttled_us"),
 )
 _KERNEL: Final = (
     _Column("context_switches", "", "Context switches."),
@@ -260,7 +260,7 @@ COUNTERS: Final = (
         _Column("failed", "", "Attempts that failed.", "failed_count"),
     )),
     *of_statements(sys.maxsize),
-    Exported("kernel.cpu.time", Kind.COUNTER, "s", "Time of all CPUs by what they did. Source: /proc/stat cpu",
+    Exported("kernel.cpu.time", Kind.COUNTER, "s", "Time of all CPUs by state. Source: /proc/stat cpu",
              _cpu_time, ("mode",), Wanted.NOT_IN_TABLES, sections.cpu),
     Exported("kernel.pressure.time", Kind.COUNTER, "us",
              "Time some tasks, or all, waited for a resource. Source: /proc/pressure total",

@@ -62,7 +62,7 @@ def address(words: str) -> Address:
     """
     found = _ADDRESS.match(words.strip())
     if found is None or int(found["port"]) > 65_535:
-        raise UsageProblem(f"{words} is no address to listen on", f"say {LOOPBACK}:{PORT}, or a port alone")
+        raise UsageProblem(f"{words} is no address to listen on", f"use {LOOPBACK}:{PORT}, or a port alone")
     return Address((found["host"] or LOOPBACK).strip("[]"), int(found["port"]))
 
 
@@ -103,7 +103,7 @@ class Endpoint:
         try:
             self._server = _Server(where, page)
         except OSError as problem:
-            hint = "it takes an address of this machine and a port that nobody else has"
+            hint = "use an address of this machine and a free port"
             raise UsageProblem(f"cannot listen on {where}: {problem.strerror or problem}", hint) from None
         self.where: Final = Address(where.host, self._server.server_address[1])
         self._thread = threading.Thread(target=self._server.serve_forever, args=(_POLL_S,), name="metrics", daemon=True)

@@ -20,7 +20,7 @@ R = TypeVar("R")
 T_co = TypeVar("T_co", covariant=True)
 
 NOT_ASKED: Final = Unavailable(Reason.NOT_RECORDED, "not asked")
-NOT_MEASURED: Final = Unavailable(Reason.SWITCHED_OFF, "not measured, --measure does it")
+NOT_MEASURED: Final = Unavailable(Reason.SWITCHED_OFF, "not measured: pass --measure")
 NOT_IN_RECORDING: Final = Unavailable(Reason.NOT_RECORDED, "not in a recording")
 
 

@@ -21,9 +21,9 @@ def set_parameter(parameter: Parameter, value: str) -> Action:
     """ALTER SYSTEM to a value, and back to what postgresql.auto.conf has now; words where no file has the say."""
     if parameter.source in _WINS_OVER_FILES:
         return words(
-            f"{parameter.name} is given where the server is started ({parameter.source}): set it to {value} there, no "
-            "file wins over it.",
-            f"Give it {parameter.shown} there again.",
+            f"{parameter.name} is set where the server is started ({parameter.source}): set it to {value} there; no "
+            "file overrides it.",
+            f"Set it to {parameter.shown} there again.",
         )
     end = "" if parameter.context == "postmaster" else f"\n{_RELOAD}"
     return Action(
@@ -144,7 +144,7 @@ def mount_again(point: str, option: str, before: str) -> Action:
     """Another option for a mount.
 
     Args:
-        point: Where it is mounted. Foreign text.
+        point: Mount point. Foreign text.
         option: The new one.
         before: The one it has.
     """

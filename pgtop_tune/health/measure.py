@@ -111,7 +111,7 @@ def unsteady(what: str, rates: Sequence[float], seconds: float) -> str:
     _, *middle, _ = sorted(rates)
     if seconds / len(rates) < _SHORTEST_PASS_S or middle[-1] <= _MOST_APART * middle[0]:
         return ""
-    return f"between {min(rates):.0f} and {max(rates):.0f} {what} a second from one pass to the next: {_AGAIN}"
+    return f"between {min(rates):.0f} and {max(rates):.0f} {what} a second from pass to pass: {_AGAIN}"
 
 
 def contradiction(one: str, per_s: float | None, other: str, other_per_s: float) -> str:
@@ -143,7 +143,7 @@ async def measure(conninfo: ConnInfo, facts: Facts, pace: Pace | None = None) ->
             async with asyncio.timeout(max(until_s - loop.time(), 0.01)):
                 said = await part(asked)
         except TimeoutError:
-            said = Unavailable(Reason.TOO_SLOW, f"{LIMIT_S:.0f} s were over")
+            said = Unavailable(Reason.TOO_SLOW, f"{LIMIT_S:.0f} s have passed")
         except (ConnectionProblem, ServerProblem) as problem:
             said = Unavailable(Reason.FAILED, problem.message)
         except Missing as problem:
@@ -174,7 +174,7 @@ def more_commits_than_flushes(parameters: needs.Parameters, found: Sequence[Meas
 
 
 def keep(facts: Facts, measured: Measured) -> None:
-    """Keeps what was measured for the screens to come, where nothing speaks against it.
+    """Keeps what was measured for the screens to come, where no doubts.
 
     Args:
         facts: Of the same server.
@@ -205,9 +205,9 @@ async def _flushes(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
         "flushes", seen.rates, seconds
     ):
         return Unavailable(Reason.FAILED, said)
-    source = f"{seen.count} writes of 8 kB into an unnamed file in pg_wal, {method} after each, {passes(seen.rates)}"
+    source = f"{seen.count} writes of 8 kB into an unlinked file in pg_wal, {method} after each, {passes(seen.rates)}"
     rates = {method: (seen.per_s, source)} | {
-        name: (per_s, f"{PROGRAM}, one write of 8 kB into an unnamed file in pg_wal, {name} after each")
+        name: (per_s, f"{PROGRAM}, one write of 8 kB into an unlinked file in pg_wal, {name} after each")
         for name, per_s in told.items()
     }
     for name in (name for name in METHODS if name not in rates):
@@ -224,7 +224,7 @@ async def _flushes(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
         ),
         *(
             MeasuredLimit(
-                f"wal-flushes-{name}", f"with wal_sync_method={name} it would be {rate:.0f} flushes a second",
+                f"wal-flushes-{name}", f"wal_sync_method={name} would give {rate:.0f} flushes a second",
                 rate, "1/s", source,
             )
             for name, (rate, source) in rates.items()
@@ -267,7 +267,7 @@ async def _commits(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
 
 async def _round_trips(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
     seen = await measure_round_trips(asked.conninfo, asked.own, asked.pace.round_trips_s)
-    says = f"a statement that does nothing takes {number(seen.median_ms, 3)} ms there and back"
+    says = f"an empty statement has a round trip of {number(seen.median_ms, 3)} ms"
     return (MeasuredLimit("round-trip", says, seen.median_ms, "ms", f"SELECT 1, {seen.count} times, seen from here"),)
 
 
@@ -281,7 +281,7 @@ async def _timer(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
     if isinstance(spent_ns, Unavailable):
         return spent_ns
     takes = f"reading the clock takes {number(spent_ns, 3)} ns"
-    says = f"{takes}; EXPLAIN ANALYZE and track_io_timing do it twice for each event"
+    says = f"{takes}; EXPLAIN ANALYZE and track_io_timing do that twice for each event"
     return (MeasuredLimit("timer", says, spent_ns, "ns", "pg_test_timing, loop included"),)
 
 

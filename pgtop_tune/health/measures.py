@@ -100,7 +100,7 @@ def huge_pages_used(facts: Facts) -> HugePageUse:
     taken = pool.total - pool.free + pool.reserved
     if taken < needed * _NEARLY:
         return HugePageUse(False, f"{taken} huge pages in use or reserved, the server's memory needs {needed}")
-    return HugePageUse(None, f"huge_pages=try, and {taken} huge pages are in use by whoever")
+    return HugePageUse(None, f"huge_pages=try, and {taken} huge pages are in use by any program")
 
 
 def huge_pages_needed(facts: Facts, page_bytes: int) -> int:
@@ -123,7 +123,7 @@ def setting(facts: Facts, name: str) -> str:
     """
     found = facts.have(needs.MACHINE).live(name)
     if found is None:
-        raise Missing(name, Unavailable(Reason.NOT_SUPPORTED, f"{name} was not looked at"))
+        raise Missing(name, Unavailable(Reason.NOT_SUPPORTED, f"{name} was not checked"))
     if isinstance(found, Unavailable):
         raise Missing(name, found)
     return found

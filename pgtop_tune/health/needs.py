@@ -91,8 +91,8 @@ MEASURED: Final = _Measured()
 
 
 _HIDDEN: Final = (
-    "{name} of the server is hidden behind that of our session ({source}); GRANT SELECT ON pg_file_settings and GRANT "
-    "EXECUTE ON FUNCTION pg_show_all_file_settings() open it"
+    "{name} of the server is hidden by that of our session ({source}); GRANT SELECT ON pg_file_settings and GRANT "
+    "EXECUTE ON FUNCTION pg_show_all_file_settings() grant access"
 )
 
 

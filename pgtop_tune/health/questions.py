@@ -310,19 +310,19 @@ HBA: Final = Question(
     "check_hba",
     HbaRule,
     "pg_hba_file_rules",
-    opens="GRANT SELECT ON pg_hba_file_rules and GRANT EXECUTE ON FUNCTION pg_hba_file_rules() open it",
+    opens="GRANT SELECT ON pg_hba_file_rules and GRANT EXECUTE ON FUNCTION pg_hba_file_rules() grant access",
 )
 FILE_ERRORS: Final = Question(
     "check_file_errors",
     FileError,
     "pg_file_settings",
-    opens="GRANT SELECT ON pg_file_settings and GRANT EXECUTE ON FUNCTION pg_show_all_file_settings() open it",
+    opens="GRANT SELECT ON pg_file_settings and GRANT EXECUTE ON FUNCTION pg_show_all_file_settings() grant access",
 )
 CONFIGURED: Final = Question(
     "check_configured",
     ConfiguredLine,
     "pg_file_settings",
-    opens="GRANT SELECT ON pg_file_settings and GRANT EXECUTE ON FUNCTION pg_show_all_file_settings() open it",
+    opens="GRANT SELECT ON pg_file_settings and GRANT EXECUTE ON FUNCTION pg_show_all_file_settings() grant access",
 )
 START_OPTIONS: Final = Question("check_start_options", StartOptions, "postmaster.opts")
 SCOPED: Final = Question("check_scoped_settings", ScopedSettings, "pg_db_role_setting")
@@ -330,7 +330,7 @@ ENCRYPTION: Final = Question(
     "check_encryption", Encryption, "pg_stat_activity.client_addr, pg_stat_ssl, pg_stat_gssapi"
 )
 ARCHIVE_QUEUE: Final = Question(
-    "check_archive_queue", ArchiveQueue, "pg_ls_archive_statusdir()", opens="GRANT pg_monitor opens it"
+    "check_archive_queue", ArchiveQueue, "pg_ls_archive_statusdir()", opens="GRANT pg_monitor grants access"
 )
 
 QUESTIONS: Final[tuple[Question[object], ...]] = (

@@ -189,4 +189,4 @@ def _no_check(word: str) -> UsageProblem:
     known = [each for check in CHECKS for each in (check.id, check.group)]
     near = difflib.get_close_matches(word.upper(), known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}? " if near else ""
-    return UsageProblem(f"there is no check {word!r}", f"{hint}`check --list` has them all")
+    return UsageProblem(f"there is no check {word!r}", f"{hint}`check --list` lists them")

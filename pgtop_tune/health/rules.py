@@ -32,10 +32,10 @@ Look = Callable[[Facts, Limits], Iterable[Finding | Unknown]]
 SETTING: Final = "pg_settings.setting"
 _OFF: Final = frozenset({"0", "of", "off", "n", "no", "f", "fa", "fal", "fals", "false"})
 """What the server takes for off: beginnings of the words will do. Source: parse_bool in bool.c."""
-NOTHING_TO_UNDO: Final = "-- nothing to take back"
+NOTHING_TO_UNDO: Final = "-- nothing to revert"
 SHORTEST_S: Final = 600.0
 """Younger counters tell of how the server was set up, not of its load."""
-ON_STANDBY: Final = "this server is a standby: ask its primary"
+ON_STANDBY: Final = "this server is a standby: check its primary"
 
 
 def setting(facts: Facts, *names: str) -> Evidence:
@@ -103,7 +103,7 @@ def too_young(seconds: float, least_s: float = SHORTEST_S) -> Unknown | None:
     """When counters have counted for so short a time that they say nothing of the load; None when not."""
     if seconds >= least_s:
         return None
-    return Unknown(f"the counters are {duration(seconds)} old: too young to tell")
+    return Unknown(f"the counters are {duration(seconds)} old: too young for a result")
 
 
 def counted(seconds: float, reset: str) -> Evidence:

@@ -41,7 +41,8 @@ def write_script(report: Report, findings: Sequence[tuple[Check, Finding]]) -> P
         return _new(directory, f"{at:%Y-%m-%d-%H%M%S}", text)
     except OSError as problem:
         raise UsageProblem(
-            f"{directory}: no script was written: {problem.strerror or problem}", "XDG_STATE_HOME names another place"
+            f"{directory}: no script was written: {problem.strerror or problem}",
+            "XDG_STATE_HOME names another directory",
         ) from None
 
 
@@ -54,4 +55,4 @@ def _new(directory: Path, name: str, text: str) -> Path:
         except FileExistsError:
             continue
         return path
-    raise FileExistsError(17, "there are too many of the same second")
+    raise FileExistsError(17, "too many scripts in the same second")

@@ -20,7 +20,7 @@ class Mount(Struct, frozen=True):
     """One mounted file system.
 
     Attributes:
-        point: Where it is mounted.
+        point: Mount point.
         kind: Type of file system: ext4, xfs, btrfs, overlay, nfs4, …
         source: What is mounted, as the file system tells it: "/dev/sda1", "tank/pgdata", "server:/export".
         options: Options of the file system ("upperdir=/…"), not those of the mount.

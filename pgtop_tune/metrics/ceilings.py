@@ -31,13 +31,12 @@ def _age(interval: Interval) -> float | None:
 
 MOST_FLUSHES = Metric(
     "ceiling.wal_flushes", "WAL device", "1/s",
-    "How often the WAL device can flush, as `check --measure` found it: one flush after the other.",
-    "pg_test_fsync with the server's wal_sync_method, or writes of our own into an unnamed file in pg_wal", _most_flushes,
+    "Measured limit of the WAL device: consecutive flushes per second, from `check --measure`.",
+    "pg_test_fsync with the server's wal_sync_method, or writes of our own into an unlinked file in pg_wal", _most_flushes,
 )  # fmt: skip
 FLUSHES_USED = Metric(
     "ceiling.wal_flushes_used", "of its flushes", "%",
-    "How much of what the WAL device can do it does. Near 100 more commits only come from more of them in each flush "
-    "(commit_delay, more sessions) or from another device; a measurement that was disturbed lets it go beyond.",
+    "Flushes as a share of the WAL device's measured limit. Near 100, more commits need more commits per flush (commit_delay, more sessions) or another device; a disturbed measurement allows values above 100.",
     "flushes / flushes of the WAL device", _flushes_used, critical=95.0,
 )  # fmt: skip
 CEILING_AGE = Metric(

@@ -36,7 +36,7 @@ def _trigger_lsn(interval: Interval, redo_lsn_bytes: int) -> int | None:
     """Position from which on a checkpoint is forced, given the redo point of the one before.
 
     xlog.c: CalculateCheckpointSegments() gives whole segments, at least one; XLogCheckpointNeeded() is asked when a
-    segment is full, so that the distance counts from the begin of the redo point's segment.
+    segment is full, so that the distance counts from the start of the redo point's segment.
     """
     server = sections.server(interval.newest)
     megabytes, target = number(interval, "max_wal_size"), number(interval, "checkpoint_completion_target")
@@ -65,7 +65,7 @@ def _since_checkpoint(interval: Interval) -> float | None:
 CHECKPOINT_TRIGGER = Metric(
     "server.checkpoint_trigger", "trigger", "bytes",
     "WAL since the redo point from which on a checkpoint is forced, so that the one before and this one together stay below max_wal_size.",
-    "max_wal_size / (1 + checkpoint_completion_target) in whole segments, from the begin of the redo point's segment (xlog.c XLogCheckpointNeeded)", _trigger_bytes,
+    "max_wal_size / (1 + checkpoint_completion_target) in whole segments, from the start of the redo point's segment (xlog.c XLogCheckpointNeeded)", _trigger_bytes,
 )  # fmt: skip
 SINCE_CHECKPOINT = Metric(
     "server.since_checkpoint", "last", "s", "Time since the last finished checkpoint began.",
@@ -89,7 +89,7 @@ def _full_pages_since(interval: Interval) -> float | None:
 
 FULL_PAGES_OF_CYCLE = Metric(
     "server.full_pages_of_cycle", "then full pages", "",
-    "Full-page images the next checkpoint will bring until the one after it, if the load stays: as many as from the begin of the checkpoint before last to the begin of the last.",
+    "Expected full-page images between the next checkpoint and the one after it at the same load: as many as from the start of the last checkpoint but one to the start of the last.",
     "Δ pg_stat_wal.wal_fpi between the begins of two checkpoints we saw", _full_pages_of_cycle,
 )  # fmt: skip
 FULL_PAGES_SINCE = Metric(
@@ -234,7 +234,7 @@ def _checkpoint_writes(interval: Interval) -> float | None:
 
 
 CHECKPOINT_WRITES = Metric(
-    "server.checkpoint_writes", "ckpt pages", "1/s", "Pages that checkpoints write per second; 0 where none is under way.",
+    "server.checkpoint_writes", "ckpt pages", "1/s", "Pages that checkpoints write per second; 0 without one in progress.",
     "pg_stat_bgwriter.buffers_checkpoint (to 16), pg_stat_checkpointer.buffers_written: Δ / Δt", _checkpoint_writes,
 )  # fmt: skip
 METRICS: Final = (CHECKPOINT_TRIGGER, SINCE_CHECKPOINT, FULL_PAGES_SINCE, FULL_PAGES_OF_CYCLE, CHECKPOINT_WRITES)

@@ -97,7 +97,7 @@ def _reason(load: GeneratorLoad, run: BenchRun, bound: tuple[float, float] | Non
     full = full_machine(load)
     if load.client_turn is not None and load.client_turn >= TURN_SHARE and run.rate_per_s is None and not full:
         return (
-            f"in {load.client_turn:.0f} % of the looks the server waited for pgbench:"
+            f"in {load.client_turn:.0f} % of the samples the server waited for pgbench:"
             " the client or the network is the limit"
         )
     return ""
@@ -105,10 +105,7 @@ def _reason(load: GeneratorLoad, run: BenchRun, bound: tuple[float, float] | Non
 
 def _advice(load: GeneratorLoad, run: BenchRun) -> str:
     if load.threads and load.beside and full_machine(load):
-        return (
-            f"all {load.cpus} CPUs are busy, pgbench has {load.cpu_cores or 0.0:.1f} of them: run it on another host,"
-            " and nothing else beside the server"
-        )
+        return f"all {load.cpus} CPUs are busy, pgbench has {load.cpu_cores or 0.0:.1f} of them: run it on another host, and run nothing else beside the server"
     if load.threads and load.threads < min(run.clients, load.cpus or run.clients):
         return f"more threads (-j {min(run.clients, load.cpus or run.clients)}), or run pgbench on another host"
     return "run pgbench on another host, or on several"

@@ -28,24 +28,22 @@ UNSAFE: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
     {
         "fsync": (("off", f"the whole cluster, {_CORRUPTION}"),),
         "full_page_writes": (("off", f"tables and indexes, {_CORRUPTION}"),),
-        "wal_sync_method": (
-            (ANY_OTHER, "commits that were acknowledged, where the drive's cache is not flushed by that method"),
-        ),
-        "wal_level": (("minimal", "point-in-time recovery and every standby: none can follow from here on"),),
+        "wal_sync_method": ((ANY_OTHER, "acknowledged commits, if that method does not flush the drive's cache"),),
+        "wal_level": (("minimal", "point-in-time recovery and every standby: none can continue from here"),),
         "synchronous_commit": (
             (
                 "off",
-                "acknowledged commits of the last 3 × wal_writer_delay (600 ms as shipped); the data stay consistent",
+                "acknowledged commits of the last 3 × wal_writer_delay (600 ms by default); the data stay consistent",
             ),
             (
                 "local",
-                "acknowledged commits that no standby has yet, when this server is lost and a standby takes over",
+                "acknowledged commits that no standby has yet, if this server is lost and a standby takes over",
             ),
         ),
-        "autovacuum": (("off", "nothing at once; dead rows pile up, and near wraparound the server stops writing"),),
+        "autovacuum": (("off", "nothing at first; dead rows pile up, and near wraparound the server stops writing"),),
         "track_counts": (("off", "autovacuum does not run; as autovacuum=off"),),
         "zero_damaged_pages": (("on", "every row of a page whose header is damaged, for good"),),
-        "ignore_checksum_failure": (("on", "the knowledge of which data are damaged; damage is copied on"),),
+        "ignore_checksum_failure": (("on", "the means to recognise damaged data; damage spreads"),),
     }
 )
 """Name → values as pg_settings has them, and what each can lose, one clause."""

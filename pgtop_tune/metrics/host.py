@@ -19,25 +19,24 @@ CPU_SYSTEM = Metric(
 )  # fmt: skip
 CPU_IOWAIT = Metric(
     "host.cpu.iowait", "io", "%",
-    "Time CPUs had nothing to run while a task that slept on them waited for a disk; all cores are 100. "
-    "A lower bound: with other work to do the same wait is not counted, so look at psi io as well.",
+    "Time CPUs were idle while a task that slept on them waited for a disk; all cores are 100. A lower bound: with other work the same wait is not counted, so look at psi io as well.",
     "/proc/stat cpu: Δ iowait / Δ all", values.cpu_share(lambda cpu: cpu.iowait_ticks),
 )  # fmt: skip
 CPU_STEAL = Metric(
     "host.cpu.steal", "st", "%",
-    "Time this virtual machine wanted to run and the hypervisor ran others; all cores are 100. Measurements suffer from it.",
+    "Time this virtual machine wanted to run and the hypervisor ran others; all cores are 100. It distorts measurements.",
     "/proc/stat cpu: Δ steal / Δ all", values.cpu_share(lambda cpu: cpu.steal_ticks), critical=5.0,
 )  # fmt: skip
 CPU_IDLE = Metric(
-    "host.cpu.idle", "id", "%", "Time the CPUs had nothing to do and nothing waited for a disk; all cores are 100.",
+    "host.cpu.idle", "id", "%", "Time the CPUs were idle and no task waited for a disk; all cores are 100.",
     "/proc/stat cpu: Δ idle / Δ all", values.cpu_share(lambda cpu: cpu.idle_ticks),
 )  # fmt: skip
 CPU_INTERRUPTS = Metric(
-    "host.cpu.irq", "irq", "%", "Time the CPUs served hardware and software interrupts, network traffic above all; all cores are 100.",
+    "host.cpu.irq", "irq", "%", "Time the CPUs served hardware and software interrupts, mostly network traffic; all cores are 100.",
     "/proc/stat cpu: Δ(irq + softirq) / Δ all", values.cpu_share(lambda cpu: cpu.irq_ticks + cpu.softirq_ticks),
 )  # fmt: skip
 CPU_BUSY = Metric(
-    "host.cpu.busy", "cpu", "%", "Time the CPUs were not idle, stolen time included, waiting for disks not; all cores are 100.",
+    "host.cpu.busy", "cpu", "%", "Time the CPUs were not idle, with stolen time, without waiting for disks; all cores are 100.",
     "/proc/stat cpu: 1 − Δ(idle + iowait) / Δ all", values.cpu_share(values.busy_ticks), critical=95.0,
 )  # fmt: skip
 CPU_FOREIGN = Metric(
@@ -51,7 +50,7 @@ CORE_BUSY: Final[Keyed[str]] = Keyed(
 )  # fmt: skip
 RUN_QUEUE = Metric(
     "host.run_queue", "run queue", "",
-    "Tasks running or waiting for a CPU at this moment, the one that reads the number included. More than there are cores means waiting.",
+    "Tasks running or waiting for a CPU now, including the one that reads the number. More than the number of cores means waiting.",
     "/proc/stat procs_running", values.gauge(sections.cpu, lambda cpu: cpu.procs_running),
 )  # fmt: skip
 BLOCKED_TASKS = Metric(
@@ -91,11 +90,11 @@ MEMORY_CACHE = Metric(
     "/proc/meminfo Buffers + Cached + SReclaimable − Shmem", values.gauge(sections.memory, values.page_cache_bytes),
 )  # fmt: skip
 MEMORY_FREE = Metric(
-    "host.memory.free", "free", "bytes", "Memory nobody uses, not even as cache.",
+    "host.memory.free", "free", "bytes", "Unused memory, not even used as cache.",
     "/proc/meminfo MemFree", values.gauge(sections.memory, lambda memory: memory.free_bytes),
 )  # fmt: skip
 MEMORY_AVAILABLE = Metric(
-    "host.memory.available", "available", "bytes", "The kernel's estimate of what programs can still get without swapping.",
+    "host.memory.available", "available", "bytes", "The kernel's estimate of memory still available without swapping.",
     "/proc/meminfo MemAvailable", values.gauge(sections.memory, lambda memory: memory.available_bytes),
 )  # fmt: skip
 MEMORY_SHARED = Metric(
@@ -124,12 +123,12 @@ COMMITTED = Metric(
     "/proc/meminfo Committed_AS", values.gauge(sections.memory, lambda memory: memory.committed_bytes),
 )  # fmt: skip
 SWAP_USED = Metric(
-    "host.swap.used", "swap", "bytes", "Swap space in use. What lies there untouched does no harm; look at in and out.",
+    "host.swap.used", "swap", "bytes", "Swap space in use. Untouched pages there do no harm; look at in and out.",
     "/proc/meminfo SwapTotal − SwapFree",
     values.gauge(sections.memory, lambda memory: memory.swap_total_bytes - memory.swap_free_bytes),
 )  # fmt: skip
 SWAP_IN = Metric(
-    "host.swap.in", "in", "bytes/s", "Read back from swap per second: somebody waited for each of these pages.",
+    "host.swap.in", "in", "bytes/s", "Read back from swap per second: a task waited for each of these pages.",
     "/proc/vmstat: Δ pswpin · page size / Δt", values.swap_rate(lambda memory: memory.swap_in_pages), critical=1.0,
 )  # fmt: skip
 SWAP_OUT = Metric(
@@ -141,11 +140,11 @@ HUGE_TOTAL: Final[Keyed[int]] = Keyed(
     "/proc/meminfo HugePages_Total, /sys/kernel/mm/hugepages/*/nr_hugepages", values.huge_pages(lambda pool: pool.total),
 )  # fmt: skip
 HUGE_FREE: Final[Keyed[int]] = Keyed(
-    "host.huge_pages.free", "free", "pages", "Huge pages nobody has touched yet; those reserved are among them.",
+    "host.huge_pages.free", "free", "pages", "Untouched huge pages, including reserved ones.",
     "HugePages_Free, free_hugepages", values.huge_pages(lambda pool: pool.free),
 )  # fmt: skip
 HUGE_USED: Final[Keyed[int]] = Keyed(
-    "host.huge_pages.used", "used", "pages", "Huge pages in somebody's hands: touched, or reserved by a mapping that will touch them.",
+    "host.huge_pages.used", "used", "pages", "Huge pages in use: touched, or reserved by a mapping that will touch them.",
     "HugePages_Total − HugePages_Free + HugePages_Rsvd", values.huge_pages(lambda pool: pool.total - pool.free + pool.reserved),
 )  # fmt: skip
 HUGE_RESERVED: Final[Keyed[int]] = Keyed(
@@ -166,7 +165,7 @@ PSI_IO_SOME = Metric(
     "/proc/pressure/io some: Δ total / Δt", values.stall(lambda psi: psi.io, lambda line: line.some_us),
 )  # fmt: skip
 PSI_IO_FULL = Metric(
-    "host.psi.io_full", "psi io full", "%", "Share of the time in which tasks waited for a disk and none got anything done.",
+    "host.psi.io_full", "psi io full", "%", "Share of the time in which tasks waited for a disk and none made progress.",
     "/proc/pressure/io full: Δ total / Δt", values.stall(lambda psi: psi.io, lambda line: line.full_us),
 )  # fmt: skip
 PSI_MEMORY_SOME = Metric(
@@ -174,7 +173,7 @@ PSI_MEMORY_SOME = Metric(
     "/proc/pressure/memory some: Δ total / Δt", values.stall(lambda psi: psi.memory, lambda line: line.some_us), critical=5.0,
 )  # fmt: skip
 PSI_MEMORY_FULL = Metric(
-    "host.psi.memory_full", "psi mem full", "%", "Share of the time in which tasks waited for memory and none got anything done.",
+    "host.psi.memory_full", "psi mem full", "%", "Share of the time in which tasks waited for memory and none made progress.",
     "/proc/pressure/memory full: Δ total / Δt", values.stall(lambda psi: psi.memory, lambda line: line.full_us), critical=1.0,
 )  # fmt: skip
 
@@ -212,19 +211,19 @@ DISK_WRITE_BYTES: Final[Keyed[str]] = Keyed(
     "/proc/diskstats: Δ sectors written · 512 / Δt", values.disk_value(lambda delta: delta.per_second(lambda disk: disk.write_bytes)),
 )  # fmt: skip
 DISK_READ_AWAIT: Final[Keyed[str]] = Keyed(
-    "host.disk.read_await", "await r", "ms", "Mean time a read request took, waiting in the queue included; nothing when none finished.",
+    "host.disk.read_await", "await r", "ms", "Mean time of a read request, including the queue; empty if none finished.",
     "/proc/diskstats: Δ ms reading / Δ reads", values.disk_value(lambda delta: delta.quotient(lambda disk: disk.read_ms, lambda disk: disk.reads)),
 )  # fmt: skip
 DISK_WRITE_AWAIT: Final[Keyed[str]] = Keyed(
-    "host.disk.write_await", "await w", "ms", "Mean time a write request took, waiting in the queue included; nothing when none finished.",
+    "host.disk.write_await", "await w", "ms", "Mean time of a write request, including the queue; empty if none finished.",
     "/proc/diskstats: Δ ms writing / Δ writes", values.disk_value(lambda delta: delta.quotient(lambda disk: disk.write_ms, lambda disk: disk.writes)),
 )  # fmt: skip
 DISK_QUEUE: Final[Keyed[str]] = Keyed(
-    "host.disk.queue", "queue", "", "Mean number of requests under way, those waiting in the queue included.",
+    "host.disk.queue", "queue", "", "Mean number of requests in progress, including the queue.",
     "/proc/diskstats: Δ weighted ms / Δt", values.disk_value(_queue),
 )  # fmt: skip
 DISK_REQUEST_BYTES: Final[Keyed[str]] = Keyed(
-    "host.disk.request_bytes", "size", "bytes", "Mean size of a request, reads and writes together; nothing when none finished.",
+    "host.disk.request_bytes", "size", "bytes", "Mean size of a request, reads and writes together; empty if none finished.",
     "/proc/diskstats: Δ sectors · 512 / Δ requests",
     values.disk_value(lambda delta: delta.quotient(lambda disk: disk.read_bytes + disk.write_bytes, lambda disk: disk.reads + disk.writes)),
 )  # fmt: skip
@@ -234,17 +233,16 @@ PROCESS_CPU: Final[Keyed[int]] = Keyed(
     "/proc/PID/stat: Δ(utime + stime) / (ticks per second · Δt)", values.process_cpu,
 )  # fmt: skip
 PROCESS_READ_BYTES: Final[Keyed[int]] = Keyed(
-    "host.process.read_bytes", "R", "bytes/s", "Bytes this process had fetched from storage per second; what the page cache had is not counted.",
+    "host.process.read_bytes", "R", "bytes/s", "Bytes fetched from storage for this process per second, without reads from the page cache.",
     "/proc/PID/io: Δ read_bytes / Δt", values.process_io(lambda process: process.read_bytes),
 )  # fmt: skip
 PROCESS_WRITE_BYTES: Final[Keyed[int]] = Keyed(
     "host.process.write_bytes", "W", "bytes/s",
-    "Bytes this process handed to write calls per second (WAL, relations, temporary files); they reach storage later, on behalf "
-    "of whoever flushes. The kernel's count of bytes for storage is not used: with large folios it is a hundredfold too high.",
+    "Bytes this process handed to write calls per second (WAL, relations, temporary files); they reach storage later, charged to the process that flushes. The kernel's count of bytes for storage is not used: with large folios it is a hundredfold too high.",
     "/proc/PID/io: Δ wchar / Δt", values.process_io(lambda process: process.write_bytes),
 )  # fmt: skip
 PROCESS_RSS: Final[Keyed[int]] = Keyed(
-    "host.process.rss", "RES", "bytes", "Resident memory of this process, the shared memory it has touched included; sums count that many times.",
+    "host.process.rss", "RES", "bytes", "Resident memory of this process, including touched shared memory; sums count that memory several times.",
     "/proc/PID/stat rss · page size", values.process_gauge(lambda process: process.rss_bytes),
 )  # fmt: skip
 

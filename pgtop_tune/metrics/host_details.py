@@ -10,11 +10,11 @@ from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.host_rows import row_gauge, section_rate
 
 CPU_NICE = Metric(
-    "host.cpu.nice", "nice", "%", "Part of usr: time in programs that gave way to others (nice above 0); all cores are 100.",
+    "host.cpu.nice", "nice", "%", "Part of usr: time in programs with lowered priority (nice above 0); all cores are 100.",
     "/proc/stat cpu: Δ nice / Δ all", values.cpu_share(lambda cpu: cpu.nice_ticks),
 )  # fmt: skip
 CPU_GUEST = Metric(
-    "host.cpu.guest", "guest", "%", "Part of usr: time this machine ran virtual machines of its own; all cores are 100.",
+    "host.cpu.guest", "guest", "%", "Part of usr: time this machine ran its own virtual machines; all cores are 100.",
     "/proc/stat cpu: Δ(guest + guest_nice) / Δ all", values.cpu_share(lambda cpu: cpu.guest_ticks + cpu.guest_nice_ticks),
 )  # fmt: skip
 CPU_HARD = Metric(
@@ -22,7 +22,7 @@ CPU_HARD = Metric(
     "/proc/stat cpu: Δ irq / Δ all", values.cpu_share(lambda cpu: cpu.irq_ticks),
 )  # fmt: skip
 CPU_SOFT = Metric(
-    "host.cpu.softirq", "sirq", "%", "Part of irq: time in what interrupts leave for later, network packets above all; all cores are 100.",
+    "host.cpu.softirq", "sirq", "%", "Part of irq: time in deferred work of interrupts, mostly network packets; all cores are 100.",
     "/proc/stat cpu: Δ softirq / Δ all", values.cpu_share(lambda cpu: cpu.softirq_ticks),
 )  # fmt: skip
 INTERRUPTS = Metric(
@@ -35,12 +35,12 @@ FREQUENCY = Metric(
     values.gauge(sections.frequency, lambda sample: sum(row.mhz for row in sample.policies) / len(sample.policies) if sample.policies else None),
 )  # fmt: skip
 FREQUENCY_SHARE: Final[Keyed[str]] = Keyed(
-    "host.core.frequency", "MHz", "%", "Frequency of a core as a share of its highest, turbo included; low under load means a power limit, heat or a sparing governor.",
+    "host.core.frequency", "MHz", "%", "Frequency of a core as a share of its highest, turbo included; low under load means a power limit, heat or a power-saving governor.",
     "/sys/devices/system/cpu/cpufreq/policyN: scaling_cur_freq / cpuinfo_max_freq",
     row_gauge(sections.frequency, lambda sample: sample.policies, lambda row: row.policy, lambda row: 100.0 * row.mhz / row.highest_mhz if row.highest_mhz else None),
 )  # fmt: skip
 COMMIT_LIMIT = Metric(
-    "host.memory.commit_limit", "limit", "bytes", "What may be promised at most; it binds with vm.overcommit_memory=2 only.",
+    "host.memory.commit_limit", "limit", "bytes", "Limit of promised memory; it applies only with vm.overcommit_memory=2.",
     "/proc/meminfo CommitLimit", values.gauge(sections.memory, lambda memory: memory.commit_limit_bytes),
 )  # fmt: skip
 SHMEM_HUGE = Metric(

@@ -25,7 +25,7 @@ NODE_TOTAL: Final[Keyed[int]] = Keyed(
     "host.node.total", "memory", "bytes", "Memory of this node.", f"{_NODE}/meminfo MemTotal", _node_gauge(lambda row: row.total_bytes),
 )  # fmt: skip
 NODE_FREE: Final[Keyed[int]] = Keyed(
-    "host.node.free", "free", "bytes", "Memory of this node that nobody uses. One node without, others with: allocations cross over.",
+    "host.node.free", "free", "bytes", "Free memory of this node. If only some nodes have free memory, allocations cross nodes.",
     f"{_NODE}/meminfo MemFree", _node_gauge(lambda row: row.free_bytes),
 )  # fmt: skip
 NODE_FILES: Final[Keyed[int]] = Keyed(
@@ -46,14 +46,14 @@ NODE_HUGE: Final[Keyed[int]] = Keyed(
     f"{_NODE}/meminfo HugePages_Total − HugePages_Free", _node_gauge(lambda row: row.huge_pages - row.huge_pages_free),
 )  # fmt: skip
 NODE_HIT: Final[Keyed[int]] = Keyed(
-    "host.node.hit", "hit", "1/s", "Pages per second allocated on this node as wanted.", f"{_NODE}/numastat: Δ numa_hit / Δt", _node_rate(lambda row: row.hit_pages),
+    "host.node.hit", "hit", "1/s", "Pages per second allocated on this node as intended.", f"{_NODE}/numastat: Δ numa_hit / Δt", _node_rate(lambda row: row.hit_pages),
 )  # fmt: skip
 NODE_MISS: Final[Keyed[int]] = Keyed(
-    "host.node.miss", "miss", "1/s", "Pages per second allocated on this node although another one was wanted.",
+    "host.node.miss", "miss", "1/s", "Pages per second allocated on this node although intended for another.",
     f"{_NODE}/numastat: Δ numa_miss / Δt", _node_rate(lambda row: row.miss_pages),
 )  # fmt: skip
 NODE_FOREIGN: Final[Keyed[int]] = Keyed(
-    "host.node.foreign", "foreign", "1/s", "Pages per second wanted on this node and allocated on another.",
+    "host.node.foreign", "foreign", "1/s", "Pages per second intended for this node and allocated on another.",
     f"{_NODE}/numastat: Δ numa_foreign / Δt", _node_rate(lambda row: row.foreign_pages),
 )  # fmt: skip
 
@@ -85,7 +85,7 @@ def _throttled(interval: Interval) -> float | None:
 
 
 GROUP_MEMORY = Metric(
-    "host.cgroup.memory", "memory", "bytes", "Memory charged to the control group that limits the server; its page cache is in it.",
+    "host.cgroup.memory", "memory", "bytes", "Memory charged to the control group that limits the server, including page cache.",
     "memory.current, memory.usage_in_bytes (version 1)", _of_group(lambda group: group.memory_bytes),
 )  # fmt: skip
 GROUP_MEMORY_MAX = Metric(
@@ -101,19 +101,19 @@ GROUP_MEMORY_HITS = Metric(
     "memory.events max, memory.failcnt (version 1): Δ / Δt", section_rate(sections.cgroup, lambda group: group.memory_max_events),
 )  # fmt: skip
 GROUP_OOM_KILLS = Metric(
-    "host.cgroup.oom_kills", "oom kills", "", "Processes of the group that the kernel has killed for want of memory since it was made.",
+    "host.cgroup.oom_kills", "oom kills", "", "Processes of the group that the kernel has killed for lack of memory since it was created.",
     "memory.events oom_kill, memory.oom_control (version 1)", _of_group(lambda group: group.oom_kills), critical=1.0,
 )  # fmt: skip
 GROUP_CPUS = Metric(
-    "host.cgroup.cpus", "cpus", "", "How many CPUs' worth of time the group may use.",
+    "host.cgroup.cpus", "cpus", "", "CPU time the group may use, in CPUs.",
     "cpu.max quota / period, cpu.cfs_quota_us / cpu.cfs_period_us (version 1)", _of_group(lambda group: group.cpu_quota_cores),
 )  # fmt: skip
 GROUP_THROTTLED = Metric(
-    "host.cgroup.throttled", "throttled", "%", "Share of the periods (100 ms by default) in which the group had used up its CPU time and stood still.",
+    "host.cgroup.throttled", "throttled", "%", "Share of the periods (100 ms by default) in which the group was throttled after using up its quota.",
     "cpu.stat: Δ nr_throttled / Δ nr_periods", _throttled, critical=5.0,
 )  # fmt: skip
 GROUP_THROTTLED_TIME = Metric(
-    "host.cgroup.throttled_time", "stood still", "ms/s", "Time the group was kept from running, summed over CPUs, per second.",
+    "host.cgroup.throttled_time", "throttled", "ms/s", "Time the group was kept from running, summed over CPUs, per second.",
     "cpu.stat: Δ throttled_usec, throttled_time (version 1) / Δt",
     section_rate(sections.cgroup, lambda group: group.cpu_throttled_us, 1e-3),
 )  # fmt: skip
@@ -122,7 +122,7 @@ GROUP_IO_SOME = Metric(
     "io.pressure some: Δ total / Δt", section_rate(sections.cgroup, lambda group: group.io_some_us, 1e-4),
 )  # fmt: skip
 GROUP_IO_FULL = Metric(
-    "host.cgroup.io_full", "io full", "%", "Share of the time in which tasks of the group waited for a disk and none got anything done.",
+    "host.cgroup.io_full", "io full", "%", "Share of the time in which tasks of the group waited for a disk and none made progress.",
     "io.pressure full: Δ total / Δt", section_rate(sections.cgroup, lambda group: group.io_full_us, 1e-4),
 )  # fmt: skip
 GROUP_MEMORY_SOME = Metric(

@@ -53,12 +53,12 @@ NETWORK_ERRORS: Final[Keyed[str]] = Keyed(
     _per_interface(lambda row: row.received_errors + row.sent_errors), critical=0.01,
 )  # fmt: skip
 NETWORK_DROPS: Final[Keyed[str]] = Keyed(
-    "host.network.drops", "drops", "1/s", "Packets thrown away per second for want of room, in and out; each costs a retransmission.",
+    "host.network.drops", "drops", "1/s", "Packets dropped per second for lack of buffers, in and out; each costs a retransmission.",
     "/proc/net/dev: Δ(receive drop + transmit drop) / Δt",
     _per_interface(lambda row: row.received_drops + row.sent_drops),
 )  # fmt: skip
 NETWORK_BUSY: Final[Keyed[str]] = Keyed(
-    "host.network.busy", "busy", "%", "The busier direction as a share of the speed of the link; nothing where the speed is not known.",
+    "host.network.busy", "busy", "%", "The busier direction as a share of the speed of the link; empty if the speed is unknown.",
     "/proc/net/dev: Δ bytes · 8 / Δt; /sys/class/net/NAME/speed", _network_busy, critical=90.0,
 )  # fmt: skip
 
@@ -99,24 +99,24 @@ SPACE_TOTAL: Final[Keyed[str]] = Keyed(
     "host.space.total", "size", "bytes", "Size of the file system.", "statvfs f_blocks · f_frsize", _per_mount(lambda row: row.total_bytes),
 )  # fmt: skip
 SPACE_AVAILABLE: Final[Keyed[str]] = Keyed(
-    "host.space.available", "left", "bytes", "What the server can still write; blocks reserved for root are not in it.",
+    "host.space.available", "left", "bytes", "Space the server can still write, without blocks reserved for root.",
     "statvfs f_bavail · f_frsize", _per_mount(lambda row: row.available_bytes),
 )  # fmt: skip
 SPACE_USED: Final[Keyed[str]] = Keyed(
-    "host.space.used", "used", "%", "Used as a share of what is used and what the server can still write, as df shows it.",
+    "host.space.used", "used", "%", "Used space as a share of used and writable space, as in df.",
     "statvfs: (f_blocks − f_bfree) / (f_blocks − f_bfree + f_bavail)",
     _per_mount(lambda row: share(row.total_bytes - row.free_bytes, row.total_bytes - row.free_bytes + row.available_bytes)), critical=95.0,
 )  # fmt: skip
 SPACE_GROWTH: Final[Keyed[str]] = Keyed(
-    "host.space.growth", "grows", "bytes/s", "Bytes per second by which the space left has shrunk over the last two minutes; negative when it has grown.",
+    "host.space.growth", "grows", "bytes/s", "Bytes per second by which free space has shrunk over the last two minutes; negative when it has grown.",
     "statvfs: −Δ f_bavail · f_frsize / Δt", _growth,
 )  # fmt: skip
 MINUTES_LEFT: Final[Keyed[str]] = Keyed(
-    "host.space.minutes_left", "full in", "min", "Minutes until the file system is full if it goes on filling as over the last two minutes; nothing while it does not fill.",
+    "host.space.minutes_left", "full in", "min", "Minutes until the file system is full at the rate of the last two minutes; empty while it does not fill.",
     "space left / growth", _minutes_left,
 )  # fmt: skip
 INODES_USED: Final[Keyed[str]] = Keyed(
-    "host.space.inodes", "inodes", "%", "Inodes in use; nothing where the file system makes them as it goes (btrfs, XFS grows them).",
+    "host.space.inodes", "inodes", "%", "Inodes in use; empty if the file system creates them on demand (btrfs, XFS).",
     "statvfs: 1 − f_favail / f_files", _per_mount(lambda row: share(row.inodes - row.inodes_free, row.inodes)), critical=95.0,
 )  # fmt: skip
 

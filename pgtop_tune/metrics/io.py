@@ -207,8 +207,7 @@ BACKEND_FSYNCS = Metric(
 )  # fmt: skip
 ARCHIVE_BACKLOG = Metric(
     "server.archive_backlog", "archive backlog", "segments",
-    "Complete WAL segments written after the last one archived, or where none was yet, from the one on that failed. "
-    "They stay on the WAL disk until they are.",
+    "Complete WAL segments after the last archived one, or without any, from the failed one on. They stay on the WAL disk until archived.",
     "segment of pg_current_wal_insert_lsn() − segment of pg_stat_archiver.last_archived_wal − 1, or of last_failed_wal",
     _archive_backlog,
     critical=64.0,
@@ -223,15 +222,12 @@ WAL_DIRECTORY = Metric(
 )  # fmt: skip
 WAL_DIRECTORY_GROWTH = Metric(
     "server.wal_directory_growth", "growing", "bytes/s",
-    "Growth of the WAL directory over two minutes. Beyond max_wal_size it grows only while something holds WAL back: "
-    "a replication slot, an archiver that fails, wal_keep_size.",
+    "Growth of the WAL directory over two minutes. Above max_wal_size it grows only while WAL is retained: by a replication slot, a failing archiver, wal_keep_size.",
     "Δ sum(size) of pg_ls_waldir() / Δt", _wal_directory_growth,
 )  # fmt: skip
 WAL_DISK_UNTIL_FULL = Metric(
     "server.wal_disk_until_full", "WAL disk full in", "s",
-    "Time until the file system of the WAL directory is full if the directory goes on growing as in the last two minutes. "
-    "Nothing while the directory is below max_wal_size and wal_keep_size and the disk has room for that: it grows to "
-    "there and stops by itself.",
+    "Time until the file system of the WAL directory is full at the growth of the last two minutes. Empty while the directory is below max_wal_size and wal_keep_size and the disk has room for that: its growth ends there.",
     "statvfs(pg_wal).f_bavail / growth of pg_ls_waldir(); max_wal_size + wal_keep_size − sum(size) of pg_ls_waldir()", _wal_disk_until_full,
 )  # fmt: skip
 
@@ -255,11 +251,11 @@ def _commits_per_flush(interval: Interval) -> float | None:
 
 WAL_FLUSHES = Metric(
     "io.wal.flushes", "flushes", "1/s",
-    "How often WAL is made durable. Beside it, where it was measured, what the device can do at most.",
+    "Flushes of WAL per second. Beside it the device's measured limit, if known.",
     "Δ wal_sync of pg_stat_wal, from 18 on Δ fsyncs of pg_stat_io (object wal), / Δt", _flushes,
 )  # fmt: skip
 COMMITS_PER_FLUSH = Metric(
     "io.wal.commits_per_flush", "commits per flush", "",
-    "How many commits share a flush; those of transactions that only read are among them and need none.",
+    "Commits per flush, including those of read-only transactions, which need none.",
     "Δ xact_commit of pg_stat_database / Δ flushes", _commits_per_flush,
 )  # fmt: skip

@@ -55,7 +55,7 @@ def knee_of_clients(points: Sequence[LoadPoint]) -> Knee:
     known = _distinct(points)
     if len(known) < _FEWEST:
         return Knee(
-            None, f"no knee seen: it takes {_FEWEST} steps of different loads that ended well, there are {len(known)}"
+            None, f"no knee seen: it takes {_FEWEST} successful steps of different loads; there are {len(known)}"
         )
     best = max(known, key=lambda point: point.tps or 0.0)
     first = next(point for point in known if _as_good(point, best))
@@ -69,7 +69,7 @@ def knee_of_clients(points: Sequence[LoadPoint]) -> Knee:
     if first is known[0] and first.load > 1:
         return Knee(
             None,
-            f"no knee seen: {first.load:.0f} clients bring {first.tps:.1f} tps, and no step beyond is better by more than"
+            f"no knee seen: {first.load:.0f} clients reach {first.tps:.1f} tps, and no step beyond is better by more than"
             f" 5 % or the noise (highest {best.tps:.1f} at {best.load:.0f}); it takes fewer clients to see it",
         )
     return Knee(
@@ -83,7 +83,7 @@ def knee_of_rates(points: Sequence[LoadPoint]) -> Knee:
     """The highest rate that was reached."""
     known = _distinct(points)
     if not known:
-        return Knee(None, "no knee seen: no step ended well")
+        return Knee(None, "no knee seen: no step succeeded")
     reached = [point for point in known if (point.tps or 0.0) >= REACHED * point.load]
     if not reached:
         lowest = known[0]
@@ -94,7 +94,7 @@ def knee_of_rates(points: Sequence[LoadPoint]) -> Knee:
     beyond = next(point for point in known if point.load > last.load)
     return Knee(
         last.load,
-        f"knee at {number(last.load)} per second: at a rate of {number(beyond.load)} only {beyond.tps:.1f} were done",
+        f"knee at {number(last.load)} per second: at a rate of {number(beyond.load)} only {beyond.tps:.1f} were reached",
     )
 
 

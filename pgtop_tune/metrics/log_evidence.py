@@ -52,7 +52,7 @@ def logged_part(evidence: Evidence) -> LoggedPart | None:
     if rate < 1.0 and merged.logged:
         return LoggedPart(merged.logged, whole, 0, _p99(percentile_range(merged.buckets, P99.per_cent, rate)))
     if whole * rate - merged.logged > slack:
-        return LoggedPart(merged.logged, whole, 0, "older ones were let go")
+        return LoggedPart(merged.logged, whole, 0, "older ones were dropped")
     return None
 
 

@@ -38,7 +38,7 @@ OWN_TERMINAL_BYTES = Metric(
     "Δ bytes written / Δt", _per_second(lambda footprint: float(footprint.terminal_bytes)),
 )  # fmt: skip
 OWN_STATEMENT_MS = Metric(
-    "own.statement_ms", "server", "ms/s", "Time per second in which a statement of this program is under way; mean of 5 s.",
+    "own.statement_ms", "server", "ms/s", "Time per second in which a statement of this program runs; mean of 5 s.",
     "Δ wall time between sending a statement and its answer / Δt", _per_second(lambda footprint: footprint.statement_ms),
 )  # fmt: skip
 OWN_RSS = Metric(

@@ -149,7 +149,7 @@ class PoolRow(Struct, frozen=True):
 
     @property
     def full_percent(self) -> float | None:
-        """Server connections lent of those it may have."""
+        """Server connections in use of the maximum."""
         return None if not self.size or self.pool.sv_active is None else 100.0 * self.pool.sv_active / self.size
 
 
@@ -260,27 +260,27 @@ def _summed(rate_of: Callable[[Traffic], float | None]) -> Callable[[Interval], 
 
 
 CLIENTS: Final[Keyed[str]] = Keyed(
-    "pooler.clients", "clients", "", "Clients of all pools, active, idle and waiting; the console's own are not among them.",
+    "pooler.clients", "clients", "", "Clients of all pools, active, idle and waiting, without those of the console.",
     "SHOW POOLS: Σ cl_active + cl_idle + cl_waiting", _by_pooler(_clients),
 )  # fmt: skip
 WAITING: Final[Keyed[str]] = Keyed(
-    "pooler.waiting", "waiting", "", "Clients that have asked for something and have no server connection yet. Always some: the pool is too small for the load, or the server too slow for the pool.",
+    "pooler.waiting", "waiting", "", "Clients waiting for a server connection. If there are always some, the pool is too small for the load, or the server too slow for the pool.",
     "SHOW POOLS: Σ cl_waiting", _by_pooler(_waiting), critical=1.0,
 )  # fmt: skip
 MAX_WAIT: Final[Keyed[str]] = Keyed(
-    "pooler.max_wait", "longest wait", "ms", "How long the client has waited that stands first in a queue.",
+    "pooler.max_wait", "longest wait", "ms", "Wait of the first client in a queue.",
     "SHOW POOLS: max(maxwait, maxwait_us)", _by_pooler(_longest_ms), critical=1000.0,
 )  # fmt: skip
 SERVERS: Final[Keyed[str]] = Keyed(
-    "pooler.servers", "server connections", "", "Connections the pooler has to servers, lent or idle.",
+    "pooler.servers", "server connections", "", "Connections of the pooler to servers, in use or idle.",
     "SHOW DATABASES: Σ current_connections", _by_pooler(_servers),
 )  # fmt: skip
 XACTS: Final[Keyed[str]] = Keyed(
-    "pooler.xacts", "xact/s", "1/s", "Transactions that went through the pooler per second; in session mode as in the others.",
+    "pooler.xacts", "xact/s", "1/s", "Transactions through the pooler per second; in session mode, too.",
     "SHOW STATS: Σ Δ total_xact_count / Δt", _summed(lambda row: row.xacts_per_s),
 )  # fmt: skip
 QUERIES: Final[Keyed[str]] = Keyed(
-    "pooler.queries", "query/s", "1/s", "Statements that went through the pooler per second.",
+    "pooler.queries", "query/s", "1/s", "Statements through the pooler per second.",
     "SHOW STATS: Σ Δ total_query_count / Δt", _summed(lambda row: row.queries_per_s),
 )  # fmt: skip
 

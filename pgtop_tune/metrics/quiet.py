@@ -40,7 +40,7 @@ def _sessions(activity: Activity) -> list[str]:
     if not busy:
         return []
     names = ", ".join(dict.fromkeys(backend.application_name or backend.usename or "?" for backend in busy))
-    return [f"{len(busy)} active session{'s' if len(busy) > 1 else ''} of others ({names})"]
+    return [f"{len(busy)} other active session{'s' if len(busy) > 1 else ''} ({names})"]
 
 
 def _workers(activity: Activity) -> list[str]:

@@ -117,7 +117,7 @@ class SlotState(Struct, frozen=True):
         retained_per_s: By how much that grows; negative when it catches up.
         unconfirmed_bytes: WAL its consumer has not confirmed; None for a physical slot.
         xmin_age, catalog_xmin_age: Transactions it holds back vacuum by.
-        inactive_s: How long nobody has used it (17+).
+        inactive_s: Time since its last use (17+).
         lost_in_s: Until safe_wal_size is used up at the pace of the last half minute.
         spilled_per_s, streamed_per_s: Bytes a second of logical decoding to disk, and to the subscriber in progress.
     """

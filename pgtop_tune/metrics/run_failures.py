@@ -49,7 +49,7 @@ def _verdict(percent: float, other: int) -> Verdict:
 
 def _advice(max_tries: int | None) -> str:
     if max_tries is None or max_tries == 1:
-        return "an application would try them again: --max-tries 10"
+        return "retry them as an application would: --max-tries 10"
     if max_tries == 0:
-        return "they were tried until there was no time left: fewer clients on the same rows"
-    return f"{max_tries} tries were not enough for them: more tries, or fewer clients on the same rows"
+        return "they were retried until the time was over: fewer clients on the same rows"
+    return f"{max_tries} tries were not enough: more tries, or fewer clients on the same rows"

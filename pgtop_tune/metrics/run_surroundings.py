@@ -43,7 +43,9 @@ def server_away(evidence: Evidence) -> Doubt | None:
     if len(moments) < 2 and (silent < _FEWEST_SILENT or silent * 10 <= len(inside)):
         return None
     words = (
-        "the server restarted" if len(moments) > 1 else f"the server did not answer in {silent} of {len(inside)} looks"
+        "the server restarted"
+        if len(moments) > 1
+        else f"the server did not answer in {silent} of {len(inside)} samples"
     )
     return Doubt("SERVER-AWAY", Verdict.SUSPECT, words, "look at its log", (("silent_looks", silent),))
 
@@ -73,9 +75,9 @@ def other_server(evidence: Evidence) -> Doubt | None:
         return None
     return Doubt(
         "OTHER-SERVER", Verdict.SUSPECT,
-        f"pgbench did {client:.0f} transactions and the server that is watched {seen:.0f}:"
-        " what is said here of the server and its machine is of another one",
-        "give the connection options of the server behind the endpoint",
+        f"pgbench did {client:.0f} transactions and the watched server {seen:.0f}:"
+        " the figures of server and machine belong to another one",
+        "pass the connection options of the server behind the endpoint",
         (("client_transactions", client), ("server_transactions", seen)),
     )  # fmt: skip
 
@@ -98,8 +100,8 @@ def straddled(evidence: Evidence) -> Doubt | None:
     where = [words for words, there in (("when it began", before), ("when it ended", open_at_end)) if there]
     return Doubt(
         "CHECKPOINT-STRADDLED", Verdict.SUSPECT,
-        f"a checkpoint was under way {' and '.join(where)}: the run has a part of its cost",
-        "a run over whole checkpoint cycles, begun after a CHECKPOINT (--housekeeping checkpoint)",
+        f"a checkpoint was in progress {' and '.join(where)}: the run includes part of its cost",
+        "run over whole checkpoint cycles, starting after a CHECKPOINT (--housekeeping checkpoint)",
         (("begun_inside", sum(begun)), ("finished_inside", len(finished))),
     )  # fmt: skip
 
@@ -114,7 +116,7 @@ def no_checkpoint(evidence: Evidence) -> Doubt | None:
     cycle = f" (checkpoint_timeout {timeout_s} s)" if timeout_s else ""
     return Doubt(
         "NO-CHECKPOINT", Verdict.SUSPECT if evidence.seconds >= 60 else Verdict.NOTE,
-        f"no checkpoint began within {evidence.seconds:.0f} s{cycle}: what it costs to write the changed pages is left out",
+        f"no checkpoint began within {evidence.seconds:.0f} s{cycle}: the cost of writing the changed pages is missing",
         "run for one checkpoint cycle or several", (("seconds", evidence.seconds),),
     )  # fmt: skip
 
@@ -127,7 +129,7 @@ def competing(evidence: Evidence) -> Doubt | None:
     if looks and len(foreign) >= FOREIGN_SESSIONS * len(looks):
         mean = len(foreign) / len(looks)
         names = ", ".join(name for name, _ in Counter(foreign).most_common(3))
-        reasons.append(f"{mean:.1f} active sessions of others on average ({names})")
+        reasons.append(f"{mean:.1f} other active sessions on average ({names})")
         numbers.append(("foreign_sessions", mean))
     backups = [
         row for sample in evidence.readings(sections.progress) for row in sample.commands if row.command == _BACKUP
@@ -142,7 +144,7 @@ def competing(evidence: Evidence) -> Doubt | None:
         return None
     return Doubt(
         "COMPETING-ACTIVITY", Verdict.SUSPECT, f"the server was not alone: {'; '.join(reasons)}",
-        "measure when nobody else is there", tuple(numbers),
+        "measure without other sessions", tuple(numbers),
     )  # fmt: skip
 
 
@@ -157,10 +159,10 @@ def autovacuum(evidence: Evidence) -> Doubt | None:
         )
     if not tables:
         return None
-    words = ", ".join(f"{table} in {seen} of {len(looks)} looks" for table, seen in tables.most_common(3))
+    words = ", ".join(f"{table} in {seen} of {len(looks)} samples" for table, seen in tables.most_common(3))
     return Doubt(
         "AUTOVACUUM", Verdict.SUSPECT, f"autovacuum worked on the dataset: {words}",
-        "VACUUM ANALYZE before the run (--housekeeping vacuum), or a run that is long enough to have it throughout",
+        "VACUUM ANALYZE before the run (--housekeeping vacuum), or a run long enough to have it throughout",
         (("looks", float(tables.total())),),
     )  # fmt: skip
 
@@ -179,7 +181,7 @@ def swap(evidence: Evidence) -> Doubt | None:
         return None
     return Doubt(
         "SWAP", Verdict.SUSPECT, f"the machine swapped: {pages_in} pages in, {pages_out} out",
-        "less memory for the server (shared_buffers, work_mem), or nothing else on the machine",
+        "less memory for the server (shared_buffers, work_mem), or no other program on the machine",
         (("pages_in", pages_in), ("pages_out", pages_out)),
     )  # fmt: skip
 
@@ -195,7 +197,7 @@ def steal(evidence: Evidence) -> Doubt | None:
         return None
     return Doubt(
         "STEAL", Verdict.SUSPECT, f"{stolen:.1f} % of the CPU time was stolen: the hypervisor ran other machines",
-        "measure again at another time, or on a machine with CPUs of its own", (("steal_percent", stolen),),
+        "measure again at another time, or on a machine with dedicated CPUs", (("steal_percent", stolen),),
     )  # fmt: skip
 
 
@@ -208,8 +210,8 @@ def not_durable(evidence: Evidence) -> Doubt | None:
     return Doubt(
         "NOT-DURABLE",
         Verdict.SUSPECT,
-        f"{' and '.join(off)} off: the cost of being durable is left out",
-        "turn it on to measure what production would do",
+        f"{' and '.join(off)} off: the cost of durability is missing",
+        "turn it on to measure like production",
     )
 
 
@@ -231,7 +233,7 @@ def unsafe(evidence: Evidence) -> Doubt | None:
     if not others:
         return None
     words = "; ".join(f"{name}={risk.value} can lose {risk.loss}" for name, risk in others.items())
-    return Doubt("UNSAFE", Verdict.NOTE, words, "what production has is another value")
+    return Doubt("UNSAFE", Verdict.NOTE, words, "production uses another value")
 
 
 def _in_force(evidence: Evidence) -> dict[str, AtRisk]:
@@ -248,7 +250,7 @@ def unlogged(evidence: Evidence) -> Doubt | None:
         "UNLOGGED",
         Verdict.SUSPECT,
         f"{', '.join(tables)} unlogged: no WAL is written for them",
-        "make the dataset without --unlogged-tables",
+        "create the dataset without --unlogged-tables",
     )
 
 

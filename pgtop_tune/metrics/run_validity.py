@@ -61,7 +61,7 @@ def _failed(evidence: Evidence) -> Doubt | None:
         return None
     words, _, hint = run.message.partition("\nhint: ")
     status = run.exit_status if run.exit_status is not None else -1
-    reason = f"{short_words(words) or 'pgbench said nothing'} (exit status {status})"
+    reason = f"{short_words(words) or 'pgbench printed nothing'} (exit status {status})"
     return Doubt("RUN-FAILED", INVALID, reason, hint, (("exit_status", status),))
 
 
@@ -80,7 +80,7 @@ def _stopped(evidence: Evidence) -> Doubt | None:
         return None
     asked_s = evidence.run.duration_s
     words = f"stopped after {evidence.seconds:.0f} s" + (f" of {asked_s}" if asked_s else "")
-    return Doubt("RUN-PARTIAL", INVALID, words, "run it again to its end", (("seconds", evidence.seconds),))
+    return Doubt("RUN-PARTIAL", INVALID, words, "run it again to the end", (("seconds", evidence.seconds),))
 
 
 def _skipped(evidence: Evidence) -> Doubt | None:
@@ -90,8 +90,7 @@ def _skipped(evidence: Evidence) -> Doubt | None:
     whole = skipped + evidence.transactions
     return Doubt(
         "SKIPPED", INVALID,
-        f"{skipped} of {whole:.0f} scheduled transactions were skipped ({skipped / whole:.2%}): they could not have met"
-        " the latency limit, and are not in the latencies",
+        f"{skipped} of {whole:.0f} scheduled transactions were skipped ({skipped / whole:.2%}): they could not meet the latency limit, and are not part of the latencies",
         "a lower rate or a higher latency limit", (("skipped", skipped), ("share_percent", 100.0 * skipped / whole)),
     )  # fmt: skip
 
@@ -105,7 +104,7 @@ def _rate_missed(evidence: Evidence) -> Doubt | None:
     noise = 2.0 * (rate / evidence.seconds) ** 0.5
     if done >= RATE_REACHED * rate - noise:
         return None
-    words = f"{done:.1f} transactions per second of {units.number(rate)} were done"
+    words = f"{done:.1f} transactions per second of {units.number(rate)} were reached"
     lag_ms = _lag_at_the_end(lines)
     numbers = (("rate_per_s", rate), ("tps", done), *([] if lag_ms is None else [("lag_ms", lag_ms)]))
     if lag_ms is None:
@@ -116,7 +115,9 @@ def _rate_missed(evidence: Evidence) -> Doubt | None:
         # One that grows evenly is twice its mean at the end.
         grows = lag_ms >= fmean(line.lag_ms or 0.0 for line in lines)
         words += f", the last ones {lag_ms:.0f} ms behind their schedule: " + (
-            "the backlog grows, and latency says how long the run was" if grows else "the backlog was larger before"
+            "the backlog grows, and latency reflects the length of the run"
+            if grows
+            else "the backlog was larger before"
         )
         return Doubt("RATE-MISSED", SUSPECT, words, "a lower rate", numbers)
     if evidence.skipped:
@@ -161,8 +162,7 @@ def _cpu_contention(evidence: Evidence) -> Doubt | None:
     full = f"all {load.cpus} CPUs of the machine are busy, and " if load.beside and full_machine(load) else ""
     return Doubt(
         "CPU-CONTENTION", SUSPECT,
-        f"a thread of pgbench was ready and waited for a CPU {queued:.0f} % of the time: {full}its latencies have that in"
-        " them",
+        f"a thread of pgbench was ready and waited for a CPU {queued:.0f} % of the time: {full}its latencies include that wait",
         "nothing else on the machine, or pgbench on another host", (("queued_percent", queued),),
     )  # fmt: skip
 
@@ -183,7 +183,7 @@ def _scale(evidence: Evidence) -> Doubt | None:
         return None
     return Doubt(
         "SCALE-BELOW-CLIENTS", SUSPECT,
-        f"{clients} clients update {scale} branch row{'s' if scale > 1 else ''}: row locks are measured",
+        f"{clients} clients update {scale} branch row{'s' if scale > 1 else ''}: the run measures row locks",
         f"pgbench's tables at scale {clients} or more, or the profile simple-update",
         (("scale", scale), ("clients", clients)),
     )  # fmt: skip
@@ -206,7 +206,7 @@ def _short(evidence: Evidence) -> Doubt | None:
     if not evidence.run.complete or evidence.seconds >= SHORT_S:
         return None
     return Doubt(
-        "SHORT-RUN", NOTE, f"{evidence.seconds:.0f} s are short: caches, checkpoints and chance weigh much",
+        "SHORT-RUN", NOTE, f"{evidence.seconds:.0f} s are short: caches, checkpoints and chance have a large effect",
         f"at least {SHORT_S:.0f} s, and more than one run", (("seconds", evidence.seconds),),
     )  # fmt: skip
 
@@ -223,7 +223,7 @@ def _log_incomplete(evidence: Evidence) -> Doubt | None:
     return Doubt(
         "LOG-INCOMPLETE", INVALID if share > LOST_UP_TO_PERCENT else SUSPECT,
         f"pgbench's transaction log lacks {log.lost} of {log.of} transactions: {log.words}",
-        "room for the log: in /dev/shm, else where TMPDIR says", numbers,
+        "free space for the log: in /dev/shm, else in TMPDIR", numbers,
     )  # fmt: skip
 
 
@@ -243,7 +243,7 @@ def _connects(evidence: Evidence) -> Doubt | None:
     if not evidence.run.connect_per_transaction:
         return None
     return Doubt(
-        "CONNECT-PER-TRANSACTION", NOTE, "each transaction made its own connection: connecting is what was measured"
+        "CONNECT-PER-TRANSACTION", NOTE, "each transaction made its own connection: the run measures connecting"
     )
 
 
@@ -252,9 +252,8 @@ def _closed_loop(evidence: Evidence) -> Doubt | None:
         return None
     return Doubt(
         "CLOSED-LOOP", NOTE,
-        "each client waited for its answer before it asked again, so a stall is one slow transaction per client and not"
-        " all that would have come meanwhile (coordinated omission)",
-        "latencies to compare are those at a fixed rate: --rate",
+        "each client waited for its answer before the next transaction, so a stall is one slow transaction per client instead of all that would have arrived (coordinated omission)",
+        "compare latencies at a fixed rate: --rate",
     )  # fmt: skip
 
 
@@ -263,40 +262,40 @@ def _housekeeping(evidence: Evidence) -> Doubt | None:
     if not missed:
         return None
     words = "; ".join(f"{step.name}: {step.problem}" for step in missed)
-    return Doubt("HOUSEKEEPING-MISSED", SUSPECT, f"the run did not begin from the usual state ({words})")
+    return Doubt("HOUSEKEEPING-MISSED", SUSPECT, f"the run did not start from the usual state ({words})")
 
 
 RULES: Final[tuple[Rule, ...]] = (
-    Rule("RUN-FAILED", "pgbench failed; the tps line it prints all the same does not count.", "pgbench's exit status", _failed),
-    Rule("CONNECTION-ERRORS", "Clients were not let in.", "pgbench's words on stderr", _connection_errors),
-    Rule("RUN-PARTIAL", "The run was stopped before its time.", "Ctrl-C, a signal, the stop key", _stopped),
+    Rule("RUN-FAILED", "pgbench failed; its tps line does not count.", "pgbench's exit status", _failed),
+    Rule("CONNECTION-ERRORS", "Clients were refused.", "pgbench's messages on stderr", _connection_errors),
+    Rule("RUN-PARTIAL", "The run was stopped early.", "Ctrl-C, a signal, the stop key", _stopped),
     Rule("FAILED-TRANSACTIONS", "Transactions failed (serialization, deadlocks), all tries counted; pgbench leaves them out of its figures.", f"report: number of failed transactions; above 0 a note, above {NOTED_UP_TO_PERCENT:.0f} % suspect, above {COUNTS_UP_TO_PERCENT:.0f} % or of another kind invalid", transactions_failed),
-    Rule("SKIPPED", "Scheduled transactions were not run at all.", "report: number of transactions skipped; > 0", _skipped),
-    Rule("RATE-MISSED", "The rate asked for was not reached.", "transactions / seconds < 99 % of --rate less two standard deviations; a note where no lag shows a backlog", _rate_missed),
-    Rule("LOG-INCOMPLETE", "Percentiles are of a part of the transactions.", f"report: transactions processed > lines of the transaction log; above {LOST_UP_TO_PERCENT:.0f} % lost invalid; a log that was sampled is a note", _log_incomplete),
-    Rule("LOG-COUNTED", "Percentiles of quick transactions are estimates; number, slow ones and maximum are exact.", "lines of the transaction log that were only counted, as most are above some ten thousand in a second", _log_counted),
+    Rule("SKIPPED", "Scheduled transactions were skipped.", "report: number of transactions skipped; > 0", _skipped),
+    Rule("RATE-MISSED", "The requested rate was not reached.", "transactions / seconds < 99 % of --rate less two standard deviations; a note if no lag shows a backlog", _rate_missed),
+    Rule("LOG-INCOMPLETE", "Percentiles cover only part of the transactions.", f"report: transactions processed > lines of the transaction log; above {LOST_UP_TO_PERCENT:.0f} % lost invalid; a log that was sampled is a note", _log_incomplete),
+    Rule("LOG-COUNTED", "Percentiles of quick transactions are estimates; number, slow ones and maximum are exact.", "lines of the transaction log that were only counted, like most above some ten thousand in a second", _log_counted),
     Rule("SERVER-AWAY", "The server restarted or did not answer.", "start of the postmaster; frames without a server", around.server_away),
-    Rule("OTHER-SERVER", "The server that is watched is not the one that is under load.", "Δ(xact_commit + xact_rollback) < half of the client's transactions", around.other_server),
+    Rule("OTHER-SERVER", "The watched server is not the one under load.", "Δ(xact_commit + xact_rollback) < half of the client's transactions", around.other_server),
     Rule("CLIENT-BOUND", "pgbench is the limit, not the server.", "/proc/PID/task: CPU + waiting for a CPU of one thread ≥ 90 %, at least half of it CPU; without threads Client waits of the load's sessions ≥ 80 %", _client_bound),
     Rule("CPU-CONTENTION", "pgbench had to wait for a CPU.", "/proc/PID/task/TID/schedstat: a thread waited ≥ 25 % of the time", _cpu_contention),
     Rule("FEW-THREADS", "One thread serves more than 64 clients.", "-j and -c", _few_threads),
     Rule("SCALE-BELOW-CLIENTS", "Clients of the TPC-B-like script queue for few branch rows.", "scaling factor < clients", _scale),
-    Rule("CHECKPOINT-STRADDLED", "A part of a checkpoint lies in the run, another outside.", "pg_control_checkpoint(), Δ checkpoints of pg_stat_bgwriter or pg_stat_checkpointer", around.straddled),
-    Rule("NO-CHECKPOINT", "A load that writes ran for less than a checkpoint cycle, so its cost is left out.", "no checkpoint began; rows written > 0.1 per transaction", around.no_checkpoint),
-    Rule("COMPETING-ACTIVITY", "Others used the server meanwhile.", "active sessions of others ≥ 0.1 on average, or 5 % more transactions than the client's", around.competing),
+    Rule("CHECKPOINT-STRADDLED", "A checkpoint overlaps the start or the end of the run.", "pg_control_checkpoint(), Δ checkpoints of pg_stat_bgwriter or pg_stat_checkpointer", around.straddled),
+    Rule("NO-CHECKPOINT", "A writing load ran for less than a checkpoint cycle, so checkpoint cost is missing.", "no checkpoint began; rows written > 0.1 per transaction", around.no_checkpoint),
+    Rule("COMPETING-ACTIVITY", "Other sessions used the server meanwhile.", "other active sessions ≥ 0.1 on average, or 5 % more transactions than the client's", around.competing),
     Rule("AUTOVACUUM", "Autovacuum worked on the tables of the load.", "pg_stat_activity: autovacuum worker", around.autovacuum),
     Rule("SWAP", "The machine swapped.", "/proc/vmstat: Δ(pswpin + pswpout) > 0", around.swap),
     Rule("STEAL", "The hypervisor took CPU time away.", "/proc/stat: Δ steal / Δ all > 1 %", around.steal),
     Rule("NOT-STEADY", "Throughput did not settle.", "MSER-5 and the drift behind it, `metrics.steady_state`", _not_steady),
     Rule("NOT-DURABLE", "A crash would lose data: fsync or full_page_writes is off.", "pg_settings", around.not_durable),
     Rule("ASYNCHRONOUS", "Commits did not wait for the disk.", "synchronous_commit = off", around.asynchronous),
-    Rule("UNSAFE", "A value was in force that can lose data.", "pg_settings: what the durability fence locks", around.unsafe),
+    Rule("UNSAFE", "A value that can lose data was in force.", "pg_settings: what the durability fence locks", around.unsafe),
     Rule("UNLOGGED", "Tables of the load write no WAL.", "pg_class.relpersistence", around.unlogged),
     Rule("STATEMENT-LOGGING", "The server logged statements of the load.", "log_statement, log_duration, log_min_duration_statement below 1 s", around.logging),
-    Rule("HOUSEKEEPING-MISSED", "Something that precedes each run could not be done.", "the run's own steps", _housekeeping),
-    Rule("CONNECT-PER-TRANSACTION", "Connecting was measured.", "-C", _connects),
+    Rule("HOUSEKEEPING-MISSED", "A step before the run failed.", "the run's own steps", _housekeeping),
+    Rule("CONNECT-PER-TRANSACTION", "The run measures connecting.", "-C", _connects),
     Rule("SHORT-RUN", "The run was shorter than a minute.", "pgbench's progress", _short),
-    Rule("CLOSED-LOOP", "Without a rate latencies hide what would have waited.", "no --rate", _closed_loop),
+    Rule("CLOSED-LOOP", "Without a rate, latencies hide delayed arrivals.", "no --rate", _closed_loop),
 )  # fmt: skip
 
 

@@ -202,8 +202,7 @@ def _blocked(interval: Interval) -> float | None:
 
 TPS = Metric(
     "server.tps", "server", "1/s",
-    "Transactions that ended per second, commits and rollbacks in all databases, without those of this tool; over a "
-    "second at least, because backends report once a second. So single values jump where the client's do not.",
+    "Transactions that ended per second, commits and rollbacks in all databases, without those of this tool; over at least a second, because backends report once a second. So single values jump more than the client's.",
     "Δ(xact_commit + xact_rollback) of pg_stat_database − our own, / Δt", _tps,
 )  # fmt: skip
 ROLLBACKS = Metric(
@@ -231,8 +230,7 @@ WAL_BYTES = Metric(
 FULL_PAGES = Metric(
     "server.wal_full_pages", "full pages", "%",
     "Share of full-page images in the bytes of WAL over the last 10 s: high after a checkpoint, falls as pages have been "
-    "touched. Before 19 an estimate (~), at most 100: too high where pages have free space. With wal_compression images "
-    "are smaller by nobody knows how much, and it says at most.",
+    "touched. Before 19 an estimate (~), at most 100: too high where pages have free space. With wal_compression images are smaller by an unknown amount, and the pane says at most.",
     "Δ wal_fpi_bytes / Δ wal_bytes of pg_stat_wal; before 19 Δ wal_fpi × block_size / Δ wal_bytes", _full_page_percent,
 )  # fmt: skip
 WAL_BUFFERS_FULL = Metric(
@@ -240,7 +238,7 @@ WAL_BUFFERS_FULL = Metric(
     "Δ wal_buffers_full of pg_stat_wal / Δt", _wal_buffers_full, critical=1.0,
 )  # fmt: skip
 WAL_SINCE_REDO = Metric(
-    "server.wal_since_redo", "since redo", "bytes", "WAL since the redo point of the last checkpoint: what a crash now would replay.",
+    "server.wal_since_redo", "since redo", "bytes", "WAL since the redo point of the last checkpoint: the amount replayed after a crash now.",
     "pg_current_wal_insert_lsn() − redo_lsn of pg_control_checkpoint()", _wal_since_redo,
 )  # fmt: skip
 SESSIONS = Metric(
@@ -256,7 +254,7 @@ IDLE_IN_TRANSACTION = Metric(
     "pg_stat_activity.state", _StateCount(("idle in transaction", "idle in transaction (aborted)")),
 )  # fmt: skip
 BLOCKED = Metric(
-    "server.blocked", "blocked", "", "Backends that wait for a heavyweight lock somebody else holds.",
+    "server.blocked", "blocked", "", "Backends that wait for a heavyweight lock of another session.",
     "pg_blocking_pids(pid)", _blocked,
 )  # fmt: skip
 

@@ -90,12 +90,12 @@ def _oldest_s(interval: Interval) -> float | None:
 
 SILENT: Final = Metric(
     "client.silent", "no transaction has ended for", "s",
-    "How long no transaction of the load has ended, well or failed; 0 while they end. Beyond 3 s, five mean latencies of the run and ten transactions of its rate the load stands still: percentiles are then of the past, and red.",
+    "Time since the last transaction of the load ended or failed; 0 in normal operation. Beyond 3 s, five mean latencies of the run and ten transactions of its rate the load is stalled: percentiles are then old, and red.",
     "tps and failed of pgbench's progress lines", _silent_s,
 )  # fmt: skip
 OLDEST: Final = Metric(
     "client.oldest_transaction", "oldest open", "s",
-    "Age of the oldest transaction that sessions of pgbench have open: its latency will be at least that, and more with a rate, which counts from the schedule.",
+    "Age of the oldest open transaction of pgbench sessions: a lower bound of its latency; with a rate, latency counts from the schedule and is higher.",
     "max(now - pg_stat_activity.xact_start) where application_name is pgbench", _oldest_s,
 )  # fmt: skip
 

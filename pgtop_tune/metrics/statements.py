@@ -201,13 +201,12 @@ def _filled(interval: Interval) -> float | None:
 
 STATEMENT_LOAD = Metric(
     "server.statement_load", "load", "sessions",
-    "Sessions kept busy by statements that have ended: seconds of execution per second; mean of 10 s.",
+    "Sessions kept busy by finished statements: seconds of execution per second; mean of 10 s.",
     "Δ total_exec_time of pg_stat_statements (toplevel) / Δt", _load,
 )  # fmt: skip
 STATEMENT_EVICTIONS = Metric(
     "server.statement_evictions", "evictions", "1/s",
-    "Times per second that the least used entries were thrown out because pg_stat_statements.max was reached; "
-    "what is thrown out is missing in every sum.",
+    "Evictions of the least used entries per second because pg_stat_statements.max was reached; evicted entries are missing in every sum.",
     "Δ dealloc of pg_stat_statements_info / Δt", _thrown_out, critical=0.1,
 )  # fmt: skip
 STATEMENTS_FILLED = Metric(

@@ -114,7 +114,7 @@ WATCHED: Final[tuple[Watched, ...]] = (
     Watched("tps", "transactions per second: the load's, without one the server's", _PLAIN, _tps),
     Watched("errors", "failed transactions of the load per second", _PLAIN, _errors),
     Watched("lag", "WAL that the slowest standby has not replayed, bytes", _BYTES, _lag),
-    Watched("free", "room left on the file systems of data and WAL, bytes", _BYTES, _free),
+    Watched("free", "free space on the file systems of data and WAL, bytes", _BYTES, _free),
 )
 _BY_NAME: Final = {watched.name: watched for watched in WATCHED}
 
@@ -132,7 +132,7 @@ def trip_wire(text: str) -> TripWire:
     name, sign, number, unit = match.groups()
     watched = _BY_NAME.get(name)
     if watched is None:
-        raise UsageProblem(f"there is no trip wire on {name!r}", f"there are: {known}")
+        raise UsageProblem(f"there is no trip wire on {name!r}", f"known names: {known}")
     if unit not in watched.units:
         units = ", ".join(word for word in watched.units if word)
         raise UsageProblem(f"{text!r}: {name} is not measured in {unit}", f"units are: {units}")

@@ -216,11 +216,8 @@ def _class(
 
 ACTIVE_SESSIONS: Final = Metric(
     "waits.active", "active sessions", "sessions",
-    "Mean number of sessions that the server works for, or that wait for what keeps it from working: a lock, a disk, "
-    "another process, the client in the middle of a statement, a CPU. Processes of the server count as well. The wait "
-    "classes add up to it. Not in it, but beside it: the client's turn, pacing, and io workers, which read what "
-    "a session already waits for. More active sessions than there are CPUs of which most are on CPU is a "
-    "machine that is too small.",
+    "Mean number of sessions that the server works for, or that wait for a resource: a lock, a disk, another process, the client in the middle of a statement, a CPU. Server processes count as well. The wait "
+    "classes add up to it. It excludes client think/network time, pacing, and io workers, whose reads a session already waits for. More active sessions than CPUs, most of them on CPU, mean that the machine is too small.",
     "pg_stat_activity sampled several times a second: observations / samples", _Mean(is_active),
 )  # fmt: skip
 _MEASURED: Final = (
@@ -231,12 +228,12 @@ _NAMED: Final = (CPU, QUEUE, "IO", "Lock", "LWLock", CLIENT, "IPC", "Timeout")
 ON_CPU: Final = _class(
     CPU,
     (CPU,),
-    "Active sessions that wait for nothing: on a CPU. Of sessions of pgbench it is their CPU time; others may also be ready for a CPU.",
+    "Active sessions without a wait event: on a CPU. For pgbench sessions it is their CPU time; others may also be ready for a CPU.",
     source=_MEASURED,
 )
 CLASSES: Final = (
     ON_CPU,
-    _class(QUEUE, (QUEUE,), "Sessions of pgbench that are ready to run and have no CPU; looks at the server see them as waiting for their client, or as running.", source=_MEASURED),
+    _class(QUEUE, (QUEUE,), "Run-queue wait: pgbench sessions ready to run without a CPU; samples of the server show them as waiting for their client, or as running.", source=_MEASURED),
     _class("IO", ("IO",), "Active sessions that read, write or flush files."),
     _class("Lock", ("Lock",), "Active sessions in a queue for a heavyweight lock: rows, transactions, relations."),
     _class("LWLock", ("LWLock",), "Active sessions that wait for a lock on a structure in shared memory."),
@@ -248,23 +245,19 @@ CLASSES: Final = (
 """The parts of the active sessions."""
 
 CLIENTS_TURN: Final = Metric(
-    "waits.turn", "client's turn", "sessions",
-    "Sessions whose client has the word: idle within a transaction for less than a second, of pgbench also between "
-    "two. Beside the active sessions.",
+    "waits.turn", "client think/network", "sessions",
+    "Sessions that wait for their client's think time or the network: idle in a transaction for less than a second, for pgbench also between two. Not among the active sessions.",
     "pg_stat_activity.state and state_change sampled; less what the run queue has of pgbench's sessions",
     _stands(Standing.TURN),
 )  # fmt: skip
 PACING: Final = Metric(
     "waits.pacing", "pacing", "sessions",
-    "Processes that sleep because they are meant to: delays of checkpoints, VACUUM, base backups and recovery, "
-    "replication at rest, and the archiver, which waits for its command or for the next attempt. Beside the active "
-    "sessions.",
+    "Processes in an intended sleep: delays of checkpoints, VACUUM, base backups and recovery, idle replication, and the archiver, which waits for its command or for the next attempt. Not among the active sessions.",
     _SAMPLED, _stands(Standing.PACING),
 )  # fmt: skip
 IO_WORKERS: Final = Metric(
     "waits.io_workers", "io workers busy", "sessions",
-    "Mean number of busy io workers (18, io_method=worker). Beside the active sessions: the session that wants the "
-    "data waits for the same read.",
+    "Mean number of busy io workers (18, io_method=worker). Not among the active sessions: the session that needs the data waits for the same read.",
     "pg_stat_activity where backend_type = 'io worker', sampled: observations / samples", _stands(Standing.IO_WORKER),
 )  # fmt: skip
 METRICS: Final = (ACTIVE_SESSIONS, *CLASSES, CLIENTS_TURN, PACING, IO_WORKERS)

@@ -150,9 +150,9 @@ class MountPoint(Struct, frozen=True):
     """A mount that holds a directory of the server's.
 
     Attributes:
-        point: Where it is mounted. Foreign text.
+        point: Mount point. Foreign text.
         kind: ext4, xfs, nfs4, overlay, …
-        source: What is mounted. Foreign text.
+        source: Mounted device. Foreign text.
         options: Of the mount and of the file system: "rw", "noatime", "nobarrier".
         roles: What is on it: "data", "wal", "temp", "tablespace NAME".
     """

@@ -25,9 +25,9 @@ class Pool(Struct, frozen=True):
         pool_mode: session, transaction or statement; "" where it is not told.
         cl_active: Clients linked to a server connection, or idle (PgBouncer); with a server connection (PgCat).
         cl_idle: Clients that ask for nothing (PgCat only).
-        cl_waiting: Clients that have asked and have no server connection yet.
-        sv_active: Server connections lent to a client.
-        sv_idle: Server connections ready to be lent.
+        cl_waiting: Clients waiting for a server connection.
+        sv_active: Server connections in use by a client.
+        sv_idle: Idle server connections.
         sv_used: Idle for so long that they are tested before they are lent.
         sv_tested: Running the reset or the test query.
         sv_login: Being opened.

@@ -139,7 +139,7 @@ class WaitSample(Struct, frozen=True):
 
     Attributes:
         samples: Looks that succeeded since the previous frame; observations / samples = mean sessions.
-        counts: By `WaitCount.kind`; kinds not seen any more stay for a while with 0 observations.
+        counts: By `WaitCount.kind`; kinds gone stay for a while with 0 observations.
         source: "pg_stat_activity" sampled by us, or the profile of "pg_wait_sampling", where every client wait of a
             session of pgbench counts as Client:turn and nobody else's is there.
     """

@@ -144,7 +144,7 @@ class _Rest:
 
     @property
     def _late(self) -> str:
-        return f"not asked: {self._limit_s:.0f} s were over"
+        return f"not asked: {self._limit_s:.0f} s have passed"
 
     async def _answer(self, connection: ReadConnection, name: str) -> Sequence[Row] | Unavailable:
         """None of the questions begins after the limit, so a slow database cannot hold up all of them for long."""

@@ -1,6 +1,6 @@
 """Checksums at the end of lines: a line that was changed, is missing or stands twice is noticed, in plain files, too.
 
-The one of a delta goes on from the line before. A key frame can be entered by itself: its own begins anew, and it
+The one of a delta goes on from the line before. A key frame can be entered by itself: its own starts over, and it
 says beside it (`after`) which one the line before has, of the first one the header.
 """
 

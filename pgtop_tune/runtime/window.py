@@ -39,7 +39,7 @@ class Marks(Struct, frozen=True):
     begun_s: float | None = None
 
     def begin(self, at_s: float) -> Marks:
-        """A begin; set again before its end, it moves. After two windows everything begins anew."""
+        """A begin; set again before its end, it moves. After two windows everything starts over."""
         return Marks(() if len(self.windows) == 2 else self.windows, at_s)
 
     def end(self, at_s: float) -> Marks:

@@ -45,7 +45,7 @@ def remember(server: ServerFacts, measured: Measured) -> bool:
     except OSError as problem:
         raise UsageProblem(
             f"{path.parent}: what was measured is not kept: {problem.strerror or problem}",
-            "XDG_STATE_HOME names another place",
+            "XDG_STATE_HOME names another directory",
         ) from None
     return True
 

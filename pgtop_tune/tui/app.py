@@ -207,7 +207,7 @@ class PgtopApp(DiscreetApp):
         self._look_at_size(self.size)
         self.on_frames_waiting()
         for file, problems in self._broken_themes.items():
-            self.context.tell(f"a theme was left out: {file}: {problems}", "warning")
+            self.context.tell(f"a theme was ignored: {file}: {problems}", "warning")
         self.overlay.begin()
         if "keep" in self._offered:
             self.set_interval(_COUNT_S, self.parameters.count_down)
@@ -243,7 +243,7 @@ class PgtopApp(DiscreetApp):
         engine = self._controls.engine
         await asyncio.to_thread(engine.stop)
         if engine.failure is None:
-            self.context.tell("no more frames will come: the source has ended", "warning")
+            self.context.tell("the source has ended: no more frames follow", "warning")
             return
         if isinstance(engine.failure, PgtopError):
             self.exit(1)
@@ -334,7 +334,7 @@ class PgtopApp(DiscreetApp):
     def action_suspend_process(self) -> None:
         """Stops us as Ctrl-Z does elsewhere; not while a change is pending, which a stopped program cannot revert."""
         if self.parameters.pending is not None:
-            message = "a change is pending, and a stopped program cannot revert it: Y keeps it, u undoes it"
+            message = "a change is pending, and a stopped program cannot revert it: Y confirms it, u undoes it"
             self.context.tell(message, "warning")
         else:
             super().action_suspend_process()

@@ -3,7 +3,7 @@
     python -m tests.benchmarks.export_cost [--minutes 15] [--backends 50]
 
 exports a made-up recording of one frame a second in each format, in processes of their own, and makes pages of its
-last frames. The wall clock of that recording begins anew each minute, so OpenMetrics leaves most points out. Figures
+last frames. The wall clock of that recording starts over each minute, so OpenMetrics leaves most points out. Figures
 of a shared machine are to be read, not asserted.
 """
 

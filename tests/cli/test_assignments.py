@@ -57,7 +57,7 @@ def test_what_is_no_scope_is_refused(text: str) -> None:
         ("max_wal_sise", "max_wal_size"),
         ("Work_Men", "work_mem"),
         ("pg_stat_statement.max", "pg_stat_statements.max"),
-        ("plugin.x", "the library that has them"),
+        ("plugin.x", "their library"),
         ("zzzz", "pgtop-tune parameters"),
     ],
 )

@@ -137,7 +137,7 @@ def test_a_full_disk_for_records_costs_the_files_and_not_the_measurement(
     ran = bench(tables, *words, "--out", str(full_disk), home=tmp_path)
     assert ran.status == 5
     assert ran.out.splitlines()[1].split() == ["transactions", "30", "30"]
-    assert "2 of 2 records could not be kept" in ran.err
+    assert "2 of 2 records could not be saved" in ran.err
     assert "No space left on device" in ran.err
     assert [each.name for each in full_disk.iterdir()] == ["ballast"]
 

@@ -27,13 +27,13 @@ def test_a_set_whose_program_is_gone_is_not_on_trial_by_that_program(fresh_serve
     directory = tmp_path / ".local/state/pgtop-tune/journal"
     leave_pending(fresh_server, directory, "Terms(keep_within_s=600.0)")
     words = ("revert", "--overdue", "-d", conninfo(fresh_server))
-    assert "which is gone: it reverts at " in run(*words, home=tmp_path).err
+    assert "which has ended: it reverts at " in run(*words, home=tmp_path).err
     again = run(*words, home=tmp_path)
     (owner,) = journal_of(directory).owners.values()
     assert owner.watchdog is not None
     os.kill(owner.watchdog.pid, signal.SIGKILL)
-    assert "which is gone: its revert watchdog reverts it at " in again.err
-    assert "on trial by" not in again.err
+    assert "which has ended: its revert watchdog reverts it at " in again.err
+    assert "pending confirmation by" not in again.err
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_it_gets_a_watchdog_that_outlives_the_command(
     words = tuple(str(tmp_path / word) if word.endswith(".jsonl") else word for word in words)
     ran = run(*words, conninfo(fresh_server), home=tmp_path)
     assert ran.err.count("work_mem 4MB→8MB; max_wal_size 1GB→4GB was left by ") == 1, ran.err
-    assert "which is gone: it reverts at " in ran.err
+    assert "which has ended: it reverts at " in ran.err
     assert eventually(lambda: all(each.name == "commit_siblings" for each in journal_of(directory).in_force))
     assert time.time() * 1000 >= ends_ms
     assert (shown(fresh_server, "work_mem"), shown(fresh_server, "max_wal_size")) == ("4MB", "1GB")

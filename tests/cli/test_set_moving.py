@@ -175,7 +175,7 @@ def test_a_directory_that_holds_another_cluster_by_now_is_left_alone(
     try:
         ran = run("revert", "--yes", "-d", at(directory), home=tmp_path)
         assert ran.status == 3
-        assert f"{old.data_dir} holds another cluster by now" in ran.err
+        assert f"{old.data_dir} holds another cluster now" in ran.err
         assert not (old.data_dir / "postmaster.pid").exists()
     finally:
         shutil.rmtree(old.data_dir)

@@ -29,7 +29,7 @@ async def test_a_standby_has_its_own_values_and_no_less_than_its_primary_of_some
     ran = run("set", "work_mem=9MB", "max_connections=40", "-d", conninfo(standby), home=tmp_path)
     assert ran.status == 0, ran.err
     assert "this is a standby: ALTER SYSTEM changes this server, not its primary" in ran.err
-    assert "max_connections must be at least what its primary has" in ran.err
+    assert "max_connections must be at least the primary's value" in ran.err
     assert (shown(standby, "work_mem"), shown(primary, "work_mem")) == ("9MB", "4MB")
     assert run("revert", "--all", "-d", conninfo(standby), home=tmp_path).status == 0
     ran = run("set", "work_mem=9MB", "--scope", "database=postgres", "-d", conninfo(standby), home=tmp_path)

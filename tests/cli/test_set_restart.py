@@ -59,7 +59,7 @@ def test_a_restart_is_shown_asked_for_made_and_taken_back_by_another(managed: Th
     ran = run(*words, home=tmp_path)
     assert (ran.status, auto_conf_of(managed)) == (2, before)
     assert "--yes" in ran.err
-    assert re.search(r"^shared memory +fine +it asks for", ran.out, re.MULTILINE), ran.out
+    assert re.search(r"^shared memory +fine +it needs", ran.out, re.MULTILINE), ran.out
     assert "pg_ctl restart -D" in ran.out
     ran = run(*words, "--yes", home=tmp_path)
     assert ran.status == 0, ran.err
@@ -78,7 +78,7 @@ def test_what_would_not_start_is_refused_before(managed: Throwaway, tmp_path: Pa
     before = auto_conf_of(managed)
     ran = run("set", TOO_MUCH, "--restart", "--yes", "-d", conninfo(managed), home=tmp_path)
     assert ran.status == 6
-    assert "more than there is" in ran.err
+    assert "more than the machine has" in ran.err
     assert "nothing was changed" in ran.err
     assert auto_conf_of(managed) == before
 
@@ -173,7 +173,7 @@ def test_who_waits_for_somebody_elses_restart_can_stop_waiting(server: Throwaway
         process.kill()
         process.communicate()
     assert process.returncode == 130, err
-    assert "not ours to run: it is a throwaway server" in out
+    assert "pgtop-tune cannot run it: it is a throwaway server" in out
     assert "takes effect when the server is restarted; until then 100" in out
     assert "the server was not restarted: the changes stay pending" in err
     ran = run("revert", "--last", "-d", conninfo(server), home=tmp_path)

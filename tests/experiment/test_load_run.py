@@ -132,7 +132,7 @@ async def test_others_unlogged_tables_and_logging_are_named(make_server: Callabl
     doubts = {doubt.id: doubt.reason for doubt in result.doubts}
     assert "log_statement = all" in doubts["STATEMENT-LOGGING"]
     assert "pgbench_accounts unlogged" in doubts["UNLOGGED"]
-    assert "active sessions of others on average (shop)" in doubts["COMPETING-ACTIVITY"]
+    assert "other active sessions on average (shop)" in doubts["COMPETING-ACTIVITY"]
     assert "1 active session of others (shop)" in doubts["HOUSEKEEPING-MISSED"]
     assert any("waiting for quiet: 1 active session of others (shop)" in line for line in bench.told)
 

@@ -87,7 +87,7 @@ async def test_of_many_databases_those_that_refuse_are_told_and_the_others_seen(
             (late,) = (await gather(where, checks)).answers.values()
             assert not isinstance(late, Unavailable)
             assert late.asked == ("postgres",)
-            assert {each.why for each in late.refused if each.database in names[2:]} == {"not asked: 0 s were over"}
+            assert {each.why for each in late.refused if each.database in names[2:]} == {"not asked: 0 s have passed"}
             (result,) = judge(checks, replace(spoilt(), answers={"check_indexes": late})).results
             assert result.outcome is Outcome.UNKNOWN
         finally:

@@ -334,7 +334,7 @@ def test_a_key_that_was_widened_has_a_way_back() -> None:
     assert fix("KEY-01", spoiled(answers={"check_sequences": [sequence]})).undo.splitlines() == [
         "SET lock_timeout = '5s';",
         'ALTER SEQUENCE "shop"."orders_id_seq" MAXVALUE 32767;',
-        "-- the column may stay as it is: bigint holds the former values as well",
+        "-- the column may stay: bigint holds the former values as well",
     ]
     key = KeyState(0, "shop", "orders", "id", 32_767, 32_000)
     undo = fix("KEY-02", spoiled(answers={"check_keys": [key]})).undo

@@ -231,7 +231,7 @@ def test_the_script_sets_parameters_as_one_set_and_runs_nothing_else() -> None:
         ["pgtop-tune", "set", "work_mem=4MB", "search_path=a'; rm -rf /", "--reason", "pgtop-tune check", "$@"],
         ["pgtop-tune", "set", "vm.swappiness=5", "--persist", "--reason", "pgtop-tune check", "$@"],
     ]
-    assert any("work_mem=8MB is not taken" in line for line in said)
+    assert any("work_mem=8MB is left out" in line for line in said)
     assert "#   DO 1;" in said
 
 

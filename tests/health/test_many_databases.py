@@ -58,13 +58,13 @@ def test_a_thousand_databases(crowded: Throwaway, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(gathering, "DATABASES_S", 1.0)
     in_a_second, (why,) = looked()
-    late = {each.database for each in in_a_second.refused if each.why == "not asked: 1 s were over"}
+    late = {each.database for each in in_a_second.refused if each.why == "not asked: 1 s have passed"}
     assert {"postgres", BUSY} <= set(in_a_second.asked)
     assert {*in_a_second.asked, *late, *CLOSED} == {"postgres", *NAMES}
     first = min(late)
     assert why == (
         f"{len(late) + len(CLOSED)} databases were not seen: {first} and {len(late) - 1} more: "
-        "not asked: 1 s were over; many_0007 and 49 more: takes no connections (datallowconn)"
+        "not asked: 1 s have passed; many_0007 and 49 more: takes no connections (datallowconn)"
     )
 
     monkeypatch.setattr(gathering, "DATABASES_S", 3600.0)

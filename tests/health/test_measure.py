@@ -59,7 +59,7 @@ async def test_a_real_server_is_measured(server: Throwaway) -> None:
     measured = replace(facts, measured=seen)
     (finding,) = found(FLUSHES, measured, warning=0.0, high=1e9)
     assert finding.severity is Severity.WARNING
-    assert "writes of 8 kB into an unnamed file in pg_wal" in finding.evidence[0].source
+    assert "writes of 8 kB into an unlinked file in pg_wal" in finding.evidence[0].source
     assert not found(FLUSHES, measured, warning=1e9, high=1e9)
 
 
@@ -90,7 +90,7 @@ async def test_the_servers_own_program_has_the_first_word_on_flushes(
     program.write_text("#!/bin/sh\necho no such thing\n")
     ours = await measure(where, facts, replace(SHORT, program_s=LEAST_S))
     (flushes,) = (each for each in ours.ceilings if each.id == "wal-flushes")
-    assert "unnamed file in pg_wal" in flushes.source
+    assert "unlinked file in pg_wal" in flushes.source
     assert "pg_test_fsync" not in flushes.source
 
 

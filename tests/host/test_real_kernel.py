@@ -129,7 +129,7 @@ def test_a_page_of_a_gigabyte_is_had_and_given_back(control: HostControl) -> Non
     try:
         change = asyncio.run(control.apply(name, str(before.total + 1)))
     except HostProblem as problem:
-        pytest.skip(f"memory is in pieces: {problem.message}")
+        pytest.skip(f"memory is fragmented: {problem.message}")
     after = pool_of(name, ROOT)
     assert after is not None
     assert (change.message, after.total) == ("", before.total + 1)

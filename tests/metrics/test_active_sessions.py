@@ -100,7 +100,7 @@ def test_the_queue_is_taken_from_the_client_s_turn_and_stands_on_its_own() -> No
         waiting("IO", "WalSync", 10), waiting("CPU", "", 10), waiting("Client", "turn", 40), cpu_ticks=25, delay_ms=1000
     )
     means = {metric.title: metric(found) for metric in (*CLASSES, ACTIVE_SESSIONS, CLIENTS_TURN)}
-    expected = {"IO": 1.0, "CPU": 0.5, QUEUE: 2.0, "active sessions": 3.5, "client's turn": 2.5}
+    expected = {"IO": 1.0, "CPU": 0.5, QUEUE: 2.0, "active sessions": 3.5, "client think/network": 2.5}
     assert {name: value for name, value in means.items() if value} == pytest.approx(expected)
 
 

@@ -47,7 +47,7 @@ def test_of_rates_the_last_one_reached() -> None:
     assert "400 only 310.0" in found.reason
     assert "still reached" in knee_of_rates(points((100, 99), (200, 199))).reason
     assert "no rate was reached" in knee_of_rates(points((400, 310), (800, 305))).reason
-    assert "no step ended well" in knee_of_rates(points((400, None))).reason
+    assert "no step succeeded" in knee_of_rates(points((400, None))).reason
 
 
 def test_steps_of_the_same_load_are_one_step() -> None:

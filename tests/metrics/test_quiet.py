@@ -33,7 +33,7 @@ def test_whoever_is_at_work_is_named() -> None:
             backend(3, EPOCH_MS, backend_type="autovacuum worker", query="autovacuum: VACUUM public.pgbench_accounts"),
         )
     )
-    assert found == ("2 active sessions of others (shop, ann)", "autovacuum of pgbench_accounts")
+    assert found == ("2 other active sessions (shop, ann)", "autovacuum of pgbench_accounts")
 
 
 def test_a_busy_disk_of_the_server_is_unrest() -> None:

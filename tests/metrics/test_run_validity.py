@@ -160,7 +160,7 @@ def test_a_rate_that_was_missed_without_a_lag_has_no_backlog() -> None:
     skipped = found(replace(FACTS, skipped=3_500), run=rate, lines={"lag_ms": 0.4})["RATE-MISSED"]
     assert "3500 were skipped" in skipped.reason
     unknown = found(run=rate)["RATE-MISSED"]
-    assert unknown.reason == "1000.0 transactions per second of 1050 were done"
+    assert unknown.reason == "1000.0 transactions per second of 1050 were reached"
 
 
 def test_seconds_in_which_nothing_ended_are_lag_and_not_0_ms() -> None:
@@ -237,7 +237,7 @@ def checkpoint(began_s: int, finished_s: int) -> Callable[[int], dict[str, objec
 )
 def test_a_checkpoint_counts_when_a_part_of_it_lies_outside(began_s: int, finished_s: int, when: str) -> None:
     doubt = found(postgres=checkpoint(began_s, finished_s)).get("CHECKPOINT-STRADDLED")
-    assert (doubt.reason if doubt else "").removeprefix("a checkpoint was under way ").startswith(when)
+    assert (doubt.reason if doubt else "").removeprefix("a checkpoint was in progress ").startswith(when)
     assert (doubt is None) == (when == "")
 
 
@@ -251,7 +251,7 @@ def test_a_load_that_writes_without_a_checkpoint_leaves_its_cost_out() -> None:
 
 def test_sessions_of_others_compete_idle_ones_and_the_load_s_do_not() -> None:
     other = found(postgres=lambda second: activity(second, backend(7, EPOCH_MS, application_name="shop")))
-    assert "1.0 active sessions of others on average (shop)" in other["COMPETING-ACTIVITY"].reason
+    assert "1.0 other active sessions on average (shop)" in other["COMPETING-ACTIVITY"].reason
     assert set(found(postgres=lambda second: activity(second, backend(7, EPOCH_MS)))) == USUAL
     idle = lambda second: activity(second, backend(7, EPOCH_MS, application_name="shop", state="idle"))  # noqa: E731
     assert set(found(postgres=idle)) == USUAL
@@ -289,7 +289,7 @@ def test_a_server_that_sees_nothing_of_the_load_is_another_one() -> None:
 
 def test_autovacuum_counts_on_the_tables_of_the_load() -> None:
     doubt = found(postgres=worker("autovacuum: VACUUM ANALYZE public.pgbench_accounts (to prevent wraparound)"))
-    assert f"pgbench_accounts in {SECONDS} of {SECONDS} looks" in doubt["AUTOVACUUM"].reason
+    assert f"pgbench_accounts in {SECONDS} of {SECONDS} samples" in doubt["AUTOVACUUM"].reason
     assert set(found(postgres=worker("autovacuum: ANALYZE public.orders"))) == USUAL
 
 

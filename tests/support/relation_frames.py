@@ -1,4 +1,4 @@
-"""A made-up server with tables, commands under way, a standby, slots, and somebody who holds back vacuum."""
+"""A made-up server with tables, commands in progress, a standby, slots, and somebody who holds back vacuum."""
 
 from __future__ import annotations
 

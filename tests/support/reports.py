@@ -34,7 +34,7 @@ def report(*results: Result) -> Report:
 
 def typical() -> Report:
     """A little of everything; worst is not first in the order of the registry."""
-    drop = Action(f'DROP INDEX "{HOSTILE}";', "-- nothing to take back", Language.SQL, 'in database "bench"')
+    drop = Action(f'DROP INDEX "{HOSTILE}";', "-- nothing to revert", Language.SQL, 'in database "bench"')
     return report(
         Result(check_row("MEM-04"), (sets("work_mem", "8MB", Severity.WARNING, "sorts go to disk"),)),
         Result(

@@ -35,7 +35,7 @@ def test_screen_and_watchdog_killed_and_started_again_the_change_goes_back_at_it
         terminal.press("\x7f\x7f15\r")
         terminal.until_gone("terms of a change")
         terminal.press("+")
-        terminal.until("keep within 15 s or it reverts")
+        terminal.until("auto-revert in 15 s")
         terminal.press("a")
         terminal.until("max_wal_size is now 2GB")
         assert eventually(lambda: all(each.state is ChangeState.APPLIED for each in journal(tmp_path).changes))
@@ -48,7 +48,7 @@ def test_screen_and_watchdog_killed_and_started_again_the_change_goes_back_at_it
         terminal.until("or it reverts")
         assert f"adopted from {change.by}" in terminal.text()
         assert setting(fresh_server, "max_wal_size") == "2GB"
-        terminal.until("taken back, not confirmed in time")
+        terminal.until("reverted, not confirmed in time")
         assert time.time() * 1000 >= change.until_ms
         assert setting(fresh_server, "max_wal_size") == "1GB"
         assert journal(tmp_path).in_force == ()
@@ -74,7 +74,7 @@ def test_an_adopted_set_is_kept_and_undone_with_the_keys_of_our_own(fresh_server
     with watch(fresh_server, tmp_path, columns=160) as terminal:
         terminal.until("adopted from")
         terminal.press("q")
-        terminal.until("Nobody has kept this yet; leaving takes it back:")
+        terminal.until("Pending confirmation; leaving reverts it:")
         terminal.press("l")
         assert terminal.wait() == 0
     assert journal(tmp_path).in_force == ()

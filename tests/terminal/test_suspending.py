@@ -34,9 +34,9 @@ def test_the_shell_gets_its_terminal_back_and_fg_draws_the_whole_screen(server: 
             terminal.until_gone("shell>")
             terminal.until("q quit")
             terminal.press("?")
-            terminal.until("draw the whole screen anew")
+            terminal.until("redraw the whole screen")
             terminal.press("\x1b")
-            terminal.until_gone("draw the whole screen anew")
+            terminal.until_gone("redraw the whole screen")
         (program,) = (
             pid for pid in children(terminal.pid) if b"pgtop_tune" in Path(f"/proc/{pid}/cmdline").read_bytes()
         )

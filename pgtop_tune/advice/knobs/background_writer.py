@@ -11,7 +11,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="bgwriter_delay",
         group="background writer",
-        why="A shorter nap lets the background writer clean buffers before backends have to.",
+        why="A shorter sleep lets the background writer clean buffers before backends have to.",
         trades="CPU wake-ups, and pages written more than once between checkpoints.",
         panes=("wal", "budget"),
         steps=("10ms", "20ms", "50ms", "100ms", "200ms", "500ms", "1s"),
@@ -20,7 +20,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="bgwriter_lru_maxpages",
         group="background writer",
-        why="The most it writes per round; when it stops at this limit, backends write for themselves.",
+        why="Maximum of buffers it writes per round; beyond this limit, backends write themselves.",
         trades="Pages written more than once between checkpoints; 0 switches background writing off.",
         panes=("wal", "host"),
         steps=("0", "100", "200", "400", "1000", "2000", "5000"),
@@ -30,7 +30,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="bgwriter_lru_multiplier",
         group="background writer",
-        why="How far ahead of the recent demand for buffers it cleans.",
+        why="How far it cleans ahead of the recent demand for buffers.",
         trades="Pages written more than once between checkpoints.",
         panes=("wal", "host"),
         steps=("0", "1", "2", "4", "8", "10"),
@@ -38,19 +38,19 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="bgwriter_flush_after",
         group="background writer",
-        why="Asks the kernel to start writing out early, so that a checkpoint's fsync finds less to do.",
+        why="Asks the kernel to start writeback early, so that a checkpoint's fsync has less to write.",
         trades="Fewer writes merged in the kernel's cache; 0 leaves it to the kernel.",
         panes=("host", "latency"),
         steps=FLUSH_STEPS,
-        special=(("0", "the kernel decides when to write out"),),
+        special=(("0", "the kernel decides when to write back"),),
     ),
     Knob(
         name="backend_flush_after",
         group="background writer",
-        why="The same for pages that backends write themselves; bounds what a later fsync has to wait for.",
-        trades="Latency of the queries that write; off as shipped.",
+        why="The same for pages that backends write themselves; bounds the wait of a later fsync.",
+        trades="Latency of writing queries; off by default.",
         panes=("host", "latency"),
         steps=FLUSH_STEPS,
-        special=(("0", "the kernel decides when to write out"),),
+        special=(("0", "the kernel decides when to write back"),),
     ),
 )

@@ -22,7 +22,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         name="commit_siblings",
         group="commit",
         why="How many other transactions must be open before a commit waits for commit_delay.",
-        trades="Small values delay commits that nobody joins.",
+        trades="Small values delay commits that no other commit joins.",
         panes=("latency", "throughput"),
         steps=("0", "1", "2", "5", "10", "20", "50"),
         moves_with=("commit_delay",),
@@ -30,12 +30,12 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="synchronous_commit",
         group="commit",
-        why="Off answers a commit before its WAL is on the disk: it shows what waiting for the disk costs.",
+        why="Off acknowledges a commit before its WAL is on disk: it shows the cost of waiting for the disk.",
         trades="The last commits before a crash.",
         panes=("latency", "throughput", "budget"),
         steps=("off", "local", "remote_write", "on", "remote_apply"),
-        warning="Off loses up to 3 × wal_writer_delay (600 ms as shipped) of acknowledged commits when the server "
-        "crashes; the data stay consistent. local and remote_write weaken only what a standby confirms.",
+        warning="Off loses up to 3 × wal_writer_delay (600 ms by default) of acknowledged commits when the server "
+        "crashes; the data stay consistent. local and remote_write weaken only the confirmation by a standby.",
         unsafe=UNSAFE["synchronous_commit"],
         moves_with=("wal_writer_delay",),
     ),

@@ -14,7 +14,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="zero_damaged_pages",
         group="damage",
-        why="Lets a query go on past a page that is damaged, to save what else there is.",
+        why="Lets a query continue past a damaged page, to save the other data.",
         trades="The rows of that page.",
         panes=("throughput",),
         unsafe=UNSAFE["zero_damaged_pages"],
@@ -22,8 +22,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="ignore_checksum_failure",
         group="damage",
-        why="Lets a query go on past a page whose checksum does not fit, to save what else there is.",
-        trades="Damage is read, and may spread.",
+        why="Lets a query continue past a page with a wrong checksum, to save the other data.",
+        trades="Queries read damaged data, which may spread.",
         panes=("throughput",),
         unsafe=UNSAFE["ignore_checksum_failure"],
     ),

@@ -12,11 +12,11 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="effective_io_concurrency",
         group="I/O",
-        why="How many reads are asked for ahead of a scan; matters on storage that serves many at once.",
+        why="Reads requested ahead of a scan; matters on storage that serves many at once.",
         trades="Queue length on the disk; no effect on data in cache.",
         panes=("host", "latency"),
         steps=_DEPTHS,
-        special=(("0", "no reading ahead"),),
+        special=(("0", "no read-ahead"),),
         moves_with=("io_combine_limit",),
     ),
     Knob(
@@ -26,13 +26,13 @@ KNOBS: Final[tuple[Knob, ...]] = (
         trades="Queue length on the disk.",
         panes=("host", "latency"),
         steps=_DEPTHS,
-        special=(("0", "no reading ahead"),),
+        special=(("0", "no read-ahead"),),
     ),
     Knob(
         name="io_combine_limit",
         group="I/O",
-        why="How large a read of neighbouring pages may get: fewer, larger requests where the disk counts them.",
-        trades="Nothing known up to 256kB.",
+        why="Maximum size of a combined read: fewer, larger requests if the disk limits their number.",
+        trades="No known cost up to 256kB.",
         panes=("host",),
         steps=("8kB", "16kB", "32kB", "64kB", "128kB", "256kB", "512kB", "1MB"),
         moves_with=("io_max_combine_limit",),
@@ -40,7 +40,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="io_max_combine_limit",
         group="I/O",
-        why="The bound of io_combine_limit that only a restart changes.",
+        why="Upper bound of io_combine_limit; changing it needs a restart.",
         trades="Shared memory.",
         panes=("host",),
         steps=("128kB", "256kB", "512kB", "1MB"),
@@ -49,7 +49,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="io_method",
         group="I/O",
-        why="Who reads ahead: I/O workers, the kernel's io_uring, or each backend for itself as before 18.",
+        why="Method of asynchronous reads: I/O workers, the kernel's io_uring, or synchronous in each backend as "
+        "before 18.",
         trades="io_uring needs a kernel that permits it and file descriptors for each backend.",
         panes=("host", "latency"),
         steps=("sync", "worker", "io_uring"),
@@ -58,7 +59,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="io_workers",
         group="I/O",
-        why="How many processes read for all backends with io_method=worker; too few and reads queue up.",
+        why="Processes that read for all backends with io_method=worker; with too few, reads queue.",
         trades="CPU of these processes.",
         panes=("host", "sessions"),
         steps=("1", "2", "3", "4", "6", "8", "12", "16", "24", "32"),
@@ -67,7 +68,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="io_max_concurrency",
         group="I/O",
-        why="How many I/Os one process may have under way.",
+        why="Maximum of concurrent I/Os of one process.",
         trades="Shared memory.",
         panes=("host",),
         steps=("-1", "16", "32", "64", "128", "256"),

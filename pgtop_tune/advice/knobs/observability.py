@@ -9,14 +9,14 @@ from typing import Final
 
 from pgtop_tune.advice.knobs.knob import Knob
 
-_MEASURED: Final = "It is part of what is measured: leave it alone within a comparison."
+_MEASURED: Final = "It affects the measurement: leave it alone within a comparison."
 
 KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="track_io_timing",
         group="observability",
         why="Times every read and write; the I/O page and pg_stat_statements then have milliseconds.",
-        trades="Two clock readings per I/O, dear where the clock source is slow (pg_test_timing). " + _MEASURED,
+        trades="Two clock readings per I/O, expensive with a slow clock source (pg_test_timing). " + _MEASURED,
         panes=("host", "latency"),
     ),
     Knob(
@@ -37,8 +37,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="track_activity_query_size",
         group="observability",
-        why="How much of a query's text can be seen.",
-        trades="Shared memory of each session, and more to read for every monitor.",
+        why="Visible length of a query text.",
+        trades="Shared memory of each session, and more data for every monitoring query.",
         panes=("sessions",),
         steps=("1kB", "2kB", "4kB", "8kB", "16kB"),
     ),
@@ -53,7 +53,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="compute_query_id",
         group="observability",
-        why="Gives statements an identifier; pg_stat_statements and sessions are joined by it.",
+        why="Gives statements an identifier, which joins pg_stat_statements and sessions.",
         trades="Some microseconds for each statement.",
         panes=("sessions", "throughput"),
         steps=("off", "auto", "on", "regress"),
@@ -61,7 +61,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="log_checkpoints",
         group="observability",
-        why="A line for each checkpoint: why, how much, how long.",
+        why="A line for each checkpoint: cause, amount, duration.",
         trades="Nothing.",
         panes=("wal",),
     ),
@@ -76,7 +76,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="log_temp_files",
         group="observability",
-        why="A line for each temporary file of at least this size: who needs more work_mem.",
+        why="A line for each temporary file of at least this size: shows statements that need more work_mem.",
         trades="Many lines when small.",
         panes=("host",),
         steps=("-1", "0", "1MB", "10MB", "100MB"),
@@ -96,7 +96,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         name="log_autovacuum_min_duration",
         group="observability",
         why="A line for each run of autovacuum that takes at least this long.",
-        trades="Nothing worth mentioning.",
+        trades="Negligible.",
         panes=("host",),
         steps=("-1", "0", "100ms", "1s", "10s", "10min"),
         special=(("-1", "none"), ("0", "all")),

@@ -12,7 +12,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="max_worker_processes",
         group="parallel",
-        why="The pool all background workers come from: parallel queries, logical replication, extensions.",
+        why="The pool of all background workers: parallel queries, logical replication, extensions.",
         trades="A little shared memory for each.",
         panes=("host",),
         steps=_WORKERS,
@@ -21,7 +21,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="max_parallel_workers",
         group="parallel",
-        why="How many of them parallel queries may use at the same time.",
+        why="Background workers that parallel queries may use at the same time.",
         trades="CPU of other sessions.",
         panes=("host", "latency"),
         steps=_WORKERS,
@@ -30,7 +30,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="max_parallel_workers_per_gather",
         group="parallel",
-        why="How many workers one part of a query may use; 0 keeps small transactions from ever starting any.",
+        why="Workers for one part of a query; 0 keeps small transactions from starting any.",
         trades="CPU of other sessions, and work_mem for every worker.",
         panes=("host", "latency"),
         steps=("0", "1", "2", "3", "4", "8", "16"),
@@ -57,7 +57,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="parallel_setup_cost",
         group="parallel",
-        why="What the planner thinks starting workers costs; higher keeps short queries in one process.",
+        why="Planner's cost of starting workers; higher keeps short queries in one process.",
         trades="Long queries may stay in one process too.",
         panes=("latency", "host"),
         steps=("0", "100", "1000", "5000", "10000"),
@@ -65,7 +65,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="parallel_tuple_cost",
         group="parallel",
-        why="What the planner thinks handing a row from a worker costs.",
+        why="Planner's cost of passing a row from a worker.",
         trades="Long queries may stay in one process.",
         panes=("latency", "host"),
         steps=("0", "0.01", "0.05", "0.1", "0.2", "0.5"),

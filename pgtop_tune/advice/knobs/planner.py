@@ -12,7 +12,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="effective_cache_size",
         group="planner",
-        why="Tells the planner how much of the data is probably cached; more makes index scans look cheaper.",
+        why="Tells the planner the probable size of the cache; more makes index scans look cheaper.",
         trades=_PLANS + " It reserves nothing.",
         panes=("throughput", "latency"),
         moves_with=("shared_buffers",),
@@ -20,7 +20,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="random_page_cost",
         group="planner",
-        why="On storage that reads at random as fast as in sequence, a lower cost makes index scans be chosen.",
+        why="On storage with fast random reads, a lower cost favours index scans.",
         trades=_PLANS,
         panes=("throughput", "latency"),
         steps=("1", "1.1", "1.25", "1.5", "2", "3", "4"),
@@ -29,7 +29,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="seq_page_cost",
         group="planner",
-        why="The cost of a page read in sequence: what all other costs are measured against.",
+        why="The cost of a sequential page read: the unit of all other costs.",
         trades=_PLANS,
         panes=("throughput", "latency"),
         steps=("0.1", "0.25", "0.5", "1", "2"),
@@ -38,7 +38,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="cpu_tuple_cost",
         group="planner",
-        why="The cost of handling a row; higher makes plans that touch fewer rows win.",
+        why="The cost of handling a row; higher favours plans that touch fewer rows.",
         trades=_PLANS,
         panes=("throughput", "latency"),
         steps=("0.005", "0.01", "0.02", "0.03", "0.05"),
@@ -46,7 +46,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="default_statistics_target",
         group="planner",
-        why="A larger sample makes row estimates of uneven columns better, after the next ANALYZE.",
+        why="A larger sample improves row estimates of skewed columns, after the next ANALYZE.",
         trades="ANALYZE and planning take longer.",
         panes=("latency",),
         steps=("10", "50", "100", "200", "500", "1000"),
@@ -54,7 +54,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="jit",
         group="planner",
-        why="Compiles expressions of expensive queries; off spares short queries that were estimated too dear.",
+        why="Compiles expressions of expensive queries; off spares short queries with too high an estimate.",
         trades="Long analytical queries may run slower without it.",
         panes=("latency", "host"),
         moves_with=("jit_above_cost",),
@@ -62,7 +62,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="jit_above_cost",
         group="planner",
-        why="From which estimated cost on queries are compiled; raise it where compiling takes longer than it saves.",
+        why="Estimated cost from which queries are compiled; raise it if compiling takes longer than it saves.",
         trades="Long analytical queries may run slower.",
         panes=("latency", "host"),
         steps=("-1", "100000", "500000", "1000000", "5000000"),
@@ -72,7 +72,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="plan_cache_mode",
         group="planner",
-        why="Prepared statements change to a generic plan after five calls; this holds them to one kind of plan.",
+        why="Prepared statements may switch to a generic plan after five calls; this forces one kind of plan.",
         trades="Custom plans cost planning at every call; a generic one may fit some values badly.",
         panes=("throughput", "latency"),
         steps=("auto", "force_generic_plan", "force_custom_plan"),
@@ -80,7 +80,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="join_collapse_limit",
         group="planner",
-        why="Up to how many explicit joins are tried in every order.",
+        why="Number of explicit joins up to which the planner tries every order.",
         trades="Planning time grows steeply with it.",
         panes=("latency",),
         steps=("1", "4", "8", "10", "12", "16"),
@@ -90,7 +90,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="from_collapse_limit",
         group="planner",
-        why="Up to how many items subqueries are merged into the query above.",
+        why="Number of FROM items up to which subqueries are merged into the outer query.",
         trades="Planning time grows steeply with it.",
         panes=("latency",),
         steps=("1", "4", "8", "10", "12", "16"),

@@ -18,7 +18,7 @@ _MEMORY: Final = "memory"
 _SCHEDULING: Final = "scheduling"
 _DISKS: Final = "disks"
 _WORDS: Final = ("always", "madvise", "never")
-_NO_PAIR: Final = (("0", "the other half of the pair counts"),)
+_NO_PAIR: Final = (("0", "the other parameter of the pair applies"),)
 
 POOL: Final = "hugepages/nr_hugepages"
 """Stands for the pools of other than the default size: "hugepages-1048576kB/nr_hugepages"."""
@@ -27,28 +27,28 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="vm.nr_hugepages",
         group=_HUGE,
-        why="Pages of 2 MB for shared_buffers: each backend's page tables shrink 512-fold, the TLB reaches further.",
-        trades="Memory that nothing else can use, also while no server is running.",
+        why="Pages of 2 MB for shared_buffers: each backend's page tables shrink 512-fold, and the TLB covers more.",
+        trades="Memory that no other program can use, even while no server runs.",
         panes=("host", "latency"),
-        special=(("0", "huge_pages=try goes without and says nothing, huge_pages=on does not start"),),
+        special=(("0", "huge_pages=try silently continues without, huge_pages=on does not start"),),
         moves_with=("huge_pages", "shared_buffers", "vm.overcommit_ratio"),
-        warning="The kernel gives what it finds in one piece, also less; on a machine that is long up ask before the "
-        "cache has grown, or reserve at boot.",
+        warning="The kernel grants as many contiguous pages as it finds; after a long uptime reserve them before the "
+        "cache has grown, or at boot.",
     ),
     Knob(
         name=POOL,
         group=_HUGE,
-        why="Pages of another size, as 1 GB, for huge_page_size: worth it for shared_buffers of many gigabytes.",
-        trades="Memory that nothing else can use; a server takes a whole page for its last rest.",
+        why="Pages of another size, such as 1 GB, for huge_page_size: useful for shared_buffers of many gigabytes.",
+        trades="Memory that no other program can use; a server takes a whole page for its last remainder.",
         panes=("host", "latency"),
         special=(("0", "none of this size"),),
         moves_with=("huge_pages", "huge_page_size", "shared_buffers"),
-        warning="Hardly ever to be had but at boot.",
+        warning="Hardly ever available except at boot.",
     ),
     Knob(
         name="transparent_hugepage/enabled",
         group=_HUGE,
-        why="With always, the kernel makes huge pages by itself, and stops processes to clear room for them.",
+        why="With always, the kernel creates huge pages itself, and stops processes to compact memory for them.",
         trades="Without it, large sorts and hashes have more page tables.",
         panes=("latency", "host"),
         steps=_WORDS,
@@ -57,7 +57,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="transparent_hugepage/defrag",
         group=_HUGE,
-        why="Who waits while room for a huge page is cleared: with always, whoever touches memory first.",
+        why="Which processes wait for memory compaction: with always, each process that touches memory first.",
         trades="Fewer transparent huge pages.",
         panes=("latency", "host"),
         steps=("always", "defer", "defer+madvise", "madvise", "never"),
@@ -66,7 +66,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="transparent_hugepage/khugepaged/defrag",
         group=_HUGE,
-        why="Whether khugepaged moves pages about in the background to make huge ones.",
+        why="Whether khugepaged moves pages in the background to create huge ones.",
         trades="Fewer transparent huge pages.",
         panes=("host",),
         steps=("0", "1"),
@@ -75,8 +75,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="vm.dirty_background_bytes",
         group=_DIRTY,
-        why="From how much on the kernel begins to write out; less means that a checkpoint's fsync finds less to do.",
-        trades="Pages written more often that would have been changed again.",
+        why="Amount of dirty pages that starts writeback; less leaves less work for a checkpoint's fsync.",
+        trades="More writes of pages that change again soon.",
         panes=("host", "latency", "wal"),
         steps=("33554432", "67108864", "134217728", "268435456", "536870912", "1073741824"),
         from_zero="67108864",
@@ -86,7 +86,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="vm.dirty_background_ratio",
         group=_DIRTY,
-        why="The same in percent of the memory that is available; on a large machine 1 % is too much already.",
+        why="The same in percent of available memory; on a large machine even 1 % is too much.",
         trades="As vm.dirty_background_bytes.",
         panes=("host", "latency", "wal"),
         steps=("1", "2", "3", "5", "10"),
@@ -96,7 +96,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="vm.dirty_bytes",
         group=_DIRTY,
-        why="From how much on whoever writes has to wait until the disk has caught up: the cliff in the latency.",
+        why="Amount of dirty pages at which writers must wait for the disk: the cliff in the latency.",
         trades="Too little makes every writer wait; too much makes the wait long.",
         panes=("host", "latency", "wal"),
         steps=("134217728", "268435456", "536870912", "1073741824", "2147483648", "4294967296"),
@@ -107,7 +107,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="vm.dirty_ratio",
         group=_DIRTY,
-        why="The same in percent of the memory that is available.",
+        why="The same in percent of available memory.",
         trades="As vm.dirty_bytes.",
         panes=("host", "latency", "wal"),
         steps=("3", "5", "10", "15", "20", "30", "40"),
@@ -117,8 +117,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="vm.dirty_expire_centisecs",
         group=_DIRTY,
-        why="How old a dirty page gets before the kernel writes it out in any case, in hundredths of a second.",
-        trades="Pages written more often that would have been changed again.",
+        why="Age at which the kernel writes back a dirty page, in hundredths of a second.",
+        trades="More writes of pages that change again soon.",
         panes=("host", "latency"),
         steps=("100", "500", "1000", "3000", "6000"),
         moves_with=("vm.dirty_writeback_centisecs",),
@@ -126,39 +126,39 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="vm.dirty_writeback_centisecs",
         group=_DIRTY,
-        why="How often the kernel looks for pages to write out, in hundredths of a second.",
+        why="Time between two writeback rounds of the kernel, in hundredths of a second.",
         trades="Wake-ups.",
         panes=("host",),
         steps=("100", "200", "500", "1000"),
-        special=(("0", "never by itself"),),
+        special=(("0", "never automatically"),),
         moves_with=("vm.dirty_expire_centisecs",),
     ),
     Knob(
         name="vm.swappiness",
         group=_MEMORY,
-        why="How gladly the kernel swaps out memory of processes to cache more files; a database wants it seldom.",
+        why="How readily the kernel swaps out process memory to cache more files; a database rarely benefits.",
         trades="Less cache for files when memory is short.",
         panes=("host", "latency"),
         steps=("0", "1", "5", "10", "30", "60", "100"),
-        special=(("0", "only to avoid running out of memory, when the OOM killer is near already"),),
+        special=(("0", "only to avoid running out of memory, close to the OOM killer"),),
     ),
     Knob(
         name="vm.overcommit_memory",
         group=_MEMORY,
-        why="With 2 an allocation fails where memory ends: one query has an error, instead of the server being killed.",
-        trades="Programs that reserve much and use little are refused; vm.overcommit_ratio must fit.",
+        why="With 2 an allocation beyond the limit fails: one query gets an error instead of a killed server.",
+        trades="Fails programs that reserve much and use little; vm.overcommit_ratio must fit.",
         panes=("host",),
         steps=("0", "1", "2"),
-        special=(("0", "the kernel guesses"), ("1", "everything is granted"), ("2", "up to CommitLimit")),
+        special=(("0", "heuristic"), ("1", "grant everything"), ("2", "up to CommitLimit")),
         moves_with=("vm.overcommit_ratio", "vm.nr_hugepages"),
-        warning="Before 2, see that Committed_AS is well below the CommitLimit that there will be; else nothing new "
-        "starts, not even a shell.",
+        warning="Before setting 2, check that Committed_AS is well below the future CommitLimit; otherwise no new "
+        "process starts, not even a shell.",
     ),
     Knob(
         name="vm.overcommit_ratio",
         group=_MEMORY,
-        why="CommitLimit with vm.overcommit_memory=2: this share of the memory without huge pages, and all swap.",
-        trades="Too low and memory lies idle; too high and the OOM killer is back.",
+        why="CommitLimit with vm.overcommit_memory=2: this share of memory outside huge pages, plus all swap.",
+        trades="Too low leaves memory unused; too high brings back the OOM killer.",
         panes=("host",),
         steps=("50", "60", "70", "80", "90", "95", "100"),
         special=_NO_PAIR,
@@ -176,24 +176,24 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="vm.min_free_kbytes",
         group=_MEMORY,
-        why="What the kernel keeps free for itself; with too little, bursts of network and disk traffic wait.",
-        trades="Memory that caches nothing.",
+        why="Memory the kernel keeps free for itself; with too little, bursts of network and disk traffic wait.",
+        trades="Memory lost to the cache.",
         panes=("host", "latency"),
-        warning="Too much, several percent of the memory, and the kernel runs out of it at once.",
+        warning="Several percent of memory is too much: the kernel runs out of memory at once.",
     ),
     Knob(
         name="vm.zone_reclaim_mode",
         group=_MEMORY,
-        why="On, a NUMA node throws its file cache away rather than use memory of another node.",
-        trades="Nothing, for a database: any value but 0 costs cache.",
+        why="On, a NUMA node drops its file cache rather than use memory of another node.",
+        trades="No benefit for a database: any value except 0 costs cache.",
         panes=("host", "latency"),
         steps=("0", "1"),
-        special=(("0", "memory of other nodes is used"),),
+        special=(("0", "use memory of other nodes"),),
     ),
     Knob(
         name="kernel.numa_balancing",
         group=_SCHEDULING,
-        why="Moves memory to the node that uses it; shared_buffers are used by all, so pages move about for nothing.",
+        why="Moves memory to the node that uses it; all nodes use shared_buffers, so pages move for nothing.",
         trades="Memory of single backends may lie on the wrong node.",
         panes=("host", "latency"),
         steps=("0", "1"),
@@ -202,14 +202,14 @@ KNOBS: Final[tuple[Knob, ...]] = (
         name="kernel.sched_autogroup_enabled",
         group=_SCHEDULING,
         why="Shares CPU between sessions of the system, not processes: all backends together count as one.",
-        trades="A shell has a harder time beside a busy server.",
+        trades="A shell responds more slowly beside a busy server.",
         panes=("host", "latency"),
         steps=("0", "1"),
     ),
     Knob(
         name="scheduler",
         group=_DISKS,
-        why="In which order requests go to the disk; one that orders them itself, or a hypervisor's, needs none.",
+        why="Order of requests to the disk; a disk that orders them itself, or a virtual one, needs none.",
         trades="With none, a stream of writes can keep reads waiting on a slow disk.",
         panes=("host", "latency"),
         steps=("none", "mq-deadline", "kyber", "bfq"),
@@ -218,8 +218,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="read_ahead_kb",
         group=_DISKS,
-        why="How far the kernel reads ahead of a sequential scan.",
-        trades="Reads nobody asked for, where access is at random.",
+        why="Read-ahead of the kernel for sequential scans.",
+        trades="Unneeded reads with random access.",
         panes=("host", "throughput"),
         steps=("0", "128", "256", "512", "1024", "2048", "4096", "8192", "16384"),
         moves_with=("effective_io_concurrency", "io_combine_limit"),
@@ -227,7 +227,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="nr_requests",
         group=_DISKS,
-        why="How many requests wait in the queue: more can be put in a better order, each waits longer.",
+        why="Number of queued requests: more allow a better order, but each waits longer.",
         trades="Latency of reads behind many writes.",
         panes=("host", "latency"),
         steps=("32", "64", "128", "256", "512", "1024"),

@@ -11,7 +11,7 @@ from pgtop_tune.advice.plan import autovacuum_workers
 
 _FLASH: Final = frozenset({DiskKind.SSD, DiskKind.NVME})
 _RANDOM: Final[Mapping[DiskKind, tuple[str, str]]] = {
-    DiskKind.HDD: ("4", "A turning disk reads far faster in sequence than at random."),
+    DiskKind.HDD: ("4", "A rotating disk reads far faster in sequence than at random."),
     DiskKind.SAN: ("1.5", "A disk array with a cache reads at random almost as fast as in sequence."),
     DiskKind.SSD: ("1.1", "Flash reads at random as fast as in sequence."),
     DiskKind.NVME: ("1.1", "Flash reads at random as fast as in sequence."),
@@ -47,7 +47,7 @@ def jit(facts: Facts) -> Advice:
 def default_statistics_target(facts: Facts) -> Advice:
     """100, for warehouses 500."""
     if facts.workload is Workload.WAREHOUSE:
-        return Advice("500", "Large uneven tables and long queries: better estimates are worth a longer ANALYZE.")
+        return Advice("500", "Large skewed tables and long queries: better estimates are worth a longer ANALYZE.")
     return Advice("100", "The default; raise it for single columns whose estimates are wrong.", "100", "1000")
 
 
@@ -68,7 +68,10 @@ def max_parallel_workers_per_gather(facts: Facts) -> Advice | None:
     if facts.workload is Workload.WAREHOUSE:
         return Advice(str(half), f"Half of {facts.cores} cores for one query.", "0", str(facts.cores))
     return Advice(
-        str(min(half, 2)), "Many sessions share the cores already; two workers help the odd long query.", "0", str(half)
+        str(min(half, 2)),
+        "Many sessions already share the cores; two workers help the occasional long query.",
+        "0",
+        str(half),
     )
 
 
@@ -77,7 +80,7 @@ def autovacuum_max_workers(facts: Facts) -> Advice | None:
     if not facts.cores:
         return None
     value = str(autovacuum_workers(facts))
-    return Advice(value, "They share one cost limit: raise that first, then the number.", value, "10")
+    return Advice(value, "Workers share one cost limit: raise that first, then their number.", value, "10")
 
 
 def autovacuum_vacuum_cost_limit(facts: Facts) -> Advice | None:
@@ -89,7 +92,7 @@ def autovacuum_vacuum_cost_limit(facts: Facts) -> Advice | None:
     return Advice(
         str(limit),
         f"{limit} ÷ 20 for each page dirtied, every 2 ms, is up to {rate:.0f} MB/s for all workers together; "
-        f"as shipped, 200, it is {rate * 200 / limit:.0f} MB/s.",
+        f"the default, 200, gives {rate * 200 / limit:.0f} MB/s.",
         "200",
         "10000",
     )
@@ -122,30 +125,32 @@ RULES: Final[Mapping[str, Callable[[Facts], Advice | None]]] = {
         lambda cores: min(max(math.ceil(cores / 2), 1), 4), "Half of {cores} cores, at most 4."
     ),
     "autovacuum": _fixed("on", "Without it tables grow and transaction ids run out."),
-    "track_counts": _fixed("on", "Autovacuum goes by these counts."),
+    "track_counts": _fixed("on", "These counts trigger autovacuum."),
     "autovacuum_max_workers": autovacuum_max_workers,
     "autovacuum_vacuum_cost_limit": autovacuum_vacuum_cost_limit,
     "autovacuum_naptime": _fixed("15s", "Small hot tables, such as pgbench_branches, are full within a minute.", "1s"),
     "autovacuum_vacuum_scale_factor": _fixed(
-        "0.05", "A fifth of a large table, as shipped, is a lot of dead rows to wait for.", "0.01", "0.2"
+        "0.05", "The default, a fifth of a large table, allows many dead rows.", "0.01", "0.2"
     ),
-    "autovacuum_analyze_scale_factor": _fixed("0.05", "Estimates are off before a tenth has changed.", "0.01", "0.1"),
-    "io_method": _fixed("worker", "The default, for every kernel; measure io_uring where the kernel permits it."),
+    "autovacuum_analyze_scale_factor": _fixed("0.05", "Estimates go wrong before a tenth has changed.", "0.01", "0.1"),
+    "io_method": _fixed("worker", "The default, for every kernel; measure io_uring if the kernel permits it."),
     "io_workers": _by_cores(lambda cores: min(max(3, cores // 4), 32), "A quarter of {cores} cores, at least 3."),
     "idle_in_transaction_session_timeout": _fixed(
         "5min", "A forgotten transaction holds locks and keeps dead rows from being removed.", "10s", "1h"
     ),
-    "client_connection_check_interval": _fixed("15s", "Queries of clients that are gone stop within seconds."),
-    "synchronous_commit": _fixed("on", "A commit that was answered is on the disk."),
-    "fsync": _fixed("on", "Nothing else survives a crash."),
-    "full_page_writes": _fixed("on", "Torn pages are mended from the WAL."),
-    "commit_delay": _fixed("0", "Worth trying only where many sessions wait for WALSync on a slow disk.", "0", "1000"),
-    "track_io_timing": _fixed("on", "Without it nobody knows whether queries wait for the disk.", "", ""),
-    "track_activities": _fixed("on", "Without it nobody sees what sessions do."),
-    "compute_query_id": _fixed("auto", "On where pg_stat_statements is loaded."),
+    "client_connection_check_interval": _fixed("15s", "Queries of disconnected clients stop within seconds."),
+    "synchronous_commit": _fixed("on", "Every acknowledged commit is on disk."),
+    "fsync": _fixed("on", "No other value survives a crash."),
+    "full_page_writes": _fixed("on", "The WAL repairs torn pages."),
+    "commit_delay": _fixed("0", "Worth trying only if many sessions wait for WALSync on a slow disk.", "0", "1000"),
+    "track_io_timing": _fixed("on", "Without it, waits of queries for the disk stay unknown.", "", ""),
+    "track_activities": _fixed("on", "Without it, the work of sessions is invisible."),
+    "compute_query_id": _fixed("auto", "On if pg_stat_statements is loaded."),
     "log_checkpoints": _fixed("on", "One line each; the default since 15."),
-    "log_lock_waits": _fixed("on", "Lock waits beyond deadlock_timeout leave a trace."),
-    "log_temp_files": _fixed("10MB", "Shows who needs more work_mem, without a line for every small sort.", "0"),
-    "log_min_duration_statement": _fixed("1s", "Leaves a trace of what is slow without slowing the rest.", "100ms"),
-    "log_autovacuum_min_duration": _fixed("10s", "Shows what autovacuum does when it takes long.", "0", "10min"),
+    "log_lock_waits": _fixed("on", "Lock waits beyond deadlock_timeout appear in the log."),
+    "log_temp_files": _fixed(
+        "10MB", "Shows statements that need more work_mem, without a line for every small sort.", "0"
+    ),
+    "log_min_duration_statement": _fixed("1s", "Logs slow statements without slowing the others.", "100ms"),
+    "log_autovacuum_min_duration": _fixed("10s", "Shows long runs of autovacuum.", "0", "10min"),
 }

@@ -60,7 +60,7 @@ def advise_setting(name: str, facts: Facts, plan: MemoryPlan | None) -> Advice |
     rule = _RULES.get(row)
     ours = rule(name, site) if rule is not None else None
     if ours is None:
-        return Advice(None, "We have no rule for these facts.", opinions=said) if said else None
+        return Advice(None, "There is no rule for these facts.", opinions=said) if said else None
     return replace(ours, opinions=said)
 
 
@@ -99,7 +99,9 @@ def _other_pool(name: str, site: Site) -> Advice | None:
     if pool is not None and pages_taken(pool):
         return Advice(None, f"{pages_taken(pool)} of these pages are in use.")
     if buffers < _GIGABYTE_PAGES_FROM:
-        return Advice("0", f"For shared_buffers of {about(buffers)} pages of the default size do; these would be lost.")
+        return Advice(
+            "0", f"For shared_buffers of {about(buffers)} pages of the default size suffice; these would be lost."
+        )
     pages = math.ceil(site.plan.shared_bytes / page_bytes)
     return Advice(
         None,
@@ -112,10 +114,11 @@ def _other_pool(name: str, site: Site) -> Advice | None:
 
 def _swappiness(name: str, site: Site) -> Advice:
     if site.machine.swap_bytes == 0:
-        return Advice(None, "There is no swap on this machine: it changes nothing.")
+        return Advice(None, "This machine has no swap: the setting has no effect.")
     return Advice(
         "5",
-        "Memory of idle backends may go, that of busy ones should not. 0 leaves it until the OOM killer is near.",
+        "Memory of idle backends may be swapped out, that of busy ones should not. 0 leaves it until the OOM killer "
+        "is near.",
         "1",
         "10",
     )
@@ -124,9 +127,9 @@ def _swappiness(name: str, site: Site) -> Advice:
 def _dirty_background(name: str, site: Site) -> Advice:
     size = _background_bytes(site)
     ram = site.machine.ram_bytes
-    default = f" 10 %, as shipped, would be up to {about(ram / 10)} that a checkpoint's fsync waits for." if ram else ""
+    default = f" The default of 10 % would let a checkpoint's fsync wait for up to {about(ram / 10)}." if ram else ""
     return Advice(
-        str(size), f"The kernel begins to write out at {about(size)}.{default}", str(32 * MB), str(max(GB, size))
+        str(size), f"The kernel starts writeback at {about(size)}.{default}", str(32 * MB), str(max(GB, size))
     )
 
 
@@ -134,7 +137,7 @@ def _dirty(name: str, site: Site) -> Advice:
     size = _background_bytes(site) * _MOST_TIMES
     return Advice(
         str(size),
-        f"{_MOST_TIMES} times vm.dirty_background_bytes: room for a burst, and an end to the wait behind it.",
+        f"{_MOST_TIMES} times vm.dirty_background_bytes: room for a burst, with a bounded wait behind it.",
         str(256 * MB),
         str(max(4 * GB, size)),
     )
@@ -145,7 +148,7 @@ def _background_bytes(site: Site) -> int:
 
 
 def _instead(other: str) -> Callable[[str, Site], Advice]:
-    return lambda name, site: Advice(None, f"Set {other} instead: the kernel then makes this 0.")
+    return lambda name, site: Advice(None, f"Set {other} instead: the kernel then sets this to 0.")
 
 
 def _overcommit_memory(name: str, site: Site) -> Advice | None:
@@ -186,7 +189,7 @@ def _min_free(name: str, site: Site) -> Advice | None:
     live = site.machine.live.get(name, "")
     ours = int(min(max(ram * 0.002, 64 * MB), GB)) // 1024
     if live.isdecimal() and int(live) >= ours:
-        return Advice(live, f"What the kernel has chosen is enough for {about(ram)} of memory.")
+        return Advice(live, f"The kernel's choice is enough for {about(ram)} of memory.")
     return Advice(
         str(ours), f"Two thousandths of {about(ram)}, for bursts of network and disk.", str(ours), str(ours * 4)
     )
@@ -194,8 +197,8 @@ def _min_free(name: str, site: Site) -> Advice | None:
 
 def _numa(name: str, site: Site) -> Advice:
     if site.machine.numa_nodes == 1:
-        return Advice(None, "One node: it changes nothing.")
-    return Advice("0", "shared_buffers are used from all nodes: there is no right place for them to be moved to.")
+        return Advice(None, "One node: the setting has no effect.")
+    return Advice("0", "All nodes use shared_buffers: no node is the right place for them.")
 
 
 def _scheduler(name: str, site: Site) -> Advice | None:
@@ -203,10 +206,10 @@ def _scheduler(name: str, site: Site) -> Advice | None:
     if disk is None:
         return None
     if disk.stacked:
-        return Advice(None, "Made of other disks: requests are ordered there.")
+        return Advice(None, "Composed of other disks, which order the requests.")
     if disk.virtual or disk.nvme:
         which = "The hypervisor orders requests" if disk.virtual else "NVMe takes requests in any order"
-        return Advice("none", f"{which}: ordering them here costs CPU.")
+        return Advice("none", f"{which}: ordering them here only costs CPU.")
     return Advice("mq-deadline", "Keeps reads from waiting behind writes; bfq shares fairly and slowly.")
 
 
@@ -216,9 +219,9 @@ def _read_ahead(name: str, site: Site) -> Advice | None:
     if kind is None:
         return None
     because = (
-        "A sequential scan pays for every turn of the disk"
+        "A sequential scan pays for every rotation of the disk"
         if kind is DiskKind.HDD
-        else "Enough for sequential scans; 17 and later ask ahead themselves"
+        else "Enough for sequential scans; 17 and later read ahead themselves"
     )
     return Advice(_READ_AHEAD_KB[kind], f"{because}.", "128", "16384")
 
@@ -244,20 +247,19 @@ _RULES: Final[Mapping[str, Callable[[str, Site], Advice | None]]] = MappingProxy
         "vm.dirty_expire_centisecs": _always(
             "1000", "Ten seconds: old pages are on the disk before a checkpoint syncs them.", "500", "3000"
         ),
-        "vm.dirty_writeback_centisecs": _always("500", "As shipped; it need not be shorter than they expire."),
+        "vm.dirty_writeback_centisecs": _always("500", "The default; it need not be shorter than the expiry age."),
         "vm.overcommit_memory": _overcommit_memory,
         "vm.overcommit_ratio": _overcommit_ratio,
         "vm.overcommit_kbytes": _instead("vm.overcommit_ratio"),
         "vm.min_free_kbytes": _min_free,
-        "vm.zone_reclaim_mode": _always("0", "Throwing cache away to stay on a node costs reads from the disk."),
+        "vm.zone_reclaim_mode": _always("0", "Dropping cache to stay on a node costs reads from the disk."),
         "kernel.numa_balancing": _numa,
         "kernel.sched_autogroup_enabled": _always("0", "Backends should compete as processes, not as one group."),
         "transparent_hugepage/enabled": _always(
-            "madvise", "PostgreSQL does not ask for them, so it has none; programs that do may. shared_buffers are for "
-            "vm.nr_hugepages.",
+            "madvise", "PostgreSQL does not request them; other programs may. For shared_buffers use vm.nr_hugepages.",
         ),
-        "transparent_hugepage/defrag": _always("madvise", "Only who asks for huge pages waits for them."),
-        "transparent_hugepage/khugepaged/defrag": _always("0", "Nothing of PostgreSQL's gains from what it clears."),
+        "transparent_hugepage/defrag": _always("madvise", "Only programs that request huge pages wait for them."),
+        "transparent_hugepage/khugepaged/defrag": _always("0", "PostgreSQL gains nothing from the compaction."),
         "scheduler": _scheduler,
         "read_ahead_kb": _read_ahead,
     }

@@ -93,7 +93,7 @@ def max_wal_size(facts: Facts) -> Advice:
     needed = needed_max_wal_bytes(_with_targets(facts))
     typed = as_set(value) if value == facts.max_wal_size_bytes else memory(value)
     if needed is None or facts.wal_bytes_per_s is None:
-        return Advice(typed, "A start: the WAL rate under load is not measured yet.", "1GB", high)
+        return Advice(typed, "A starting point: the WAL rate under load is not measured yet.", "1GB", high)
     because = (
         f"{about(facts.wal_bytes_per_s)}/s of WAL make {about(needed)} between two checkpoints "
         f"{_timeout_s(facts) / 60:g} min apart and while one runs, with a fifth to spare; then the clock starts them, "
@@ -128,7 +128,7 @@ def min_wal_size(facts: Facts) -> Advice:
     """A quarter of what max_wal_size should be."""
     most = max_wal_bytes(facts)
     value = min(max(most / 4, 80 * MB, 2 * facts.wal_segment_bytes), most)
-    return Advice(memory(value), "A quarter of what max_wal_size should be, kept for reuse after quiet hours.", "80MB")
+    return Advice(memory(value), "A quarter of the advised max_wal_size, kept for reuse after quiet hours.", "80MB")
 
 
 def checkpoint_timeout(facts: Facts) -> Advice:
@@ -145,9 +145,7 @@ def checkpoint_timeout(facts: Facts) -> Advice:
 
 def checkpoint_completion_target(facts: Facts) -> Advice:
     """0.9."""
-    return Advice(
-        "0.9", "Spreads the writes over almost all of the time there is; the default since 14.", "0.5", "0.95"
-    )
+    return Advice("0.9", "Spreads the writes over almost the whole interval; the default since 14.", "0.5", "0.95")
 
 
 def wal_buffers(buffers_bytes: float | None) -> Advice:
@@ -155,9 +153,9 @@ def wal_buffers(buffers_bytes: float | None) -> Advice:
     if buffers_bytes is not None and buffers_bytes < 512 * MB:
         chosen = about(buffers_bytes / 32)
         return Advice(
-            "16MB", f"-1 gives 1/32 of shared_buffers, here {chosen}; a segment costs nothing.", "4MB", "64MB"
+            "16MB", f"-1 gives 1/32 of shared_buffers, here {chosen}; a whole segment costs nothing.", "4MB", "64MB"
         )
-    return Advice("-1", "The server takes one WAL segment, 16MB, by itself at this size of shared_buffers.", "", "64MB")
+    return Advice("-1", "The server chooses one WAL segment, 16MB, at this size of shared_buffers.", "", "64MB")
 
 
 def max_slot_wal_keep_size(facts: Facts) -> Advice | None:
@@ -166,14 +164,12 @@ def max_slot_wal_keep_size(facts: Facts) -> Advice | None:
         return None
     return Advice(
         memory(facts.wal_disk_bytes / 2),
-        f"Half of the WAL disk of {about(facts.wal_disk_bytes)}: a standby that stays away must not stop the server.",
+        f"Half of the WAL disk of {about(facts.wal_disk_bytes)}: a missing standby must not stop the server.",
     )
 
 
 def wal_compression(facts: Facts) -> Advice:
     """lz4 where it can be had."""
     if facts.major >= 15:
-        return Advice(
-            "lz4", "Cheap for the CPU; worth it where full pages are a large share of the WAL (see WAL pane)."
-        )
-    return Advice("on", "pglz costs CPU; worth it where full pages are a large share of the WAL (see WAL pane).")
+        return Advice("lz4", "Cheap for the CPU; useful if full pages are a large share of the WAL (see WAL pane).")
+    return Advice("on", "pglz costs CPU; useful if full pages are a large share of the WAL (see WAL pane).")

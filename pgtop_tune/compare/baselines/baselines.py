@@ -115,7 +115,7 @@ def kept_runs(name: str) -> tuple[tuple[Kept, ...], tuple[str, ...]]:
     if not directory.is_dir():
         known = ", ".join(names())
         raise UsageProblem(
-            f"there is no baseline {name!r}", f"there are: {known}" if known else "pgtop-tune baseline save makes one"
+            f"there is no baseline {name!r}", f"known names: {known}" if known else "pgtop-tune baseline save makes one"
         )
     found, problems = [], []
     for path in sorted(directory.glob(f"*{_SUMMARY}")):

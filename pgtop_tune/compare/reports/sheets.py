@@ -62,7 +62,7 @@ def sheets(comparison: Comparison) -> tuple[Sheet, ...]:
         if phase.to_settle:
             found.append(settling_sheet(phase))
     for name, side in (("A", comparison.a), ("B", comparison.b)):
-        events = event_sheet(f"what happened in {name}", side)
+        events = event_sheet(f"events in {name}", side)
         if events is not None:
             found.append(events)
     return tuple(found)

@@ -82,12 +82,12 @@ def window_sheets(found: Brushed) -> tuple[Sheet, ...]:
     comparison = found.comparison
     sheets = [fingerprint_sheet(comparison)]
     if found.outcomes:
-        sheets.append(Sheet("what came of it", (), _table("", found.outcomes)))
+        sheets.append(Sheet("outcome", (), _table("", found.outcomes)))
     sheets.append(differing_sheet(found))
     sheets += [wait_sheet(phase) for phase in comparison.phases if phase.waits]
     sheets += [settling_sheet(phase) for phase in comparison.phases if phase.to_settle]
     for name, side in (("A", comparison.a), ("B", comparison.b)):
-        events = event_sheet(f"what happened in {name}", side)
+        events = event_sheet(f"events in {name}", side)
         if events is not None:
             sheets.append(events)
     return tuple(sheets)
@@ -97,7 +97,7 @@ def differing_sheet(found: Brushed) -> Sheet:
     """Every other number that can be told of both windows."""
     notes = [*found.notes]
     if found.alike:
-        notes.append(f"{found.alike} numbers are one and the same in both all the time")
+        notes.append(f"{found.alike} numbers are constant and equal in both")
     for phase in found.comparison.phases:
         notes += figure_sheet(phase).notes
     return Sheet(

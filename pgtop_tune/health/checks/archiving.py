@@ -28,7 +28,7 @@ def _archiving(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     if known.text("wal_level") == "minimal":
         yield Finding(
             Severity.WARNING,
-            "wal_level is minimal: no archive, no base backup and no standby can be made of this server",
+            "wal_level is minimal: the server supports no archive, no base backup and no standby",
             (setting(facts, "wal_level"),),
             set_parameter(known.row("wal_level"), "replica"),
             subject="wal_level",
@@ -36,7 +36,7 @@ def _archiving(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     elif known.text("archive_mode") == "off":
         yield Finding(
             Severity.INFO,
-            "archive_mode is off: the data can only be restored to the moment of a backup",
+            "archive_mode is off: the data can only be restored to the time of a backup",
             (setting(facts, "archive_mode", "wal_level"),),
             _archive_mode(known),
             subject="archive_mode",
@@ -44,7 +44,7 @@ def _archiving(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     elif not _has_archiver(known):
         yield Finding(
             Severity.HIGH,
-            "archive_mode is on and nothing archives: WAL is kept until the disk is full",
+            "archive_mode is on without an archiver: WAL accumulates until the disk is full",
             (setting(facts, "archive_mode", "archive_command"),),
             words("Set archive_command or archive_library; until then every segment stays in pg_wal."),
             subject="archive_command",
@@ -78,7 +78,7 @@ def _failing(facts: Facts, limits: Limits) -> Iterator[Finding]:
             Evidence(f"{seen.failed_count} failures, last {seen.last_failed_wal}", f"{_ARCHIVER}.failed_count"),
             Evidence(f"last archived {seen.last_archived_wal or 'nothing'}", f"{_ARCHIVER}.last_archived_wal"),
         ),
-        words("Run archive_command by hand as the server's account; the server's log has its words."),
+        words("Run archive_command yourself as the server's account; the server's log has its messages."),
     )
 
 
@@ -94,7 +94,9 @@ def _queue(facts: Facts, limits: Limits) -> Iterator[Finding]:
                 Severity.HIGH if waits_s >= limits["high"] else Severity.WARNING,
                 f"{queue.waiting} segments wait for the archive, the oldest for {duration(waits_s)}",
                 (Evidence(f"{queue.waiting} files .ready, the oldest {waits_s:.0f} s old", _STATUS),),
-                words("Make archive_command faster (in parallel, or compressed less), or the way to the archive."),
+                words(
+                    "Make archive_command faster (in parallel, or compressed less), or the connection to the archive."
+                ),
             )
 
 
@@ -112,7 +114,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="ARC-02",
         group=_GROUP,
-        title="archiver that fails",
+        title="failing archiver",
         why="Segments that cannot be archived fill the WAL disk, and a full WAL disk stops the server.",
         severity=Severity.HIGH,
         page="monitoring-stats.html#MONITORING-PG-STAT-ARCHIVER-VIEW",
@@ -122,8 +124,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="ARC-03",
         group=_GROUP,
-        title="archive that is behind",
-        why="What is not archived yet is lost with the machine, and keeps its place on the WAL disk.",
+        title="lagging archive",
+        why="Unarchived WAL is lost with the machine, and occupies the WAL disk.",
         severity=Severity.HIGH,
         page="continuous-archiving.html#BACKUP-ARCHIVING-WAL",
         needs=(needs.PARAMETERS, ARCHIVE_QUEUE),

@@ -64,7 +64,7 @@ def _writers(facts: Facts) -> _Writers | None:
 def _by_backends(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     found = _writers(facts)
     if found is None:
-        yield Unknown("what backends wrote is not counted here")
+        yield Unknown("buffers written by backends are not counted here")
         return
     per_s = found.backends + found.others
     seconds = counted_s(facts, facts.have(needs.CHECKPOINTS).stats_reset_ms)
@@ -154,7 +154,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="BGW-01",
         group=_GROUP,
         title="dirty buffers written by backends",
-        why="A backend that must write a page before it can read one makes its user wait for two I/Os instead of one.",
+        why="A backend that must write a page before reading one makes its client wait for two I/Os instead of one.",
         severity=Severity.HIGH,
         page="runtime-config-resource.html#RUNTIME-CONFIG-RESOURCE-BACKGROUND-WRITER",
         needs=(needs.SERVER, needs.PARAMETERS, needs.CHECKPOINTS),
@@ -162,7 +162,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         thresholds=(
             Threshold("percent", 20, "%", "more, and more than the background writer, is a warning"),
             Threshold("high", 30, "%", "and from here on a high finding"),
-            Threshold("buffers", 10_000, "", "fewer written buffers say nothing"),
+            Threshold("buffers", 10_000, "", "fewer written buffers are inconclusive"),
         ),
         counts=True,
     ),

@@ -136,7 +136,7 @@ def _target(facts: Facts, limits: Limits) -> Iterator[Finding]:
     consequence = (
         "the writes of a checkpoint come in a burst"
         if target < limits["low"]
-        else ("a checkpoint has no time to spare and may still write when the next is due")
+        else ("a checkpoint has no spare time and may still write when the next is due")
     )
     yield Finding(
         Severity.WARNING,
@@ -150,7 +150,7 @@ def _volume(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     measured = advice_facts(facts)
     needed = None if measured is None else needed_max_wal_bytes(measured)
     if measured is None or measured.wal_bytes_per_s is None or needed is None:
-        yield Unknown("how much WAL is written was not seen: nobody works, and the counters are too young")
+        yield Unknown("the WAL rate is unknown: no session is active, and the counters are too young")
         return
     known = needs.parameters(facts)
     if known.number("max_wal_size") * limits["factor"] < needed:
@@ -211,8 +211,8 @@ def _buffers(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     if per_s > limits["per_second"] and size < _MOST_BUFFERS:
         yield Finding(
             Severity.INFO,
-            f"wal_buffers {known.shown('wal_buffers')} were full {count(per_s)} times a second: backends wrote WAL "
-            "themselves before they could go on",
+            f"wal_buffers {known.shown('wal_buffers')} were full {count(per_s)} times a second: backends had to write "
+            "WAL themselves",
             (
                 Evidence(f"{wal.wal_buffers_full} times in {seconds:.0f} s", "pg_stat_wal.wal_buffers_full"),
                 setting(facts, "wal_buffers"),
@@ -222,15 +222,15 @@ def _buffers(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-_ENOUGH: Final = Threshold("checkpoints", 10, "", "fewer checkpoints say nothing")
-_OLD_ENOUGH: Final = Threshold("age", SHORTEST_S, "s", "younger counters say nothing")
+_ENOUGH: Final = Threshold("checkpoints", 10, "", "fewer checkpoints are inconclusive")
+_OLD_ENOUGH: Final = Threshold("age", SHORTEST_S, "s", "younger counters are inconclusive")
 
 CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="WAL-01",
         group=_GROUP,
         title="requested checkpoints",
-        why="A checkpoint that the volume of WAL asks for comes in the middle of the load, and makes more WAL.",
+        why="A checkpoint requested by WAL volume comes in the middle of the load, and causes more WAL.",
         severity=Severity.HIGH,
         page="wal-configuration.html",
         needs=(needs.SERVER, needs.PARAMETERS, needs.CHECKPOINTS),
@@ -264,21 +264,21 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="WAL-03",
         group=_GROUP,
         title="spread of checkpoints",
-        why="The target says over how much of the time to the next checkpoint its writes are spread.",
+        why="The target is the share of the checkpoint interval over which writes are spread.",
         severity=Severity.WARNING,
         page="runtime-config-wal.html#GUC-CHECKPOINT-COMPLETION-TARGET",
         needs=(needs.PARAMETERS,),
         look=_target,
         thresholds=(
             Threshold("low", 0.7, "", "less is a burst"),
-            Threshold("high", 0.95, "", "more has nothing to spare"),
+            Threshold("high", 0.95, "", "more leaves no spare time"),
         ),
     ),
     Check(
         id="WAL-04",
         group=_GROUP,
         title="max_wal_size and the rate of WAL",
-        why="When the volume starts checkpoints, and not the clock, they come most often when there is most to do.",
+        why="Checkpoints started by volume instead of time come most often under the highest load.",
         severity=Severity.WARNING,
         page="runtime-config-wal.html#GUC-MAX-WAL-SIZE",
         needs=(needs.SERVER, needs.PARAMETERS),
@@ -291,7 +291,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="WAL-05",
         group=_GROUP,
         title="max_wal_size and the WAL disk",
-        why="A server whose WAL disk is full stops; max_wal_size is a wish, and load can exceed it.",
+        why="A server with a full WAL disk stops; max_wal_size is a soft limit, and load can exceed it.",
         severity=Severity.HIGH,
         page="runtime-config-wal.html#GUC-MAX-WAL-SIZE",
         needs=(needs.SERVER, needs.PARAMETERS, needs.FILE_SYSTEMS),

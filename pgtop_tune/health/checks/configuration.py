@@ -30,7 +30,7 @@ def _pending(facts: Facts, limits: Limits) -> Iterator[Finding]:
             tuple(
                 Evidence(f"{row.name} is still {row.shown}", "pg_settings.pending_restart") for row in waiting[:_SHOWN]
             ),
-            words("Restart the server, or take the change back from the file and reload."),
+            words("Restart the server, or undo the change in the file and reload."),
         )
 
 
@@ -44,7 +44,7 @@ def _files(facts: Facts, limits: Limits) -> Iterator[Finding]:
             Severity.HIGH,
             f"{where}: {error.name or 'a line'} is not in force: {error.error}",
             (Evidence(f"{where}: {error.error}", "pg_file_settings.error"),),
-            words("Mend the line and SELECT pg_reload_conf(); at the next start the server may refuse to come up."),
+            words("Fix the line and SELECT pg_reload_conf(); otherwise the next start of the server may fail."),
             subject=where,
         )
 
@@ -56,7 +56,7 @@ def _hba(facts: Facts, limits: Limits) -> Iterator[Finding]:
                 Severity.HIGH,
                 f"{rule.place} is wrong: {rule.error}; all rules stay as they were before",
                 (Evidence(f"{rule.place}: {rule.error}", "pg_hba_file_rules.error"),),
-                words("Mend the line and SELECT pg_reload_conf(); with it the server does not start."),
+                words("Fix the line and SELECT pg_reload_conf(); with the error the server does not start."),
                 subject=rule.place,
             )
 
@@ -69,11 +69,11 @@ def _end_of_life(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         return
     left_days = (release.last_release - _today(facts)).days
     evidence = (Evidence(f"PostgreSQL {major}, last release {release.last_release.isoformat()}", _source(known.as_of)),)
-    upgrade = words(f"Plan the way to PostgreSQL {max(known.majors)} with pg_upgrade or logical replication.")
+    upgrade = words(f"Plan the upgrade to PostgreSQL {max(known.majors)} with pg_upgrade or logical replication.")
     if left_days < 0:
         yield Finding(
             Severity.WARNING,
-            f"PostgreSQL {major} gets no fixes any more since {release.last_release.isoformat()}",
+            f"PostgreSQL {major} has had no fixes since {release.last_release.isoformat()}",
             evidence,
             upgrade,
         )
@@ -110,13 +110,13 @@ def _today(facts: Facts) -> date:
 def _statistics(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     counted_s = statistics_age_s(facts)
     if counted_s is None:
-        yield Unknown("since when the server counts was not seen")
+        yield Unknown("the start of the server's counters is unknown")
     elif counted_s < limits["days"] * _DAY_S:
         yield Finding(
             Severity.INFO,
-            f"the server's counters are {duration(counted_s)} old: findings that stand on them are hints",
+            f"the server's counters are {duration(counted_s)} old: findings based on them are hints",
             (Evidence(f"{counted_s:.0f} s", "stats_reset of pg_stat_database, pg_stat_wal, pg_stat_bgwriter"),),
-            words("Check again after a day of the load that counts."),
+            words("Check again after a day of typical load."),
         )
 
 
@@ -124,8 +124,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="CFG-01",
         group=_GROUP,
-        title="parameters that wait for a restart",
-        why="The next restart, planned or not, starts a server that is set differently from the one that was tested.",
+        title="parameters pending a restart",
+        why="The next restart, planned or not, starts a server with other settings than the tested one.",
         severity=Severity.WARNING,
         page="view-pg-settings.html",
         needs=(needs.PARAMETERS,),
@@ -135,7 +135,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="CFG-02",
         group=_GROUP,
         title="errors in configuration files",
-        why="A running server passes over such a line; one that starts may refuse to.",
+        why="A running server ignores such a line; a starting one may refuse it.",
         severity=Severity.HIGH,
         page="view-pg-file-settings.html",
         needs=(needs.PARAMETERS, FILE_ERRORS),
@@ -145,7 +145,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="CFG-03",
         group=_GROUP,
         title="errors in pg_hba.conf",
-        why="One wrong line keeps all changes of the file from being used, and the server from starting.",
+        why="One wrong line blocks all changes of the file, and the start of the server.",
         severity=Severity.HIGH,
         page="view-pg-hba-file-rules.html",
         needs=(HBA,),
@@ -155,7 +155,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="CFG-04",
         group=_GROUP,
         title="end of life",
-        why="A major version that gets no fixes keeps its known holes.",
+        why="A major version without fixes keeps its known vulnerabilities.",
         severity=Severity.WARNING,
         page="upgrading.html",
         needs=(needs.SERVER,),
@@ -166,7 +166,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="CFG-05",
         group=_GROUP,
         title="minor version",
-        why="Minor releases hold nothing but fixes, of lost data among others.",
+        why="Minor releases contain only fixes, some against data loss.",
         severity=Severity.WARNING,
         page="upgrading.html",
         needs=(needs.SERVER,),
@@ -177,7 +177,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="CFG-06",
         group=_GROUP,
         title="age of the statistics",
-        why="Counters of an hour know nothing of the night's work.",
+        why="Counters of an hour miss the night's work.",
         severity=Severity.INFO,
         page="monitoring-stats.html",
         needs=(needs.SERVER,),

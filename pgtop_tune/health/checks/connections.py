@@ -51,14 +51,13 @@ def _used(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
 def _many(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     advised, known = advice_facts(facts), needs.parameters(facts)
     if advised is None or advised.cores is None:
-        yield Unknown("how many processors the server has was not seen")
+        yield Unknown("the server's number of processors is unknown")
         return
     most, sensible = known.whole("max_connections"), max(_FEW, int(limits["per_core"] * advised.cores))
     if most > sensible:
         yield Finding(
             Severity.WARNING,
-            f"max_connections {most} on {advised.cores} processors: so many sessions working at once slow each other "
-            "down",
+            f"max_connections {most} on {advised.cores} processors: that many active sessions slow each other down",
             (setting(facts, "max_connections"), Evidence(f"{advised.cores} processors", "/proc/stat, cpu.max")),
             _fewer(facts, sensible),
         )
@@ -72,8 +71,8 @@ def _fewer(facts: Facts, sensible: int) -> Action:
         return words(f"Set max_connections to {sensible} on the primary first: a standby with fewer does not start.")
     if used * _ROOM > sensible:
         return words(
-            f"Put a pooler between clients and server first: {used} sessions are there now, and {sensible} connections "
-            "would turn some away."
+            f"Put a pooler between clients and server first: {used} sessions are connected now, and {sensible} "
+            "connections would be too few for them."
         )
     return advised(facts, "max_connections")
 
@@ -87,7 +86,7 @@ def _pools(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
             continue
         shares = server_shares(pooler.console)
         if any(share.most is None for share in shares):
-            yield Unknown(f"{pooler.name} does not tell the size of all its pools")
+            yield Unknown(f"{pooler.name} does not show the size of all its pools")
         total += sum(share.most or 0 for share in shares)
         found.append(pooler.name)
     most = _open_to_all(known)
@@ -116,7 +115,7 @@ def _prepared(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         ):
             yield Finding(
                 Severity.WARNING,
-                f"{pooler.name} pools by {settings.pool_mode} and passes no prepared statements on: drivers that "
+                f"{pooler.name} pools by {settings.pool_mode} and does not support prepared statements: drivers that "
                 "prepare (and pgbench -M prepared) fail behind it",
                 (Evidence(f"max_prepared_statements {settings.max_prepared_statements or 0}", "SHOW CONFIG"),),
                 words("Set max_prepared_statements in pgbouncer.ini (1.21 and later), or use -M simple or extended."),
@@ -129,7 +128,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="CON-01",
         group=_GROUP,
         title="connections in use",
-        why="Whoever comes when all are taken is turned away, the operator who wants to help included.",
+        why="When all are in use the server refuses every new client, including the operator.",
         severity=Severity.HIGH,
         page="runtime-config-connection.html#GUC-MAX-CONNECTIONS",
         needs=(needs.PARAMETERS, needs.ACTIVITY),
@@ -143,8 +142,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="CON-02",
         group=_GROUP,
         title="max_connections and processors",
-        why="Sessions that work at once beyond what the processors can do only wait for each other; a pooler queues "
-        "them better.",
+        why="More active sessions than the processors can run only wait for each other; a pooler queues them better.",
         severity=Severity.WARNING,
         page="runtime-config-connection.html#GUC-MAX-CONNECTIONS",
         needs=(needs.SERVER, needs.PARAMETERS, needs.HOST),
@@ -155,7 +153,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="CON-03",
         group=_GROUP,
         title="sum of the pools",
-        why="When all pools are full the server turns the pooler away, and its clients get errors instead of waiting.",
+        why="When all pools are full the server refuses the pooler, and its clients get errors instead of waiting.",
         severity=Severity.CRITICAL,
         page="runtime-config-connection.html#GUC-MAX-CONNECTIONS",
         needs=(needs.PARAMETERS, needs.POOLERS),
@@ -165,7 +163,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="CON-04",
         group=_GROUP,
         title="prepared statements through a pooler",
-        why="A statement prepared on one server connection is not there on the next one the pooler lends.",
+        why="A statement prepared on one server connection does not exist on the next one from the pooler.",
         severity=Severity.WARNING,
         page="sql-prepare.html",
         needs=(needs.POOLERS,),

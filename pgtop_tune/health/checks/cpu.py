@@ -34,7 +34,7 @@ def _all(times: CpuTimes) -> int:
 def _steal(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     newest, oldest = facts.have(needs.CPU), needs.CPU.section(facts.frames[0])
     if isinstance(oldest, Unavailable) or oldest.at_s >= newest.at_s:
-        yield Unknown("steal needs two looks, and there is one")
+        yield Unknown("steal needs two samples, and there is one")
         return
     ticks = _all(newest.total) - _all(oldest.total)
     stolen = newest.total.steal_ticks - oldest.total.steal_ticks
@@ -62,7 +62,7 @@ def _throttled(facts: Facts, limits: Limits) -> Iterator[Finding]:
         return
     yield Finding(
         Severity.HIGH if percent > limits["high"] else Severity.WARNING,
-        f"its CPU quota was used up in {share(percent)} of the periods: all backends stood still until the next",
+        f"its CPU quota was used up in {share(percent)} of the periods: all backends were throttled until the next one",
         (
             Evidence(f"{group.cpu_throttled_periods} of {group.cpu_periods} periods in {group.path}", "cpu.stat"),
             Evidence(f"a quota of {group.cpu_quota_cores:g} CPUs", "cpu.max"),
@@ -80,7 +80,7 @@ def _governor(facts: Facts, limits: Limits) -> Iterator[Finding]:
     slow = not _SLOW.isdisjoint(names)
     yield Finding(
         Severity.WARNING if slow else Severity.INFO,
-        f"{len(other)} of {len(policies)} CPU policies are {', '.join(names)}: clocks rise after the work has come",
+        f"{len(other)} of {len(policies)} CPU policies are {', '.join(names)}: clocks rise only after work has arrived",
         (Evidence(f"scaling_governor {', '.join(names)}", "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor"),),
         Action(
             f"cpupower frequency-set -g {_FAST}",
@@ -94,13 +94,13 @@ def _governor(facts: Facts, limits: Limits) -> Iterator[Finding]:
 CHECKS: Final = (
     Check(
         "CPU-01", _GROUP, "steal",
-        "CPU time that a hypervisor gives to others shows as latency nobody can explain.",
+        "CPU time that a hypervisor gives to other machines shows as unexplained latency.",
         Severity.HIGH, _PAGE, (needs.CPU,), _steal,
         (Threshold("warning", 1, "%", "warning above it"), Threshold("high", 10, "%", "high above it")), twice=True,
     ),
     Check(
         "CPU-02", _GROUP, "CPU quota",
-        "A control group that has used up its quota stops every process in it, also those that hold locks.",
+        "A control group that has used up its quota stops every process in it, including those that hold locks.",
         Severity.HIGH, _PAGE, (needs.CGROUP,), _throttled,
         (
             Threshold("warning", 1, "%", "of the periods throttled: warning above it"),
@@ -109,7 +109,7 @@ CHECKS: Final = (
     ),
     Check(
         "CPU-03", _GROUP, "frequency governor",
-        "A CPU that sleeps deep between short statements answers each of them slowly.",
+        "A CPU in deep sleep between short statements answers each of them slowly.",
         Severity.WARNING, _PAGE, (needs.FREQUENCY,), _governor,
     ),
 )  # fmt: skip

@@ -30,7 +30,7 @@ _KEEPS: Final = ("data", "wal", "tablespace")
 _NO_BARRIERS: Final = frozenset({"nobarrier", "barrier=0"})
 _SHARED_QUEUE: Final = frozenset({"bfq", "cfq"})
 _BOOT: Final = "a udev rule"
-_NOT_PLACED: Final = Unavailable(Reason.NO_PERMISSION, "what the server's directories lie on is not known")
+_NOT_PLACED: Final = Unavailable(Reason.NO_PERMISSION, "the disks of the server's directories are unknown")
 
 
 def _roles(place: FileSystem | MountPoint) -> str:
@@ -58,7 +58,10 @@ def _space(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
                 Evidence(f"{about(used)} of {about(whole)} used", "statvfs(3) f_blocks, f_bfree, f_bavail"),
                 Evidence(f"holds {_roles(place)} ({place.kind} on {place.source})", "/proc/self/mountinfo"),
             ),
-            words("make room or a larger volume; never delete in pg_wal: slots, archiving and wal_keep_size hold it"),
+            words(
+                "free space or enlarge the volume; never delete files in pg_wal: slots, archiving and wal_keep_size "
+                "need them"
+            ),
             subject=place.mount,
         )
     for silent in seen.unanswered:
@@ -74,12 +77,12 @@ def _inodes(facts: Facts, limits: Limits) -> Iterator[Finding]:
             continue
         yield Finding(
             Severity.CRITICAL if percent >= limits["critical"] else Severity.WARNING,
-            f"{share(percent)} of the inodes of {place.mount} are used: no file can be made although there is room",
+            f"{share(percent)} of the inodes of {place.mount} are used: no file can be created despite free space",
             (
                 Evidence(f"{place.inodes_free} of {place.inodes} are left", "statvfs(3) f_files, f_favail"),
                 Evidence(f"holds {_roles(place)}", "/proc/self/mountinfo"),
             ),
-            words("remove what makes many small files, or make the file system anew with more inodes"),
+            words("remove the source of many small files, or recreate the file system with more inodes"),
             subject=place.mount,
         )
 
@@ -105,7 +108,7 @@ def _judged(kind: str) -> tuple[Severity, str, str]:
         return (
             Severity.HIGH,
             "the layer of a container: slow, and gone with it",
-            "put the directory on a volume of its own",
+            "move the directory to a separate volume",
         )
     if kind in _NETWORK:
         return (
@@ -115,8 +118,8 @@ def _judged(kind: str) -> tuple[Severity, str, str]:
         )
     return (
         Severity.INFO,
-        "neither ext4 nor xfs, which most measurements are from",
-        "measure it; on copying file systems (zfs, btrfs) wal_init_zero and wal_recycle are better off",
+        "neither ext4 nor xfs, the basis of most measurements",
+        "measure it; on copy-on-write file systems (zfs, btrfs) turn wal_init_zero and wal_recycle off",
     )
 
 
@@ -139,7 +142,7 @@ def _options(facts: Facts, limits: Limits) -> Iterator[Finding]:
         if "strictatime" in options or not options & {"relatime", "noatime", "lazytime"}:
             yield Finding(
                 Severity.INFO,
-                f"{place.point} notes the time of every read",
+                f"{place.point} records the time of every read",
                 evidence, mount_again(place.point, "noatime", "strictatime"), subject=f"{place.point} atime",
             )  # fmt: skip
 
@@ -154,7 +157,7 @@ def _scheduler(facts: Facts, limits: Limits) -> Iterator[Finding]:
         path = f"/sys/block/{queue.name}/queue/scheduler"
         yield Finding(
             Severity.WARNING if shared else Severity.INFO,
-            f"requests to {queue.name} are ordered by {now}"
+            f"{now} orders requests to {queue.name}"
             + (": fair among programs, slow for one" if shared else ", although the device orders them itself"),
             (Evidence(f"scheduler {now}", path),),
             kernel_file(path, better, now, _BOOT, f"{queue.name}/scheduler"),
@@ -170,9 +173,7 @@ def _read_ahead(facts: Facts, limits: Limits) -> Iterator[Finding]:
             continue
         path = f"/sys/block/{queue.name}/queue/read_ahead_kb"
         better = "4096" if queue.rotational and not queue.virtual else "512"
-        said = (
-            "sequential scans wait for each request" if now < limits["low"] else "single reads fetch what nobody wants"
-        )
+        said = "sequential scans wait for each request" if now < limits["low"] else "single reads fetch unneeded data"
         yield Finding(
             Severity.WARNING,
             f"{queue.name} reads {now} kB ahead: {said}",
@@ -214,7 +215,7 @@ def _together(facts: Facts, limits: Limits) -> Iterator[Finding]:
             Severity.INFO,
             f"WAL and data share {disk.name}: a checkpoint's writes and each commit's flush wait for each other",
             (Evidence(f"{disk.name} holds {', '.join(disk.roles)}", "/proc/self/mountinfo, /sys/block"),),
-            words("a device of its own for pg_wal pays where commits wait (WalSync) while checkpoints write"),
+            words("a separate device for pg_wal pays if commits wait (WalSync) while checkpoints write"),
             subject=disk.name,
         )
 
@@ -229,9 +230,9 @@ def _flushes(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         return
     yield Finding(
         Severity.HIGH if found.value > limits["high"] else Severity.WARNING,
-        f"one flush of WAL in a hundred takes {found.value:.1f} ms or more: that is how long its commits wait",
+        f"one flush of WAL in a hundred takes {found.value:.1f} ms or more, and so do its commits",
         (Evidence(found.says, found.source),),
-        words("a device with a write cache that survives a power failure, or one that is not shared, for pg_wal"),
+        words("a device with a write cache that survives a power failure, or an unshared one, for pg_wal"),
     )
 
 
@@ -247,7 +248,7 @@ CHECKS: Final = (
     ),
     Check(
         "DISK-02", _GROUP, "inodes",
-        "Every relation is several files: without inodes none can be made.",
+        "Every relation is several files: without inodes none can be created.",
         Severity.CRITICAL, "diskusage.html", (needs.FILE_SYSTEMS,), _inodes,
         (
             Threshold("warning", 80, "%", "used: warning from it on"),
@@ -261,17 +262,17 @@ CHECKS: Final = (
     ),
     Check(
         "DISK-04", _GROUP, "mount options",
-        "Options made for speed can take away what a commit promises.",
+        "Options for speed can break the guarantee of a commit.",
         Severity.CRITICAL, _RELIABILITY, (needs.MACHINE,), _options,
     ),
     Check(
         "DISK-05", _GROUP, "I/O scheduler",
-        "The kernel orders requests a second time, or shares the disk fairly with programs that do not matter.",
+        "The kernel orders requests a second time, or shares the disk fairly with unimportant programs.",
         Severity.WARNING, _FILE_SYSTEMS, (needs.MACHINE,), _scheduler,
     ),
     Check(
         "DISK-06", _GROUP, "read-ahead",
-        "It decides how fast a sequential scan is, and how much of each random read is wasted.",
+        "It determines the speed of a sequential scan, and the waste of each random read.",
         Severity.WARNING, _FILE_SYSTEMS, (needs.MACHINE,), _read_ahead,
         (
             Threshold("warning", 16384, "kB", "warning above it"),
@@ -285,7 +286,7 @@ CHECKS: Final = (
     ),
     Check(
         "DISK-08", _GROUP, "flushes of WAL",
-        "A commit lasts at least as long as one flush, and while one lasts no other begins.",
+        "A commit takes at least one flush, and flushes do not overlap.",
         Severity.HIGH, "pgtestfsync.html", (needs.MEASURED,), _flushes,
         (
             Threshold("warning", 5, "ms", "of the slowest hundredth: warning above it"),

@@ -22,9 +22,7 @@ _DELAYS_LOST: Final = 3
 def _synchronous_commit(facts: Facts, limits: Limits) -> Iterator[Finding]:
     known = needs.parameters(facts)
     window_s = known.number("wal_writer_delay") * _DELAYS_LOST
-    consequence = (
-        f"a crash of the server loses commits of the last {duration(window_s)} that clients were told are safe"
-    )
+    consequence = f"a crash of the server loses commits of the last {duration(window_s)} that clients regard as safe"
     row = known.row("synchronous_commit")
     if row.setting == "off":
         yield Finding(
@@ -48,7 +46,7 @@ def _damage(facts: Facts, limits: Limits) -> Iterator[Finding]:
         if row is not None and row.setting == "on":
             yield Finding(
                 Severity.CRITICAL,
-                f"{name} is on: damaged pages are passed over in silence, and the damage spreads into backups",
+                f"{name} is on: the server silently skips damaged pages, and the damage spreads into backups",
                 (setting(facts, name),),
                 set_parameter(row, "off"),
                 subject=name,
@@ -59,7 +57,7 @@ def _checksums(facts: Facts, limits: Limits) -> Iterator[Finding]:
     if not needs.parameters(facts).on("data_checksums"):
         yield Finding(
             Severity.INFO,
-            "data checksums are off: a page that the disk returns wrong is read as if it were right",
+            "data checksums are off: the server does not notice a page that the disk returns wrong",
             (setting(facts, "data_checksums"),),
             Action(
                 "pg_checksums --enable --progress --pgdata=DATADIR",
@@ -83,7 +81,7 @@ def _failures(facts: Facts, limits: Limits) -> Iterator[Finding]:
                 ),
                 Action(
                     "Stop writing to this storage, look at the server's log for the files, and restore them from a "
-                    "backup that was verified.",
+                    "verified backup.",
                     "",
                     Language.WORDS,
                 ),
@@ -96,7 +94,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="DUR-01",
         group=_GROUP,
         title="fsync",
-        why="Without fsync a crash of the machine can leave data files that no recovery repairs.",
+        why="Without fsync a crash of the machine can leave data files beyond recovery.",
         severity=Severity.CRITICAL,
         page="runtime-config-wal.html#GUC-FSYNC",
         needs=(needs.PARAMETERS,),
@@ -108,7 +106,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="DUR-02",
         group=_GROUP,
         title="full-page writes",
-        why="A page that was half written when the power failed can only be repaired from its image in the WAL.",
+        why="Only its image in the WAL can repair a page that was half written at a power failure.",
         severity=Severity.CRITICAL,
         page="runtime-config-wal.html#GUC-FULL-PAGE-WRITES",
         needs=(needs.PARAMETERS,),
@@ -117,14 +115,14 @@ CHECKS: Final[tuple[Check, ...]] = (
             {"off"},
             "on",
             Severity.CRITICAL,
-            "full_page_writes is off: half-written pages stay damaged, unless the file system writes 8 kB at once",
+            "full_page_writes is off: half-written pages stay damaged, unless the file system writes 8 kB atomically",
         ),
     ),
     Check(
         id="DUR-03",
         group=_GROUP,
         title="commits that wait for the disk",
-        why="With synchronous_commit off the server says a commit is done before it is on disk.",
+        why="With synchronous_commit off the server acknowledges a commit before it is on disk.",
         severity=Severity.WARNING,
         page="wal-async-commit.html",
         needs=(needs.PARAMETERS, SCOPED),
@@ -133,8 +131,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="DUR-04",
         group=_GROUP,
-        title="going on over damage",
-        why="These switches save what is left of a broken cluster; left on, they hide new damage.",
+        title="continuing over damage",
+        why="These switches rescue data of a broken cluster; left on, they hide new damage.",
         severity=Severity.CRITICAL,
         page="runtime-config-developer.html#GUC-ZERO-DAMAGED-PAGES",
         needs=(needs.PARAMETERS,),
@@ -144,7 +142,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="DUR-05",
         group=_GROUP,
         title="data checksums",
-        why="Only checksums tell damage by the storage from good data, and they are what a backup can be verified by.",
+        why="Only checksums reveal damage by the storage, and only they can verify a backup.",
         severity=Severity.INFO,
         page="checksums.html",
         needs=(needs.PARAMETERS,),
@@ -154,7 +152,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="DUR-06",
         group=_GROUP,
         title="checksum failures",
-        why="A failed checksum is damage that has already happened, and there is rarely just one.",
+        why="A failed checksum means damage has already happened, rarely to a single page.",
         severity=Severity.CRITICAL,
         page="monitoring-stats.html#MONITORING-PG-STAT-DATABASE-VIEW",
         needs=(needs.DATABASES,),

@@ -46,7 +46,7 @@ def _used_at_last(facts: Facts, pool: HugePages | None, needed: int) -> Action:
         return advised_setting(facts, _COUNT, remark="and restart the server, with huge_pages=try or on")
     if needs.parameters(facts).text("huge_pages") == "off":
         return advised(facts, "huge_pages")
-    return words("There is room in the pool: restart the server, and it takes it (huge_pages is try or on).")
+    return words("The pool has free pages: restart the server to use them (huge_pages is try or on).")
 
 
 def _wanted(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
@@ -86,7 +86,7 @@ def _at_boot(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     needed = huge_pages_needed(facts, page_bytes)
     setting = next((each for each in machine.settings if each.name == _COUNT), None)
     if setting is None or isinstance(setting.live, Unavailable):
-        yield Unknown("how many huge pages the machine starts with is not known")
+        yield Unknown("the number of huge pages at boot is unknown")
         return
     after = setting.after_reboot
     if after.value is None and after.not_read:
@@ -95,7 +95,7 @@ def _at_boot(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     pages = int(after.value) if after.value and after.value.isdecimal() else 0
     if pages >= needed:
         return
-    consequence = "the server will not start" if mode == "on" else "the server will go without and say nothing"
+    consequence = "the server will not start" if mode == "on" else "the server will silently continue without"
     where = f"{after.assignments[-1].file} sets {pages}" if after.assignments else "no file sets it"
     yield Finding(
         Severity.CRITICAL if mode == "on" else Severity.WARNING,
@@ -117,11 +117,11 @@ def _idle(facts: Facts, limits: Limits) -> Iterator[Finding]:
             continue
         yield Finding(
             Severity.WARNING,
-            f"{about(size)} are reserved as huge pages and nobody uses them",
+            f"{about(size)} are reserved as unused huge pages",
             (
                 Evidence(
                     f"of {pool.total} pages of {about(pool.page_bytes)} {pool.free} are free and {pool.reserved} of "
-                    "these promised",
+                    "these reserved",
                     "HugePages_Total, HugePages_Free, HugePages_Rsvd of /proc/meminfo",
                 ),
             ),
@@ -140,15 +140,15 @@ def _smaller(pool: HugePages, pages: int) -> Action:
 def _transparent(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     seen = facts.have(needs.MEMORY)
     if not seen.thp_mode:
-        yield Unknown(f"{_THP}/enabled cannot be read: a kernel without them, or a container that hides it")
+        yield Unknown(f"{_THP}/enabled cannot be read: a kernel without them, or a container that hides them")
         return
     if seen.thp_mode != "always":
         return
     waits = seen.thp_defrag == "always"
     yield Finding(
         Severity.HIGH if waits else Severity.WARNING,
-        "the kernel makes huge pages of any memory by itself"
-        + (", and processes wait while it clears room" if waits else ""),
+        "the kernel backs any memory with huge pages"
+        + (", and processes wait while it compacts memory" if waits else ""),
         (Evidence(f"enabled {seen.thp_mode}, defrag {seen.thp_defrag or 'unknown'}", f"{_THP}/enabled, defrag"),),
         kernel_file(f"{_THP}/enabled", "madvise", seen.thp_mode, _BOOT, "transparent_hugepage/enabled"),
     )
@@ -157,7 +157,7 @@ def _transparent(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
 CHECKS: Final = (
     Check(
         "HUGE-01", _GROUP, "huge pages for shared_buffers",
-        "With 4 kB pages each session has page tables of its own for all of shared_buffers, and the TLB misses.",
+        "With 4 kB pages each session has its own page tables for all of shared_buffers, and more TLB misses.",
         Severity.HIGH, _PAGE, (needs.PARAMETERS, needs.MEMORY), _wanted,
         (
             Threshold("warning", 2 * GB, "bytes", "of shared_buffers in small pages: warning from it on"),
@@ -166,11 +166,11 @@ CHECKS: Final = (
     ),
     Check(
         "HUGE-02", _GROUP, "huge pages after a reboot",
-        "Pages that are only reserved by hand are gone after a reboot: with huge_pages=on the server does not start.",
+        "Pages reserved only at run time are gone after a reboot: with huge_pages=on the server does not start.",
         Severity.CRITICAL, _PAGE, (needs.PARAMETERS, needs.MACHINE), _at_boot,
     ),
     Check(
-        "HUGE-03", _GROUP, "huge pages nobody uses",
+        "HUGE-03", _GROUP, "unused huge pages",
         "Memory reserved as huge pages is lost to everything else, the file cache included.",
         Severity.WARNING, _PAGE, (needs.MEMORY,), _idle,
         (
@@ -180,7 +180,7 @@ CHECKS: Final = (
     ),
     Check(
         "HUGE-04", _GROUP, "transparent huge pages",
-        "With always, processes stall while the kernel moves memory about, and use more of it than they asked for.",
+        "With always, processes stall while the kernel compacts memory, and use more memory than they requested.",
         Severity.HIGH, _PAGE, (needs.MEMORY,), _transparent,
     ),
 )  # fmt: skip

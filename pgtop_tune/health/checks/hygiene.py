@@ -52,7 +52,7 @@ def _unlogged(facts: Facts, limits: Limits) -> Iterator[Finding]:
         if state.pgbench_unlogged:
             yield Finding(
                 Severity.WARNING,
-                f"{database}: pgbench's tables are unlogged: what is measured writes no WAL",
+                f"{database}: pgbench's tables are unlogged: the benchmark writes no WAL",
                 (Evidence("relpersistence u", "pg_class.relpersistence of pgbench_accounts"),),
                 words(
                     "ALTER TABLE … SET LOGGED for the tables of pgbench, or initialise without --unlogged-tables.",
@@ -74,18 +74,18 @@ def _competing(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     if measured and len(working) > limits["sessions"]:
         yield Finding(
             severity,
-            f"{len(working)} sessions besides pgbench's are working: the result is theirs as well",
+            f"{len(working)} sessions besides pgbench's are working: the result includes their load",
             (Evidence(f"{len(working)} active sessions", "pg_stat_activity.state, application_name"),),
-            words("Measure when they are away, or write them down as part of the load."),
+            words("Measure without them, or document them as part of the load."),
             subject="sessions",
         )
     for command in facts.have(needs.PROGRESS).commands:
         where = f" of {command.relation}" if command.relation else ""
         yield Finding(
             severity,
-            f"{command.command}{where} is running: what is measured now is measured beside it",
+            f"{command.command}{where} is running: a measurement now includes it",
             (Evidence(f"pid {command.pid}: {command.phase or command.command}", "pg_stat_progress_*"),),
-            words("Wait for its end, or measure long enough to have it in every run."),
+            words("Wait for its end, or measure long enough to include it in every run."),
             subject=command.command,
         )
 
@@ -116,7 +116,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="BEN-03",
         group=_GROUP,
         title="competing load",
-        why="What runs beside a benchmark is in its result, and not in the next one.",
+        why="A concurrent program changes this result, but not the next one.",
         severity=Severity.WARNING,
         page="pgbench.html",
         needs=(needs.ACTIVITY, needs.PROGRESS),

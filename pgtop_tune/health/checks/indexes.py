@@ -42,18 +42,18 @@ def _mended(database: str, index: IndexState) -> Action:
             database,
             _dropping(index),
             NOTHING_TO_UNDO,
-            "what REINDEX CONCURRENTLY has left behind; the index itself has another name",
+            "a leftover of REINDEX CONCURRENTLY; the index itself has another name",
         )
     mend = composed("REINDEX INDEX CONCURRENTLY {index};", index=_identifier(index))
     if index.is_unique or index.computes:
         reasons = ("duplicates", index.is_unique), ("rows on which its expression or condition fails", index.computes)
         why = " and the ".join(reason for reason, may_be in reasons if may_be)
         return words(
-            f"In database {quoted(database)}: remove the {why} from {index.table_name}, then {mend} With them that "
-            f"fails and leaves one more invalid index. Without need for the index: {_dropping(index)}",
+            f"In database {quoted(database)}: remove the {why} from {index.table_name}, then {mend} With them it "
+            f"fails and leaves one more invalid index. If the index is not needed:  {_dropping(index)}",
             _made_again(index),
         )
-    return in_database(database, mend, remark="drop it when nobody misses it")
+    return in_database(database, mend, remark="drop it if it is not needed")
 
 
 def _duplicate(facts: Facts, limits: Limits) -> Iterator[Finding]:
@@ -61,7 +61,7 @@ def _duplicate(facts: Facts, limits: Limits) -> Iterator[Finding]:
         if index.same_as is not None and index.bytes >= limits["bytes"]:
             yield Finding(
                 Severity.WARNING,
-                f"index {_named(database, index)} ({about(index.bytes)}) does nothing that {index.same_as} does not do",
+                f"index {_named(database, index)} ({about(index.bytes)}) duplicates {index.same_as}",
                 (
                     Evidence(
                         f"same columns, operator classes, order and condition as {index.same_as}",
@@ -76,7 +76,7 @@ def _duplicate(facts: Facts, limits: Limits) -> Iterator[Finding]:
 def _unused(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     counted_s = statistics_age_s(facts)
     if counted_s is None:
-        yield Unknown("since when the server counts was not seen")
+        yield Unknown("the start of the server's counters is unknown")
     elif (young := too_young(counted_s)) is not None:
         yield young
     enough = counted_s is not None and counted_s >= limits["days"] * _DAY_S
@@ -91,7 +91,7 @@ def _unused(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
                         "pg_stat_all_indexes.idx_scan, stats_reset of pg_stat_database",
                     ),
                 ),
-                _drop(database, index, "look at the standbys as well: each counts for itself"),
+                _drop(database, index, "check the standbys as well: each has its own counters"),
                 Confidence.MEDIUM if enough else Confidence.LOW,
                 _named(database, index),
             )
@@ -127,7 +127,7 @@ def _index_for(database: str, key: BareForeignKey, name: str) -> Action:
         database,
         with_lock_timeout(make) if key.partitioned else make,
         with_lock_timeout(drop) if key.partitioned else drop,
-        "locks out writes while it is made: a partitioned table has no CONCURRENTLY" if key.partitioned else "",
+        "blocks writes during its creation: a partitioned table has no CONCURRENTLY" if key.partitioned else "",
     )
 
 
@@ -150,7 +150,7 @@ def _made_again(index: IndexState) -> str:
         return ""
     if MASK in index.definition:
         shown = composed("SELECT pg_get_indexdef({name}::regclass);", name=literal(_identifier(index)))
-        return f"-- its definition holds what may be a secret and is not shown: before dropping it, note {shown}"
+        return f"-- its definition may hold a secret and is not shown: before dropping it, note {shown}"
     made = f"{unmistakable(_concurrently(index.definition))};"
     if index.tablespace is None:
         return made
@@ -176,7 +176,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="IDX-01",
         group=_GROUP,
         title="invalid indexes",
-        why="What CREATE INDEX CONCURRENTLY leaves behind when it fails costs every write and helps no read.",
+        why="The leftover of a failed CREATE INDEX CONCURRENTLY costs every write and helps no read.",
         severity=Severity.HIGH,
         page="sql-createindex.html#SQL-CREATEINDEX-CONCURRENTLY",
         needs=(INDEXES,),
@@ -186,7 +186,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="IDX-02",
         group=_GROUP,
         title="duplicate indexes",
-        why="The same index twice is written twice and kept in memory twice.",
+        why="A duplicate index is written twice and kept in memory twice.",
         severity=Severity.WARNING,
         page="indexes-intro.html",
         needs=(INDEXES,),
@@ -197,14 +197,14 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="IDX-03",
         group=_GROUP,
         title="unused indexes",
-        why="An index that nobody reads is still written by every change, and keeps updates from being HOT.",
+        why="Every change still writes an unread index, which also prevents HOT updates.",
         severity=Severity.WARNING,
         page="monitoring-stats.html#MONITORING-PG-STAT-ALL-INDEXES-VIEW",
         needs=(INDEXES,),
         look=_unused,
         thresholds=(
             Threshold("bytes", 10 * MB, "bytes", "smaller ones are left out"),
-            Threshold("days", 7, "d", "while statistics are younger it is a hint only"),
+            Threshold("days", 7, "d", "with younger statistics it is only a hint"),
         ),
         counts=True,
     ),
@@ -212,7 +212,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="IDX-04",
         group=_GROUP,
         title="foreign keys without an index",
-        why="Deleting a row that is referenced looks for its references, in the whole table where there is no index.",
+        why="Deleting a referenced row searches for its references, in the whole table without an index.",
         severity=Severity.WARNING,
         page="ddl-constraints.html#DDL-CONSTRAINTS-FK",
         needs=(FOREIGN_KEYS,),

@@ -35,7 +35,7 @@ def _overcommit(facts: Facts, limits: Limits) -> Iterator[Finding]:
     mode = number(facts, "vm.overcommit_memory")
     if mode == 2:
         return
-    said = "promises any amount of memory" if mode == 1 else "promises more memory than there is"
+    said = "promises any amount of memory" if mode == 1 else "promises more memory than it has"
     yield Finding(
         Severity.WARNING,
         f"the kernel {said}: its OOM killer may end the server",
@@ -69,13 +69,13 @@ def _commit_limit(facts: Facts, limits: Limits) -> Iterator[Finding]:
     if left < limits["headroom"]:
         yield Finding(
             Severity.HIGH,
-            f"{share(left)} of what the kernel may promise is left: statements fail with out of memory",
+            f"{share(left)} of CommitLimit is left: statements fail with out of memory",
             evidence, raise_it,
         )  # fmt: skip
     elif 100 * limit < limits["usable"] * usable:
         yield Finding(
             Severity.WARNING,
-            f"{about(usable - limit)} of memory can never be promised to a process",
+            f"{about(usable - limit)} of memory are beyond CommitLimit for every process",
             evidence, raise_it,
         )  # fmt: skip
 
@@ -126,7 +126,7 @@ def _dirty(facts: Facts, limits: Limits) -> Iterator[Finding]:
     fix = advised_setting(facts, "vm.dirty_background_bytes")
     yield Finding(
         Severity.HIGH if size > limits["high"] else Severity.WARNING,
-        f"the kernel collects {about(size)} of dirty pages before it begins to write",
+        f"the kernel collects {about(size)} of dirty pages before it starts writeback",
         (Evidence(said, f"{_file('vm.dirty_background_bytes')}, {_file('vm.dirty_background_ratio')}, /proc/meminfo"),),
         replace(fix, undo=fix.undo.replace(f"bytes={given}", f"ratio={ratio}")) if not given else fix,
     )
@@ -141,7 +141,7 @@ def _swapping(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         return
     seconds = newest.at_s - oldest.at_s
     if seconds <= 0 or oldest.swap_in_pages is None or oldest.swap_out_pages is None:
-        yield Unknown("swap traffic needs two looks, and there is one")
+        yield Unknown("swap traffic needs two samples, and there is one")
         return
     read, written = newest.swap_in_pages - oldest.swap_in_pages, newest.swap_out_pages - oldest.swap_out_pages
     if (read + written) / seconds <= limits["pages"]:
@@ -156,7 +156,7 @@ def _swapping(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
                 "SwapTotal, SwapFree of /proc/meminfo",
             ),
         ),
-        words("find who has the memory (MEM-01 has the server's part), and give the machine less to do"),
+        words("find the processes that use the memory (MEM-01 shows the server's part), and reduce the load"),
     )
 
 
@@ -169,7 +169,7 @@ def _numa(facts: Facts, limits: Limits) -> Iterator[Finding]:
     if reclaim:
         yield Finding(
             Severity.HIGH,
-            "the kernel throws file cache away rather than use another node's memory",
+            "the kernel drops file cache rather than use another node's memory",
             (Evidence(f"vm.zone_reclaim_mode {reclaim}", _file("vm.zone_reclaim_mode")), nodes),
             advised_setting(facts, "vm.zone_reclaim_mode"),
             subject="vm.zone_reclaim_mode",
@@ -178,7 +178,7 @@ def _numa(facts: Facts, limits: Limits) -> Iterator[Finding]:
     if balancing:
         yield Finding(
             Severity.INFO,
-            "the kernel moves pages of shared_buffers between nodes, where they have no right place",
+            "the kernel moves pages of shared_buffers between nodes, although no node is the right one",
             (Evidence(f"kernel.numa_balancing {balancing}", _file("kernel.numa_balancing")), nodes),
             advised_setting(facts, "kernel.numa_balancing"),
             subject="kernel.numa_balancing",
@@ -199,27 +199,27 @@ def _autogroup(facts: Facts, limits: Limits) -> Iterator[Finding]:
 CHECKS: Final = (
     Check(
         "OS-01", _GROUP, "memory overcommit",
-        "When promised memory is not there the kernel ends a process, and a killed backend takes all sessions with it.",
+        "When promised memory is missing the kernel kills a process, and a killed backend ends all sessions.",
         Severity.WARNING, _OVERCOMMIT, (needs.MACHINE,), _overcommit,
     ),
     Check(
         "OS-02", _GROUP, "commit limit",
-        "With strict accounting the kernel refuses memory beyond CommitLimit, however much of it is free.",
+        "With strict accounting the kernel refuses memory beyond CommitLimit, even if memory is free.",
         Severity.HIGH, _OVERCOMMIT, (needs.MACHINE, needs.MEMORY), _commit_limit,
         (
             Threshold("headroom", 20, "%", "of CommitLimit left: high below it"),
-            Threshold("usable", 60, "%", "CommitLimit of the memory that is no huge pages: warning below it"),
+            Threshold("usable", 60, "%", "CommitLimit as a share of memory outside huge pages: warning below it"),
         ),
     ),
     Check(
         "OS-03", _GROUP, "swappiness",
-        "A session whose memory was swapped out answers from the disk.",
+        "A session with swapped-out memory answers at disk speed.",
         Severity.WARNING, _OVERCOMMIT, (needs.MACHINE, needs.MEMORY), _swappiness,
         (Threshold("warning", 10, "", "warning above it, when there is swap"),),
     ),
     Check(
         "OS-04", _GROUP, "dirty pages",
-        "What the kernel has collected is written at once, and a checkpoint's fsync and all commits wait behind it.",
+        "The kernel writes collected pages at once, and a checkpoint's fsync and all commits wait behind them.",
         Severity.HIGH, "runtime-config-wal.html#GUC-CHECKPOINT-FLUSH-AFTER", (needs.MACHINE, needs.MEMORY), _dirty,
         (
             Threshold("warning", GB, "bytes", "warning above it"),
@@ -228,18 +228,18 @@ CHECKS: Final = (
     ),
     Check(
         "OS-05", _GROUP, "swap traffic",
-        "A server that swaps has lost by orders of magnitude.",
+        "A swapping server is slower by orders of magnitude.",
         Severity.HIGH, _OVERCOMMIT, (needs.MEMORY,), _swapping,
         (Threshold("pages", 0, "pages/s", "in and out: high above it"),), twice=True,
     ),
     Check(
         "OS-06", _GROUP, "NUMA",
-        "shared_buffers are used from all nodes: a kernel that wants everything near wastes cache and time.",
+        "All nodes use shared_buffers: a kernel that moves pages to the local node wastes cache and time.",
         Severity.HIGH, _KERNEL, (needs.MACHINE,), _numa,
     ),
     Check(
         "OS-07", _GROUP, "scheduler groups",
-        "Autogrouping shares the CPUs between groups of processes and not between backends.",
+        "Autogrouping shares the CPUs between groups of processes instead of backends.",
         Severity.INFO, _KERNEL, (needs.MACHINE,), _autogroup,
     ),
 )  # fmt: skip

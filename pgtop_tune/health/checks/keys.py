@@ -15,8 +15,8 @@ from pgtop_tune.sql_quoting import Sql, composed, identifier, literal, quoted, u
 _GROUP: Final = "keys"
 _SHOWN: Final = 5
 _SMALLEST: Final = 2**15 - 1
-_WIDER: Final = "-- the column may stay as it is: bigint holds the former values as well"
-_REWRITES: Final = "rewrites the table and its indexes under a lock; plan it, and columns that refer to it as well"
+_WIDER: Final = "-- the column may stay: bigint holds the former values as well"
+_REWRITES: Final = "rewrites the table and its indexes under a lock; plan it, together with the referring columns"
 
 
 def _sequences(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
@@ -33,8 +33,8 @@ def _sequences(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         if share >= limits["percent"]:
             yield Finding(
                 Severity.CRITICAL if share >= limits["critical"] else Severity.WARNING,
-                f"sequence {database}: {sequence.schema}.{sequence.name} is at {share:.0f} % of what "
-                f"{_holder(sequence)} holds",
+                f"sequence {database}: {sequence.schema}.{sequence.name} is at {share:.0f} % of the range of "
+                f"{_holder(sequence)}",
                 (Evidence(f"{sequence.used} of {sequence.highest}", "pg_sequences.last_value, max_value"),),
                 _widen(database, sequence),
                 subject=f"{database}: {sequence.schema}.{sequence.name}",
@@ -79,8 +79,8 @@ def _kept_type(database: str, column: SequenceState | KeyState, do: str) -> Acti
         return None
     shown = ", ".join(map(unmistakable, column.used_by[:_SHOWN])) + (" …" if len(column.used_by) > _SHOWN else "")
     return words(
-        f"In database {quoted(database)}: the type of {name} cannot change while {shown} depends on it. Drop that, "
-        f"then {' '.join(do.splitlines())} and make it again."
+        f"In database {quoted(database)}: the type of {name} cannot change while {shown} depends on it. Drop it, then "
+        f"{' '.join(do.splitlines())} and recreate it."
     )
 
 
@@ -126,8 +126,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="KEY-01",
         group=_GROUP,
-        title="sequences that run out",
-        why="When a sequence is at its end every insert that draws from it fails.",
+        title="exhausted sequences",
+        why="At the end of a sequence every insert that uses it fails.",
         severity=Severity.CRITICAL,
         page="sql-createsequence.html",
         needs=(SEQUENCES,),
@@ -137,8 +137,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="KEY-02",
         group=_GROUP,
-        title="keys that run out",
-        why="A key of four bytes ends at 2,147,483,647, and making it wider rewrites the table.",
+        title="exhausted keys",
+        why="A four-byte key ends at 2,147,483,647, and widening it rewrites the table.",
         severity=Severity.CRITICAL,
         page="datatype-numeric.html#DATATYPE-INT",
         needs=(KEYS,),

@@ -68,14 +68,14 @@ def _rule(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     arithmetic = " + ".join(f"{about(term.size_bytes)} ({term.says})" for term in terms)
     yield Finding(
         severity,
-        f"{about(total)} may be asked for, {share_of(percent, 'what there is')}; most of it for {terms[0].what}",
+        f"{about(total)} may be requested, {share_of(percent, 'available memory')}; most of it for {terms[0].what}",
         (Evidence(f"{arithmetic} = {about(total)}", "pg_settings"), there.evidence, _pages_evidence(pages), *beside),
         _less(facts),
     )
 
 
 def _pages_evidence(pages: HugePageUse) -> Evidence:
-    said = {True: "in huge pages", False: "without huge pages", None: "not known whether in huge pages"}
+    said = {True: "in huge pages", False: "without huge pages", None: "perhaps in huge pages"}
     return Evidence(f"shared memory {said[pages.used]}", pages.source)
 
 
@@ -132,7 +132,7 @@ def _work_mem(facts: Facts, limits: Limits) -> Iterator[Finding]:
     yield Finding(
         Severity.WARNING,
         f"work_mem is {about(size)} for every session: "
-        + ("sorts of any size go to disk" if small else "each sort and hash of every session may take it"),
+        + ("sorts of any size go to disk" if small else "each sort and hash of every session may use it"),
         (Evidence(f"work_mem {about(size)}", "pg_settings.setting"),),
         advised(facts, "work_mem"),
     )
@@ -143,7 +143,7 @@ def _cache_size(facts: Facts, limits: Limits) -> Iterator[Finding]:
     size, buffers = server.number("effective_cache_size"), server.number("shared_buffers")
     if buffers <= size <= there.limit_bytes:
         return
-    than = f"more than the {about(there.limit_bytes)} there are"
+    than = f"more than the {about(there.limit_bytes)} available"
     if size < buffers:
         than = f"less than shared_buffers, {about(buffers)}"
     yield Finding(
@@ -163,7 +163,7 @@ def _autovacuum(facts: Facts, limits: Limits) -> Iterator[Finding]:
         return
     yield Finding(
         severity,
-        f"autovacuum may take {share_of(percent, 'the memory')}",
+        f"autovacuum may use {share_of(percent, 'the memory')}",
         (
             Evidence(f"{workers} workers × {about(each)} = {about(workers * each)}", "pg_settings.setting"),
             there.evidence,
@@ -188,7 +188,7 @@ def _page_tables(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         return
     yield Finding(
         severity,
-        f"page tables may take {about(connections * each)}, {share_of(percent, 'the memory')}",
+        f"page tables may use {about(connections * each)}, {share_of(percent, 'the memory')}",
         (
             Evidence(
                 f"{connections} connections × shared_buffers {about(buffers)} ÷ 4 kB × 8 bytes = {about(each)} each",
@@ -253,7 +253,7 @@ _PERCENT: Final = "%"
 CHECKS: Final = (
     Check(
         "MEM-01", _GROUP, "the memory rule",
-        "When sessions take what they may, the kernel swaps or its OOM killer ends the server.",
+        "If sessions use their full allowance, the kernel swaps or its OOM killer ends the server.",
         Severity.CRITICAL, f"{_RESOURCES}#RUNTIME-CONFIG-RESOURCE-MEMORY", (needs.PARAMETERS, needs.HOST), _rule,
         (
             Threshold("warning", 90, _PERCENT, "of the memory: warning above it"),
@@ -263,7 +263,7 @@ CHECKS: Final = (
     ),
     Check(
         "MEM-02", _GROUP, "shared_buffers",
-        "Too small, and pages go back and forth to the kernel; too large, and they are cached twice.",
+        "Too small, and pages move to and from the kernel; too large, and they are cached twice.",
         Severity.HIGH, f"{_RESOURCES}#GUC-SHARED-BUFFERS", (needs.PARAMETERS, needs.HOST), _shared_buffers,
         (
             Threshold("low", 15, _PERCENT, "of the memory: warning below it"),
@@ -273,7 +273,7 @@ CHECKS: Final = (
     ),
     Check(
         "MEM-03", _GROUP, "page tables",
-        "Without huge pages every session has page tables of its own for shared_buffers, which no parameter counts.",
+        "Without huge pages every session has its own page tables for shared_buffers, outside every limit.",
         Severity.HIGH, "kernel-resources.html#LINUX-HUGE-PAGES", (needs.PARAMETERS, needs.HOST), _page_tables,
         (
             Threshold("warning", 5, _PERCENT, "of the memory, if all sessions touch all buffers: warning above it"),
@@ -291,13 +291,14 @@ CHECKS: Final = (
     ),
     Check(
         "MEM-05", _GROUP, "effective_cache_size",
-        "The planner believes it: too small, and it avoids indexes; more than the memory, and it counts on no cache.",
+        "The planner trusts it: too small, and it avoids indexes; above the memory, and it expects a cache that does "
+        "not exist.",
         Severity.WARNING, "runtime-config-query.html#GUC-EFFECTIVE-CACHE-SIZE", (needs.PARAMETERS, needs.HOST),
         also_scoped(_cache_size, "effective_cache_size"),
     ),
     Check(
         "MEM-06", _GROUP, "memory of autovacuum",
-        "Each worker may take all of it at the same time as the load.",
+        "Each worker may use all of it, beside the load.",
         Severity.HIGH, f"{_RESOURCES}#GUC-AUTOVACUUM-WORK-MEM", (needs.PARAMETERS, needs.HOST), _autovacuum,
         (
             Threshold("warning", 12.5, _PERCENT, "of the memory: warning above it"),
@@ -306,7 +307,7 @@ CHECKS: Final = (
     ),
     Check(
         "MEM-07", _GROUP, "temporary files",
-        "Sorts and hashes that do not fit into work_mem write to disk and read it again.",
+        "Sorts and hashes beyond work_mem write to disk and read back.",
         Severity.HIGH, f"{_RESOURCES}#GUC-WORK-MEM", (needs.DATABASES, needs.SERVER), _temp_files,
         (
             Threshold("files_warning", 5, "1/h", "warning above it, when bytes_warning is exceeded as well"),

@@ -74,7 +74,7 @@ def _every_statement(facts: Facts, limits: Limits) -> Iterator[Finding]:
     if messages.setting.startswith("debug"):
         yield Finding(
             Severity.WARNING,
-            f"log_min_messages is {messages.setting}: the server writes down each of its steps",
+            f"log_min_messages is {messages.setting}: the server logs each of its steps",
             (setting(facts, "log_min_messages"),),
             set_parameter(messages, "warning"),
             subject="log_min_messages",
@@ -114,14 +114,14 @@ def _io_timing(facts: Facts, limits: Limits) -> Iterator[Finding]:
     if row.setting == "off" and not dear:
         yield Finding(
             Severity.INFO,
-            "track_io_timing is off: nobody can tell how long reads and writes take",
+            "track_io_timing is off: the duration of reads and writes is unknown",
             (setting(facts, "track_io_timing"), *cost),
             set_parameter(row, "on"),
         )
     elif row.setting == "on" and dear:
         yield Finding(
             Severity.WARNING,
-            f"track_io_timing is on, and reading the clock takes {clock_ns:.0f} ns: each I/O pays for it twice",
+            f"track_io_timing is on, and reading the clock takes {clock_ns:.0f} ns: each I/O pays that twice",
             (setting(facts, "track_io_timing"), *cost),
             set_parameter(row, "off"),
         )
@@ -192,10 +192,10 @@ def _disabled(row: Parameter) -> bool:
 
 
 _HELPFUL: Final[tuple[tuple[str, Callable[[Parameter], bool], str, str], ...]] = (
-    ("log_checkpoints", _off, "on", "how long checkpoints took and what they wrote"),
-    ("log_lock_waits", _off, "on", "who waited for whose lock"),
-    ("log_temp_files", _disabled, "10MB", "which statements spilled to disk"),
-    ("log_autovacuum_min_duration", _disabled, "10min", "what autovacuum did"),
+    ("log_checkpoints", _off, "on", "the duration and amount of checkpoints"),
+    ("log_lock_waits", _off, "on", "lock waits and their blockers"),
+    ("log_temp_files", _disabled, "10MB", "statements that spilled to disk"),
+    ("log_autovacuum_min_duration", _disabled, "10min", "the work of autovacuum"),
 )
 """Parameter, what is wrong, what is better, what the log then tells."""
 
@@ -207,7 +207,7 @@ def _log_too_little(facts: Facts, limits: Limits) -> Iterator[Finding]:
         if wrong(row):
             yield Finding(
                 Severity.INFO,
-                f"{name} is {row.shown}: the log does not tell {tells}",
+                f"{name} is {row.shown}: the log lacks {tells}",
                 (setting(facts, name),),
                 set_parameter(row, better),
                 subject=name,
@@ -241,8 +241,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="LOG-03",
         group=_GROUP,
-        title="switches for developers",
-        why="They are for finding errors in the server, and cost more than most statements.",
+        title="developer options",
+        why="They serve to find errors in the server, and cost more than most statements.",
         severity=Severity.WARNING,
         page="runtime-config-developer.html",
         needs=(needs.PARAMETERS,),
@@ -262,8 +262,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="LOG-05",
         group=_GROUP,
-        title="what the log should tell",
-        why="After a bad night the log is all there is.",
+        title="missing log lines",
+        why="After an incident the log is the only evidence.",
         severity=Severity.INFO,
         page="runtime-config-logging.html#RUNTIME-CONFIG-LOGGING-WHAT",
         needs=(needs.PARAMETERS,),
@@ -273,18 +273,18 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="OBS-01",
         group=_GROUP,
         title="track_io_timing",
-        why="Without it a slow disk looks like a slow server; what it costs is two readings of the clock for each I/O.",
+        why="Without it a slow disk looks like a slow server; it costs two clock readings for each I/O.",
         severity=Severity.WARNING,
         page="runtime-config-statistics.html#GUC-TRACK-IO-TIMING",
         needs=(needs.PARAMETERS,),
         look=also_scoped(_io_timing, "track_io_timing"),
-        thresholds=(Threshold("nanoseconds", 500, "ns", "a slower clock, where it was measured, makes it dear"),),
+        thresholds=(Threshold("nanoseconds", 500, "ns", "a slower measured clock makes it expensive"),),
     ),
     Check(
         id="OBS-02",
         group=_GROUP,
         title="pg_stat_statements",
-        why="Tuning without knowing the statements is tuning by the ear.",
+        why="Tuning without knowing the statements is guesswork.",
         severity=Severity.WARNING,
         page="pgstatstatements.html",
         needs=(needs.PARAMETERS,),
@@ -294,7 +294,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="OBS-03",
         group=_GROUP,
         title="assertions",
-        why="A server built for its developers checks itself all the time and says nothing about one that is not.",
+        why="A development build checks itself all the time, and its results do not apply to a production build.",
         severity=Severity.HIGH,
         page="runtime-config-preset.html#GUC-DEBUG-ASSERTIONS",
         needs=(needs.PARAMETERS,),

@@ -24,7 +24,7 @@ def _random(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         return
     unsure = [queue.name for queue in queues if not queue.nvme and (queue.virtual or queue.rotational is None)]
     if unsure:
-        yield Unknown(f"{', '.join(unsure)} does not say whether it turns (a virtual disk)")
+        yield Unknown(f"{', '.join(unsure)} does not report whether it rotates (a virtual disk)")
         return
     known = needs.parameters(facts)
     cost = known.number("random_page_cost")
@@ -32,11 +32,13 @@ def _random(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     if not turning and cost > limits["cost"]:
         yield Finding(
             Severity.WARNING,
-            f"random_page_cost is {cost:g} on flash ({', '.join(queue.name for queue in queues)}): indexes look dearer "
-            "than they are",
+            f"random_page_cost is {cost:g} on flash ({', '.join(queue.name for queue in queues)}): indexes look more "
+            "expensive than they are",
             (
                 setting(facts, "random_page_cost", "seq_page_cost"),
-                Evidence(", ".join(f"{queue.name} does not turn" for queue in queues), "/sys/block/*/queue/rotational"),
+                Evidence(
+                    ", ".join(f"{queue.name} does not rotate" for queue in queues), "/sys/block/*/queue/rotational"
+                ),
             ),
             set_parameter(known.row("random_page_cost"), "1.1"),
         )
@@ -63,14 +65,14 @@ def _enabled(facts: Facts, limits: Limits) -> Iterator[Finding]:
         if row.setting == "off" and row.boot_val == "on":
             yield Finding(
                 Severity.WARNING,
-                f"{row.name} is off: every query of every session does without it",
+                f"{row.name} is off: all queries of all sessions run without it",
                 (setting(facts, row.name),),
                 set_parameter(row, "on"),
                 subject=row.name,
             )
     for found in scoped(facts, names):
         if found.is_off:
-            yield scoped_finding(found, Severity.WARNING, "all its queries do without it")
+            yield scoped_finding(found, Severity.WARNING, "all its queries run without it")
 
 
 CHECKS: Final[tuple[Check, ...]] = (
@@ -78,7 +80,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="PLAN-01",
         group=_GROUP,
         title="cost of random reads",
-        why="The default of 4 is for disks that turn; on flash it makes the planner read whole tables.",
+        why="The default of 4 is for rotating disks; on flash it makes the planner read whole tables.",
         severity=Severity.WARNING,
         page="runtime-config-query.html#GUC-RANDOM-PAGE-COST",
         needs=(needs.PARAMETERS, needs.MACHINE),
@@ -89,7 +91,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="PLAN-02",
         group=_GROUP,
         title="just-in-time compilation",
-        why="Compiling pays off in queries of seconds, and costs short ones more than they take.",
+        why="Compiling pays off in queries of seconds, and costs short ones more than their run time.",
         severity=Severity.INFO,
         page="jit-decision.html",
         needs=(needs.PARAMETERS,),
@@ -98,8 +100,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="PLAN-03",
         group=_GROUP,
-        title="plans that are switched off",
-        why="An enable_… switch is for finding out why a plan was not chosen; left off it spoils other queries.",
+        title="disabled plan types",
+        why="An enable_… switch helps to find out why a plan was not chosen; left off it degrades other queries.",
         severity=Severity.WARNING,
         page="runtime-config-query.html#RUNTIME-CONFIG-QUERY-ENABLE",
         needs=(needs.PARAMETERS, SCOPED),

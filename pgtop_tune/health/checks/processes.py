@@ -50,14 +50,14 @@ def _oom_score(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     if process.oom_score_adj > limits["protected"]:
         yield Finding(
             Severity.WARNING if process.oom_score_adj >= 0 else Severity.INFO,
-            "the OOM killer may choose the postmaster: the server would go down with all sessions",
+            "the OOM killer may choose the postmaster, which ends the server and all sessions",
             tuple(evidence),
             _drop_in("oom", "OOMScoreAdjust=-1000", *_CHILDREN),
         )  # fmt: skip
     elif process.children_adj is not None and process.children_adj <= _PROTECTED:
         yield Finding(
             Severity.WARNING,
-            "no backend can be chosen by the OOM killer: a runaway query ends everything else first",
+            "the OOM killer cannot choose a backend: a runaway query ends all other programs first",
             tuple(evidence),
             _drop_in("oom", *_CHILDREN),
         )  # fmt: skip
@@ -73,7 +73,7 @@ def _files(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     soft = process.open_files_soft
     if soft is None or soft >= max(wanted, limits["least"]):
         return
-    meant = f", it is meant to open {wanted}: it closes some to open others" if soft < wanted else " only"
+    meant = f"of the intended {wanted}: it closes some to open others" if soft < wanted else " only"
     yield Finding(
         Severity.WARNING,
         f"a process of the server may open {soft} files{meant}",
@@ -118,7 +118,7 @@ def _group_memory(facts: Facts, limits: Limits) -> Iterator[Finding]:
                 Evidence(f"oom_kill {group.oom_kills} in {group.path}", "memory.events"),
                 Evidence(f"memory.max {_size(group.memory_max_bytes)}", "memory.max"),
             ),
-            words("a higher limit, or less for sessions (MEM-01 has the sum)"),
+            words("a higher limit, or less memory for sessions (MEM-01 has the sum)"),
             subject="oom_kill",
         )
     elif group.memory_max_events:
@@ -129,7 +129,7 @@ def _group_memory(facts: Facts, limits: Limits) -> Iterator[Finding]:
                 Evidence(f"max {group.memory_max_events} in {group.path}", "memory.events"),
                 Evidence(f"memory.max {_size(group.memory_max_bytes)}", "memory.max"),
             ),
-            words("a higher limit, or less for sessions (MEM-01 has the sum)"),
+            words("a higher limit, or less memory for sessions (MEM-01 has the sum)"),
             subject="max",
         )
 
@@ -141,13 +141,13 @@ def _size(size_bytes: int | None) -> str:
 CHECKS: Final = (
     Check(
         "OS-08", _GROUP, "OOM score of the postmaster",
-        "When memory runs out the kernel chooses whom to end; the postmaster is the one that must not be.",
+        "When memory runs out the kernel chooses a process to end, which must not be the postmaster.",
         Severity.WARNING, _OVERCOMMIT, (needs.MACHINE,), _oom_score,
         (Threshold("protected", _PROTECTED, "", "oom_score_adj: a finding above it"),),
     ),
     Check(
         "OS-09", _GROUP, "open files",
-        "With too few files a backend closes and opens relations again and again, or cannot connect at all.",
+        "With too few files a backend keeps closing and reopening relations, or cannot connect at all.",
         Severity.WARNING, "runtime-config-resource.html#GUC-MAX-FILES-PER-PROCESS", (needs.MACHINE, needs.PARAMETERS),
         _files,
         (Threshold("least", 1024, "files", "soft limit: warning below it, or below max_files_per_process"),),
@@ -159,7 +159,7 @@ CHECKS: Final = (
     ),
     Check(
         "OS-11", _GROUP, "memory limit of the control group",
-        "At the limit of a container the file cache goes first, then the OOM killer comes.",
+        "At the limit of a container the kernel drops the file cache first, then the OOM killer strikes.",
         Severity.HIGH, _OVERCOMMIT, (needs.CGROUP,), _group_memory,
     ),
 )  # fmt: skip

@@ -40,7 +40,7 @@ def _lag(facts: Facts, limits: Limits) -> Iterator[Finding]:
                     Evidence(f"{total} bytes not replayed", f"{_VIEW}.replay_lsn"),
                     Evidence(f"{behind_s:.1f} s", f"{_VIEW}.replay_lag"),
                 ),
-                words("Look where it stands: unsent is the network, unflushed its disk, unreplayed its recovery."),
+                words("Find the cause: unsent means the network, unflushed its disk, unreplayed its recovery."),
                 subject=_name(lag),
             )
 
@@ -67,7 +67,7 @@ def _synchronous(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
             ),
             replace(
                 set_parameter(known.row("synchronous_standby_names"), ""),
-                remark="commits are on this server alone then; better bring a standby of that name back",
+                remark="commits are then on this server alone; better restore a standby of that name",
             ),
         )
 
@@ -96,7 +96,7 @@ def _receiving(facts: Facts, limits: Limits) -> Iterator[Finding]:
             Severity.HIGH,
             f"this standby does not stream: its receiver is {receiver.status or 'not there'}",
             (Evidence(receiver.status or "no WAL receiver", "pg_stat_wal_receiver.status"),),
-            words("Its log says why: primary_conninfo, the primary's pg_hba.conf, or WAL that is there no more."),
+            words("Its log says why: primary_conninfo, the primary's pg_hba.conf, or WAL that has been removed."),
             subject="receiver",
         )
 
@@ -112,7 +112,8 @@ def _subscriptions(facts: Facts, limits: Limits) -> Iterator[Finding]:
         if worker.kind == "disabled":
             yield Finding(
                 Severity.INFO,
-                f"subscription {worker.name} is disabled: its tables grow old, and its slot keeps WAL on the publisher",
+                f"subscription {worker.name} is disabled: its tables become stale, and its slot keeps WAL on the "
+                "publisher",
                 (Evidence(f"{worker.name}: disabled", "pg_subscription.subenabled"),),
                 _enable(worker.name),
                 subject=worker.name,
@@ -120,7 +121,7 @@ def _subscriptions(facts: Facts, limits: Limits) -> Iterator[Finding]:
         if worker.kind == "none":
             yield Finding(
                 Severity.HIGH,
-                f"subscription {worker.name} is enabled and has no worker: it cannot start, or has just failed",
+                f"subscription {worker.name} is enabled and has no worker: the worker cannot start, or has just failed",
                 (Evidence(f"{worker.name}: no worker", "pg_stat_subscription.pid"),),
                 words("The server's log has the worker's error; max_logical_replication_workers limits how many run."),
                 subject=worker.name,
@@ -137,7 +138,7 @@ def _subscriptions(facts: Facts, limits: Limits) -> Iterator[Finding]:
                         name=literal(worker.name),
                     ),
                     NOTHING_TO_UNDO,
-                    remark="after the cause, which the server's log has, is gone",
+                    remark="after fixing the cause, which is in the server's log",
                 ),
                 subject=worker.name,
             )
@@ -147,8 +148,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="REP-01",
         group=_GROUP,
-        title="standbys that are behind",
-        why="What a standby has not got is lost when the primary is, and a late one takes long to be promoted.",
+        title="lagging standbys",
+        why="Data missing on a standby are lost with the primary, and promoting a lagging standby takes long.",
         severity=Severity.HIGH,
         page="monitoring-stats.html#MONITORING-PG-STAT-REPLICATION-VIEW",
         needs=(needs.REPLICATION,),
@@ -164,7 +165,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="REP-02",
         group=_GROUP,
         title="synchronous standby",
-        why="A commit that waits for a standby that is not there waits for ever.",
+        why="A commit that waits for a missing standby waits forever.",
         severity=Severity.CRITICAL,
         page="warm-standby.html#SYNCHRONOUS-REPLICATION",
         needs=(needs.SERVER, needs.PARAMETERS, needs.REPLICATION),
@@ -184,7 +185,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="REP-04",
         group=_GROUP,
         title="subscriptions",
-        why="A subscription that stands still keeps WAL on its publisher, and its tables grow old.",
+        why="A stalled subscription keeps WAL on its publisher, and its tables become stale.",
         severity=Severity.HIGH,
         page="logical-replication-monitoring.html",
         needs=(needs.SUBSCRIPTIONS,),

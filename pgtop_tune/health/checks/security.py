@@ -75,7 +75,7 @@ def _closed(rule: HbaRule) -> Action:
         # Only "password" has an own password in the server that scram-sha-256 could go by.
         return words(f"Make {line} hostssl, then {reload}", f"Make it {rule.type} again, and {reload}")
     return words(
-        f"Replace {rule.method} in {line} by scram-sha-256, then {reload}", f"Put {rule.method} back, and {reload}"
+        f"Replace {rule.method} in {line} by scram-sha-256, then {reload}", f"Restore {rule.method}, and {reload}"
     )
 
 
@@ -83,11 +83,11 @@ def _judged(rule: HbaRule, far: bool) -> tuple[Severity, str] | None:
     if not far:
         return None
     if rule.method in _ANYBODY:
-        return Severity.CRITICAL, "whoever reaches the port is let in as whom he says he is"
+        return Severity.CRITICAL, "every client that reaches the port may log in as any user"
     if rule.method in _SAYS_ITSELF:
-        return Severity.HIGH, "the client's machine says who its user is"
+        return Severity.HIGH, "the server trusts the client's machine to name its user"
     if rule.method in _IN_THE_CLEAR and rule.type not in _ENCRYPTED:
-        return Severity.HIGH, "the password goes over the network as it is"
+        return Severity.HIGH, "the password crosses the network in clear text"
     return None
 
 
@@ -101,7 +101,7 @@ def _md5(facts: Facts, limits: Limits) -> Iterator[Finding]:
     if row.setting != "scram-sha-256":
         yield Finding(
             Severity.WARNING,
-            f"password_encryption is {row.setting}: new passwords are kept in a form that can be used as it is",
+            f"password_encryption is {row.setting}: new passwords are stored in a form usable for login",
             (setting(facts, "password_encryption"),),
             set_parameter(row, "scram-sha-256"),
             subject="password_encryption",
@@ -110,7 +110,7 @@ def _md5(facts: Facts, limits: Limits) -> Iterator[Finding]:
     for name in names[:_SHOWN]:
         yield Finding(
             Severity.WARNING,
-            f"the password of role {name} is kept as MD5" + _of_many(names),
+            f"the password of role {name} is stored as MD5" + _of_many(names),
             (Evidence(f"{name}: md5", "pg_authid.rolpassword"),),
             _new_password(name),
             subject=name,
@@ -118,7 +118,7 @@ def _md5(facts: Facts, limits: Limits) -> Iterator[Finding]:
 
 
 def _new_password(role: str) -> Action:
-    remark = "with password_encryption scram-sha-256; its clients need to know SCRAM"
+    remark = "with password_encryption scram-sha-256; its clients must support SCRAM"
     if not is_plain(role):
         # psql reads no U&"…" in the arguments of its own commands.
         return words(f"ALTER ROLE {quoted(role)} PASSWORD with a new one, {remark}")
@@ -208,7 +208,8 @@ def _open_schemas(facts: Facts, limits: Limits) -> Iterator[Finding]:
             revoke = composed("{verb} CREATE ON SCHEMA {schema} {to} PUBLIC;", **_words("REVOKE", "FROM", schema))
             yield Finding(
                 Severity.WARNING,
-                f"{database}: {schema} is open: everybody may create objects there, which others then call by mistake",
+                f"{database}: {schema} is open: all roles may create objects there, which other roles then call by "
+                "mistake",
                 (Evidence(f"{schema}: CREATE to PUBLIC", "pg_namespace.nspacl"),),
                 in_database(database, revoke, grant),
                 subject=f"{database}: {schema}",
@@ -217,12 +218,12 @@ def _open_schemas(facts: Facts, limits: Limits) -> Iterator[Finding]:
         shown = ", ".join(as_made[:_SHOWN]) + (" …" if len(as_made) > _SHOWN else "")
         yield Finding(
             Severity.INFO,
-            f"everybody may create objects in schema public of {shown}, as versions before {_CLOSED_SINCE} make it",
+            f"all roles may create objects in schema public of {shown}, as versions before {_CLOSED_SINCE} make it",
             (Evidence(f"CREATE to PUBLIC in {len(as_made)} databases", "pg_namespace.nspacl"),),
             Action(
                 "REVOKE CREATE ON SCHEMA public FROM PUBLIC;",
                 "GRANT CREATE ON SCHEMA public TO PUBLIC;",
-                remark="in each of these databases, and in template1 for those to come",
+                remark="in each of these databases, and in template1 for future ones",
             ),
             subject="public",
         )
@@ -237,9 +238,9 @@ def _listening(facts: Facts, limits: Limits) -> Iterator[Finding]:
     if _EVERY_ADDRESS & {part.strip() for part in row.setting.split(",")}:
         yield Finding(
             Severity.INFO,
-            f"listen_addresses is {row.setting}: the server answers on every network the machine is in",
+            f"listen_addresses is {row.setting}: the server listens on every network of the machine",
             (setting(facts, "listen_addresses", "port"),),
-            words("List the addresses its clients use, or keep the others out with a firewall."),
+            words("List the addresses its clients use, or block other networks with a firewall."),
         )
 
 
@@ -248,7 +249,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="SEC-01",
         group=_GROUP,
         title="pg_hba.conf",
-        why="A line that trusts addresses gives the data to whoever can send from one of them.",
+        why="A line that trusts addresses gives the data to every sender at such an address.",
         severity=Severity.CRITICAL,
         page="auth-pg-hba-conf.html",
         needs=(needs.PARAMETERS, HBA),
@@ -258,7 +259,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="SEC-02",
         group=_GROUP,
         title="MD5 passwords",
-        why="Who reads an MD5 password from a backup can log in with it; SCRAM keeps nothing that can be used.",
+        why="An MD5 password read from a backup is enough to log in; SCRAM stores no usable secret.",
         severity=Severity.WARNING,
         page="auth-password.html",
         needs=(needs.PARAMETERS, PASSWORDS),
@@ -279,7 +280,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="SEC-04",
         group=_GROUP,
         title="encryption",
-        why="Without it everybody on the way reads the data, and with most methods what opens them.",
+        why="Without it every host on the way can read the data, and with most methods the credentials.",
         severity=Severity.WARNING,
         page="ssl-tcp.html",
         needs=(needs.PARAMETERS, ENCRYPTION),
@@ -289,7 +290,8 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="SEC-05",
         group=_GROUP,
         title="schemas open to all",
-        why="Who may create a function in a schema of the search path can make others run it with their own rights.",
+        why="A role that may create a function in a schema of the search path can make other roles run it with their "
+        "rights.",
         severity=Severity.WARNING,
         page="ddl-schemas.html#DDL-SCHEMAS-PATTERNS",
         needs=(needs.SERVER, DATABASE_STATE),
@@ -299,7 +301,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="SEC-06",
         group=_GROUP,
         title="listen_addresses",
-        why="What does not listen cannot be attacked.",
+        why="An address without a listener cannot be attacked.",
         severity=Severity.INFO,
         page="runtime-config-connection.html#GUC-LISTEN-ADDRESSES",
         needs=(needs.PARAMETERS,),

@@ -34,7 +34,7 @@ def _drop(facts: Facts, slot: Slot) -> Action:
         composed("SELECT pg_drop_replication_slot({name});", name=literal(slot.slot_name)),
         composed(make, name=literal(slot.slot_name), plugin=literal(slot.plugin or ""), options=Sql(options)),
         Language.SQL,
-        f"only when nobody needs it any more: its consumer has to start anew{undone_in}",
+        f"only if it is no longer needed: its consumer must start over{undone_in}",
     )
 
 
@@ -42,7 +42,7 @@ def _catch_up(slot: Slot) -> Action:
     """A slot in use is not dropped: the server refuses it, and its consumer may still come to the end."""
     return words(
         f"Find out why the consumer of {slot.slot_name} (process {slot.active_pid} here) falls behind; a larger "
-        "max_slot_wal_keep_size gives it time, if the WAL disk has room."
+        "max_slot_wal_keep_size gives it time, if the WAL disk has space."
     )
 
 
@@ -70,7 +70,7 @@ def _retained(facts: Facts, limits: Limits) -> Iterator[Finding]:
     for slot in sample.slots:
         kept = _kept_bytes(sample, slot)
         if kept is not None and kept >= limits["bytes"]:
-            idle = "nobody uses it" if slot.active_pid is None else f"process {slot.active_pid} uses it"
+            idle = "it is not in use" if slot.active_pid is None else f"process {slot.active_pid} uses it"
             yield Finding(
                 Severity.HIGH if kept >= limits["high"] else Severity.WARNING,
                 f"slot {slot.slot_name} keeps {about(kept)} of WAL; {idle}",
@@ -92,7 +92,7 @@ def _state(facts: Facts, limits: Limits) -> Iterator[Finding]:
             what = slot.invalid or slot.wal_status or ""
             yield Finding(
                 Severity.HIGH,
-                f"slot {slot.slot_name} is {what}: its consumer cannot go on, or soon will not be able to",
+                f"slot {slot.slot_name} is {what}: its consumer cannot continue, or soon cannot",
                 (Evidence(f"{slot.slot_name}: wal_status {slot.wal_status}", f"{_VIEW}.wal_status"),),
                 _drop(facts, slot) if slot.active_pid is None else _catch_up(slot),
                 subject=slot.slot_name,
@@ -100,7 +100,7 @@ def _state(facts: Facts, limits: Limits) -> Iterator[Finding]:
         elif slot.active_pid is None and not slot.temporary:
             yield Finding(
                 Severity.WARNING,
-                f"slot {slot.slot_name} is used by nobody{_and_keeps(slot)}",
+                f"slot {slot.slot_name} is not in use{_and_keeps(slot)}",
                 (Evidence(f"{slot.slot_name}: inactive", f"{_VIEW}.active_pid"),),
                 _drop(facts, slot),
                 subject=slot.slot_name,
@@ -145,7 +145,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="SLOT-01",
         group=_GROUP,
         title="WAL kept by slots",
-        why="A slot whose consumer is away keeps all WAL since then, until the disk is full and the server stops.",
+        why="A slot without its consumer keeps all WAL, until the disk is full and the server stops.",
         severity=Severity.HIGH,
         page="view-pg-replication-slots.html",
         needs=(needs.SERVER, needs.SLOTS),
@@ -158,8 +158,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="SLOT-02",
         group=_GROUP,
-        title="slots that nobody uses",
-        why="A forgotten slot costs nothing until it costs the server.",
+        title="unused slots",
+        why="A forgotten slot costs nothing until it stops the server.",
         severity=Severity.HIGH,
         page="view-pg-replication-slots.html",
         needs=(needs.SERVER, needs.SLOTS),
@@ -169,7 +169,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="SLOT-03",
         group=_GROUP,
         title="limit for slots",
-        why="max_slot_wal_keep_size decides whether a lost standby or a full disk comes first.",
+        why="max_slot_wal_keep_size sacrifices a slow standby before the disk is full.",
         severity=Severity.WARNING,
         page="runtime-config-replication.html#GUC-MAX-SLOT-WAL-KEEP-SIZE",
         needs=(needs.SERVER, needs.PARAMETERS, needs.SLOTS),

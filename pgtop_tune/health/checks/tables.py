@@ -73,8 +73,8 @@ def _bloat(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         if unused >= limits["bytes"] and share >= limits["percent"]:
             yield Finding(
                 Severity.HIGH if unused >= limits["high"] else Severity.WARNING,
-                f"{row.kind} {database}: {row.schema}.{row.name}: about {about(unused)} of {about(row.bytes)} are not "
-                "needed",
+                f"{row.kind} {database}: {row.schema}.{row.name}: about {about(unused)} of {about(row.bytes)} are "
+                "unused",
                 (
                     Evidence(
                         f"{row.bytes} bytes, rows need about {row.needed_bytes}",
@@ -97,14 +97,14 @@ def _smaller(database: str, row: BloatEstimate) -> Action:
         return in_database(
             database,
             with_lock_timeout(composed("REINDEX INDEX {name};", name=name)),
-            remark="locks out writes while it is made: the index of an exclusion constraint has no CONCURRENTLY",
+            remark="blocks writes during its creation: the index of an exclusion constraint has no CONCURRENTLY",
         )
     if row.kind == "index":
         return in_database(database, composed("REINDEX INDEX CONCURRENTLY {name};", name=name))
     return in_database(
         database,
         with_lock_timeout(composed("VACUUM (FULL, ANALYZE, VERBOSE) {name};", name=name)),
-        remark="locks the table until it is rewritten; pg_repack or pg_squeeze do it without",
+        remark="locks the table until it is rewritten; pg_repack and pg_squeeze do not",
     )
 
 
@@ -137,13 +137,13 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="TAB-02",
         group=_GROUP,
         title="bloat",
-        why="Room that no row needs is read from disk and kept in memory as if it were data.",
+        why="Unused space is read from disk and kept in memory like data.",
         severity=Severity.HIGH,
         page="routine-vacuuming.html#VACUUM-FOR-SPACE-RECOVERY",
         needs=(BLOAT,),
         look=_bloat,
         thresholds=(
-            Threshold("percent", 50, "%", "less is room for updates"),
+            Threshold("percent", 50, "%", "less is space for updates"),
             Threshold("bytes", 100 * MB, "bytes", "from here on a warning"),
             Threshold("high", 10_240 * MB, "bytes", "and from here on a high finding"),
         ),
@@ -152,7 +152,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="TAB-03",
         group=_GROUP,
         title="tables without statistics",
-        why="The planner guesses what it has no statistics of, and a wrong guess can be a thousand times slower.",
+        why="Without statistics the planner guesses, and a wrong guess can be a thousand times slower.",
         severity=Severity.WARNING,
         page="routine-vacuuming.html#VACUUM-FOR-STATISTICS",
         needs=(TABLES,),
@@ -163,7 +163,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="TAB-04",
         group=_GROUP,
         title="old statistics",
-        why="Statistics of data that are no more make plans for data that are no more.",
+        why="Outdated statistics make plans for outdated data.",
         severity=Severity.WARNING,
         page="routine-vacuuming.html#VACUUM-FOR-STATISTICS",
         needs=(TABLES,),

@@ -1,4 +1,4 @@
-"""Transactions that stay open: who waits in them, who keeps dead rows from being removed."""
+"""Transactions that stay open: who waits in them, holders of dead rows from being removed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pgtop_tune.units import count, duration
 
 _GROUP: Final = "transactions"
 _SHOWN: Final = 5
-_NO_WAY_BACK: Final = "-- the transaction is rolled back; its client has to begin anew"
+_NO_WAY_BACK: Final = "-- the transaction is rolled back; its client must start over"
 
 
 def _terminate(pid: int) -> Action:
@@ -27,7 +27,7 @@ def _terminate(pid: int) -> Action:
         composed("SELECT pg_terminate_backend({pid});", pid=literal(pid)),
         _NO_WAY_BACK,
         Language.SQL,
-        "look at the session first: pids are given out again",
+        "look at the session first: pids are reused",
     )
 
 
@@ -37,7 +37,7 @@ def _timeout(facts: Facts, limits: Limits) -> Iterator[Finding]:
         yield Finding(
             Severity.INFO,
             "idle_in_transaction_session_timeout is 0: a client that hangs in a transaction holds locks and dead rows "
-            "for ever",
+            "forever",
             (setting(facts, "idle_in_transaction_session_timeout"),),
             set_parameter(known.row("idle_in_transaction_session_timeout"), "5min"),
         )
@@ -55,7 +55,7 @@ def _idle(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     for backend, idle_s in found[:_SHOWN]:
         yield Finding(
             Severity.HIGH if idle_s >= limits["high"] else Severity.WARNING,
-            f"{_session(backend)} is idle in a transaction for {duration(idle_s)}",
+            f"{_session(backend)} has been idle in a transaction for {duration(idle_s)}",
             (Evidence(f"pid {backend.pid}: {backend.state} for {idle_s:.0f} s", "pg_stat_activity.state_change"),),
             _terminate(backend.pid),
             subject=f"{backend.usename}@{backend.datname}",
@@ -63,7 +63,7 @@ def _idle(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     if len(found) > _SHOWN:
         yield Finding(
             Severity.WARNING,
-            f"{len(found) - _SHOWN} more sessions are idle in a transaction for so long",
+            f"{len(found) - _SHOWN} more sessions have been idle in a transaction that long",
             (Evidence(f"{len(found)} sessions", "pg_stat_activity.state"),),
         )
 
@@ -85,7 +85,7 @@ def _long(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         if since_s >= limits["seconds"]:
             yield Finding(
                 Severity.WARNING,
-                f"{_session(backend)} is in one transaction for {duration(since_s)}",
+                f"{_session(backend)} has been in one transaction for {duration(since_s)}",
                 (Evidence(f"pid {backend.pid}: {since_s:.0f} s", "pg_stat_activity.xact_start"),),
                 _terminate(backend.pid),
                 subject=f"{backend.usename}@{backend.datname}",
@@ -120,18 +120,18 @@ def _release(holder: Holder) -> Action:
     if holder.kind == PREPARED:
         return _rollback(holder.name)
     if holder.kind in (SLOT, SLOT_CATALOG):
-        return words("Bring its consumer back, or drop the slot if nobody will come back for it.")
+        return words("Restore its consumer, or drop the slot if the consumer will not return.")
     if holder.kind == STANDBY:
         return words("End the long query on the standby, or switch hot_standby_feedback off there.")
-    return _terminate(int(holder.name)) if holder.name.isdigit() else words("End what keeps it.")
+    return _terminate(int(holder.name)) if holder.name.isdigit() else words("End its holder.")
 
 
 def _rollback(gid: str) -> Action:
     return Action(
         composed("ROLLBACK PREPARED {gid};", gid=literal(gid)),
-        "-- no way back: ask the transaction manager first whether it was to be committed",
+        "-- irreversible: ask the transaction manager first whether it should be committed",
         Language.SQL,
-        "in the database it was prepared in; COMMIT PREPARED instead where it was meant to be kept",
+        "in the database it was prepared in; COMMIT PREPARED instead if it should take effect",
     )
 
 
@@ -142,8 +142,8 @@ def _prepared(facts: Facts, limits: Limits) -> Iterator[Finding]:
         if since_s >= limits["seconds"]:
             yield Finding(
                 Severity.HIGH if since_s >= limits["high"] else Severity.WARNING,
-                f"transaction {prepared.gid} of {prepared.owner}@{prepared.database} is prepared for "
-                f"{duration(since_s)}: it keeps its locks over restarts",
+                f"transaction {prepared.gid} of {prepared.owner}@{prepared.database} has been prepared for "
+                f"{duration(since_s)}: it keeps its locks across restarts",
                 (Evidence(f"{prepared.gid}: {since_s:.0f} s", "pg_prepared_xacts.prepared"),),
                 _rollback(prepared.gid),
                 subject=prepared.gid,
@@ -155,7 +155,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="TXN-01",
         group=_GROUP,
         title="limit for idle transactions",
-        why="One client that hangs between BEGIN and COMMIT can stop a whole system over days.",
+        why="One client that hangs between BEGIN and COMMIT can stop a whole system within days.",
         severity=Severity.INFO,
         page="runtime-config-client.html#GUC-IDLE-IN-TRANSACTION-SESSION-TIMEOUT",
         needs=(needs.PARAMETERS,),
@@ -165,7 +165,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="TXN-02",
         group=_GROUP,
         title="sessions idle in a transaction",
-        why="They hold their locks, and no dead row that they might see is removed.",
+        why="They hold their locks, and keep dead rows that they might see.",
         severity=Severity.HIGH,
         page="monitoring-stats.html#MONITORING-PG-STAT-ACTIVITY-VIEW",
         needs=(needs.ACTIVITY,),
@@ -179,7 +179,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="TXN-03",
         group=_GROUP,
         title="long transactions",
-        why="What a long transaction might still see stays in every table of its database, and tables grow.",
+        why="Dead rows visible to a long transaction stay in all tables of its database, and tables grow.",
         severity=Severity.WARNING,
         page="routine-vacuuming.html#VACUUM-FOR-SPACE-RECOVERY",
         needs=(needs.ACTIVITY,),
@@ -189,9 +189,9 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="TXN-04",
         group=_GROUP,
-        title="who keeps dead rows",
-        why="Vacuum removes nothing that the oldest snapshot may see, whoever has it: session, slot, standby or "
-        "prepared transaction.",
+        title="holders of dead rows",
+        why="Vacuum keeps all rows that the oldest snapshot may see, be it of a session, slot, standby or prepared "
+        "transaction.",
         severity=Severity.HIGH,
         page="routine-vacuuming.html#VACUUM-FOR-WRAPAROUND",
         needs=(needs.HORIZON, needs.SLOTS),
@@ -205,7 +205,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="TXN-05",
         group=_GROUP,
         title="prepared transactions",
-        why="A prepared transaction that its manager forgot keeps locks and dead rows until somebody ends it by hand.",
+        why="A prepared transaction that its manager forgot keeps locks and dead rows until an operator ends it.",
         severity=Severity.HIGH,
         page="view-pg-prepared-xacts.html",
         needs=(needs.HORIZON,),

@@ -29,8 +29,8 @@ _NEARLY: Final = 0.9
 def _switches(facts: Facts, limits: Limits) -> Iterator[Finding]:
     known = needs.parameters(facts)
     consequence = {
-        "autovacuum": "tables grow, statistics grow old, and wraparound stops the server one day",
-        "track_counts": "autovacuum does not know which tables changed and leaves all of them alone",
+        "autovacuum": "tables grow, statistics become stale, and wraparound eventually stops the server",
+        "track_counts": "autovacuum does not know which tables changed and vacuums none of them",
     }
     for name, says in consequence.items():
         if not known.on(name):
@@ -85,7 +85,7 @@ def _wraparound(clock: _Clock) -> Callable[[Facts, Limits], Iterator[Finding | U
             table = _oldest(facts, clock, name, old)
             yield Finding(
                 Severity.CRITICAL if old >= limits["critical"] else Severity.WARNING,
-                f"database {name} is {count(old)} {clock.what} old, {100 * old / _END:.0f} % of what there are",
+                f"database {name} is {count(old)} {clock.what} old, {100 * old / _END:.0f} % of the maximum",
                 (
                     Evidence(f"{name}: {old} {clock.what}", f"pg_database.{clock.column}"),
                     *_of_table(clock, table),
@@ -120,19 +120,19 @@ def _of_table(clock: _Clock, table: TableState | None) -> tuple[Evidence, ...]:
 
 def _freeze(database: str, table: TableState | None) -> Action:
     if table is None:
-        return in_database(database, "VACUUM (FREEZE, VERBOSE);", remark="reads every table that is not frozen")
+        return in_database(database, "VACUUM (FREEZE, VERBOSE);", remark="reads every unfrozen table")
     name = identifier(table.schema, table.name)
     return in_database(
         database,
         composed("VACUUM (FREEZE, VERBOSE) {table};", table=name),
-        remark="the oldest table first; see TXN-04 for what may keep it from helping",
+        remark="the oldest table first; see TXN-04 if that does not help",
     )
 
 
 def _drop_invalid(database: str) -> Action:
     """It takes neither connections nor ALTER DATABASE."""
     return words(
-        f"{quoted(database)} is what an interrupted DROP DATABASE has left behind, and lets nobody in: "
+        f"{quoted(database)} is the leftover of an interrupted DROP DATABASE, and accepts no connections: "
         + composed("DROP DATABASE {database};", database=identifier(database))
     )
 
@@ -142,8 +142,8 @@ def _freeze_closed(database: str) -> Action:
     allow = "ALTER DATABASE {database} ALLOW_CONNECTIONS {allow};"
     opened, closed = (composed(allow, database=identifier(database), allow=Sql(word)) for word in ("true", "false"))
     return words(
-        f"{quoted(database)} takes no connections: autovacuum freezes it by itself, look why it did not (VAC-01, "
-        f"TXN-04). By hand: {opened} then in that database VACUUM (FREEZE, VERBOSE); and from another one {closed}",
+        f"{quoted(database)} takes no connections: autovacuum freezes it by itself; find out why it did not (VAC-01, "
+        f"TXN-04). Manually: {opened} then in that database VACUUM (FREEZE, VERBOSE); and from another one {closed}",
         closed,
     )
 
@@ -169,7 +169,7 @@ def _by_table(facts: Facts, limits: Limits) -> Iterator[Finding]:
 def _workers(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     machine, known = advice_facts(facts), needs.parameters(facts)
     if machine is None or machine.cores is None:
-        yield Unknown("how many processors the server has was not seen")
+        yield Unknown("the server's number of processors is unknown")
         return
     workers = known.whole("autovacuum_max_workers")
     if workers <= _DEFAULT_WORKERS and machine.cores >= limits["cores"]:
@@ -183,9 +183,9 @@ def _workers(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     if workers > limits["workers"]:
         yield Finding(
             Severity.WARNING,
-            f"{workers} autovacuum workers share one cost limit: each of them gets slower, not faster",
+            f"{workers} autovacuum workers share one cost limit: each of them becomes slower",
             (setting(facts, "autovacuum_max_workers", "autovacuum_vacuum_cost_limit", "vacuum_cost_limit"),),
-            words("Raise autovacuum_vacuum_cost_limit with the number of workers, or have fewer."),
+            words("Raise autovacuum_vacuum_cost_limit with the number of workers, or use fewer."),
             subject="workers",
         )
 
@@ -224,7 +224,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="VAC-01",
         group=_GROUP,
         title="autovacuum",
-        why="Without it tables grow without end, plans go wrong, and in the end the server refuses to write.",
+        why="Without it tables grow without limit, plans go wrong, and finally the server refuses writes.",
         severity=Severity.CRITICAL,
         page="routine-vacuuming.html#AUTOVACUUM",
         needs=(needs.PARAMETERS,),
@@ -245,7 +245,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="VAC-03",
         group=_GROUP,
         title="wraparound of multixacts",
-        why="Rows locked by several transactions use up multixacts, which end as transaction ids do.",
+        why="Rows locked by several transactions use up multixacts, which run out like transaction ids.",
         severity=Severity.CRITICAL,
         page="routine-vacuuming.html#VACUUM-FOR-MULTIXACT-WRAPAROUND",
         needs=(needs.DATABASE_LIMITS, TABLES),
@@ -256,7 +256,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="VAC-04",
         group=_GROUP,
         title="tables without autovacuum",
-        why="Somebody switched it off for a load once; the table has not been cleaned since.",
+        why="It was turned off for a load once; the table has not been vacuumed since.",
         severity=Severity.WARNING,
         page="sql-createtable.html#SQL-CREATETABLE-STORAGE-PARAMETERS",
         needs=(TABLES,),
@@ -267,21 +267,21 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="VAC-05",
         group=_GROUP,
         title="autovacuum workers",
-        why="While all workers are in large tables, small busy ones wait for hours.",
+        why="While all workers vacuum large tables, small busy ones wait for hours.",
         severity=Severity.WARNING,
         page="routine-vacuuming.html#AUTOVACUUM",
         needs=(needs.PARAMETERS, needs.HOST),
         look=_workers,
         thresholds=(
             Threshold("cores", 16, "", "three workers are few from here on"),
-            Threshold("workers", 10, "", "more of them only share the limit"),
+            Threshold("workers", 10, "", "more workers only share the limit"),
         ),
     ),
     Check(
         id="VAC-06",
         group=_GROUP,
         title="speed of autovacuum",
-        why="A cost limit from the days of disks that turned makes cleaning slower than soiling.",
+        why="A cost limit from the days of rotating disks makes vacuum slower than the growth of dead rows.",
         severity=Severity.WARNING,
         page="routine-vacuuming.html#AUTOVACUUM",
         needs=(needs.PARAMETERS,),

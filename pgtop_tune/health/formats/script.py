@@ -41,12 +41,12 @@ def lines(report: Report, least: Severity | None) -> list[str]:
         # The worst finding comes first and has the say.
         if chosen.setdefault(name, (value, action.of_machine))[0] != value:
             notes[action.of_machine].append(
-                f"#   {name}={one_line(value)} is not taken: set already by a worse finding"
+                f"#   {name}={one_line(value)} is left out: a worse finding already sets it"
             )
     return [
         "#!/bin/sh",
-        f"# What mends the findings of {one_line(report.target)}{server}. Read it first.",
-        "# The connection is given as arguments, as to psql: sh FILE -d bench",
+        f"# Fixes for the findings of {one_line(report.target)}{server}. Read it first.",
+        "# Pass the connection as arguments, as to psql: sh FILE -d bench",
         "set -eu",
         *_set("Parameters", notes[False], [(n, v) for n, (v, machine) in chosen.items() if not machine], ""),
         *_set(
@@ -55,7 +55,7 @@ def lines(report: Report, least: Severity | None) -> list[str]:
             [(n, v) for n, (v, machine) in chosen.items() if machine],
             " --persist",
         ),
-        *(["", "# By hand", *by_hand] if by_hand else []),
+        *(["", "# Manual", *by_hand] if by_hand else []),
     ]
 
 
@@ -64,7 +64,7 @@ def _set(heading: str, notes: list[str], values: list[tuple[str, str]], more: st
         return
     words = " ".join(shlex.quote(printable(f"{name}={value}")) for name, value in values)
     yield ""
-    yield f"# {heading}; `pgtop-tune revert --last` with the connection takes them back"
+    yield f"# {heading}; `pgtop-tune revert --last` with the connection reverts them"
     yield from notes
     yield f'pgtop-tune set {words}{more} --reason {shlex.quote(_REASON)} "$@"'
 

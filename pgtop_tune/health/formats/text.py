@@ -58,7 +58,7 @@ def summary(report: Report, everything: bool = False) -> str:
     parts = [f"found{new}: {said}", f"unknown: {unknown}", f"passed: {report.passed}"]
     if report.compared_with:
         parts.append(f"known from {one_line(report.compared_with)}: {report.known}, gone: {len(report.gone)}")
-    more = "" if everything or not (report.findings or unknown) else "   (-v says why, how to mend and how to undo it)"
+    more = "" if everything or not (report.findings or unknown) else "   (-v shows reason, fix and undo)"
     return " · ".join(parts) + more
 
 

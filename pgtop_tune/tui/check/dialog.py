@@ -38,13 +38,13 @@ from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.wrapping import wrapped
 
 _KEYS: Final = (
-    "Enter why  Space tag  a apply  A restart  o terms  w script  Y keep  u undo  M measure  r again  Esc back"
+    "Enter why  Space tag  a apply  A restart  o terms  w script  Y confirm  u undo  M measure  r again  Esc back"
 )
 _READ_ONLY: Final = "Enter why  Space tag  w script  M measure  r again  Esc back"
 _SHORT: Final = "Enter why  Space tag  a apply A restart o terms w script M measure  Esc"
 _WHAT_IT_DOES: Final = (
-    "A measurement writes into an unnamed file on the WAL device and commits as fast as it can, for up to 20 s: "
-    "sessions wait for it, and it for them."
+    "A measurement writes into an unlinked file on the WAL device and commits as fast as possible, for up to 20 s: it "
+    "slows sessions, and they slow it."
 )
 _LOOKING: Final = "asking the server and its machine"
 _LIMIT_S: Final = 20
@@ -130,7 +130,7 @@ class CheckDialog(Dialog[None]):
 
     async def _anyway(self, disturbs: Sequence[str]) -> bool:
         question = (Said(f"The server is busy: {'; '.join(disturbs)}.", "warning"), Said(_WHAT_IT_DOES))
-        choices = (Choice(("m", "y"), "measure all the same", True), Choice(("n",), "leave it", False))
+        choices = (Choice(("m", "y"), "measure anyway", True), Choice(("n",), "leave it", False))
         dialog: ConfirmDialog[bool] = ConfirmDialog("measure", question, choices, self.glyphs)
         answer = await self.app.push_screen_wait(dialog)
         return bool(answer)
@@ -207,7 +207,9 @@ class CheckDialog(Dialog[None]):
         lines = set_lines(self._set, self._sql, conditions, cells, self.glyphs, roomy=False)
         others = 0 if self._sql is None else left_out(self._table.tagged, self._staged)
         if others:
-            words = f"not in the set: {others} of the tagged, by hand or in force already; w writes all into a script"
+            words = (
+                f"not in the set: {others} of the tagged fixes, manual or already in force; w writes all into a script"
+            )
             lines += wrapped(words, cells, "warning")
         return lines
 
@@ -259,7 +261,7 @@ class CheckDialog(Dialog[None]):
             self._said = ("", PLAIN)
             self._staged_anew()
         elif row is not None:
-            self._said = (f"{row.check.id}: nothing to run mends it; Enter says more", "warning")
+            self._said = (f"{row.check.id}: it has no automatic fix; Enter shows details", "warning")
 
     def _staged_anew(self) -> None:
         self._sql = None
@@ -298,7 +300,7 @@ class CheckDialog(Dialog[None]):
     async def _apply(self, changes: Changes | None) -> Came:
         """The live part of what is tagged, after a question with its SQL."""
         if changes is None or not self._table.tagged:
-            return Came("nothing is tagged: Space tags a finding that a parameter mends", "warning")
+            return Came("no tags: Space tags a finding that a parameter fixes", "warning")
         await self._composed.wait()
         wanted, sql = self._set, self._sql
         if sql is None:
@@ -306,14 +308,14 @@ class CheckDialog(Dialog[None]):
         if wanted.live or wanted.machine:
             return await self._applying(changes).apply(self._staged, wanted, sql, shown=False)
         if wanted.restart:
-            return Came("what is tagged waits for a restart: A looks what one would do", "warning")
-        return Came("what is tagged is in force already, or to be done by hand: w writes a script", "warning")
+            return Came("the tagged fixes need a restart: A checks one", "warning")
+        return Came("the tagged fixes are already in force or manual: w writes a script", "warning")
 
     async def _restart(self, changes: Changes | None) -> Came:
         if self._table.tagged:
             await self._composed.wait()
         if changes is None or not self._set.restart:
-            return Came("nothing that is tagged waits for a restart", "warning")
+            return Came("no tagged fix needs a restart", "warning")
         return await self._applying(changes).restart(self._staged, self._set)
 
     async def _undo(self, changes: Changes) -> tuple[str, bool]:
@@ -331,7 +333,7 @@ class CheckDialog(Dialog[None]):
         report = self._table.report
         tagged = [(row.check, row.said) for row in self._table.tagged if isinstance(row.said, Finding)]
         if report is None or not tagged:
-            return Came("nothing is tagged: Space tags what the script is to mend", "warning")
+            return Came("no tags: Space tags findings for the script", "warning")
         try:
             path = await asyncio.to_thread(write_script, report, tagged)
         except PgtopError as problem:

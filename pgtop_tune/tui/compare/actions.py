@@ -39,12 +39,12 @@ class WindowActions:
         """Begins or ends a window at the moment shown; a second window that ends shows the table."""
         shown = self._time_travel.shown.now
         if shown is None:
-            self._warn("there is no frame yet to mark")
+            self._warn("there is no frame yet")
             return
         before = self.marks
         self.marks = before.end(shown.elapsed_s) if end else before.begin(shown.elapsed_s)
         if end and self.marks == before:
-            self._warn("a window ends after its begin: set the begin first, at another moment")
+            self._warn("a window ends after its start: set the start first, at an earlier time")
         elif len(self.marks.windows) == 2 and before.begun_s is not None and end:
             self.compare()
         self._context.repaint()
@@ -61,11 +61,11 @@ class WindowActions:
 
         frames, pair = self._context.controls.frames, self.marks.pair
         if frames is None or pair is None:
-            self._warn("nothing is marked: a window begins with [ and ends with ], at the moment shown")
+            self._warn("no window is marked: [ starts one and ] ends it, at the time shown")
         elif pair[0].overlaps(pair[1]):
-            self._warn("the two windows overlap: what is in both cannot differ")
+            self._warn("the two windows overlap: mark separate ones")
         elif pair[0].seconds <= 0:
-            self._warn("there is no time before this window: mark a second one")
+            self._warn("there is no time before this window: mark a second window")
         else:
             self._context.app.push_screen(WindowsDialog(frames, pair, self._context.glyphs))
 
@@ -129,6 +129,6 @@ class OverlayActions:
         except PgtopError as problem:
             if self._path is path:
                 self._path = self._watch = None
-            self._context.tell(f"no ghost: {problem}", "error")
+            self._context.tell(f"no overlay: {problem}", "error")
         finally:
             await asyncio.to_thread(reading.close)

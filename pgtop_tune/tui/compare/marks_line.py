@@ -39,11 +39,11 @@ def _following(marks: Marks, begin: str, end: str, table: str) -> Iterator[Phras
     if marks.begun_s is not None:
         yield _key(end, "ends it here", "ends it", 1)
     elif len(marks.windows) == 1:
-        yield _key(table, "what differs from the time before", "compare", 1)
-        yield _key(begin, "begins a second window", "a second", 2)
+        yield _key(table, "compare with the time before", "compare", 1)
+        yield _key(begin, "starts window B", "a second", 2)
     else:
         yield _key(table, "what differs", "compare", 1)
-        yield _key(begin, "begins anew", "anew", 2)
+        yield _key(begin, "starts over", "anew", 2)
     yield _key("Esc", "clears", "clears", 3)
 
 

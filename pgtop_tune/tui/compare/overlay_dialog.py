@@ -20,8 +20,8 @@ from pgtop_tune.units import clock, count, wall_moment
 if TYPE_CHECKING:
     from pgtop_tune.compare.overlay.curves import OverlayEntry, OverlayShelf
 
-_TITLE: Final = "ghost: an earlier run under the charts"
-_KEYS: Final = "Enter under the charts  Esc back"
+_TITLE: Final = "baseline overlay: an earlier run under the charts"
+_KEYS: Final = "Enter draw  Esc back"
 _NO_KEYS: Final = "Esc back"
 _FRAME_ROWS: Final = 2
 _WHEN, _LENGTH, _TPS = 19, 8, 7

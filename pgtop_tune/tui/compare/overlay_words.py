@@ -19,20 +19,20 @@ _LONGEST: Final = len(Verdict.UNDECIDED)
 
 
 def throughput_phrase(session: Session, watch: OverlayWatch, glyphs: Glyphs) -> Phrase:
-    """`ghost run-041 +4.1 % (−0.3 … +8.2) undecided`; in short `ghost +4.1 %`."""
+    """`baseline run-041 +4.1 % (−0.3 … +8.2) undecided`; in short `baseline +4.1 %`."""
     name = one_line(watch.overlay.ghost.name, _NAME)
-    label: Line = ((f"ghost {name} ", "label"),)
+    label: Line = ((f"baseline {name} ", "label"),)
     if watch.overlay.now(session.now) is None:
-        words = f"{glyphs.ellipsis} " if watch.reading else "has no such load"
-        return Phrase((*label, (words, "dim")), 0, (("ghost ", "label"), (words, "dim")))
+        words = f"{glyphs.ellipsis} " if watch.reading else "no such load"
+        return Phrase((*label, (words, "dim")), 0, (("baseline ", "label"), (words, "dim")))
     found, _ = watch.against(session)
-    return Phrase((*label, *_figure(found, glyphs, long=True)), 0, (("ghost ", "label"), *_figure(found, glyphs)))
+    return Phrase((*label, *_figure(found, glyphs, long=True)), 0, (("baseline ", "label"), *_figure(found, glyphs)))
 
 
 def latency_phrase(session: Session, watch: OverlayWatch, glyphs: Glyphs) -> Phrase:
-    """`ghost p99 +4.1 %`: of the p99 of seconds."""
+    """`baseline p99 +4.1 %`: of the p99 of seconds."""
     _, found = watch.against(session)
-    return Phrase((("ghost p99 ", "label"), *_figure(found, glyphs)), 1)
+    return Phrase((("baseline p99 ", "label"), *_figure(found, glyphs)), 1)
 
 
 def short_of(phrase: Phrase) -> Phrase:

@@ -93,7 +93,7 @@ class WindowsDialog(Dialog[None]):
                 )
             missing_s = side.since_s - window.since_s
             if missing_s > _MISSING_S:
-                self._notes.append(f"the first {duration(missing_s)} of {name} are not kept any more")
+                self._notes.append(f"the first {duration(missing_s)} of {name} are no longer in the history buffer")
             sides.append(side)
         return brushed(sides[0], sides[1])
 

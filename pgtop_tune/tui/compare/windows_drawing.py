@@ -40,7 +40,7 @@ def differing_lines(found: Brushed, cells: int, glyphs: Glyphs) -> list[Line]:
         lines += wrapped(one_line(note, 300), cells, "dim")
     lines.append(())
     if found.outcomes:
-        lines += [_row(("what came of it", *_HEADS), "title", cells)]
+        lines += [_row(("outcome", *_HEADS), "title", cells)]
         lines += [*(_number(row, cells, glyphs) for row in found.outcomes), ()]
     lines.append(_row(("largest effect first", *_HEADS), "title", cells))
     lines += [_number(row, cells, glyphs) for row in found.others]
@@ -57,7 +57,7 @@ def differing_lines(found: Brushed, cells: int, glyphs: Glyphs) -> list[Line]:
         for command in phase.to_settle:
             lines += wrapped(command, cells, PLAIN)
     if found.alike:
-        lines += wrapped(f"{found.alike} numbers are one and the same in both all the time", cells, "dim")
+        lines += wrapped(f"{found.alike} numbers are constant and equal in both", cells, "dim")
     return lines
 
 
@@ -101,7 +101,7 @@ def _events(found: Brushed, cells: int) -> Iterator[Line]:
         if not side.events:
             continue
         yield ()
-        yield ((f"what happened in {name}", "title"),)
+        yield ((f"events in {name}", "title"),)
         for event in side.events[:_MOST_EVENTS]:
             after, kind, text = words.event_words(event, side.began_ms)
             yield ((clip(f"{after}  {kind}  {one_line(text, 100)}", cells).rstrip(), PLAIN),)

@@ -118,12 +118,12 @@ class SessionRow(NamedTuple):
 
     @property
     def state_s(self) -> float | None:
-        """How long it has been in its state."""
+        """Time in its state."""
         return _age_s(self.now_ms, self.backend.state_change_ms)
 
     @property
     def connected_s(self) -> float | None:
-        """How long it has been connected."""
+        """Time since it connected."""
         return _age_s(self.now_ms, self.backend.backend_start_ms)
 
     @property

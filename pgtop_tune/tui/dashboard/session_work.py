@@ -53,7 +53,7 @@ def earlier_lines(backend: Backend, session: Session, cells: int) -> list[Line]:
     rows = [(query, ago_s) for query, ago_s in found.items() if query != now][:_MOST_BEFORE]
     if not rows:
         return []
-    head: Line = (("before", "title"), ("  statements it was seen with, newest first", "dim"))
+    head: Line = (("before", "title"), ("  earlier statements, newest first", "dim"))
     return [(), head, *(_earlier(query, ago_s, cells) for query, ago_s in rows)]
 
 
@@ -77,7 +77,7 @@ def _lock(backend: Backend, interval: Interval) -> list[tuple[str, str]]:
     held = ", ".join(f"{pid} {modes}" for pid, modes in zip(wait.holders, wait.held_modes, strict=False))
     return [
         ("waits for", f"{wait.mode} on {locked_object(wait)} ({wait.locktype})"),
-        ("held by", held or "nobody of those asked about: others are ahead in the queue"),
+        ("held by", held or "none of these sessions: others are ahead in the queue"),
     ]
 
 

@@ -26,7 +26,7 @@ class Leaving(Enum):
 
     PLAINLY = "leave"
     UNDOING = "undo and leave"
-    KEEPING = "keep and leave"
+    KEEPING = "confirm and leave"
 
 
 class LeaveActions:
@@ -70,7 +70,7 @@ class LeaveActions:
             if how is Leaving.UNDOING and changes is not None:
                 await changes.undo_made()
             if how is Leaving.KEEPING and changes is not None and not await changes.keep():
-                raise UsageProblem("too late: what was on trial has been taken back")
+                raise UsageProblem("too late: the pending change has been reverted")
         except PgtopError as problem:
             self._context.leaving = False
             self._context.tell(f"{problem}\nnot left; q asks again", "error")
@@ -98,20 +98,20 @@ def leave_question(
 
     said: list[Said] = []
     if going_on:
-        said.append(Said(f"{going_on}: not done yet; it ends with this program."))
+        said.append(Said(f"{going_on}: still running; it ends with this program."))
     elif run is not None:
         said.append(Said(f"A load is running ({run.profile}, {run.clients} clients); it ends with this program."))
     on_trial = {change.id for change in trial.changes} if trial is not None else set()
     staying = [change for change in made if change.id not in on_trial and not _can_lose(change)]
     ending = [change for change in made if change.id not in on_trial and _can_lose(change)]
-    said += _listed("Nobody has kept this yet; leaving takes it back:", () if trial is None else trial.changes)
-    said += _listed("This can lose data; leaving takes it back:", ending)
+    said += _listed("Pending confirmation; leaving reverts it:", () if trial is None else trial.changes)
+    said += _listed("This can lose data; leaving reverts it:", ending)
     said += _listed("These changes are in force; `pgtop-tune revert` undoes them later:", staying)
     stop = "stop it and leave" if going_on else "stop the load and leave" if run is not None else "leave"
     plainly = ("l", "ctrl+c") if made or trial is not None else ("y", "enter", "q", "ctrl+c")
     choices = [Choice(plainly, f"{stop}, the changes stay" if staying else stop, Leaving.PLAINLY)]
     if trial is not None:
-        choices.insert(0, Choice(("k",), f"keep what is on trial, {stop}", Leaving.KEEPING))
+        choices.insert(0, Choice(("k",), f"confirm the pending changes, {stop}", Leaving.KEEPING))
     if staying:
         choices.insert(0, Choice(("u",), f"undo the changes, {stop}", Leaving.UNDOING))
     return ConfirmDialog("leave?", said, choices, glyphs)

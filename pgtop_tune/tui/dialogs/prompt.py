@@ -76,5 +76,5 @@ class PasswordDialog(PromptDialog[Secret]):
     """
 
     def __init__(self, who: str, glyphs: Glyphs) -> None:
-        hint = "It is kept in memory for this session only, and never written anywhere."
+        hint = "It stays in memory for this session only, and is never written."
         super().__init__(f"password for {who}", hint, Secret, glyphs, masked=True)

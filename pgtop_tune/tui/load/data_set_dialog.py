@@ -20,12 +20,12 @@ from pgtop_tune.tui.widgets.wrapping import wrapped
 _DATASETS: Final = (("pgbench", "pgbench's own tables"), ("bus", "a bus company: cities, rides, tickets"))
 _SIZES: Final = {
     "pgbench": ("scale", "100,000 accounts and 16 MB each", "10"),
-    "bus": ("size", "tickets (6M), or room on disk (0.6GB)", "6M"),
+    "bus": ("size", "tickets (6M), or disk space (0.6GB)", "6M"),
 }
 """Label, remark and first size of each."""
 _SCROLLING: Final = ("pageup", "pagedown")
 _AGREED: Final = "yes"
-_LOOKING: Final = "looking at what is there"
+_LOOKING: Final = "looking for existing tables"
 _MAKING: Final = "making"
 
 
@@ -71,9 +71,9 @@ class InitDialog(Dialog[None]):
         """The making under way, or the form with what it would mean."""
         state = self._load.state()
         if state.doing == _MAKING:
-            self.captions(f"making {state.title}", "x stop  Esc to the dashboard")
+            self.captions(f"making {state.title}", "x stop  Esc dashboard")
             return [*making_lines(state.making, cells, self.glyphs), *self._said(cells)]
-        self.captions("data set", "Enter make it  arrows, Tab choose  Esc back")
+        self.captions("data set", "Enter create  arrows, Tab choose  Esc back")
         lines: list[Line] = []
         if self._began and state.made is not None:
             lines += [*made_lines(state.made, cells), ()]
@@ -158,7 +158,7 @@ class InitDialog(Dialog[None]):
         agreed = self._agree.text.text.strip().lower() == _AGREED
         if preview.dropped and not agreed:
             self._form.focus = 2
-            self._problem = f"what is there goes only when you type {_AGREED}"
+            self._problem = f"existing tables are dropped only when you type {_AGREED}"
             return
         self._busy, self._problem = "starting", ""
         self._agree.text.replace("")

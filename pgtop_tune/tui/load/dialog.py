@@ -34,7 +34,7 @@ _LONG: Final = ("making", "steps")
 _SCROLLING: Final = ("pageup", "pagedown")
 _ENDED: Final = {
     RunState.FINISHED: ("finished", "good"),
-    RunState.STOPPED: ("stopped by the operator: what was measured is partial", "warning"),
+    RunState.STOPPED: ("stopped by the operator: the figures are partial", "warning"),
     RunState.FAILED: ("failed", "critical"),
 }
 
@@ -100,7 +100,7 @@ class LoadDialog(Dialog[LoadSpec]):
         self._form: LoadForm | None = None
         self._command = ""
         self._problem = ""
-        self._busy = "asking for profiles"
+        self._busy = "loading profiles"
         self._started_after: int | None = None
         self._seen = False
 
@@ -209,7 +209,7 @@ class LoadDialog(Dialog[LoadSpec]):
             self._busy, self._problem = "", str(problem)
         else:
             self._started_after = run.run if run is not None else 0
-            self._busy = "started, waiting for its first second"
+            self._busy = "started, waiting for the first second"
         self.repaint()
 
     async def _stop(self) -> None:

@@ -128,6 +128,6 @@ class LoadForm:
 def _dataset_words(found: DatasetFound) -> tuple[str, str]:
     what = one_line(found.found, 40)
     if not found.problem:
-        return (f"{what} (found)", "good") if what else (f"needs the {found.name} data set: i makes it", "warning")
+        return (f"{what} (found)", "good") if what else (f"needs the {found.name} data set: i creates it", "warning")
     problem = one_line(found.problem, 60)
-    return f"{what}: {problem}: i makes it" if what else problem, "warning"
+    return f"{what}: {problem}: i creates it" if what else problem, "warning"

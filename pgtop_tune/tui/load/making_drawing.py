@@ -41,12 +41,12 @@ def short_words(progress: MakingProgress | None) -> str:
 def preview_lines(preview: MakingPreview, cells: int) -> list[Line]:
     """Room on disk, what would go, and what else is to be known."""
     if preview.available_bytes is None:
-        free = f"what is free is not known: {preview.why}"
+        free = f"free space is unknown: {preview.why}"
     else:
         free = f"{size(preview.available_bytes)} are free"
     lines: list[Line] = []
     if preview.needed_bytes:
-        lines += wrapped(f"about {size(preview.needed_bytes)} of disk will be needed, {free}", cells)
+        lines += wrapped(f"it needs about {size(preview.needed_bytes)} of disk, {free}", cells)
     lines += wrapped(one_line(preview.note, _FOUND), cells) if preview.note else []
     if preview.dropped:
         database, there = one_line(preview.database, 60), one_line(preview.dropped, _FOUND)
@@ -57,7 +57,7 @@ def preview_lines(preview: MakingPreview, cells: int) -> list[Line]:
 def made_lines(made: Made, cells: int) -> list[Line]:
     """Seconds of each step."""
     if not made.steps_s:
-        return wrapped(f"{made.title}: it was there already", cells, "good")
+        return wrapped(f"{made.title}: it existed already", cells, "good")
     rows = [*made.steps_s, ("total", made.total_s)]
     return [
         ((f"made: {made.title}", "good"),),

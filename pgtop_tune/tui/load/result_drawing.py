@@ -75,7 +75,7 @@ def _verdict(result: RunResult, glyphs: Glyphs) -> Line:
     words, style = verdict_words(result)
     mark = glyphs.bullet if style == "good" else glyphs.warning if style == "warning" else glyphs.cross
     ended = f"   {result.state}" + (f", exit status {result.exit_status}" if result.exit_status else "")
-    partial = ", what was measured is partial" if result.partial else ""
+    partial = ", the figures are partial" if result.partial else ""
     return ((f"{mark} {words}", style), (ended + partial, PLAIN))
 
 
@@ -114,7 +114,7 @@ def _seconds(result: RunResult) -> str:
 def _percentiles(result: RunResult, cells: int, glyphs: Glyphs) -> list[Line]:
     """All of the run, and each script where there are several."""
     if result.latencies is None:
-        return labelled("percentiles", "no transaction was logged", cells, "dim", LABEL)
+        return labelled("percentiles", "the log has no transaction", cells, "dim", LABEL)
     named = [("all", result.latencies), *((each.part, each.latencies) for each in result.by_script)]
     columns = (
         Column("latency, ms", 16, elastic=True),
@@ -144,7 +144,7 @@ def _statements(result: RunResult, cells: int) -> list[Line]:
         if not statements:
             continue
         title = f"statements of {one_line(name, _NAME)}, mean ms" if name else "statements, mean ms"
-        lines += [(), ((title, "title"), ("; on the server: mean ± standard deviation" if times.rows else "", "dim"))]
+        lines += [(), ((title, "title"), ("; server: mean ± standard deviation" if times.rows else "", "dim"))]
         for each in statements:
             failed = f"  {each.failures} failed" if each.failures else ""
             there = times.of(name, each.text)
@@ -159,7 +159,7 @@ def _statements(result: RunResult, cells: int) -> list[Line]:
 
 def _doubts(doubts: tuple[Doubt, ...], cells: int, glyphs: Glyphs) -> list[Line]:
     if not doubts:
-        return [(("nothing speaks against it", "good"),)]
+        return [(("no doubts", "good"),)]
     lines: list[Line] = []
     for doubt in doubts:
         style = _STYLES[Verdict(doubt.verdict)]

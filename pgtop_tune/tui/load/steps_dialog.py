@@ -22,7 +22,7 @@ _LISTS: Final = {"clients": "1,2,4,8,16,32,64", "rate": "100,200,400,800"}
 _SECONDS: Final = 60
 _TIDY: Final = (
     ("yes", "empty history, vacuum, checkpoint"),
-    ("no", "each begins where the last one ended"),
+    ("no", "each starts where the last one ended"),
 )
 
 
@@ -61,7 +61,7 @@ class StepsDialog(Dialog[bool]):
         except PgtopError as problem:
             return [*lines, *wrapped(str(problem), cells, "critical")]
         steps = len([word for word in self._list.text.text.split(",") if word.strip()])
-        besides = ", and the time to tidy up" if self._tidy.index == 0 else ""
+        besides = ", and the time for housekeeping" if self._tidy.index == 0 else ""
         lines += wrapped(f"{self._spec.profile}: {steps} runs, {clock(steps * seconds)}{besides}", cells, "dim")
         lines += wrapped(self._problem, cells, "critical") if self._problem else []
         lines += [((f"{self._busy} {self.glyphs.ellipsis}", "dim"),)] if self._busy else []

@@ -45,7 +45,7 @@ class ColumnChoice:
             with replacing(path) as file:
                 file.write(json.dumps({"version": 1, "tables": self._tables}, indent=1).encode())
         except OSError as problem:
-            return f"the choice of columns is not remembered: {problem.strerror or problem}"
+            return f"the choice of columns is not saved: {problem.strerror or problem}"
         return ""
 
 

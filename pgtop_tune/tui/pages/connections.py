@@ -28,7 +28,7 @@ _GROUP_COLUMNS: Final = (
     word("user", "user", 16, foreign(attrgetter("usename")), "Role.", "pg_stat_activity.usename"),
     word("database", "db", 16, foreign(attrgetter("datname")), "Database.", "pg_stat_activity.datname"),
     word("application", "application", 20, foreign(attrgetter("application_name")),
-         "What the clients call themselves.", "pg_stat_activity.application_name"),
+         "Name the clients give themselves.", "pg_stat_activity.application_name"),
     word("client", "client", 16, foreign(lambda row: "[local]" if row.client == "local" else row.client),
          "Address; [local] is a Unix socket.", "pg_stat_activity.client_addr"),
     number("sessions", "conns", 6, attrgetter("sessions"), _whole, "Sessions of this kind.",
@@ -47,14 +47,14 @@ _GROUP_COLUMNS: Final = (
 )  # fmt: skip
 
 _LIMIT_COLUMNS: Final = (
-    word("scope", "limit of", 9, attrgetter("scope"), "Whom the limit is for.",
+    word("scope", "limit of", 9, attrgetter("scope"), "Subject of the limit.",
          "max_connections, pg_database.datconnlimit, pg_roles.rolconnlimit"),
     word("name", "name", 24, foreign(attrgetter("name")),
          "Database or role; not reserved: what is left for roles without reserved connections.",
          "max_connections − superuser_reserved_connections − reserved_connections (16+)"),
     number("used", "used", 7, attrgetter("used"), _whole, "Client sessions that count against it.",
            "count of pg_stat_activity, backend_type client backend; for the server with this tool's own"),
-    number("limit", "limit", 7, attrgetter("limit"), _whole, "How many there may be.", "as in the first column"),
+    number("limit", "limit", 7, attrgetter("limit"), _whole, "The limit.", "as in the first column"),
     number("percent", "%", 5, attrgetter("percent"), percent, "Used of the limit.", "used / limit", critical=90.0),
 )  # fmt: skip
 
@@ -73,12 +73,12 @@ _SETTING_COLUMNS: Final = (
     PageColumn("pending", "waits", 8, lambda row: _restart(row) or UNKNOWN,
                "restart: changed in the files, takes effect when the server is restarted.",
                "pg_settings.pending_restart", value=_restart, style=lambda row: "warning" if _restart(row) else "dim"),
-    word("source", "source", 20, foreign(attrgetter("parameter.source")), "Where the value is from.",
+    word("source", "source", 20, foreign(attrgetter("parameter.source")), "Source of the value.",
          "pg_settings.source"),
     word("changed", "changed", 30, foreign(_changed), "When and how it was changed since this session began.",
-         "pg_settings, compared from look to look"),
+         "pg_settings, compared between samples"),
     word("file", "file", 14, foreign(attrgetter("parameter.sourcefile")),
-         "File and line; - where the role may not see it, or it is not from a file.",
+         "File and line; - if the role may not see it, or without a file.",
          "pg_settings.sourcefile, sourceline", elastic=True),
 )  # fmt: skip
 
@@ -90,7 +90,7 @@ def _severity_style(row: LogLine) -> str:
 
 
 _LOG_COLUMNS: Final = (
-    word("prefix", "log", 36, foreign(attrgetter("prefix")), "What log_line_prefix puts first.", "the server's log"),
+    word("prefix", "log", 36, foreign(attrgetter("prefix")), "Text of log_line_prefix.", "the server's log"),
     PageColumn("severity", "level", 8, attrgetter("severity"),
                "WARNING and above, and of LOG what the server says about itself; never statements or connections.",
                "the server's log", value=attrgetter("severity"), largest_first=False, style=_severity_style),
@@ -125,7 +125,7 @@ CONNECTIONS: Final = PageTable(
     rows=rows_of(sections.activity, groups),
     key_of=attrgetter("key"),
     sort="sessions",
-    empty="nobody but us is connected",
+    empty="no other session is connected",
 )
 LIMITS: Final = PageTable(
     id="limits",
@@ -151,5 +151,5 @@ LOG: Final = PageTable(
     rows=rows_of(sections.server_log, _log_rows),
     key_of=attrgetter("id"),
     copied=_log_text,
-    empty="no warning, error or word of the server about itself in the last 64 kB of its log",
+    empty="no warning, error or message of the server about itself in the last 64 kB of its log",
 )

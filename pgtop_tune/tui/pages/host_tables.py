@@ -124,8 +124,8 @@ DISKS: Final = PageTable(
         _of(metrics.DISK_REQUEST_BYTES, 8, size, title="req size"),
         word(
             "cap", "at its cap", 24, lambda row: row.note,
-            "The limit that more requests do not get past: given with --disk-cap, or learned when the device stood at "
-            "the same height within 3 % for 20 s, with requests waiting and taking longer and longer.",
+            "The limit of the device: given with --disk-cap, or learned from a constant rate within 3 % for 20 s "
+            "while requests waited and took longer and longer.",
             "/proc/diskstats over the last two minutes",
         ),
     ),
@@ -139,7 +139,7 @@ FILE_SYSTEMS: Final = PageTable(
     id="file-systems",
     title="file systems",
     columns=(
-        word("mount", "mount", 16, lambda row: _name(row.key), "Where it is mounted.", "/proc/self/mountinfo", most=40),
+        word("mount", "mount", 16, lambda row: _name(row.key), "Mount point.", "/proc/self/mountinfo", most=40),
         _ROLES,
         _of(places.SPACE_USED, 5, percent, title="used%"),
         _of(places.SPACE_AVAILABLE, 6, size),
@@ -149,7 +149,7 @@ FILE_SYSTEMS: Final = PageTable(
         _of(places.INODES_USED, 7, percent, title="inodes%"),
         word("kind", "type", 6, lambda row: _name(row.row.kind), "Type of file system.", "/proc/self/mountinfo"),
         word(
-            "source", "device", 12, lambda row: _name(row.row.source), "What is mounted.", "/proc/self/mountinfo",
+            "source", "device", 12, lambda row: _name(row.row.source), "Mounted device.", "/proc/self/mountinfo",
             elastic=True,
         ),
     ),
@@ -158,7 +158,7 @@ FILE_SYSTEMS: Final = PageTable(
     ),
     key_of=_key,
     sort="used",
-    empty="no file system of the server's answers",
+    empty="no file system of the server answers",
 )  # fmt: skip
 
 
@@ -321,7 +321,7 @@ PROCESSES: Final = PageTable(
     columns=(
         number("pid", "PID", 7, lambda row: row.key, _whole, "Process id.", "pg_stat_activity.pid"),
         word(
-            "kind", "what", 19, lambda row: one_line(row.note, 30), "Backend type, or what else runs here.",
+            "kind", "what", 19, lambda row: one_line(row.note, 30), "Backend type, or name of another program.",
             "pg_stat_activity.backend_type", most=30,
         ),
         _of(metrics.PROCESS_CPU, 5, percent),
@@ -331,7 +331,7 @@ PROCESSES: Final = PageTable(
         _of(metrics.PROCESS_RSS, 6, size),
         word(
             "state", "state", 8, lambda row: _STATES.get(row.row.state, row.row.state),
-            "What the process does in the kernel's eyes; disk is uninterruptible sleep.", "/proc/PID/stat field 3",
+            "State of the process in the kernel; disk is uninterruptible sleep.", "/proc/PID/stat field 3",
         ),
         _of(details.BUSIEST_THREAD, 7, percent),
         word("user", "user", 10, _user, "Role of the session.", "pg_stat_activity.usename"),

@@ -141,33 +141,33 @@ def _age(id: str, title: str, field: str, definition: str, *, shown: bool = True
 
 
 _COLUMNS: Final = (
-    PageColumn("pid", "PID", 14, _place, "Who holds up whom: each stands under the first of those that hold it up. "
+    PageColumn("pid", "PID", 14, _place, "Blocking sessions: each waiter is below the first session that blocks it. "
         "Red: they wait for each other, a deadlock that the server ends after deadlock_timeout.",
         "pg_blocking_pids(pid)", value=lambda row: row.node.pid, largest_first=False, style=_place_style),
     PageColumn("waited", "waits", 6, lambda row: "" if row.node.waited_ms is None else age(row.node.waited_ms / 1000.0),
-        "How long it has been waiting for this lock, in seconds when no unit is given.",
+        "Time it has waited for this lock, in seconds without a unit.",
         "now − pg_locks.waitstart, of the first moments pg_stat_activity.query_start",
         value=lambda row: row.node.waited_ms, style=_waited_style, align="right"),
-    PageColumn("state", "state", 8, _short_state, "State of the session. A root that is idle in transaction holds up "
-        "everybody below it while its client does nothing.", "pg_stat_activity.state",
+    PageColumn("state", "state", 8, _short_state, "State of the session. A root that is idle in transaction blocks "
+        "all sessions below it while its client does nothing.", "pg_stat_activity.state",
         value=_state, largest_first=False, style=_state_style),
-    word("object", "object", 22, _object, "What is locked. A row by table, block and line; names only of the database "
-         "we are connected to.", "pg_locks.locktype, relation, page, tuple, transactionid, classid, objid"),
+    word("object", "object", 22, _object, "Locked object. A row by table, block and line; names only in the connected "
+        "database.", "pg_locks.locktype, relation, page, tuple, transactionid, classid, objid"),
     number("blocks", "holds", 5, lambda row: float(row.node.blocks), count,
            "Sessions below it, directly or through others.", "pg_blocking_pids(pid)"),
-    _age("in-state", "since", "state_change_ms", "How long it has been in its state."),
+    _age("in-state", "since", "state_change_ms", "Time in its state."),
     word("wants", "wants", 20, lambda row: _mode(_wait_of("mode")(row)), "Mode of the lock it waits for.",
          "pg_locks.mode where not granted"),
     word("held", "held as", 20, lambda row: _mode(row.node.held_modes),
-         "Modes in which the one above it has the lock; - when that one is only ahead in the queue.",
+         "Lock modes of the session above it; - if that session is only ahead in the queue.",
          "pg_locks.mode where granted"),
     word("type", "lock type", 13, _wait_of("locktype"), "Kind of lock it waits for.", "pg_locks.locktype", shown=False),
-    word("others", "also", 12, lambda row: " ".join(map(str, row.node.others)), "Who else holds it up; 0 is a prepared "
-         "transaction.", "pg_blocking_pids(pid)"),
+    word("others", "also", 12, lambda row: " ".join(map(str, row.node.others)), "Further sessions that block it; 0 is "
+        "a prepared transaction.", "pg_blocking_pids(pid)"),
     _age("xact", "xact", "xact_start_ms", "Age of its transaction."),
-    word("user", "user", 10, _of_backend("usename"), "Role that is logged in.", "pg_stat_activity.usename"),
+    word("user", "user", 10, _of_backend("usename"), "Role of the session.", "pg_stat_activity.usename"),
     word("database", "db", 10, _of_backend("datname"), "Database it is connected to.", "pg_stat_activity.datname"),
-    word("application", "application", 16, _of_backend("application_name"), "What the client calls itself.",
+    word("application", "application", 16, _of_backend("application_name"), "Name the client gives itself.",
          "pg_stat_activity.application_name", shown=False),
     word("client", "client", 15, _of_backend("client"), "Address of the client; local is a Unix socket.",
          "pg_stat_activity.client_addr", shown=False),
@@ -181,9 +181,7 @@ def _details(session: Session, row: Any, cells: int, glyphs: Glyphs) -> list[Lin
     lines: list[Line] = []
     if node.pid == PREPARED_TRANSACTION:
         name = literal(node.prepared) if node.prepared else "its name"
-        lines += labelled_lines(
-            "prepared", f"holds up {node.blocks}; it has no session and lives through restarts", cells
-        )
+        lines += labelled_lines("prepared", f"blocks {node.blocks}; it has no session and survives restarts", cells)
         lines += labelled_lines(
             "ends with", f"COMMIT PREPARED {name} or ROLLBACK PREPARED {name}, in its database", cells
         )
@@ -207,7 +205,7 @@ def _summary(session: Session, cells: int, height: int, glyphs: Glyphs) -> list[
         Phrase(labelled("roots", str(len(roots))), 1),
         Phrase(labelled("longest wait", lasting(max(waited) / 1000.0)) if waited else (), 2),
         Phrase((("deadlock in the making: " + " ".join(circle), "critical"),) if circle else (), 1),
-        Phrase(((f"{left_out} more wait and were not asked about", "warning"),) if left_out else (), 3),
+        Phrase(((f"{left_out} more wait and are not shown", "warning"),) if left_out else (), 3),
         Phrase((("pg_locks: ", "label"), *absence(locks)) if isinstance(locks, Unavailable) else (), 1),
     ]
     lines: list[Line] = [summed(counts, cells, glyphs)]
@@ -249,7 +247,7 @@ TABLE: Final = PageTable(
     details=_details,
     copied=_query,
     backend_of=_session,
-    empty="nobody waits for a lock",
+    empty="no session waits for a lock",
 )
 
 PAGE: Final = Page(key="4", id="locks", title="locks", tables=(TABLE,), summary=_summary, summary_rows=_summary_rows)

@@ -1,4 +1,4 @@
-"""Page 8: tables, indexes, vacuum, commands under way, wraparound."""
+"""Page 8: tables, indexes, vacuum, commands in progress, wraparound."""
 
 from __future__ import annotations
 
@@ -91,11 +91,11 @@ _INDEX_COLUMNS: Final = (
          most=_NAME),
     number("pages", "size~", 7, lambda row: row.row.pages * _BLOCK, size,
            "Size as of the last vacuum or analyze, 8 kB a page.", "pg_class.relpages · 8192"),
-    word("kind", "kind", 8, lambda row: _index_kind(row.row), "unique: enforces something, also when nobody scans it; "
-         "invalid: a CREATE INDEX CONCURRENTLY that failed, or is under way.", "pg_index.indisunique, indisvalid"),
+    word("kind", "kind", 8, lambda row: _index_kind(row.row), "unique: enforces a constraint, even without scans; "
+        "invalid: a CREATE INDEX CONCURRENTLY that failed, or is in progress.", "pg_index.indisunique, indisvalid"),
     _per_s("scans", "scans/s", "idx_scan", "Scans", "pg_stat_all_indexes"),
     number("all", "scans", 8, _of_row("idx_scan"), count,
-           "Scans since the reset; an index with 0 is only work.", "pg_stat_all_indexes.idx_scan"),
+           "Scans since the reset; an index with 0 only costs.", "pg_stat_all_indexes.idx_scan"),
     _per_s("read", "ents/s", "idx_tup_read", "Entries returned by scans", "pg_stat_all_indexes"),
     _per_s("fetched", "rows/s", "idx_tup_fetch", "Rows fetched by simple index scans", "pg_stat_all_indexes"),
     number("hit", "hit%", 5, lambda row: row.share("blks_hit", "blks_read"), percent,
@@ -154,29 +154,29 @@ _VACUUM_COLUMNS: Final = (
     number("dead", "dead", 7, _first(lambda vacuum: vacuum.table.n_dead_tup), count,
            "Dead rows, estimated.", "pg_stat_all_tables.n_dead_tup"),
     number("dead-share", "due dead%", 9, _first(_vacuum("dead_percent")), percent,
-           "Per cent of the dead rows from which on autovacuum comes.",
+           "Dead rows in per cent of autovacuum's threshold.",
            "n_dead_tup / (autovacuum_vacuum_threshold + autovacuum_vacuum_scale_factor · reltuples)",
            critical=_OVERDUE),
     number("insert-share", "due ins%", 8, _first(_vacuum("insert_percent")), percent,
-           "Per cent of the inserted rows from which on autovacuum comes.",
+           "Inserted rows in per cent of autovacuum's threshold.",
            "n_ins_since_vacuum / (autovacuum_vacuum_insert_threshold + …_scale_factor · reltuples · not frozen (18+))",
            critical=_OVERDUE),
     number("analyze-share", "due anlz%", 9, _first(_vacuum("analyze_percent")), percent,
-           "Per cent of the changed rows from which on autoanalyze comes.",
+           "Changed rows in per cent of autoanalyze's threshold.",
            "n_mod_since_analyze / (autovacuum_analyze_threshold + autovacuum_analyze_scale_factor · reltuples)",
            critical=_OVERDUE),
-    word("autovacuum", "auto", 4, _first(_autovacuum), "Whether autovacuum takes this table.",
+    word("autovacuum", "auto", 4, _first(_autovacuum), "Whether autovacuum is on for this table.",
          "autovacuum, and autovacuum_enabled of the table"),
     number("vacuum", "vacuumed", 8, _Since("last_vacuum_ms", "last_autovacuum_ms"), age,
-           "How long ago it was last vacuumed, by hand or automatically.",
+           "Time since its last vacuum, manual or automatic.",
            "now − greatest(last_vacuum, last_autovacuum) of pg_stat_all_tables"),
     number("autovacuum-ago", "autovac", 8, _Since("last_autovacuum_ms"), age,
-           "How long ago autovacuum was last here.", "now − pg_stat_all_tables.last_autovacuum", shown=False),
+           "Time since its last autovacuum.", "now − pg_stat_all_tables.last_autovacuum", shown=False),
     number("analyze", "analyzed", 8, _Since("last_analyze_ms", "last_autoanalyze_ms"), age,
-           "How long ago it was last analyzed, by hand or automatically.",
+           "Time since its last analyze, manual or automatic.",
            "now − greatest(last_analyze, last_autoanalyze) of pg_stat_all_tables"),
     number("vacuums", "vacs", 6, _first(_vacuums), count,
-           "How often it was vacuumed.", "vacuum_count + autovacuum_count of pg_stat_all_tables"),
+           "Number of vacuums.", "vacuum_count + autovacuum_count of pg_stat_all_tables"),
     number("vacuum-ms", "vac ms", 7, _first(lambda vacuum: vacuum.table.vacuum_ms), ms,
            "Time spent vacuuming it (18+).", "total_vacuum_time + total_autovacuum_time of pg_stat_all_tables"),
     number("xid-age", "xid age", 8, _first(_vacuum("xid_age")), count,
@@ -184,7 +184,7 @@ _VACUUM_COLUMNS: Final = (
     number("mxid-age", "mxid age", 8, _first(_vacuum("multixact_age")), count,
            "Multixacts since its oldest.", "mxid_age(pg_class.relminmxid)"),
     number("freeze", "freeze%", 7, _first(_vacuum("freeze_percent")), percent,
-           "Way to the age at which it is vacuumed whatever happens, the nearer of both.",
+           "Age in per cent of the limit for a forced vacuum, the higher of both.",
            "age / autovacuum_freeze_max_age, autovacuum_multixact_freeze_max_age", critical=_FULL),
 )  # fmt: skip
 
@@ -235,16 +235,16 @@ _PROGRESS_COLUMNS: Final = (
            "Process that runs the command.", "pg_stat_progress_*.pid"),
     word("command", "command", 13, foreign(lambda row: row.row.command), "What runs.", "pg_stat_progress_*, command",
          most=16),
-    number("percent", "%", 4, lambda row: row.percent, percent, "How far the phase is.", "done / total"),
-    number("left", "left", 7, lambda row: row.remaining_s, age, "Time until the phase is done, as things go on now.",
+    number("percent", "%", 4, lambda row: row.percent, percent, "Progress of the phase.", "done / total"),
+    number("left", "left", 7, lambda row: row.remaining_s, age, "Time until the phase is done at the present rate.",
            "(total − done) / rate"),
-    PageColumn("bar", "", _BAR, lambda row: _bar(row) or "-", "How far the phase is.", "done / total",
+    PageColumn("bar", "", _BAR, lambda row: _bar(row) or "-", "Progress of the phase.", "done / total",
                style=lambda row: "series-1" if row.percent is not None else "dim"),
     word("relation", "relation", 16, foreign(lambda row: row.row.relation),
          "Table, and index; a number in another database.", "pg_stat_progress_*.relid, index_relid", most=32),
-    word("phase", "phase", 17, foreign(lambda row: row.row.phase), "What it is at.", "pg_stat_progress_*.phase",
+    word("phase", "phase", 17, foreign(lambda row: row.row.phase), "Present phase.", "pg_stat_progress_*.phase",
          most=36),
-    word("done", "done", 20, _done, "Work of the phase done and in all; - where the server counts none.",
+    word("done", "done", 20, _done, "Work of the phase, done and total; - if the server does not count it.",
          "heap_blks_scanned, blocks_done, tuples_done, bytes_processed, backup_streamed, …"),
     PageColumn("rate", "per s", 7, lambda row: _speed(row) or "-", "Work done per second, mean of the last 10 s.",
                "Δ done / Δt", value=lambda row: row.per_s, align="right"),
@@ -263,13 +263,13 @@ _AGE_COLUMNS: Final = (
     number("mxid-age", "mxid age", 9, lambda row: row.multixact_age, count,
            "Multixacts since the oldest.", "mxid_age(datminmxid)"),
     number("freeze", "freeze%", 8, lambda row: row.freeze_percent, percent,
-           "Way to the age from which on autovacuum freezes its oldest tables whatever happens.",
+           "Age in per cent of the limit for a forced freeze of its oldest tables.",
            "age / autovacuum_freeze_max_age, autovacuum_multixact_freeze_max_age", critical=120.0),
     number("stop", "stop%", 6, lambda row: row.stop_percent, percent,
-           "Way to the age at which the server takes no more writing transactions.", "age / (2^31 − 3,000,000)",
+           "Age in per cent of the limit at which the server refuses writing transactions.", "age / (2^31 − 3,000,000)",
            critical=50.0),
     word("open", "connections", 11, lambda row: "" if row.database.allows_connections else "refused",
-         "refused: nobody can connect, so it must be frozen from outside.", "pg_database.datallowconn"),
+         "refused: it accepts no connections, so freeze it from outside.", "pg_database.datallowconn"),
 )  # fmt: skip
 
 
@@ -295,7 +295,7 @@ def _of_tables(interval: Interval) -> list[Phrase]:
 def _of_vacuum(interval: Interval) -> list[Phrase]:
     waiting = [vacuum for vacuum in table_vacuums(interval) if (vacuum.dead_percent or 0) >= _FULL]
     running = progress_rows(interval)
-    phrases = [Phrase(labelled("commands under way", spaced(len(running)), "strong" if running else "dim"), 2)]
+    phrases = [Phrase(labelled("commands in progress", spaced(len(running)), "strong" if running else "dim"), 2)]
     style = "warning" if waiting else "dim"
     return [*phrases, Phrase(labelled("past their dead-row threshold", spaced(len(waiting)), style), 1)]
 
@@ -349,7 +349,7 @@ PROGRESS: Final = PageTable(
     rows=rows_of(sections.progress, progress_rows),
     key_of=lambda row: row.row.pid,
     backend_of=lambda row: row.backend,
-    empty="no VACUUM, ANALYZE, CREATE INDEX, CLUSTER, COPY or base backup is under way",
+    empty="no VACUUM, ANALYZE, CREATE INDEX, CLUSTER, COPY or base backup is in progress",
 )
 WRAPAROUND: Final = PageTable(
     id="wraparound",

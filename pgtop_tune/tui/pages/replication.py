@@ -86,8 +86,9 @@ def _slot_style(row: SlotState) -> str:
 _SLOT_COLUMNS: Final = (
     word("slot", "slot", 22, foreign(attrgetter("slot.slot_name")), "Name.", "pg_replication_slots.slot_name"),
     PageColumn("state", "state", 12, _slot_state,
-               "in use; inactive: nobody reads it and WAL piles up; unreserved: about to be lost; lost, or why it is "
-               "invalid.", "active, wal_status, conflicting (16), invalidation_reason (17+) of pg_replication_slots",
+               "in use; inactive: it has no reader and WAL piles up; unreserved: about to be lost; lost, or the "
+               "reason why it is invalid.", "active, wal_status, conflicting (16), invalidation_reason (17+) of "
+                   "pg_replication_slots",
                value=_slot_state, largest_first=False, style=_slot_style),
     number("retained", "retained", 8, attrgetter("retained_bytes"), size,
            "WAL kept on disk for it.", "pg_current_wal_insert_lsn() − restart_lsn"),
@@ -98,7 +99,7 @@ _SLOT_COLUMNS: Final = (
     number("safe", "safe", 7, attrgetter("slot.safe_wal_bytes"), size,
            "WAL that may still be written before it is lost; - without max_slot_wal_keep_size.",
            "pg_replication_slots.safe_wal_size"),
-    number("lost-in", "lost in", 7, attrgetter("lost_in_s"), age, "Until then, as things go on now.",
+    number("lost-in", "lost in", 7, attrgetter("lost_in_s"), age, "Time until then at the present rate.",
            "safe_wal_size / growth"),
     word("type", "type", 8, foreign(attrgetter("slot.slot_type")), "physical or logical.",
          "pg_replication_slots.slot_type"),
@@ -106,7 +107,7 @@ _SLOT_COLUMNS: Final = (
          "pg_replication_slots.database"),
     word("plugin", "plugin", 13, foreign(attrgetter("slot.plugin")), "Output plugin of a logical slot.",
          "pg_replication_slots.plugin", shown=False),
-    number("pid", "PID", 7, attrgetter("slot.active_pid"), _pid, "Who uses it.", "pg_replication_slots.active_pid"),
+    number("pid", "PID", 7, attrgetter("slot.active_pid"), _pid, "Its process.", "pg_replication_slots.active_pid"),
     number("unconfirmed", "unconf", 7, attrgetter("unconfirmed_bytes"), size,
            "WAL the subscriber has not confirmed.", "pg_current_wal_insert_lsn() − confirmed_flush_lsn"),
     number("xmin", "xmin", 7, attrgetter("xmin_age"), count, "Transactions it holds back vacuum by.",
@@ -114,7 +115,7 @@ _SLOT_COLUMNS: Final = (
     number("catalog-xmin", "catxmin", 7, attrgetter("catalog_xmin_age"), count,
            "Transactions it holds back vacuum of catalogs by.", "age(pg_replication_slots.catalog_xmin)",
            critical=_OLD_XACTS),
-    number("inactive", "unused", 7, attrgetter("inactive_s"), age, "How long nobody has used it (17+).",
+    number("inactive", "unused", 7, attrgetter("inactive_s"), age, "Time since its last use (17+).",
            "now − pg_replication_slots.inactive_since"),
     number("spilled", "spill/s", 7, attrgetter("spilled_per_s"), size,
            "Decoded changes spilled to disk per second: raise logical_decoding_work_mem.",
@@ -126,7 +127,7 @@ _SLOT_COLUMNS: Final = (
 _HOLDER_COLUMNS: Final = (
     word("name", "who", 18, foreign(attrgetter("name")), "Process, prepared transaction or slot.",
          "pg_stat_activity.pid, pg_prepared_xacts.gid, pg_replication_slots.slot_name"),
-    word("kind", "kind", 19, foreign(attrgetter("kind")), "What holds back the removal of dead rows. A standby with "
+    word("kind", "kind", 19, foreign(attrgetter("kind")), "Holds back the removal of dead rows. A standby with "
          "hot_standby_feedback holds back for its own queries; a catalog slot holds back catalogs only.",
          "backend_xid, backend_xmin; pg_prepared_xacts; xmin, catalog_xmin of slots"),
     number("age", "xacts", 8, attrgetter("age"), count,
@@ -152,8 +153,8 @@ _PREPARED_COLUMNS: Final = (
            "now − pg_prepared_xacts.prepared", critical=300.0),
     number("xacts", "xacts", 8, _prepared_age, count, "Transactions begun since.",
            "age(pg_prepared_xacts.transaction)"),
-    word("owner", "owner", 16, foreign(lambda row: row[0].owner), "Who prepared it.", "pg_prepared_xacts.owner"),
-    word("database", "database", 16, foreign(lambda row: row[0].database), "Where it can be finished.",
+    word("owner", "owner", 16, foreign(lambda row: row[0].owner), "Role that prepared it.", "pg_prepared_xacts.owner"),
+    word("database", "database", 16, foreign(lambda row: row[0].database), "Database in which it can be finished.",
          "pg_prepared_xacts.database"),
 )  # fmt: skip
 

@@ -31,7 +31,7 @@ def row_lines(table: PageTable, session: Session, row: Any, cells: int, glyphs: 
         glyphs: Characters.
     """
     if row is None:
-        return [(("this row is not there any more", "warning"),)]
+        return [(("this row is gone", "warning"),)]
     if table.details is not None:
         return table.details(session, row, cells, glyphs)
     return [line for column in table.columns for line in _fact(column, row, cells, glyphs)]

@@ -309,7 +309,7 @@ class PageScreen(SceneScreen):
         self.app.push_screen(ColumnsDialog(table, self._view.columns, self._glyphs), chosen)
 
     def action_details(self) -> None:
-        """Opens everything known of the selected row; selects the first one when there is none."""
+        """Opens all details of the selected row; selects the first one when there is none."""
         table, key, rows = self.table, self._view.selected, self.rows
         if isinstance(rows, Unavailable):
             self.app.notify(one_line(str(rows), _REASON), markup=False, severity="warning")

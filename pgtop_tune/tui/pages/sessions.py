@@ -82,7 +82,7 @@ TABLE: Final = PageTable(
     details=_details,
     copied=_copied,
     backend_of=_key,
-    empty="no sessions but our own",
+    empty="no sessions except our own",
     quiet=lambda row: row.rank == IDLE,
 )
 

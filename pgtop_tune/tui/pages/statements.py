@@ -70,7 +70,7 @@ _COLUMNS: Final = (
     number("dirtied", "dirtyB/s", 8, _bytes_of("shared_blks_dirtied"), size,
            "Bytes per second of shared buffers dirtied.", f"Δ {_VIEW}.shared_blks_dirtied · block_size / Δt"),
     number("written", "wrtB/s", 6, _bytes_of("shared_blks_written", "local_blks_written"), size,
-           "Bytes per second the statement had to write itself: buffers nobody cleaned in time.",
+           "Bytes per second the statement had to write itself, because no clean buffer was available.",
            f"Δ {_VIEW}.(shared_blks_written + local_blks_written) · block_size / Δt"),
     number("temp", "tempB/s", 7, _bytes_of("temp_blks_read", "temp_blks_written"), size,
            "Bytes per second read and written in temporary files: sorts and hashes beyond work_mem.",
@@ -93,9 +93,9 @@ _COLUMNS: Final = (
     number("slowest", "max ms", 7, lambda row: row.counters.max_exec_us / 1000.0, ms,
            "The slowest execution since the entry was made.", f"{_VIEW}.max_exec_time", shown=False),
     word("user", "user", 10, lambda row: one_line(row.counters.usename or "", 200),
-         "Who ran it.", f"{_VIEW}.userid", shown=False),
+         "Role that ran it.", f"{_VIEW}.userid", shown=False),
     word("database", "database", 10, lambda row: one_line(row.counters.datname or "", 200),
-         "Where it ran.", f"{_VIEW}.dbid"),
+         "Database in which it ran.", f"{_VIEW}.dbid"),
     word("level", "level", 6, lambda row: "top" if row.counters.toplevel else "nested",
          "top, or nested: run inside a function (pg_stat_statements.track = all).", f"{_VIEW}.toplevel", shown=False),
     word("query-id", "query id", 20, lambda row: str(row.counters.queryid),
@@ -170,7 +170,7 @@ def _facts(session: Session, row: StatementRate) -> list[tuple[str, str]]:
         ("run by", f"{counters.usename or UNKNOWN} in {counters.datname or UNKNOWN}, {level}"),
         ("now", f"{with_ms(row.ms_per_s)}/s, {count(row.calls_per_s)} calls/s, {with_ms(row.mean_ms)} each"),
         ("ever", f"{with_ms(counters.min_exec_us / 1000)} … {with_ms(counters.max_exec_us / 1000)}, "
-                 f"{with_ms(_total_ms(row) / counters.calls if counters.calls else None)} in the mean"),
+                 f"{with_ms(_total_ms(row) / counters.calls if counters.calls else None)} mean"),
         ("first seen", _first_seen(session, counters.stats_since_ms)),
     ]  # fmt: skip
 

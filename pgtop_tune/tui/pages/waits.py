@@ -182,18 +182,18 @@ _NUMBERS: Final = (
     number("sessions", "in 10 s", 7, attrgetter("group.sessions"), mean,
            "Mean number of sessions over the last 10 s.", _SOURCE),
     number("share", "%10s", 4, attrgetter("share"), percent,
-           "Share of the active sessions over the last 10 s; none for sessions beside them.", _SOURCE),
+           "Share of the active sessions over the last 10 s; none for other sessions.", _SOURCE),
     number("sessions-long", "in 60 s", 7, attrgetter("group.sessions_long"), mean,
            "Mean number of sessions over the last 60 s.", _SOURCE),
     number("share-long", "%60s", 4, attrgetter("share_long"), percent,
-           "Share of the active sessions over the last 60 s; none for sessions beside them.", _SOURCE),
+           "Share of the active sessions over the last 60 s; none for other sessions.", _SOURCE),
     number("ms", "ms/tx", 7, attrgetter("ms_per_transaction"), ms,
-           "Milliseconds per transaction: mean sessions over 10 s divided by transactions per second. Of auxiliary "
-           "processes that is time beside the transactions, not in them.",
+           "Milliseconds per transaction: mean sessions over 10 s divided by transactions per second. For auxiliary "
+           "processes this time is not part of transactions.",
            f"{_SOURCE}; tps of pgbench's progress lines, else of pg_stat_database"),
 )  # fmt: skip
 _LARGEST: Final = PageColumn(
-    "largest", "largest wait", 24, attrgetter("largest"), "The wait that most of these sessions were in, over 60 s.",
+    "largest", "largest wait", 24, attrgetter("largest"), "Most frequent wait of these sessions, over 60 s.",
     _SOURCE, value=attrgetter("largest"), largest_first=False, style=_largest_style,
 )  # fmt: skip
 _WITHOUT_ID: Final = "(without an id: commits and other utility statements, auxiliary processes)"
@@ -260,7 +260,7 @@ def _table(id: str, dimension: _Dimension, columns: tuple[PageColumn, ...]) -> P
         key_of=attrgetter("group.key"),
         details=_details(dimension),
         copied=lambda row: row.query or row.name,
-        empty="nobody was at work in the last minute",
+        empty="no session was active in the last minute",
     )
 
 
@@ -270,14 +270,14 @@ PAGE: Final = Page(
     title="waits",
     tables=(
         _table("events", EVENTS, (
-            _key_column("wait", 28, "Class and event waited for. CPU: active and waiting for nothing. CPU queue: ready "
-                "to run without a CPU. Beside the active sessions: Client:turn, idle in transaction for less than a "
-                "second; Client:between, pgbench between two transactions; pacing, sleeps that are meant; io worker.",
+            _key_column("wait", 28, "Class and event of the wait. CPU: active without a wait event. CPU queue: "
+                "run-queue wait. Beside the active sessions: Client:turn, idle in transaction for less than a "
+                "second; Client:between, pgbench between two transactions; pacing, intended sleeps; io worker.",
                 "pg_stat_activity.wait_event_type, wait_event; /proc/PID/schedstat"),
             *_NUMBERS,
         )),
         _table("queries", QUERIES, (
-            _key_column("query id", 20, "Identifier of the statement; - where none was under way or it is not known.",
+            _key_column("query id", 20, "Identifier of the statement; - if there was none or it is unknown.",
                 "pg_stat_activity.query_id"),
             *_NUMBERS, _LARGEST, _QUERY,
         )),

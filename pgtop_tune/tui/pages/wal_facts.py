@@ -172,13 +172,13 @@ _WAL_FACTS: Final[tuple[Make, ...]] = (
     _counter("bgwriter buffers", sections.checkpoints, "buffers_clean", "Buffers written by the background writer.", f"{_BGWRITER}.buffers_clean"),
     _counter("bgwriter halts", sections.checkpoints, "maxwritten_clean", "Times the background writer stopped at bgwriter_lru_maxpages.", f"{_BGWRITER}.maxwritten_clean"),
     _counter("backend buffers", sections.checkpoints, "buffers_backend", "Buffers backends had to write themselves.", f"{_BGWRITER}.buffers_backend to 16, pg_stat_io from 17 on"),
-    _counter("backend fsyncs", sections.checkpoints, "backend_fsyncs", "Files backends had to sync themselves; should stay 0.", f"{_BGWRITER}.buffers_backend_fsync to 16, pg_stat_io from 17 on"),
+    _counter("backend fsyncs", sections.checkpoints, "backend_fsyncs", "Files that backends had to sync themselves; should stay 0.", f"{_BGWRITER}.buffers_backend_fsync to 16, pg_stat_io from 17 on"),
     _counter("buffers allocated", sections.checkpoints, "buffers_alloc", "Buffers taken for other pages.", f"{_BGWRITER}.buffers_alloc"),
     _metric(WAL_DIRECTORY, _bytes),
     _metric(WAL_DIRECTORY_GROWTH, _bytes_per_s),
     _metric(WAL_DISK_UNTIL_FULL, lasting),
     _gauge("segments", sections.wal_files, "segments", "Segments in the WAL directory.", "pg_ls_waldir()"),
-    _gauge("segments ready", sections.wal_files, "recycled", "Segments made or recycled for what comes next.", "pg_ls_waldir(), names behind pg_walfile_name(pg_current_wal_insert_lsn())"),
+    _gauge("segments ready", sections.wal_files, "recycled", "Segments created or recycled for future WAL.", "pg_ls_waldir(), names behind pg_walfile_name(pg_current_wal_insert_lsn())"),
 )  # fmt: skip
 
 _ARCHIVER_FACTS: Final[tuple[Make, ...]] = (
@@ -220,7 +220,7 @@ def _quiet(row: Any) -> str:
 
 def _columns(value_cells: int) -> tuple[PageColumn, ...]:
     return (
-        PageColumn("name", "name", 18, attrgetter("title"), "What is counted or measured.", "see `from`", attrgetter("title"), largest_first=False),
+        PageColumn("name", "name", 18, attrgetter("title"), "Name of the counter.", "see `from`", attrgetter("title"), largest_first=False),
         PageColumn("value", "value", value_cells, attrgetter("value"), "Now, or since the last reset of the statistics.", "see `from`", attrgetter("sorted_by"), align="right", style=_quiet),
         PageColumn("rate", "per s", 8, attrgetter("rate"), "Growth per second, over 10 s.", "Δ value / Δt", align="right"),
         PageColumn("source", "from", 24, attrgetter("source"), "View and column.", "this program", shown=False),

@@ -94,7 +94,7 @@ class ParameterActions:
         """Tells of a set that has gone back by itself, with the reason. After each frame, and each second."""
         ended = None if self.changes is None else self.changes.taken_back()
         if ended is not None:
-            self._context.tell(f"taken back, {ended.why}: {'; '.join(map(told, ended.changes))}", "warning")
+            self._context.tell(f"reverted, {ended.why}: {'; '.join(map(told, ended.changes))}", "warning")
             self._context.repaint()
 
     def count_down(self) -> None:

@@ -104,7 +104,7 @@ class Applying:
         """One restart for everything that is staged for the whole server, and for what waits for one already."""
         restart, hands = self._scope.restart, self._scope.hands
         if restart is None or hands is None:
-            return Came("there is no way to a restart from here", "warning")
+            return Came("the server cannot be restarted from here", "warning")
         closed = [row for row in wanted.machine if row.setting is not None and not row.setting.writable]
         if closed:
             return await self._to_paste(closed)
@@ -141,7 +141,7 @@ class Applying:
             what = f"{row.name} = {row.staged} can lose {row.loss}"
             if not self._scope.allow_unsafe:
                 raise UsageProblem(what, "start with --allow-unsafe to unlock it; nothing was changed")
-            hint = f"{what}. It is taken back when this program ends. Type {row.name} to unlock it."
+            hint = f"{what}. It reverts when this program ends. Type {row.name} to unlock it."
             typed = await self._app.push_screen_wait(
                 PromptDialog(f"unlock {row.name}", hint, _exactly(row.name), self._glyphs)
             )
@@ -158,7 +158,7 @@ class Applying:
             if row.staged is not None and row.staged.value is not None
             for command in self._changes.commands(row.name, row.staged.value)
         ]
-        said = [Said("This process may not change them. As root, now and for the next boot:")]
+        said = [Said("This process may not change them. Run as root, now and for the next boot:")]
         said += [Said(command, "strong") for command in commands]
         choices = (Choice(("y",), "copy to the clipboard of your terminal", True),)
         if await self._app.push_screen_wait(ConfirmDialog("settings of the machine", said, choices, self._glyphs)):

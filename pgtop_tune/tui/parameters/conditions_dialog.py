@@ -21,9 +21,9 @@ from pgtop_tune.tui.widgets.wrapping import wrapped
 _NARROWEST: Final = "narrowest"
 _OWN: Final = "own"
 _WIRES: Final = (
-    (HARM, "failed transactions, a full disk, a standby far behind"),
+    (HARM, "failed transactions, a full disk, a lagging standby"),
     (SLOWER, "these, and p99 or throughput three times as bad as now"),
-    (OFF, "only the time ends it"),
+    (OFF, "only the deadline"),
     (_OWN, "as typed below"),
 )
 
@@ -49,7 +49,7 @@ class ConditionsDialog(Dialog[Conditions]):
         chosen = [(reach, whose) for reach, whose, _ in self._reaches]
         wanted = (before.reach, before.whose)
         self._reach.index = chosen.index(wanted) if wanted in chosen else 0
-        self._seconds = NumberField("keep within", "s, or it is taken back", empty="kept at once")
+        self._seconds = NumberField("deadline", "s, then it reverts", empty="confirmed at once")
         self._seconds.fill(before.keep_within_s)
         self._kind = ChoiceField("trip wires", _WIRES)
         self._wires = WordField("wires", "")

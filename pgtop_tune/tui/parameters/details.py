@@ -14,7 +14,7 @@ from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.wrapping import labelled
 
 _LABEL_CELLS: Final = 13
-_START: Final = "a place to start from, not measured on this server"
+_START: Final = "a starting point, not measured on this server"
 
 Said = Iterator[tuple[str, str, str]]
 """Label, text, style."""
@@ -79,7 +79,7 @@ def _worth(row: PanelRow, glyphs: Glyphs) -> Said:
 def _advised(row: PanelRow, glyphs: Glyphs) -> Said:
     advice = row.advice
     if advice is None:
-        yield "advice", "none: neither we nor a calculator has a rule for it", "dim"
+        yield "advice", "none: there is no rule for it", "dim"
         return
     if advice.value is None:
         yield "advice", f"no value: {advice.because}", "dim"

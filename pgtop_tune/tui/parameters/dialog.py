@@ -41,8 +41,8 @@ from pgtop_tune.tui.widgets.wrapping import wrapped
 
 _KEYS: Final = "+ - step  Enter type  v advised  x reset  a apply  A restart  o terms  ? details  / filter  u undo  Esc"
 _SHORT_KEYS: Final = "+ - Enter v x  a apply A restart o terms  ? more  / filter  u undo  Esc"
-_EDIT_KEYS: Final = "Enter keep  Esc forget"
-_FILTER_KEYS: Final = "Enter keep  Esc all parameters"
+_EDIT_KEYS: Final = "Enter ok  Esc discard"
+_FILTER_KEYS: Final = "Enter ok  Esc all parameters"
 _ROOMY: Final = 104
 _LEAST_ROWS: Final = 4
 """Heading, a group and two parameters, however small the terminal."""
@@ -282,8 +282,10 @@ class ParameterDialog(Dialog[None]):
         if row is not None and row.advised:
             self._table.stage(Staged(row.advised))
         elif row is not None:
-            words = "has what is advised" if row.advice is not None and row.advice.value else "no value is advised"
-            self._said = (f"{row.name}: {words}; ? says more", "warning")
+            words = (
+                "already has the advised value" if row.advice is not None and row.advice.value else "no advised value"
+            )
+            self._said = (f"{row.name}: {words}; ? shows details", "warning")
 
     def _details(self) -> None:
         row = self._table.selected
@@ -340,7 +342,7 @@ class ParameterDialog(Dialog[None]):
         if self._busy:
             return
         if not self._table.staged:
-            self._said = ("nothing is staged: step with + or -, or type a value with Enter", "warning")
+            self._said = ("no staged changes: step with + or -, or type a value with Enter", "warning")
         elif (wanted.live or wanted.machine) and sql is not None:
             self._busy = "applying"
             work = self._applying.apply(self._table.staged, wanted, sql, shown=self._all_in_view)
@@ -349,7 +351,7 @@ class ParameterDialog(Dialog[None]):
             self._busy = "applying"
             self.run_worker(self._settled(self._applying.next_load(self._table.staged, wanted)), group="parameters")
         elif wanted.restart:
-            self._said = ("what is staged waits for a restart: A looks what one would do", "warning")
+            self._said = ("the staged changes need a restart: A checks one", "warning")
 
     def _restart_asked(self) -> None:
         """One restart for everything that is staged for the whole server, and for what waits already."""

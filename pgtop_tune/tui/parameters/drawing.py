@@ -35,7 +35,7 @@ def list_lines(table: PanelTable, cells: int, rows: int, glyphs: Glyphs) -> list
     lines: list[Line] = [((clip(heading, cells), "title"),)]
     entries, here = _entries(table)
     if not entries:
-        words = "no parameter has these words" if table.filter else ""
+        words = "no parameter matches" if table.filter else ""
         return [*lines, ((words, "dim"),)]
     shown = max(rows - 1, 1)
     top = min(max(here - shown // 2, 0), max(len(entries) - shown, 0))
@@ -125,7 +125,7 @@ def remark_of(row: PanelRow, glyphs: Glyphs) -> tuple[str, str]:
 
 def changed_words(change: Change) -> str:
     """Who changed it, from what, and whether it stays."""
-    trial = ", on trial" if not change.kept else ""
+    trial = ", pending confirmation" if not change.kept else ""
     reason = f": {change.reason}" if change.reason else ""
     return one_line(f"was {value_before(change) or 'default'}, set by {change.by or 'us'}{trial}{reason}", 300)
 
@@ -148,7 +148,7 @@ def word_lines(row: PanelRow | None, cells: int, glyphs: Glyphs, most: int) -> l
     ]
     found = [line for label, text, style in said if text for line in labelled(label, text, cells, style, _LABELS)]
     if len(found) > most:
-        found = [*found[: max(most - 1, 0)], ((f"{glyphs.ellipsis} ? says more", "dim"),)][:most]
+        found = [*found[: max(most - 1, 0)], ((f"{glyphs.ellipsis} ? details", "dim"),)][:most]
     return found
 
 

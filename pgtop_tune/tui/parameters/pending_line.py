@@ -21,14 +21,14 @@ def trial_line(trial: Pending, now_ms: int, cells: int, glyphs: Glyphs, keep: st
     """
     what = "; ".join(told(change) for change in trial.changes).replace("→", glyphs.arrow)
     if trial.reverting:
-        failed = f" ({trial.problem}; trying on)" if trial.problem else ""
-        return fit(((f" taking back: {trial.reverting}{failed}: {what}", "critical"),), cells)
+        failed = f" ({trial.problem}; retrying)" if trial.problem else ""
+        return fit(((f" reverting: {trial.reverting}{failed}: {what}", "critical"),), cells)
     left_s = trial.remaining_s(now_ms)
     wires = "" if not trial.wires else f"or at {' '.join(wire.text for wire in trial.wires)}"
     adopted = f"adopted from {trial.adopted_from}" if trial.adopted_from else ""
     parts = (
-        Phrase(((f"keep within {left_s:.0f} s or it reverts", "critical" if left_s < 10 else "warning"),)),
-        Phrase(((keep, "key"), (" keep", PLAIN))),
+        Phrase(((f"auto-revert in {left_s:.0f} s", "critical" if left_s < 10 else "warning"),)),
+        Phrase(((keep, "key"), (" confirm", PLAIN))),
         Phrase(((undo, "key"), (" undo", PLAIN))),
         Phrase(((what, "strong"),), 1),
         Phrase(((f"{glyphs.separator} {adopted}", "warning"),) if adopted else (), 2),

@@ -21,8 +21,8 @@ from pgtop_tune.tui.widgets.wrapping import labelled, wrapped
 _STYLES: Final = {
     Verdict.FINE: "good", Verdict.UNKNOWN: "dim", Verdict.DOUBTFUL: "warning", Verdict.IMPOSSIBLE: "critical",
 }  # fmt: skip
-_KEYS: Final = "y restart  Esc nothing is changed"
-_ANYWAY_KEYS: Final = "! try all the same  Esc nothing is changed"
+_KEYS: Final = "y restart  Esc change nothing"
+_ANYWAY_KEYS: Final = "! try anyway  Esc change nothing"
 _LABEL_CELLS: Final = 15
 _LOOK_S: Final = 0.5
 _PROGRESS_LINES: Final = 6
@@ -92,7 +92,7 @@ class RestartDialog(Dialog[RestartOutcome]):
         self.captions("restart the server", self._keys())
         lines = [*wrapped(self._problem, cells, "critical")] if self._problem else []
         if self._plan is None:
-            return lines or [((f"looking what a restart would do {self.glyphs.ellipsis}", "dim"),)]
+            return lines or [((f"checking a restart {self.glyphs.ellipsis}", "dim"),)]
         for each in self._wanted.settings:
             for command in self._changes.commands(each.name, each.value, survive=False):
                 lines += wrapped(command, cells, "strong")
@@ -110,7 +110,7 @@ class RestartDialog(Dialog[RestartOutcome]):
         if self._plan is None or self._outcome is not None:
             return "Esc back"
         if self._under_way:
-            return "wait" if self._plan.by_us else "Esc no longer wait: the changes wait for a restart"
+            return "wait" if self._plan.by_us else "Esc stop waiting: the changes stay pending"
         return _KEYS if self._possible else _ANYWAY_KEYS
 
     def on_key(self, event: events.Key) -> None:
@@ -174,9 +174,7 @@ def plan_lines(plan: RestartPlan, cells: int) -> list[Line]:
     lines += labelled("managed by", plan.managed, cells, PLAIN, _LABEL_CELLS)
     lines += labelled("command", plan.command, cells, "strong", _LABEL_CELLS) if plan.command else []
     if not plan.by_us:
-        lines += labelled(
-            "not ours", f"{plan.why_not}; this waits for somebody to do it", cells, "warning", _LABEL_CELLS
-        )
+        lines += labelled("by others", f"{plan.why_not}; this waits for the restart", cells, "warning", _LABEL_CELLS)
     within = f", {plan.in_transaction} of them within a transaction" if plan.in_transaction else ""
     lines += labelled("ends", f"{plan.sessions} client sessions{within}", cells, "warning", _LABEL_CELLS)
     return lines

@@ -162,7 +162,7 @@ def check_reach(conditions: Conditions, around: Circumstances) -> None:
         Reach.LOAD: around.can_load,
     }
     if conditions.reach is not None and not names.get(conditions.reach, True):
-        raise UsageProblem(f"{conditions.reach}: it is not known which", "wait until the server has answered")
+        raise UsageProblem(f"{conditions.reach}: choose one", "wait until the server has answered")
 
 
 def _scope(reach: Reach, conditions: Conditions, around: Circumstances) -> Scope:

@@ -41,7 +41,9 @@ def set_lines(
             lines = [*lines[: _SQL_LINES - 1], ((f"{glyphs.ellipsis} a shows all of it", "dim"),)]
         lines += wrapped(trial_words(conditions), cells, "dim")
     if any(row.setting is not None and not row.setting.writable for row in wanted.machine):
-        lines += wrapped("this process may not change the machine: a shows what to paste as root", cells, "warning")
+        lines += wrapped(
+            "this process may not change the machine: a shows the commands to run as root", cells, "warning"
+        )
     if wanted.next_load:
         options = " ".join(
             f"-c {name}={value}" if value is not None else f"without {name}" for name, value in wanted.next_load
@@ -69,9 +71,9 @@ def _applied(sql: Sequence[str]) -> str:
 def trial_words(conditions: Conditions) -> str:
     """How long a set is on trial, and what ends it."""
     if conditions.keep_within_s is None:
-        return "kept at once, without a trial"
+        return "confirmed at once, without a deadline"
     wires = f", or at once at {conditions.wires}" if conditions.wires else ""
-    return f"keep within {conditions.keep_within_s:g} s or it reverts{wires}"
+    return f"auto-revert after {conditions.keep_within_s:g} s{wires}"
 
 
 def figures_line(session: Session) -> Line:

@@ -29,7 +29,7 @@ async def undo_asked(app: App[Any], changes: Changes, glyphs: Glyphs, *, everyth
         if not await app.push_screen_wait(await _question(changes, wanted, glyphs)):
             return "nothing was undone", True
         if [each.id for each in await changes.in_force()] != [each.id for each in in_force]:
-            return "somebody has changed something meanwhile; nothing was undone: look again", False
+            return "another user has made a change meanwhile; nothing was undone: look again", False
         undone = await (changes.undo_all() if everything else changes.undo(wanted))
     except PgtopError as problem:
         return str(problem), False
@@ -42,22 +42,22 @@ async def redo_said(changes: Changes) -> tuple[str, bool]:
         made = await changes.redo()
     except PgtopError as problem:
         return str(problem), False
-    return "; ".join(f"{told(change)} again" for change in made) or "nothing was undone here that could be redone", True
+    return "; ".join(f"{told(change)} again" for change in made) or "there is nothing to redo", True
 
 
 async def keep_said(changes: Changes) -> tuple[str, bool]:
     """Keeps what is on trial, and says what came of it."""
     if changes.on_trial is None:
-        return "nothing is on trial", True
+        return "no change is pending confirmation", True
     try:
         kept = await changes.keep()
     except PgtopError as problem:
-        return f"not kept: {problem}", False
+        return f"not confirmed: {problem}", False
     if not kept:
-        return "too late: it has been taken back already", False
+        return "too late: it has been reverted already", False
     lossy = any(not isinstance(change, HostChange) and change.loss for change in kept)
-    ends = "; taken back when this program ends: it can lose data" if lossy else ""
-    return f"kept: {'; '.join(told(change) for change in kept)}{ends}", True
+    ends = "; reverts when this program ends: it can lose data" if lossy else ""
+    return f"confirmed: {'; '.join(told(change) for change in kept)}{ends}", True
 
 
 def _last_set(in_force: Sequence[Change]) -> tuple[Change, ...]:

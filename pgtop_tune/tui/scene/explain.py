@@ -42,8 +42,8 @@ _LATENCY: Final = Entry(
     "mean max",
     "ms",
     "Mean and exact largest. They and the percentiles are of the newest "
-    "second whose log is complete. With fewer than 1000 transactions in it they are of up to ten seconds, and the pane "
-    "says how many; from an age of 10 s on it says how old they are. Before the first such second the pane has the "
+    "1000 transactions in it they cover up to ten seconds, and the pane gives their number; from 10 s on it gives "
+    "their age. Before the first such second the pane has the "
     "mean of pgbench's progress line alone. With a rate the schedule lag is part "
     "of it. p50 to p99.9 are read off a histogram and are off by at most 2.2 %; with a ~ they and the mean are "
     "estimates, because more than 20,000 transactions ended in a second and the quick ones were counted, not read. A "
@@ -55,9 +55,9 @@ _BUDGET: Final = Entry(
     "where each transaction goes",
     "ms",
     "Mean sessions of the load seen in a wait, divided by its transactions per second (Little's law), over 10 s. CPU "
-    "is what its backends used and CPU queue how long they were ready and did not run, where the host is known. "
-    "Client:turn is when the client had the word: pgbench, the network, both sides' scheduling. What the client "
-    "measures beyond these is other. Parts that overlap are scaled down to what the client measures. Without a load of "
+    "is the CPU time of its backends and CPU queue their run-queue wait, if the host is known. "
+    "Client:turn is client think time and network time: pgbench, the network, both sides' scheduling. The rest of the "
+    "client's latency is other. Parts that overlap are scaled down to what the client measures. Without a load of "
     "ours: client backends in a wait, divided by the server's TPS.",
     "pg_stat_activity sampled several times a second; tps and lat of pgbench's progress lines; /proc/PID/stat and "
     "schedstat of its backends",
@@ -65,14 +65,14 @@ _BUDGET: Final = Entry(
 _WRITERS: Final = Entry(
     "buffers: ckpt bgw backends",
     "%",
-    "Who wrote dirty buffers over the last minute: checkpointer, background writer, backends themselves.",
+    "Dirty buffers written over the last minute, by writer: checkpointer, background writer, backends.",
     "pg_stat_bgwriter to 16; pg_stat_checkpointer, pg_stat_bgwriter and pg_stat_io from 17 on",
 )
 _NEXT: Final = Entry(
     "next checkpoint",
     "s",
     "Whichever comes first: WAL reaching its trigger at the mean rate of the last 10 s (then it is forced), or "
-    "checkpoint_timeout. Both count from the begin of the last checkpoint, also of one that is under way. On a standby "
+    "checkpoint_timeout. Both count from the start of the last checkpoint, also of one in progress. On a standby "
     "a restartpoint, at the earliest then: it also needs a checkpoint of the primary's.",
     "WAL since redo, max_wal_size, checkpoint_completion_target, checkpoint_timeout",
 )
@@ -80,16 +80,16 @@ _NEXT: Final = Entry(
 _CAP: Final = Entry(
     "at its cap",
     "",
-    "The disk does no more, however much is asked of it: it has reached the limit given with --disk-cap, or stood at "
-    "the same requests or bytes per second within 3 % for 20 s while requests queued and took longer and longer.",
+    "The disk is at its limit: the one given with --disk-cap, or a constant rate of requests or bytes per second "
+    "within 3 % for 20 s while requests queued and took longer and longer.",
     "/proc/diskstats over the last two minutes",
 )
 _SINCE: Final = Entry(
     "since a change",
     "%",
     "Transactions per second since the newest change of a parameter against before it under the same load, with "
-    "the 95 % interval over blocks of seconds: at most five minutes on each side, without the unsteady begin of "
-    "the load and without 2 s before and 5 s after the change. Blocks are as long as seconds resemble each other, "
+    "the 95 % interval over blocks of seconds: at most five minutes on each side, without the unsteady start of the "
+    "load and without 2 s before and 5 s after the change. Blocks are as long as the autocorrelation of seconds lasts, "
     "so there may be fewer of them than a moment ago; it takes four on each side, and the smaller number is "
     "shown. Better or worse is said when a 98 % interval leaves out 0 and it is 1 % or more; no difference (same) "
     "when the 95 % interval is within 2 % of 0; else it is not yet distinguishable (undecided). Something else "

@@ -31,10 +31,8 @@ class PlanDialog(Dialog[None]):
         """The plan's lines, wrapped where they must be."""
         plan = self._plan
         lines = [line for said in plan.lines for line in hanging(said, cells)]
-        where = (
-            f"Planned by role {plan.user} in database {plan.database}, not executed; functions of the query that are"
-        )
-        where += " marked IMMUTABLE or STABLE may have been executed while planning."
+        where = f"Planned by role {plan.user} in database {plan.database}, not executed; its functions"
+        where += " marked IMMUTABLE or STABLE may have run during planning."
         where += f" Settings and search_path are those of a new session of {plan.user}, not of the session itself"
         where += (
             "." if plan.user == plan.session_role else f", which is one of {plan.session_role or 'a dropped role'}."

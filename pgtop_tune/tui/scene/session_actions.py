@@ -88,15 +88,15 @@ class SessionActions:
             Why there is none, and False; ("", True) once it was shown.
         """
         if len(chosen) != 1:
-            return "one session at a time has a plan" if chosen else _SELECT, False
+            return "select one session at a time for a plan" if chosen else _SELECT, False
         backend = _seen(session, chosen[0])
         if backend is None or not backend.query:
-            return "this session has no statement that could be explained", False
+            return "EXPLAIN does not take this session's statement", False
         try:
             plan = await self._client.ask(self._control.explain(chosen[0], backend.query))
             while isinstance(plan, PlanRisk):
                 if not await self._app.push_screen_wait(_risk_question(chosen[0][0], plan, self._glyphs)):
-                    return "nothing was planned", True
+                    return "no plan was made", True
                 plan = await self._client.ask(self._control.explain(chosen[0], backend.query, plan))
         except PgtopError as problem:
             return f"no plan: {problem}", False
@@ -115,11 +115,11 @@ class SessionActions:
         for key, statement in zip(wanted, await self._client.ask(compose()), strict=False):
             said += [Said(_introduced(key, _seen(session, key)), "strong"), Said(statement)]
         if len(wanted) > _LISTED:
-            said.append(Said(f"and {len(wanted) - _LISTED} more in the same way", "warning"))
+            said.append(Said(f"and {len(wanted) - _LISTED} more of the same kind", "warning"))
         what = f"session {wanted[0][0]}" if len(wanted) == 1 else f"{len(wanted)} sessions"
         choices = [Choice(("y",), f"{act} {what}", True)]
         if more:
-            choices.append(Choice(("a",), f"{act} all {more} client sessions that the filter shows; asks again", False))
+            choices.append(Choice(("a",), f"{act} all {more} filtered client sessions; asks again", False))
         title = f"{act} the statement of {what}" if act is BackendAct.CANCEL else f"{act} {what}"
         return ConfirmDialog(title, said, choices, self._glyphs)
 
@@ -138,8 +138,8 @@ def _risk_question(pid: int, risk: PlanRisk, glyphs: Glyphs) -> ConfirmDialog[bo
     said = [
         Said(f"Planning executes functions of this query as {role}, in database {risk.database}.", "warning"),
         Said(
-            f"A function marked IMMUTABLE or STABLE may do there whatever {risk.role} may do, also beyond EXPLAIN and"
-            " its read-only transaction. Go on only if you trust every function the query and its tables use."
+            f"A function marked IMMUTABLE or STABLE runs with all rights of {risk.role}, also beyond EXPLAIN and its "
+            "read-only transaction. Continue only if you trust every function that the query and its tables use."
         ),
         Said(_not_as_session(risk), "dim"),
         Said(risk.query),
@@ -147,7 +147,7 @@ def _risk_question(pid: int, risk: PlanRisk, glyphs: Glyphs) -> ConfirmDialog[bo
     return ConfirmDialog(
         f"plan the statement of session {pid} as {risk.role}?",
         said,
-        [Choice(("y",), "plan it all the same", True)],
+        [Choice(("y",), "plan it anyway", True)],
         glyphs,
     )
 
@@ -158,7 +158,7 @@ def _not_as_session(risk: PlanRisk) -> str:
     if not risk.not_as_session:
         return "The session's own role was dropped."
     return (
-        f"The session's own role, {risk.session_role}, does not let us in without its password: {risk.not_as_session}."
+        f"The session's own role, {risk.session_role}, cannot log in without its password: {risk.not_as_session}."
         " An entry in .pgpass for it is used."
     )
 
@@ -175,7 +175,7 @@ def _is_client(backend: Backend | None) -> bool:
 
 def _introduced(key: BackendKey, backend: Backend | None) -> str:
     if backend is None:
-        return f"{key[0]}  not seen any more"
+        return f"{key[0]}  gone"
     where = f"@{backend.datname}" if backend.datname else ""
     who = one_line(f"{backend.usename or UNKNOWN}{where}", 80)
     return f"{key[0]}  {who}  {backend.state or backend.backend_type}  {one_line(backend.query or '', _QUERY)}"

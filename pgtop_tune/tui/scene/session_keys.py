@@ -58,7 +58,7 @@ class SessionKeys:
             # What a session does now may be something else by far: it is not ended for what it did then.
             keymap = self._context.options.keymap
             (live,) = (key_name(keys_of(action, keymap)[0]) for action in self._offered if action.id == "live")
-            self._context.tell(f"this is how it was, not how it is; {live} goes back to live, then {name}", "warning")
+            self._context.tell(f"the screen shows the past; {live} returns to live, then {name}", "warning")
         elif (actions := self._actions(services)) is not None:
             self._context.run_telling(actions.signal(BackendAct(name), session, chosen, listed), _GROUP)
 

@@ -65,7 +65,7 @@ class SourceActions:
         """Asks for a note and puts it on the tape."""
         from pgtop_tune.tui.dialogs.prompt import PromptDialog
 
-        hint = "Stands on the tape at this moment, and in the recording."
+        hint = "Goes on the tape at this time, and into the recording."
         self._context.app.push_screen(PromptDialog[str]("note", hint, str.strip, self._context.glyphs), self._note)
 
     def _note(self, text: str | None) -> None:

@@ -131,7 +131,7 @@ class TimeTravel:
     def _moment(self, typed: str) -> float:
         shown, newest = self.shown.now, self._context.live.now
         if shown is None or newest is None:
-            raise UsageProblem("there is no frame yet to jump from")
+            raise UsageProblem("there is no frame yet")
         started_ms = shown.taken_at_ms - shown.elapsed_s * 1000.0
         length_s = newest.elapsed_s if self._transport is None else self._transport.state().length_s
         return moment(typed, Timeline(shown.elapsed_s, length_s, started_ms))

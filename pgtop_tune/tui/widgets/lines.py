@@ -24,7 +24,7 @@ STYLES: Final = {
     "good": "as it should be",
     "warning": "worth a look",
     "critical": "past its critical line",
-    "danger": "the banner over the screen: data can be lost",
+    "danger": "the banner over the screen: data may be lost",
     "key": "keys in the footer and in dialogs",
     "cursor": "the selected row",
     "series-1": "first line of a chart", "series-2": "second", "series-3": "third",

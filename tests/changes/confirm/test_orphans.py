@@ -135,7 +135,7 @@ async def test_the_set_of_a_program_that_runs_is_shown_and_left_to_it(server: Th
     with maker(server, tmp_path, "Terms(keep_within_s=600.0)") as other:
         async with program(server, tmp_path) as next_one:
             await until(lambda: next_one.told)
-            assert "work_mem 4MB→8MB; max_wal_size 1GB→4GB is on trial by " in next_one.told[0]
+            assert "work_mem 4MB→8MB; max_wal_size 1GB→4GB is pending confirmation by " in next_one.told[0]
             assert next_one.watch.adopted() == ()
             await asyncio.to_thread(kill_with_watchdogs, other.pid)
             await until(next_one.watch.adopted)
@@ -192,7 +192,7 @@ async def test_a_command_that_does_not_stay_leaves_a_watchdog_from_which_a_scree
     for _ in range(2):
         await leave_watchdogs(control, HostControl(directory=tmp_path), tmp_path, told.append)
     await control.aclose()
-    assert len([words for words in told if "which is gone: it reverts at" in words]) == 1
+    assert len([words for words in told if "which has ended: it reverts at" in words]) == 1
     (owner,) = owners(tmp_path)
     assert owner.left_alone
     assert owner.watchdog is not None

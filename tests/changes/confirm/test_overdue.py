@@ -85,7 +85,7 @@ async def test_a_trial_of_the_machine_that_nobody_kept_is_taken_back_and_told(tm
     await leave_watchdogs(None, control, journals_of_it, told.append)
     (taken_back, other) = told
     assert taken_back == "vm.swappiness is 60 again: 1 was not confirmed in time"
-    assert other.startswith("vm.zone_reclaim_mode 0→1 is on trial by ")
+    assert other.startswith("vm.zone_reclaim_mode 0→1 is pending confirmation by ")
     assert (root / "proc/sys/vm/zone_reclaim_mode").read_text() == "1\n"
     await leave_watchdogs(None, control, journals_of_it, told.append)
-    assert len([each for each in told if "nobody kept it" in each]) == 1
+    assert len([each for each in told if "not confirmed in time" in each]) == 1

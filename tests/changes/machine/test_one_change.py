@@ -138,7 +138,7 @@ def test_after_a_reboot_a_live_change_is_only_marked_as_gone(made: Machine) -> N
     write(made.root, {"proc/sys/kernel/random/boot_id": "another\n"})
     reverted = made.undo()
     assert reverted is not None
-    assert "started anew" in reverted.message
+    assert "rebooted" in reverted.message
     assert made.text(SWAPPINESS) == "5\n", "what the machine has now was not set by us"
 
 

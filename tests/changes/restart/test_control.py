@@ -80,7 +80,7 @@ async def test_a_throwaway_of_ours_gets_its_new_values_and_its_old_ones_when_it_
     desk = RestartService(control, server.restart)
     plan = await desk.plan(TOO_MUCH)
     assert not plan.possible
-    with pytest.raises(ServerProblem, match="more than there is"):
+    with pytest.raises(ServerProblem, match="more than the machine has"):
         await desk.apply(TOO_MUCH, Terms())
     assert auto_conf_of(server) == before
 

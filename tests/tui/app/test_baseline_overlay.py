@@ -39,9 +39,9 @@ async def test_a_ghost_is_chosen_from_the_list_and_let_go_with_the_same_key(kept
         await rig.sees("00:02:40")
         await rig.press("enter")
         await rig.until(lambda: isinstance(rig.app.screen, Dashboard))
-        await rig.sees("ghost run-041")
+        await rig.sees("baseline run-041")
         await rig.sees("differ")
-        await rig.sees("ghost p99")
+        await rig.sees("baseline p99")
         await rig.press("g")
         await rig.until(lambda: "ghost" not in rig.text())
 
@@ -50,7 +50,7 @@ async def test_a_directory_without_recordings_says_how_to_get_one(tmp_path: Path
     async with running_screen(faster(), overlays=shelf(tmp_path)) as rig:
         await rig.press("g")
         await rig.sees("there are no recordings yet")
-        assert "Enter under" not in rig.text(), "it would do nothing"
+        assert "Enter draw" not in rig.text(), "it would do nothing"
         await rig.press("enter", "escape")
         await rig.until(lambda: isinstance(rig.app.screen, Dashboard))
 
@@ -63,7 +63,7 @@ async def test_a_file_that_cannot_be_read_says_why_and_the_screen_goes_on(tmp_pa
         (listed,) = (row for row in rig.text().splitlines() if "not a recording" in row)
         assert "00:00:00" not in listed, "nobody knows its length"
         await rig.press("enter")
-        await rig.sees("no ghost:")
+        await rig.sees("no overlay:")
         assert "\x1b" not in rig.text()
         await rig.press("g")
         await rig.sees("an earlier run under the charts")
@@ -76,7 +76,7 @@ async def test_a_ghost_of_other_steps_says_so(kept: Path, tmp_path: Path) -> Non
         await rig.press("g")
         await rig.sees("steps.jsonl")
         await rig.press("enter")
-        await rig.sees("has no such load")
+        await rig.sees("no such load")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])

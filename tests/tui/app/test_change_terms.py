@@ -61,7 +61,7 @@ async def test_a_change_can_be_kept_before_the_list_is_fresh(monkeypatch: pytest
         await rig.press("a")
         await rig.sees("is now 2GB")
         await rig.press("Y")
-        await rig.sees("kept: ")
+        await rig.sees("confirmed: ")
 
 
 async def test_a_role_that_is_connected_can_be_chosen() -> None:
@@ -96,7 +96,7 @@ async def test_the_terms_are_chosen_in_a_form_and_end_up_in_the_change() -> None
         await rig.sees("there is no trip wire on 'p98'")
         await rig.press("escape")
         await rig.until(lambda: not isinstance(rig.app.screen, ConditionsDialog))
-        await rig.sees("keep within 5 s or it reverts, or at once at p99>5")
+        await rig.sees("auto-revert after 5 s, or at once at p99>5")
         await rig.press("a")
         await rig.sees("is now 2GB")
         assert control.terms.keep_within_s == 5.0
@@ -111,13 +111,13 @@ async def test_a_crossed_trip_wire_takes_it_back_and_says_why() -> None:
         await rig.press("plus")
         await rig.sees("SET max_wal_size = '2GB'")
         await rig.press("a")
-        await rig.sees("Y keep")
+        await rig.sees("Y confirm")
         rig.source.feed(*(frame(second) for second in range(5, 25)))
         await rig.until(lambda: control.journal == [])
         assert control.reverted == [("s1", "tps<1000000 for 3 s")]
-        await rig.until(lambda: any("taken back, tps<1000000" in each.message for each in rig.app._notifications))
-        assert [event.text for event in rig.source.noted] == ["taken back: tps<1000000 for 3 s"]
-        await rig.until(lambda: "Y keep" not in rig.text())
+        await rig.until(lambda: any("reverted, tps<1000000" in each.message for each in rig.app._notifications))
+        assert [event.text for event in rig.source.noted] == ["reverted: tps<1000000 for 3 s"]
+        await rig.until(lambda: "Y confirm" not in rig.text())
         assert rig.app.parameters.changes is not None
         assert rig.app.parameters.changes.made == ()
 

@@ -243,7 +243,7 @@ async def _marks(rig: Rig) -> None:
     rig.source.feed(frame(6))
     await rig.until(lambda: rig.app.context.live.now is not None and rig.app.context.live.now.sequence == 6)
     await rig.press("]")
-    await rig.sees("what differs from the time before")
+    await rig.sees("compare with the time before")
     await rig.press("D")
     await rig.sees("fewer than 2 frames of")
     await rig.press("escape")

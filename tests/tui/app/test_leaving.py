@@ -69,8 +69,8 @@ async def test_what_is_on_trial_is_kept_or_taken_back_on_the_way_out() -> None:
             assert rig.app.parameters.changes is not None
             await rig.app.parameters.changes.apply((Wanted("max_wal_size", "16GB"),), Terms(keep_within_s=60.0))
             await rig.press("q")
-            await rig.sees("Nobody has kept this yet; leaving takes it back:")
-            await rig.sees("keep what is on trial, leave")
+            await rig.sees("Pending confirmation; leaving reverts it:")
+            await rig.sees("confirm the pending changes, leave")
             assert "the changes stay" not in rig.text()
             await rig.press(key)
             await rig.until(lambda: rig.app._exit)

@@ -81,7 +81,7 @@ async def test_pgbench_failing_after_its_start_keeps_the_dialog_open_with_its_wo
         await rig.press("b")
         await rig.sees("pgbench -n")
         await rig.press("enter")
-        await rig.sees("waiting for its first second")
+        await rig.sees("waiting for the first second")
         rig.source.feed(_run(5, RunState.FAILED, 'relation "pgbench_branches" does not exist', status=1))
         await rig.sees('relation "pgbench_branches" does not exist')
         await rig.sees("exit status 1")
@@ -128,7 +128,7 @@ async def test_what_the_fields_of_steps_say_is_whole_at_80_columns() -> None:
         await rig.sees("separated by commas, in this order")
         await rig.sees("empty history, vacuum, checkpoint")
         await rig.press("down", "down", "right")
-        await rig.sees("each begins where the last one ended")
+        await rig.sees("each starts where the last one ended")
 
 
 async def test_making_a_data_set_is_offered_where_that_would_help() -> None:
@@ -137,8 +137,8 @@ async def test_making_a_data_set_is_offered_where_that_would_help() -> None:
     async with running_screen(_idle(), load=load) as rig:
         await rig.press("b")
         await rig.sees("permission denied for table pgbench_branches")
-        assert "i makes it" not in rig.text()
+        assert "i creates it" not in rig.text()
     load.found = (DatasetFound("pgbench", "scale 10", "pgbench_tellers is empty"),)
     async with running_screen(_idle(), load=load) as rig:
         await rig.press("b")
-        await rig.sees("scale 10: pgbench_tellers is empty: i makes it")
+        await rig.sees("scale 10: pgbench_tellers is empty: i creates it")

@@ -35,7 +35,7 @@ async def test_each_profile_says_whether_its_data_set_is_there() -> None:
         await _form(rig)
         await rig.sees("scale 100 (found)")
         await rig.press("left")
-        await rig.sees("needs the bus data set: i makes it")
+        await rig.sees("needs the bus data set: i creates it")
 
 
 async def test_limit_tries_and_statements_are_typed_and_started() -> None:
@@ -93,7 +93,7 @@ async def test_a_data_set_of_the_size_typed_is_made_and_the_dashboard_goes_on() 
         await rig.press("escape", "escape")
         await rig.sees("making scale 25: 20%, 20 s left")
         await rig.press("q")
-        await rig.sees("making scale 25: not done yet")
+        await rig.sees("making scale 25: still running")
         await rig.press("y")
         await rig.until(lambda: load.stops == 1)
 
@@ -106,10 +106,10 @@ async def test_what_is_there_is_dropped_only_after_a_typed_yes() -> None:
         await rig.press("i")
         await rig.sees("the database bench holds scale 1, 100k accounts. It will be dropped.")
         await rig.press("enter")
-        await rig.sees("what is there goes only when you type yes")
+        await rig.sees("existing tables are dropped only when you type yes")
         await rig.type("ye")
         await rig.press("enter")
-        await rig.sees("what is there goes only when you type yes")
+        await rig.sees("existing tables are dropped only when you type yes")
         assert load.made == []
         await rig.type("s")
         await rig.press("enter")

@@ -204,7 +204,7 @@ async def test_details_follow_their_row_and_say_when_it_is_gone() -> None:
         key = screen.view.selected
         await rig.sees("as pg_stat_activity has it")
         rig.source.feed(frame(5, postgres=replace(frame(5).postgres, activity=_without(key))))  # type: ignore[type-var]
-        await rig.sees("not there any more")
+        await rig.sees("is gone")
         await rig.press("escape", "y")
         await rig.until(lambda: any("select a row" in each.message for each in rig.app._notifications))
 

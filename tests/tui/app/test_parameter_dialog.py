@@ -19,17 +19,17 @@ async def test_a_step_shows_the_sql_and_a_applies_it_on_trial() -> None:
         await opened(rig)
         await rig.press("plus", "plus")
         await rig.sees("apply: ALTER SYSTEM SET max_wal_size = '4GB'; SELECT pg_reload_conf();")
-        await rig.sees("keep within 60 s or it reverts")
+        await rig.sees("auto-revert after 60 s")
         assert control.journal == []
         await rig.press("a")
         await rig.sees("max_wal_size is now 4GB, read back from pg_settings")
         assert control.terms.keep_within_s == 60.0
         assert rig.source.noted == [], "the tape learns of it from the server"
-        await rig.sees("Y keep  u undo  max_wal_size 1GB→4GB")
+        await rig.sees("Y confirm  u undo  max_wal_size 1GB→4GB")
         await rig.press("Y")
-        await rig.sees("kept: max_wal_size 1GB→4GB")
+        await rig.sees("confirmed: max_wal_size 1GB→4GB")
         assert [change.kept for change in control.journal] == [True]
-        await rig.until(lambda: "Y keep" not in rig.text())
+        await rig.until(lambda: "Y confirm" not in rig.text())
 
 
 async def test_several_staged_values_are_one_set_with_one_reload() -> None:
@@ -83,7 +83,7 @@ async def test_nothing_is_applied_before_its_sql_was_shown() -> None:
     async with running_screen(parameters=control, knobs=KNOBS) as rig:
         await opened(rig)
         await rig.press("a")
-        await rig.sees("nothing is staged")
+        await rig.sees("no staged changes")
         dialog = rig.app.screen
         dialog._table.step(1)  # type: ignore[attr-defined]
         dialog._apply_asked()  # type: ignore[attr-defined]
@@ -195,5 +195,5 @@ async def test_what_somebody_changes_while_one_is_asked_is_not_undone_unseen() -
         await rig.sees("undo the last change")
         await rig.app.context.client.ask(control.apply("work_mem", "8MB"))
         await rig.press("y")
-        await rig.sees("somebody has changed something meanwhile")
+        await rig.sees("another user has made a change meanwhile")
         assert [change.name for change in control.journal] == ["max_wal_size", "work_mem"]

@@ -197,7 +197,7 @@ async def test_nobody_is_cancelled_for_what_he_did_in_the_past_but_a_frozen_scre
     backends = ScriptedBackends()
     async with watching(60, backends=backends) as rig:
         await rig.press("comma", "home", "K")
-        await rig.until(lambda: any("z goes back to live" in each.message for each in rig.app._notifications))
+        await rig.until(lambda: any("z returns to live" in each.message for each in rig.app._notifications))
         await rig.press("z", "space", "home", "K")
         await rig.sees("pg_terminate_backend")
         assert not backends.signalled

@@ -69,7 +69,7 @@ async def test_two_windows_end_in_a_table_with_the_largest_effect_first() -> Non
     found, source = changed(), ScriptedSource([Step((frames()[0],))])
     async with running_screen(transport=ScriptedTransport(), frames=Kept(found), source=source) as rig:
         await marked(rig, source, found, (5, "["), (79, "]"))
-        await rig.sees("what differs from the time before")
+        await rig.sees("compare with the time before")
         assert isinstance(rig.app.screen, Dashboard)
         await marked(rig, source, found, (85, "["), (159, "]"))
         await rig.sees("largest effect first")
@@ -97,8 +97,8 @@ async def test_one_window_stands_against_as_long_a_time_before_it() -> None:
 @pytest.mark.parametrize(
     ("at", "says"),
     [
-        (((10, "D"),), "nothing is marked"),
-        (((10, "]"),), "set the begin first"),
+        (((10, "D"),), "no window is marked"),
+        (((10, "]"),), "set the start first"),
         (((10, "["), (60, "]"), (40, "["), (80, "]")), "overlap"),
         (((0, "["), (60, "]"), (60, "D")), "no time before"),
     ],
@@ -122,7 +122,7 @@ async def test_what_is_not_kept_any_more_of_a_window_is_said() -> None:
     found, source = changed(), ScriptedSource([Step((frames()[0],))])
     async with running_screen(transport=ScriptedTransport(), frames=Kept(found[40:]), source=source) as rig:
         await marked(rig, source, found, (10, "["), (79, "]"), (85, "["), (159, "]"))
-        await rig.sees("the first 30 s of A are not kept any more")
+        await rig.sees("the first 30 s of A are no longer in the history buffer")
 
 
 async def test_reading_ends_when_the_table_is_closed() -> None:

@@ -82,7 +82,7 @@ def test_the_figures_of_its_statement_are_those_of_its_role_in_its_database() ->
 
 def test_what_it_was_seen_with_before_stands_below_newest_first_and_is_not_obeyed() -> None:
     said = details(session_of(("BEGIN", "UPDATE a\x1b[2J", "UPDATE a\x1b[2J", "END")))
-    before = said[said.index("before statements it was seen with") :].splitlines()[1:]
+    before = said[said.index("before earlier statements") :].splitlines()[1:]
     assert [line.split(" ago ")[1][:8] for line in before] == ["UPDATE a", "BEGIN"]
     assert "\x1b" not in said
 

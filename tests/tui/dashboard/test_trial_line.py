@@ -22,8 +22,8 @@ TRIAL = Pending(set_id="s1", changes=(CHANGE,), until_ms=60_000, wires=(trip_wir
 
 def test_seconds_keys_change_and_wires() -> None:
     line = text_of(trial_line(TRIAL, 18_400, 120, UNICODE))
-    assert line == " keep within 42 s or it reverts  Y keep  u undo  max_wal_size 1GB→16GB  · or at p99>50ms"
-    assert " 0 s or it reverts" in text_of(trial_line(TRIAL, 99_000, 120, UNICODE))
+    assert line == " auto-revert in 42 s  Y confirm  u undo  max_wal_size 1GB→16GB  · or at p99>50ms"
+    assert "auto-revert in 0 s" in text_of(trial_line(TRIAL, 99_000, 120, UNICODE))
 
 
 def test_what_is_being_taken_back_says_why_and_what_is_in_the_way() -> None:
@@ -31,7 +31,7 @@ def test_what_is_being_taken_back_says_why_and_what_is_in_the_way() -> None:
         set_id="s1", changes=(CHANGE,), until_ms=60_000, reverting="p99>50ms for 3 s", problem="connection refused"
     )
     words = text_of(trial_line(away, 0, 200, UNICODE))
-    assert words.startswith(" taking back: p99>50ms for 3 s (connection refused; trying on)")
+    assert words.startswith(" reverting: p99>50ms for 3 s (connection refused; retrying)")
 
 
 @pytest.mark.parametrize("cells", [60, 80, 120])

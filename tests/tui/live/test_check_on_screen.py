@@ -55,7 +55,7 @@ async def test_a_finding_of_a_real_server_is_mended_on_trial_and_taken_back(
         await screen.press("a")
         await screen.shows(r"y  apply it")
         await screen.press("y")
-        await screen.shows(r"Y keep +u undo +work_mem 64kB→4MB", r"work_mem is now 4MB, read back")
+        await screen.shows(r"Y confirm +u undo +work_mem 64kB→4MB", r"work_mem is now 4MB, read back")
         assert await asyncio.to_thread(_work_mem, fresh_server) == "4MB"
         await screen.press("u")
         await screen.shows(r"y  undo")

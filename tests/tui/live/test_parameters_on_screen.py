@@ -41,11 +41,11 @@ async def test_a_value_that_somebody_else_has_changed_is_not_overwritten_unseen(
         await screen.shows(r"▸ max_wal_size +5GB", r"max_wal_size is 5GB by now; it was 1GB when you looked")
         assert await asyncio.to_thread(_run, fresh_server) == "5GB"
         await screen.press("a")
-        await screen.shows(r"Y keep +u undo +max_wal_size 5GB→2GB", r"max_wal_size is now 2GB, read back")
+        await screen.shows(r"Y confirm +u undo +max_wal_size 5GB→2GB", r"max_wal_size is now 2GB, read back")
         assert await asyncio.to_thread(_run, fresh_server) == "2GB"
         await screen.press("u")
         await screen.shows(r"y  undo")
         await screen.press("y")
         await screen.shows(r"max_wal_size is 5GB again")
         assert await asyncio.to_thread(_run, fresh_server) == "5GB"
-        await screen.until(lambda lines: True if not any("Y keep" in line for line in lines) else None)
+        await screen.until(lambda lines: True if not any("Y confirm" in line for line in lines) else None)

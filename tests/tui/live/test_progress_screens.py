@@ -21,7 +21,7 @@ VARIANTS = (14, 17, 18)
 """Majors whose progress views differ."""
 DATABASE = "slow_commands"
 TABLES = ("swept", "sampled", "indexed", "ordered", "loaded", "guarded")
-NOTHING = r"^  no VACUUM, ANALYZE, CREATE INDEX, CLUSTER, COPY or base backup is under way"
+NOTHING = r"^  no VACUUM, ANALYZE, CREATE INDEX, CLUSTER, COPY or base backup is in progress"
 SLOW_COST = "SET vacuum_cost_delay = '20ms'; SET vacuum_cost_limit = 5"
 PREPARATION = (
     *(f"CREATE TABLE {name} (id int, words text) WITH (autovacuum_enabled = off)" for name in TABLES),
@@ -41,7 +41,7 @@ SLOWLY = ("SET made.slow = 'on'", "SET max_parallel_maintenance_workers = 0")
 
 @dataclass(frozen=True)
 class Commands:
-    """Pids of commands under way in one database, and of a base backup."""
+    """Pids of commands in progress in one database, and of a base backup."""
 
     where: str
     vacuum: int
@@ -108,7 +108,7 @@ async def test_commands_under_way_tell_how_far_they_are(commands: Commands, watc
     async with watch(commands.where) as screen:
         await screen.turn_to("tables", "progress")
         await screen.shows(
-            r"commands under way 7",
+            r"commands in progress 7",
             r"^ +PID command +% +left +relation",
             rf"^ +{commands.vacuum} VACUUM{percent}{left}{bar}swept ",
             rf"^ +{commands.analyze} ANALYZE{percent}{left}{bar}sampled ",

@@ -69,7 +69,7 @@ def test_what_cannot_be_written_is_said_and_holds_for_the_session(home: Path) ->
     home.parent.parent.mkdir(parents=True, exist_ok=True)
     home.parent.write_text("a file where the directory would be")
     choice = ColumnChoice()
-    assert "not remembered" in choice.choose(table("t"), frozenset({"key"}))
+    assert "not saved" in choice.choose(table("t"), frozenset({"key"}))
     assert choice.of(table("t")) == {"key"}
 
 

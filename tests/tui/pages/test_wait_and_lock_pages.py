@@ -253,4 +253,4 @@ def test_a_refused_pg_locks_leaves_the_tree() -> None:
 
 def test_nobody_waits() -> None:
     session = session_of(2, change=lambda second: {"postgres": postgres_sample(second, clients=1)})
-    assert "nobody waits for a lock" in "\n".join(shown(locks.PAGE, locks.TABLE, session, 120, 40))
+    assert "no session waits for a lock" in "\n".join(shown(locks.PAGE, locks.TABLE, session, 120, 40))

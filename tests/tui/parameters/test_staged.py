@@ -87,7 +87,7 @@ def test_room_is_made_before_it_is_used_and_a_restart_waits() -> None:
 
 
 def test_a_reach_without_a_name_is_refused() -> None:
-    with pytest.raises(UsageProblem, match="role: it is not known which"):
+    with pytest.raises(UsageProblem, match="role: choose one"):
         check_reach(Conditions(Reach.ROLE), Circumstances())
 
 

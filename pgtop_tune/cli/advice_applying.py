@@ -90,11 +90,11 @@ def apply(words: ConnectionWords, looked: Looked, rows: Sequence[Row], settings:
     for name, why in looked.proposal.refusals:
         tell(f"left alone, {name}: {why}")
     different = [row for row in rows if row.differs]
-    names = {row.parameter.name for row in different}
-    fewer = plan is not None and plan.use.max_connections != looked.facts.max_connections
-    if plan is not None and fewer and "work_mem" in names and "max_connections" not in names:
+    names, now = {row.parameter.name for row in different}, looked.facts.max_connections
+    alone = "work_mem" in names and "max_connections" not in names
+    if alone and plan is not None and plan.use.max_connections != now:
         raise UsageProblem(
-            f"work_mem is advised for max_connections {plan.use.max_connections}, not {looked.facts.max_connections}",
+            f"work_mem is advised for max_connections {plan.use.max_connections}, not {now}",
             "leave --group out, or apply --group connections first",
         )
     if looked.machine is None:

@@ -140,7 +140,7 @@ def test_before_and_after_differ_only_where_a_checkpoint_was_in_one_of_them() ->
     found = brushed(side(checkpointed, 0.0, 79.0), side(checkpointed, 80.0, 159.0))
     assert row(found, "tps").verdict == "differ"
     (phase,) = found.comparison.phases
-    assert phase.no_verdict == "checkpoints took another share of A than of B"
+    assert phase.no_verdict == "checkpoints took different shares of A and B"
     assert phase.to_settle == ()
 
 

@@ -148,7 +148,7 @@ def test_before_a_making_room_and_what_would_go_are_said() -> None:
     ]
     unknown = replace(preview, available_bytes=None, why="the server runs on another machine", dropped="")
     assert texts(preview_lines(unknown, 200)) == [
-        "about 80.0M of disk will be needed, what is free is not known: the server runs on another machine"
+        "about 80.0M of disk will be needed, free space is unknown: the server runs on another machine"
     ]
 
 

@@ -255,7 +255,7 @@ def test_rotation_is_said_as_people_say_it(rotate: list[str], keep: list[str], m
         (["500M"], [], "'500M' is invalid"),
         (["60"], [], "'60' is invalid"),
         (["0s"], [], "'0s' is invalid"),
-        (["1h", "2h"], [], "twice"),
+        (["1h", "2h"], [], "two values of one kind"),
         (["1h"], ["0"], "'0' is invalid"),
         (["1h"], ["-3"], "'-3' is invalid"),
         (["1h"], ["all"], "'all' is invalid"),

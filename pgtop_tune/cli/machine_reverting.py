@@ -50,7 +50,7 @@ def told(change: HostChange) -> str:
         f"{datetime.fromtimestamp(change.at_ms / 1000):%Y-%m-%d %H:%M:%S}",
         f"by {change.by}" if change.by else "",
         f"also in {change.drop_in}" if change.drop_in else "",
-        "" if change.kept else "on trial",
+        "" if change.kept else "pending confirmation",
         change.reason,
         change.message,
         f"--machine --set {change.set_id or change.id}",

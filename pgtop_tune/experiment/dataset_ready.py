@@ -21,7 +21,7 @@ async def pgbench_ready(hand: SqlSession) -> str:
         # Who may not read them is told so by pgbench.
         return ""
     if facts is None or _nothing_in(facts):
-        missing = "it is not there" if facts is None else facts.incomplete
+        missing = "it does not exist" if facts is None else facts.incomplete
         raise LoadProblem(
             f"the pgbench data set cannot be used: {missing}", "create it: pgtop-tune bench init --dataset pgbench"
         )

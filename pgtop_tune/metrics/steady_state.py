@@ -52,7 +52,7 @@ def steady_state(seconds: Sequence[float]) -> SteadyState:
     drift, allowed = _drift(rest), _allowed_drift(rest)
     steady = drift is not None and abs(drift) <= allowed <= HIDDEN
     words = (
-        "no change was made"
+        "nothing was done"
         if drift is None
         else f"the second half is {drift:+.1%} off the first, {allowed:.1%} allowed"
     )

@@ -106,9 +106,7 @@ def test_runs_kept_of_the_same_set_up_widen_the_interval_of_one() -> None:
 
 
 def test_throughput_is_judged_by_itself_and_at_a_fixed_rate_the_latency() -> None:
-    assert any(
-        note.startswith("tps is judged alone") for note in compare(*repeated(1000.0, 1080.0)).phases[0].notes
-    )
+    assert any(note.startswith("tps is judged alone") for note in compare(*repeated(1000.0, 1080.0)).phases[0].notes)
     limited = [side(frames(seconds=60, run={"rate_per_s": 1000.0})) for _ in range(2)]
     assert any(note.startswith("latency mean is judged alone") for note in compare(*limited).phases[0].notes)
 

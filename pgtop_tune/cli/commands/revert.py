@@ -224,7 +224,7 @@ def _told(change: ParameterChange) -> str:
         f"{datetime.fromtimestamp(change.at_ms / 1000):%Y-%m-%d %H:%M:%S}",
         f"by {change.by}" if change.by else "",
         "" if change.scope == SYSTEM else f"for {scope}",
-        "" if change.kept else "on trial",
+        "" if change.kept else "pending confirmation",
         f"can lose {change.loss}" if change.loss else "",
         "takes a restart" if change.restart else "",
         change.reason,

@@ -149,7 +149,7 @@ def _wal_per_s(facts: Facts) -> tuple[float, str] | None:
             found.append((wal.wal_bytes / seconds, "pg_stat_wal.wal_bytes since its reset"))
     advised = advice_facts(facts)
     if advised is not None and advised.wal_bytes_per_s is not None:
-        found.append((advised.wal_bytes_per_s, "pg_current_wal_insert_lsn(), between two looks"))
+        found.append((advised.wal_bytes_per_s, "pg_current_wal_insert_lsn(), between two samples"))
     return max(found, default=None)
 
 
@@ -293,7 +293,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         page="runtime-config-wal.html#GUC-MAX-WAL-SIZE",
         needs=(needs.SERVER, needs.PARAMETERS),
         look=_volume,
-        thresholds=(Threshold("factor", 1, "", "max_wal_size times this is less than what is needed"),),
+        thresholds=(Threshold("factor", 1, "", "max_wal_size times this is below the needed size"),),
         counts=True,
         twice=True,
     ),

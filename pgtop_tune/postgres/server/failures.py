@@ -27,7 +27,7 @@ _PASSING: Final = frozenset({"57P01", "57P02", "57P03"})
 
 _CONNECT_HINTS: Final[Mapping[str, str]] = {
     _PASSWORD_FAILED: "check the user and the password (PGPASSWORD, .pgpass, or type it)",
-    "28000": "pg_hba.conf of the server decides who may connect from where, and the role must be allowed to log in",
+    "28000": "check pg_hba.conf of the server, and that the role may log in",
     "3D000": "name a database with -d; `psql -l` lists them",
     "53300": "the server has no free connection; raise max_connections or close some",
     "57P03": "it is starting, stopping or recovering; trying again",

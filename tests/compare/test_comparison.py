@@ -76,7 +76,7 @@ def test_three_runs_a_side_have_what_runs_differ_by_in_the_interval_and_no_verdi
     three, one = compare(*repeated(1000.0, 1080.0, 3)), compare(*repeated(1000.0, 1080.0, 1))
     assert not verdicts(three) & CLAIMS
     assert any("with the same settings differ by" in note for note in three.phases[0].notes)
-    assert any("is not known" in note for note in one.phases[0].notes)
+    assert any("is unknown" in note for note in one.phases[0].notes)
 
 
 def test_runs_that_are_not_steady_take_their_turns_or_have_no_verdict() -> None:

@@ -65,7 +65,7 @@ def load_config(path: Path | None = None) -> Config:
     except FileNotFoundError:
         return Config()
     except OSError as problem:
-        raise UsageProblem(f"{file} cannot be read: {problem.strerror}", "mend its permissions") from None
+        raise UsageProblem(f"{file} cannot be read: {problem.strerror}", "fix its permissions") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise UsageProblem(f"{file} is not TOML: {problem}") from None
     mistakes = [f"unknown key {name!r}" for name in parsed if name not in _CHECKS]

@@ -69,7 +69,7 @@ def _check(path: Path, found: os.stat_result) -> None:
             f"run it as {name} (sudo -u {name}), or name a directory of your own with XDG_STATE_HOME or --journal",
         )
     if found.st_mode & _WRITTEN_BY_OTHERS:
-        raise NotOurs(f"{path} can be written by others", f"look into it, then: chmod go-w {path}")
+        raise NotOurs(f"{path} can be written by others", f"inspect it, then: chmod go-w {path}")
 
 
 def _name(uid: int) -> str:

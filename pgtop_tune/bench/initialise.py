@@ -133,7 +133,7 @@ async def _follow(guarded: GuardedAsync, watch: StepWatch) -> Initialised:
         nothing.cancel()
         await watch.end()
     if status or result is None:
-        words = last_words(said.text()) or f"pgbench -i said nothing; exit status {status}"
+        words = last_words(said.text()) or f"pgbench -i printed nothing; exit status {status}"
         raise LoadProblem(words, hint_for(words))
     return result
 

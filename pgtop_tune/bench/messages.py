@@ -129,10 +129,10 @@ HINTS: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
     (re.compile(pattern, re.I), hint)
     for pattern, hint in (
         (r'relation "pgbench_\w+" does not exist|pgbench -i',
-         "make its tables first: pgtop-tune bench init -s 10 -d DATABASE (or pgbench -i)"),
+         "create its tables first: pgtop-tune bench init -s 10 -d DATABASE (or pgbench -i)"),
         (r'relation "bus\.\w+" does not exist|undefined variable "(?:tickets|rides|seats|days)"',
-         "make the bus company's tables first: pgtop-tune bench init --dataset bus -d DATABASE"),
-        (r"ERROR: +syntax error", "mend that statement in its script"),
+         "create the bus company's tables first: pgtop-tune bench init --dataset bus -d DATABASE"),
+        (r"ERROR: +syntax error", "fix that statement in its script"),
         (r"too many clients already|too many connections for|remaining connection slots",
          "fewer clients, or a higher max_connections (needs a restart)"),
         (r"need at least \d+ open files|too many open files",
@@ -145,7 +145,7 @@ HINTS: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
          "the server is not running there, or it listens elsewhere"),
         (r"could not translate host name|Name or service not known", "check the host name"),
         (r"password authentication failed|no password supplied", "check the password in ~/.pgpass or PGPASSWORD"),
-        (r"no pg_hba.conf entry", "the server's pg_hba.conf lets this user in from elsewhere only"),
+        (r"no pg_hba.conf entry", "the server's pg_hba.conf admits this user only from other addresses"),
         (r"terminating connection|server closed the connection|perhaps the backend died",
          "the server ended the sessions (restart, crash, or pg_terminate_backend); start the load again"),
         (_NOT_PREPARED.pattern,

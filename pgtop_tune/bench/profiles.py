@@ -118,7 +118,7 @@ class Profiles(Struct, frozen=True):
             LoadProblem: There is none.
         """
         if name not in self.known:
-            raise LoadProblem(f"there is no load profile named {name!r}", f"there are: {', '.join(self.known)}")
+            raise LoadProblem(f"there is no load profile named {name!r}", f"known names: {', '.join(self.known)}")
         return self.known[name]
 
 
@@ -134,7 +134,7 @@ def profile_directories(further: Path | None = None) -> tuple[Path, ...]:
         LoadProblem: The directory named is none.
     """
     if further is not None and not further.is_dir():
-        raise LoadProblem(f"{further} is no directory of profiles", "name one that holds *.toml files")
+        raise LoadProblem(f"{further} is no directory of profiles", "name a directory with *.toml files")
     return (SHIPPED, user_profiles_dir(), *([] if further is None else [further]))
 
 
@@ -213,7 +213,7 @@ def with_variables(spec: LoadSpec, profile: Profile, found: Mapping[str, str]) -
     if missing:
         raise LoadProblem(
             f"the profile {profile.name} needs {', '.join(missing)} from the {profile.dataset} data set",
-            f"make it: pgtop-tune bench init --dataset {profile.dataset}; or give -D {missing[0]}=NUMBER",
+            f"create it: pgtop-tune bench init --dataset {profile.dataset}; or give -D {missing[0]}=NUMBER",
         )
     wanted = {name: found[name] for name in profile.from_dataset if name in found} | dict(profile.variables) | given
     return replace(spec, variables=tuple(wanted.items()))
@@ -282,7 +282,7 @@ def _check(where: str, given: dict[str, Any], keys: dict[str, _Key]) -> None:
     """Raises a LoadProblem for the first key that is unknown, missing or does not fit."""
     for name, value in given.items():
         if name not in keys:
-            raise LoadProblem(f"{where}: unknown key {name!r}", f"known are: {', '.join(keys)}")
+            raise LoadProblem(f"{where}: unknown key {name!r}", f"known keys: {', '.join(keys)}")
         if not keys[name].fits(value):
             raise LoadProblem(f"{where}: {name} must be {keys[name].wanted}")
     for name, key in keys.items():

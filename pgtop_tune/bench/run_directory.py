@@ -61,7 +61,7 @@ class RunDirectory:
             path.mkdir(mode=0o700)
             self._marker = os.open(path / MARKER, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         except OSError as problem:
-            hint = "TMPDIR can name another place"
+            hint = "TMPDIR names another directory"
             raise LoadProblem(f"no directory for pgbench's log: {problem}", hint) from problem
         # Held until we end, however that is: a directory whose marker can be locked belongs to nobody any more.
         fcntl.flock(self._marker, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -60,7 +60,9 @@ def read_script(file: Path) -> ScriptText:
     except OSError as problem:
         raise LoadProblem(f"the script {file} cannot be read: {problem.strerror}", "check its name") from None
     if len(data) > LONGEST_BYTES:
-        raise LoadProblem(f"the script {file} holds more than {LONGEST_BYTES} bytes", "is it a script of pgbench?")
+        raise LoadProblem(
+            f"the script {file} holds more than {LONGEST_BYTES} bytes", "check that it is a pgbench script"
+        )
     text = data.decode("utf-8", "replace")
     found = _SHELL.search(text)
     line = None if found is None else text.count("\n", 0, found.start()) + 1
@@ -92,7 +94,7 @@ def check_script(script: ScriptText, *, allow_shell: bool) -> None:
     if script.shell_line is not None and not allow_shell:
         raise LoadProblem(
             f"{script.file}, line {script.shell_line}: \\shell and \\setshell run programs on this machine",
-            "when that is meant: --allow-shell, or allow_shell = true in a profile of your own",
+            "to permit that: --allow-shell, or allow_shell = true in your own profile",
         )
 
 

@@ -139,7 +139,7 @@ def _looked(interval: Interval, size: int | Unavailable, said: Workload | None, 
     known = None if isinstance(size, Unavailable) else size
     facts = facts_of(interval, Beside(said, disk, known, None if machine is None else machine_of(machine)))
     if facts is None:
-        raise ConnectionProblem("the server did not say what it is")
+        raise ConnectionProblem("the server did not report it")
     return Looked(
         interval=interval,
         facts=facts,

@@ -129,7 +129,7 @@ def _directory(place: ServerPlace, auto_conf: str) -> Iterator[Path]:
     try:
         directory = Path(tempfile.mkdtemp(prefix="pgtop-dry-"))
     except OSError as error:
-        raise ClusterProblem(f"no directory for a trial can be made: {error.strerror}") from None
+        raise ClusterProblem(f"no directory for a test start can be created: {error.strerror}") from None
     try:
         (directory / "global").mkdir(mode=0o700)
         for name in _COPIED:

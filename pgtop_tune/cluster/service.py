@@ -84,7 +84,7 @@ def run(
             return Ran(127, (f"{argv[0]} cannot be run: {getattr(error, 'strerror', None) or error}",))
         status = _status(process, leave)
         if status is None:
-            return Ran(LEFT, (f"{argv[0]} goes on by itself",))
+            return Ran(LEFT, (f"{argv[0]} continues by itself",))
         if status == _TOO_LONG:
             return Ran(status, (f"{argv[0]} takes longer than {_TIMEOUT_S:.0f} s",))
         output.seek(max(output.seek(0, os.SEEK_END) - _WORDS_BYTES, 0))

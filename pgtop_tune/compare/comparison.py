@@ -156,7 +156,7 @@ def compare(
 
 
 def _titles(phases: Mapping[LoadKey, Sequence[Run]]) -> str:
-    return "; ".join(key.title for key in phases) or "no run that ended well"
+    return "; ".join(key.title for key in phases) or "no successful run"
 
 
 def _phase(
@@ -194,7 +194,7 @@ def _phase(
         notes.append(between_runs(primary, _spread(primary, a, b, earlier), with_interval=with_interval))
     if primary is not None and len(others) > 1:
         notes.append(
-            f"{primary.title} is judged by itself, the {len(others)} others together:"
+            f"{primary.title} is judged alone, the {len(others)} others together:"
             f" called different by chance in {100 * WRONG:.0f} % of comparisons each"
         )
     return Phase(

@@ -29,7 +29,7 @@ class Outcome(StrEnum):
     HOLDS = "holds"
     """The change is beyond the limit, and four steady runs a side make it certain that there is one."""
     DOES_NOT = "does not hold"
-    CANNOT_TELL = "cannot be told"
+    CANNOT_TELL = "cannot be decided"
     """Not comparable, not measured, too short for an interval, or the runs differ by more and allow no verdict."""
 
 
@@ -91,7 +91,7 @@ def judge(condition: Condition, comparisons: Sequence[Comparison]) -> Judged:
             row = phase.row(condition.figure)
             where = f"{phase.key.title} of {comparison.b.name}"
             if row is None or row.effect is None or row.effect.low is None:
-                untold = untold or f"{condition.figure} of {where} was not measured for long enough to say"
+                untold = untold or f"{condition.figure} of {where} was not measured for long enough"
             elif _holds(condition, row) and phase.no_verdict:
                 untold = untold or (
                     f"{condition.figure} changed by {_change(row)} in {where}, which is no verdict: {phase.no_verdict}"

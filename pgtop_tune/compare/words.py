@@ -88,7 +88,7 @@ def run_lengths(runs: tuple[Run, ...]) -> str:
     """Seconds measured, and what was left out as warm-up."""
     words = []
     for run in runs:
-        cut = f" ({run.warm_up_s:.0f} s at the begin left out)" if run.warm_up_s else ""
+        cut = f" ({run.warm_up_s:.0f} s at the start left out)" if run.warm_up_s else ""
         words.append(f"{run.seconds:.0f} s{cut}")
     return ", ".join(words)
 

@@ -27,7 +27,7 @@ FreeBytes = Callable[[SqlSession], Awaitable[Callable[[str], int | str]]]
 """What says the bytes available at a directory of the server's machine, or why they cannot be known."""
 
 _MOST_JOBS: Final = 4
-_UNLIKELY: Final = "make it smaller, or free some"
+_UNLIKELY: Final = "make it smaller, or free some space"
 
 
 class Seen(Struct, frozen=True):
@@ -108,9 +108,9 @@ class _Bus:
         if facts is None:
             return Seen(title, plan.estimated_bytes)
         if facts.fulfils(plan):
-            return Seen(title, 0, note="it is there already: nothing is to be done", nothing_to_do=True)
+            return Seen(title, 0, note="it exists already: nothing to do", nothing_to_do=True)
         if facts.is_of(plan):
-            note = f"goes on with what is there: {facts.describe()}"
+            note = f"resumes the existing data set: {facts.describe()}"
             return Seen(title, plan.estimated_bytes, facts.size_bytes, note=note)
         return Seen(title, plan.estimated_bytes, facts.size_bytes, "" if facts.empty else facts.describe())
 
@@ -174,7 +174,9 @@ class DataSetService:
         """
         preview, seen = await self._look(plan)
         if seen.dropped and not replace:
-            raise LoadProblem(f"{preview.database} holds {seen.dropped}", "agree that it goes, or use another database")
+            raise LoadProblem(
+                f"{preview.database} holds {seen.dropped}", "confirm that it will be dropped, or use another database"
+            )
         if seen.nothing_to_do:
             return Made(seen.title, (), 0.0)
         meter = PaceMeter()

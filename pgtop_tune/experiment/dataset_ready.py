@@ -21,14 +21,14 @@ async def pgbench_ready(hand: SqlSession) -> str:
         # Who may not read them is told so by pgbench.
         return ""
     if facts is None or _nothing_in(facts):
-        missing = "it is not there" if facts is None else facts.incomplete
+        missing = "it does not exist" if facts is None else facts.incomplete
         raise LoadProblem(
-            f"the pgbench data set cannot be used: {missing}", "make it: pgtop-tune bench init --dataset pgbench"
+            f"the pgbench data set cannot be used: {missing}", "create it: pgtop-tune bench init --dataset pgbench"
         )
     if facts.stranger:
         raise LoadProblem(
             f"pgbench's tables belong to {facts.stranger}: their triggers and expressions would run as a superuser",
-            f"connect as {facts.stranger}, or make the tables your own: ALTER TABLE … OWNER TO",
+            f"connect as {facts.stranger}, or take ownership: ALTER TABLE … OWNER TO",
         )
     return f"the pgbench data set is incomplete: {facts.incomplete}" if facts.incomplete else ""
 

@@ -117,7 +117,7 @@ def _prepared(facts: PathFacts) -> Iterator[Limit]:
     # PgCat does not show prepared_statements_cache_size: no statement kept so far proves nothing.
     knows = console.kind != PGCAT
     name = f"{console.kind} {console.version}".strip()
-    reason = f"prepared statements do not live through {mode} pooling: {_why(console)}"
+    reason = f"prepared statements do not survive {mode} pooling: {_why(console)}"
     yield Limit(
         "prepared-pooling", knows, f"{name}: {reason}", _WAYS.get(console.kind, "-M extended, or session pooling")
     )
@@ -125,9 +125,9 @@ def _prepared(facts: PathFacts) -> Iterator[Limit]:
 
 def _why(console: ConsoleSample) -> str:
     if console.kind == PGCAT:
-        return "prepared_statements_cache_size may be 0, and no server connection keeps one yet"
+        return "prepared_statements_cache_size may be 0, and no server connection holds one yet"
     if console.settings.max_prepared_statements is None:
-        return "this one does not follow them from session to session"
+        return "this version does not track them across sessions"
     return "max_prepared_statements is 0"
 
 
@@ -147,8 +147,8 @@ def _clients(facts: PathFacts) -> Iterator[Limit]:
         yield Limit(
             "pooler-clients",
             False,
-            f"{facts.clients} clients will not fit: max_client_conn of {console.kind} is {most}, and {there} of them"
-            f" taken already, which leaves {max(most - there, 0)}",
+            f"{facts.clients} clients will not fit: max_client_conn of {console.kind} is {most}, and {there} of them "
+            f"are in use, which leaves {max(most - there, 0)}",
             "a higher max_client_conn",
             (("clients", facts.clients), ("max_client_conn", most), ("there", there)),
         )
@@ -163,8 +163,8 @@ def _sizes(facts: PathFacts) -> Iterator[Limit]:
             yield Limit(
                 "pool-sizes",
                 False,
-                f"the pools of {console.kind} may open {share.most} connections to {share.place}, and the server has"
-                f" {facts.unreserved} that are not reserved",
+                f"the pools of {console.kind} may open {share.most} connections to {share.place}, and the server has "
+                f"{facts.unreserved} unreserved ones",
                 "smaller pools (default_pool_size, max_db_connections, max_user_connections) or a higher"
                 " max_connections",
                 (("pools", share.pools), ("most", share.most), ("unreserved", facts.unreserved)),
@@ -181,8 +181,8 @@ def _files(facts: PathFacts) -> Iterator[Limit]:
             yield Limit(
                 "open-files",
                 False,
-                f"{facts.clients} clients need {needed} open files in {process.name} (process {process.pid}), it may"
-                f" have {process.soft}",
+                f"{facts.clients} clients need {needed} open files in {process.name} (process {process.pid}), its "
+                f"limit is {process.soft}",
                 f"a higher limit of open files for {process.name}: LimitNOFILE of its service, or ulimit -n before it"
                 " starts",
                 (("needed", needed), ("limit", process.soft)),
@@ -224,7 +224,7 @@ def _ports(facts: PathFacts) -> Iterator[Limit]:
         yield Limit(
             "ephemeral-ports",
             False,
-            f"-C takes a port for each transaction, which rests for {rests_s:.0f} s {at}: the {ports.count} of"
+            f"-C takes a port for each transaction, which stays blocked for {rests_s:.0f} s {at}: the {ports.count} of"
             f" net.ipv4.ip_local_port_range allow {most_per_s:.0f} transactions per second",
             "a rate below that, net.ipv4.tcp_tw_reuse=1, a wider net.ipv4.ip_local_port_range, or a Unix socket",
             (("ports", ports.count), ("most_per_s", most_per_s)),

@@ -204,7 +204,7 @@ class LoadRun:
         frames = self._keeper.frames
         evidence = evidence_of(frames if shown else self._with_the_rest(frames), run.number, facts)
         if evidence is None:
-            problem = "no frame shows the run: the session ended before it"
+            problem = "no frame covers the run: the session ended first"
             return record_of_nothing(run.asked, facts, problem, "", ended_ms)
         record = record_of(run.asked, evidence, report, self._runner.output, ended_ms)
         return replace(record, server_times=await self._server_times(run, report))
@@ -296,7 +296,7 @@ class LoadRun:
             LoadProblem: The run would surely die of it, or nobody answers there.
         """
         if not cell.target.direct and not self._runner.machine and (problem := await unreachable(cell.target.endpoint)):
-            raise LoadProblem(problem, "the endpoint is not there, or listens elsewhere")
+            raise LoadProblem(problem, "the endpoint does not answer, or listens elsewhere")
         await self._keeper.until(poolers_looked_at, _FRAME_DEADLINE_S)
         interval = self._keeper.interval
         if interval is None:
@@ -372,7 +372,7 @@ def _must_be_there(cell: Cell, tables: Sequence[DatasetTable]) -> None:
     if cell.dataset and cell.target.direct and not tables:
         raise LoadProblem(
             f"there are no tables of the {cell.dataset} data set in {cell.target.endpoint.dbname}",
-            f"make them first: pgtop-tune bench init --dataset {cell.dataset}",
+            f"create them first: pgtop-tune bench init --dataset {cell.dataset}",
         )
 
 

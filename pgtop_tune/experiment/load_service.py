@@ -36,7 +36,7 @@ _RECORD_S: Final = 3.0
 _BUSY: Final = {
     "run": "a load is running",
     "steps": "steps of a load are running",
-    "making": "a data set is being made",
+    "making": "a data set is being created",
 }
 
 
@@ -100,7 +100,7 @@ class LoadService:
         """See `LoadControl.start_steps`."""
         parsed = parse_steps(steps)
         if spec.duration_s is None and spec.transactions is None:
-            raise LoadProblem("a step needs an end", "give a time in seconds")
+            raise LoadProblem("a step needs an end", "enter a time in seconds")
         await self._runner.preview(spec)
         plan = await self._cells(spec, parsed)
         self._begin("steps", f"{len(plan)} steps")
@@ -127,7 +127,7 @@ class LoadService:
         """See `LoadControl.make`."""
         preview = await self._datasets.look(plan)
         if preview.dropped and not replace:
-            raise LoadProblem(f"{preview.database} holds {preview.dropped}", "agree that it goes first")
+            raise LoadProblem(f"{preview.database} holds {preview.dropped}", "confirm that it will be dropped")
         self._begin("making", preview.title)
         self._set(made=None)
         self._go(self._make(plan, replace))

@@ -36,8 +36,8 @@ def connection_room(interval: Interval, clients: int) -> str:
         return ""
     words = f", {reserved} of them reserved" if reserved else ""
     return (
-        f"{clients} clients will not fit: max_connections is {server.max_connections}{words}, and {there} sessions are"
-        f" there already, which leaves {max(room, 0)}"
+        f"{clients} clients will not fit: max_connections is {server.max_connections}{words}, and {there} sessions "
+        f"are connected already, which leaves {max(room, 0)}"
     )
 
 

@@ -200,9 +200,7 @@ async def _with_schema(hand: SqlSession, statement: str) -> str:
     """
     rows = await hand.rows(_SCHEMA)
     if not rows:
-        raise LoadProblem(
-            "pg_stat_statements is not in the database that is watched", "CREATE EXTENSION pg_stat_statements"
-        )
+        raise LoadProblem("pg_stat_statements is not in the watched database", "CREATE EXTENSION pg_stat_statements")
     schema, ours, owner = rows[0]
     if not ours:
         raise LoadProblem(

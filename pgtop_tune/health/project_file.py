@@ -59,7 +59,7 @@ def project_wishes(path: Path | None = None) -> ProjectWishes:
     except FileNotFoundError:
         if path is None:
             return ProjectWishes()
-        raise UsageProblem(f"{file} is not there", "--config names a file") from None
+        raise UsageProblem(f"{file} does not exist", "--config names a file") from None
     except OSError as problem:
         raise UsageProblem(f"{file} cannot be read: {problem.strerror}", "check name and permission") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:

@@ -23,8 +23,8 @@ ROOT: Final = Path("/")
 
 _OVERLAYS_DEEP: Final = 3
 _NO_DISK: Final = {
-    "tmpfs": "kept in memory, there is no disk to watch",
-    "ramfs": "kept in memory, there is no disk to watch",
+    "tmpfs": "in memory, without a disk to watch",
+    "ramfs": "in memory, without a disk to watch",
     "zfs": "ZFS does not say which disks; watch the pool with zpool iostat",
     "overlay": "a container's own layer; put the directory on a volume to see its disk",
     "fuse.fuse-overlayfs": "a container's own layer; put the directory on a volume to see its disk",

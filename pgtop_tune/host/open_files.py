@@ -111,10 +111,10 @@ def listeners(host: str, port: int, root: Path = ROOT) -> tuple[OpenFiles, ...] 
         _unix_inodes(root, f"{host}/{_SOCKET_NAME}{port}") if host.startswith("/") else _tcp_inodes(root, port)
     )
     if not inodes:
-        return Unavailable(Reason.NOT_LOCAL, f"nobody listens on port {port} here")
+        return Unavailable(Reason.NOT_LOCAL, f"no process listens on port {port} here")
     found = tuple(_looked_at(root, _holders(root, inodes)))
     return found or Unavailable(
-        Reason.NO_PERMISSION, f"who listens on port {port} is seen by root and by that user only"
+        Reason.NO_PERMISSION, f"only root and its user can see the process that listens on port {port}"
     )
 
 

@@ -230,7 +230,7 @@ class SqlHost:
     ) -> HostFacts:
         def read(path: str) -> bytes:
             if path not in found:
-                raise FileNotFoundError(f"/{path} is not there")
+                raise FileNotFoundError(f"/{path} does not exist")
             return found[path]
 
         def word(path: str) -> str:

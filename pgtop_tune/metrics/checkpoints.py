@@ -95,7 +95,7 @@ FULL_PAGES_OF_CYCLE = Metric(
 FULL_PAGES_SINCE = Metric(
     "server.full_pages_since_checkpoint", "full pages since", "",
     "Full-page images since the last checkpoint began: each page costs one at its first change after it.",
-    "pg_stat_wal.wal_fpi − its value at the last look before the checkpoint began", _full_pages_since,
+    "pg_stat_wal.wal_fpi − its value at the last sample before the checkpoint began", _full_pages_since,
 )  # fmt: skip
 
 

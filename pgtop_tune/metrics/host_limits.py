@@ -113,7 +113,7 @@ GROUP_THROTTLED = Metric(
     "cpu.stat: Δ nr_throttled / Δ nr_periods", _throttled, critical=5.0,
 )  # fmt: skip
 GROUP_THROTTLED_TIME = Metric(
-    "host.cgroup.throttled_time", "throttled", "ms/s", "Time the group was kept from running, summed over CPUs, per second.",
+    "host.cgroup.throttled_time", "quota wait", "ms/s", "Time the group was kept from running, summed over CPUs, per second.",
     "cpu.stat: Δ throttled_usec, throttled_time (version 1) / Δt",
     section_rate(sections.cgroup, lambda group: group.cpu_throttled_us, 1e-3),
 )  # fmt: skip

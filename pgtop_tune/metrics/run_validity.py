@@ -289,7 +289,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("NOT-STEADY", "Throughput did not settle.", "MSER-5 and the drift behind it, `metrics.steady_state`", _not_steady),
     Rule("NOT-DURABLE", "A crash would lose data: fsync or full_page_writes is off.", "pg_settings", around.not_durable),
     Rule("ASYNCHRONOUS", "Commits did not wait for the disk.", "synchronous_commit = off", around.asynchronous),
-    Rule("UNSAFE", "A value that can lose data was in force.", "pg_settings: what the durability fence locks", around.unsafe),
+    Rule("UNSAFE", "A value that can lose data was in force.", "pg_settings: values that the durability fence locks", around.unsafe),
     Rule("UNLOGGED", "Tables of the load write no WAL.", "pg_class.relpersistence", around.unlogged),
     Rule("STATEMENT-LOGGING", "The server logged statements of the load.", "log_statement, log_duration, log_min_duration_statement below 1 s", around.logging),
     Rule("HOUSEKEEPING-MISSED", "A step before the run failed.", "the run's own steps", _housekeeping),

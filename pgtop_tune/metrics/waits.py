@@ -247,7 +247,7 @@ CLASSES: Final = (
 CLIENTS_TURN: Final = Metric(
     "waits.turn", "client think/network", "sessions",
     "Sessions that wait for their client's think time or the network: idle in a transaction for less than a second, for pgbench also between two. Not among the active sessions.",
-    "pg_stat_activity.state and state_change sampled; less what the run queue has of pgbench's sessions",
+    "pg_stat_activity.state and state_change sampled; less the run-queue wait of pgbench's sessions",
     _stands(Standing.TURN),
 )  # fmt: skip
 PACING: Final = Metric(

@@ -82,7 +82,7 @@ class PoolerConsole:
         except ServerProblem as problem:
             raise ServerProblem(
                 f"{self.address}: {problem.message}",
-                "is this the console of a pooler? Its database is pgbouncer or pgcat",
+                "check that this is a pooler's console; its database is pgbouncer or pgcat",
             ) from None
         lists = lists_of(await self._maybe(connection, "SHOW LISTS"))
         return ConsoleSample(

@@ -52,7 +52,7 @@ class SimpleConnection:
         except TimeoutError:
             self.close()
             raise ConnectionProblem(
-                f"{self._address.described}: no answer for {ANSWER_TIMEOUT_S:.0f} s", "the pooler hangs, or its host"
+                f"{self._address.described}: no answer for {ANSWER_TIMEOUT_S:.0f} s", "the pooler or its host hangs"
             ) from None
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ async def open_console(address: PoolerAddress, application_name: str) -> SimpleC
                 raise
     except TimeoutError:
         raise ConnectionProblem(
-            f"{address.described}: no answer for {CONNECT_TIMEOUT_S:.0f} s", "is the address right?"
+            f"{address.described}: no answer for {CONNECT_TIMEOUT_S:.0f} s", "check the address"
         ) from None
     return SimpleConnection(raw, address)
 
@@ -143,10 +143,10 @@ def _check(raw: pq.abc.PGconn, address: PoolerAddress) -> None:
     first, *_ = _text(raw.error_message).splitlines() or [""]
     words = f"{address.described}: {_PLACE.sub('', first)}"
     if raw.needs_password:
-        raise PasswordNeeded(words, "a line in .pgpass, or a password in the URI of --pooler")
+        raise PasswordNeeded(words, "add a line to .pgpass, or a password to the URI of --pooler")
     if "FATAL" in words:
-        raise NotLetIn(words, "stats_users or admin_users of PgBouncer, admin_username of PgCat say who may look")
-    raise ConnectionProblem(words, "is the pooler running, and is the port right?")
+        raise NotLetIn(words, "use a member of stats_users or admin_users of PgBouncer, or admin_username of PgCat")
+    raise ConnectionProblem(words, "check that the pooler runs, and the port")
 
 
 async def _ready(descriptor: int, *, writing: bool) -> None:

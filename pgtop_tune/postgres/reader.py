@@ -109,7 +109,7 @@ class PostgresReader:
         try:
             version_num = int((await connection.fetch("SELECT current_setting('server_version_num')"))[0][0])
             if problem := too_old(version_num):
-                raise ConnectionProblem(f"{self.conninfo.describe()}: {problem}", "it cannot be watched")
+                raise ConnectionProblem(f"{self.conninfo.describe()}: {problem}", "pgtop-tune cannot watch it")
             self._major = version_num // 10_000
             await self._probe(connection)
             self._connection = connection

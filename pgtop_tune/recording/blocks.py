@@ -120,7 +120,7 @@ def _check_begin(begin: bytes, packing: Packing | None) -> None:
     text = begin if packing is None else packing.unpacked(begin, MAX_LINE_BYTES)[0]
     if packing is not None and not text:
         raise RecordingProblem(
-            "the compressed file ends or is damaged near its beginning", "was it cut off, or put together of two files?"
+            "the compressed file ends or is damaged near its beginning", "it may be cut off, or joined from two files"
         )
     read_header(text.partition(b"\n")[0])
 
@@ -144,7 +144,7 @@ def is_recording(path: Path) -> bool:
 
 
 _TORN: Final = "the compressed file ends early (still being written, or torn); read up to there"
-_SECOND: Final = "another recording begins at line {} and is not read; take it out with: {} > second.jsonl"
+_SECOND: Final = "another recording begins at line {} and is not read; extract it with: {} > second.jsonl"
 _TOO_MANY: Final = f"more than {MOST_MARKS} key frames, which no recording has; read up to there"
 
 

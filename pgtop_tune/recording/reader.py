@@ -34,7 +34,7 @@ from pgtop_tune.recording.seals import Seal, checksum, seal_of
 
 _FRAME: Final = codec_for(Frame)
 _MOST_PROBLEMS: Final = 100
-_MORE: Final = "and more of the like"
+_MORE: Final = "and more of the same kind"
 _STILL_WRITTEN_S: Final = 10.0
 """A file that was written to within this time, or within three of its intervals, may grow."""
 _DAMAGED: Final = -1
@@ -222,7 +222,7 @@ class RecordingReader:
                 seal = seal_of(line, crc)
                 crc = seal.crc
                 if not seal.whole:
-                    raise RecordingProblem("it was changed, or the line before it is missing or stands twice")
+                    raise RecordingProblem("it was changed, or the line before it is missing or duplicated")
                 frame = frame_of(seal.line, before)
                 self._check_order(place, index, frame, before, seal)
                 before = frame
@@ -272,13 +272,13 @@ class RecordingReader:
         """
         if before is not None:
             if seal.crc is None and moment(seal.line, math.inf) <= before.elapsed_s:
-                raise RecordingProblem("it does not go on in time: a line stands twice, or in another order")
+                raise RecordingProblem("its time goes back: a line is duplicated, or out of order")
             return
         read, crc, elapsed_s = self._read_to
         if read != place - 1:
             return
         if frame.elapsed_s <= elapsed_s if seal.after is None else crc is not None and crc != seal.after:
-            self._tell(f"line {index + 2}: what stands before it is not complete, or stands twice")
+            self._tell(f"line {index + 2}: the lines before it are incomplete or duplicated")
 
     def scores(self, score: Score, first: int = 0) -> Iterator[tuple[int, float]]:
         """See `Frames.scores`."""
@@ -351,7 +351,7 @@ def _hole(frame: Frame) -> Event:
 
 def without_frames(name: str) -> RecordingProblem:
     """A header alone, or nothing behind it that can be read."""
-    return RecordingProblem(f"{name} holds no frames", "was it recorded for less than a second?")
+    return RecordingProblem(f"{name} holds no frames", "record for longer than a second")
 
 
 def checked(frame: Frame) -> Frame:

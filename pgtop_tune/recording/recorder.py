@@ -343,5 +343,5 @@ def _missing(gap: _Gap, frame: Frame) -> Event:
         frame.taken_at_ms,
         EventKind.RECORDING,
         f"{gap.frames} frames not recorded",
-        f"nothing was recorded for {span} from {since} on: {gap.problem}",
+        f"no recording for {span} from {since}: {gap.problem}",
     )

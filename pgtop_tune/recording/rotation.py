@@ -51,7 +51,7 @@ def parse_rotation(rotate: Sequence[str], keep: Sequence[str]) -> Rotation | Non
     """
     if not rotate:
         if keep:
-            raise UsageProblem("--keep removes files of a rotated recording", "say when to rotate, as --rotate 1h")
+            raise UsageProblem("--keep removes files of a rotated recording", "add --rotate, as --rotate 1h")
         return None
     said: dict[str, float | int] = {}
     for words in rotate:
@@ -66,7 +66,7 @@ def parse_rotation(rotate: Sequence[str], keep: Sequence[str]) -> Rotation | Non
         if length_s is not None and length_s < _LEAST_S:
             raise UsageProblem(f"{words} takes at least 1m: each file begins with a whole frame, 100 kB", "as in 1h")
     if found.every_bytes and found.keep_bytes and found.keep_bytes < 2 * found.every_bytes:
-        raise UsageProblem("--keep has no room for two files of --rotate", "keep several times the size of a file")
+        raise UsageProblem("--keep is too small for two files of --rotate", "allow several times the size of a file")
     return found
 
 
@@ -76,10 +76,10 @@ def _put(said: dict[str, float | int], option: str, words: str, ways: dict[str, 
         if value is None:
             continue
         if name in said:
-            raise UsageProblem(f"{option} says the same thing twice", f"one of each kind: {examples}")
+            raise UsageProblem(f"{option} has two values of one kind", f"one of each kind: {examples}")
         said[name] = value
         return
-    raise UsageProblem(f"{option} {words!r} is not understood", f"say {examples}; m is minutes, MB are megabytes")
+    raise UsageProblem(f"{option} {words!r} is invalid", f"use {examples}; m is minutes, MB are megabytes")
 
 
 def _time(words: str) -> float | None:

@@ -45,12 +45,12 @@ class SpoolFile:
         self._line = self._line + len(data) if end < 0 else len(data) - end - 1
         self._size += len(data)
         if self._line > MAX_LINE_BYTES:
-            raise RecordingProblem("it has a line longer than any of a recording", "it is damaged or was made up")
+            raise RecordingProblem("it has a line too long for a recording", "it is damaged or forged")
         most = _SMALL_BYTES + _MOST_RATIO * (0 if self._packed is None else self._packed.tell())
         if self._packed is not None and self._size > most:
             raise RecordingProblem(
-                f"it unpacks to more than {_MOST_RATIO} times its size, which no recording does",
-                "unpack it yourself, and name the result, if it is one nevertheless",
+                f"it unpacks to more than {_MOST_RATIO} times its size, unlike any recording",
+                "if it is a recording, unpack it yourself and open the result",
             )
         if self._size >= self._looked:
             self._looked = self._size + _LOOK_EVERY

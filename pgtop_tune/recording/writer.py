@@ -95,7 +95,7 @@ class RecordingWriter:
             RecordingProblem: The disk is full, the file is gone. What was written before is readable.
         """
         if self.is_gone:
-            raise RecordingProblem(f"{self.path} was removed", "what stood in it is lost")
+            raise RecordingProblem(f"{self.path} was removed", "its content is lost")
         if self._owed is not None:
             self._settle(self._owed)
         before = self._before
@@ -150,7 +150,7 @@ class RecordingWriter:
         except OSError as problem:
             self._owed = owed
             raise RecordingProblem(
-                f"{problem.strerror}: cannot write {self.path}", "what was written so far is readable"
+                f"{problem.strerror}: cannot write {self.path}", "the part written so far is readable"
             ) from None
         self.size_bytes += len(data)
 

@@ -38,8 +38,8 @@ def _library() -> ModuleType:
             from backports import zstd
     except ImportError:
         raise RecordingProblem(
-            "recordings that end in .zst need a library that is not installed",
-            "pip install backports.zstd, or let the name end in .gz",
+            "recordings in .zst need a missing library",
+            "pip install backports.zstd, or use a name ending in .gz",
         ) from None
     return zstd
 

@@ -123,6 +123,6 @@ def _time_of_day(words: str, line: Timeline) -> float:
         ends = began + timedelta(seconds=line.length_s)
         first, last = (each.astimezone(line.zone).strftime("%H:%M:%S") for each in (began, ends))
         raise UsageProblem(
-            f"there is nothing at {words}: the session lasts from {first} to {last} ({clock(line.length_s)})", HINT
+            f"nothing was recorded at {words}: the session lasts from {first} to {last} ({clock(line.length_s)})", HINT
         )
     return min(candidates, key=lambda elapsed_s: abs(elapsed_s - line.shown_s))

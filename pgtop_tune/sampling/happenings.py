@@ -60,7 +60,7 @@ def _checkpoint(older: Frame, newer: Frame, interval: Interval) -> Found:
         return
     timed, requested = between
     if requested:
-        yield EventKind.CHECKPOINT, "ckpt(req)", "requested: WAL reached max_wal_size, or somebody asked for it"
+        yield EventKind.CHECKPOINT, "ckpt(req)", "requested: WAL reached max_wal_size, or by a command"
     if timed:
         yield EventKind.CHECKPOINT, "ckpt(time)", "checkpoint_timeout"
 

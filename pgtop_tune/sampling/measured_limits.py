@@ -44,7 +44,7 @@ def remember(server: ServerFacts, measured: Measured) -> bool:
             file.write(text.encode())
     except OSError as problem:
         raise UsageProblem(
-            f"{path.parent}: what was measured is not kept: {problem.strerror or problem}",
+            f"{path.parent}: the measured limits are not saved: {problem.strerror or problem}",
             "XDG_STATE_HOME names another directory",
         ) from None
     return True
@@ -113,9 +113,9 @@ def _read(path: Path) -> Measured | Unavailable:
     except OSError as problem:
         return Unavailable(Reason.FAILED, f"{path}: {problem.strerror}")
     except (ValueError, KeyError, TypeError, RecursionError):
-        return Unavailable(Reason.FAILED, f"{path} cannot be understood; `pgtop-tune check --measure` writes it anew")
+        return Unavailable(Reason.FAILED, f"{path} cannot be read; `pgtop-tune check --measure` rewrites it")
     numbers = all(type(row.value) in (int, float) for row in rows) and type(at_ms) is int
     texts = all(type(text) is str for row in rows for text in (row.id, row.says, row.unit, row.source))
     if not numbers or not texts:
-        return Unavailable(Reason.FAILED, f"{path} cannot be understood; `pgtop-tune check --measure` writes it anew")
+        return Unavailable(Reason.FAILED, f"{path} cannot be read; `pgtop-tune check --measure` rewrites it")
     return Measured(rows, at_ms=at_ms)

@@ -166,7 +166,7 @@ def _extended(table: dict[str, Any], tables: Mapping[str, dict[str, Any]], probl
         return table
     parent = tables.get(str(parent_name))
     if parent is None or parent.get("extends"):
-        problems.append(f'extends "{parent_name}", which is no theme that stands by itself')
+        problems.append(f'extends "{parent_name}", which extends another theme itself')
         return table
     merged = parent | table
     for part in ("widgets", "variables", "styles"):

@@ -143,6 +143,6 @@ def test_a_statement_that_was_refused_is_the_reason_and_not_that_it_was_then_not
         "pgbench: error: client 0 script 0 aborted in command 1 query 0: "
         'ERROR:  prepared statement "P_0_1" does not exist'
     )
-    assert hint_for(last_words(refused)) == "mend that statement in its script"
+    assert hint_for(last_words(refused)) == "fix that statement in its script"
     assert "pooler" in hint_for(last_words(refused.splitlines()[-1]))
     assert hint_for(refused.replace("syntax error at or near", "invalid byte sequence")) == ""

@@ -105,7 +105,7 @@ def test_prepared_statements_through_transaction_pooling_are_refused_before_the_
     assert ran.status == 4
     assert record["exit_status"] is None
     reason = " ".join(doubt["reason"] for doubt in record["validity"]["doubts"])
-    assert "prepared statements do not live through transaction pooling" in reason
+    assert "prepared statements do not survive transaction pooling" in reason
     assert not record["validity"]["valid"]
 
 
@@ -131,8 +131,8 @@ def test_every_limit_in_the_way_is_said_with_its_numbers_and_the_one_that_bites_
     assert ran.status == 4
     err = " ".join(ran.err.split())
     assert "pools of PgBouncer may open 35 connections to" in err
-    assert "the server has 27 that are not reserved" in err
+    assert "the server has 27 unreserved" in err
     assert "8 clients need 59 open files in pgbouncer" in err
-    assert "it may have 50" in err
-    assert "8 clients will not fit: max_client_conn of PgBouncer is 8, and 1 of them taken" in err
+    assert "its limit is 50" in err
+    assert "8 clients will not fit: max_client_conn of PgBouncer is 8, and 1 of them are in use" in err
     assert "no more connections allowed (max_client_conn)" in json.loads(ran.out)["message"]

@@ -115,7 +115,7 @@ def test_a_baseline_is_saved_listed_and_checked(files: Path, tmp_path: Path) -> 
     assert checked.status == 8, checked.err
     assert "differ" in checked.out
     again = run("baseline", "check", "go-live", str(files / "after.jsonl.gz"), home=tmp_path)
-    assert "runs that were made alike differ by" in again.out
+    assert "runs with the same settings differ by" in again.out
     listed = run("baseline", "list", "go-live", home=tmp_path)
     assert listed.out.count("go-live") == 2
     assert "\x1b" not in listed.out

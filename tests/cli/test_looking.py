@@ -83,4 +83,4 @@ def test_a_server_that_starts_is_waited_for(make_server: Callable[..., Throwaway
 def test_the_hint_of_the_server_that_is_not_there_is_told(tmp_path: Path) -> None:
     ran = run("advise", "-h", "127.0.0.1", "-p", "1", home=tmp_path)
     assert ran.status == 3
-    assert ran.err.endswith(": nothing listens there\nhint: is the server running, and is the port right?\n")
+    assert ran.err.endswith(": nothing listens there\nhint: check that the server runs, and the port\n")

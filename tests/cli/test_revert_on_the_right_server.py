@@ -110,7 +110,7 @@ def test_after_a_failover_the_old_primarys_changes_wait_for_it(
     # A value in the catalogue came along; a line of postgresql.auto.conf did not.
     ran = run("revert", "--adopt", "-d", conninfo(standby), home=tmp_path)
     assert ran.out == (
-        "work_mem: 9MB → default  (takes effect in sessions in database postgres that begin from now on)\n"
+        "work_mem: 9MB → default  (takes effect in sessions in database postgres that start from now on)\n"
         "1 change reverted\n"
     )
     assert f"work_mem was set on {origin_of(primary)}, " in ran.err

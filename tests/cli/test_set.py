@@ -115,7 +115,7 @@ def test_a_role_gets_its_own_value_and_the_rest_keep_theirs(own: Throwaway, tmp_
         connection.execute('CREATE ROLE "Report; er" LOGIN')
     ran = run("set", "work_mem=77MB", "--scope", "role=Report; er", "-d", conninfo(own), home=tmp_path)
     assert ran.status == 0, ran.err
-    assert "begin from now on" in ran.out
+    assert "start from now on" in ran.out
     assert shown(own, "work_mem", user="Report; er") == "77MB"
     assert shown(own, "work_mem") == "4MB"
     ran = run("reset", "work_mem", "--scope", "role=Report; er", "-d", conninfo(own), home=tmp_path)

@@ -69,15 +69,15 @@ def test_one_run_a_side_differs_and_is_neither_better_nor_worse() -> None:
     assert row(found, "latency").verdict == "differ"
     assert not verdicts(found) & CLAIMS
     phase = found.phases[0]
-    assert "1 run of A and 1 run of B do not show how runs with the same settings differ" in phase.no_verdict
+    assert "1 run of A and 1 run of B do not show the variation between runs with the same settings" in phase.no_verdict
     assert any("not in the intervals" in note for note in phase.notes)
 
 
 def test_three_runs_a_side_have_what_runs_differ_by_in_the_interval_and_no_verdict() -> None:
     three, one = compare(*repeated(1000.0, 1080.0, 3)), compare(*repeated(1000.0, 1080.0, 1))
     assert not verdicts(three) & CLAIMS
-    assert any("made alike differ by" in note for note in three.phases[0].notes)
-    assert any("is not known" in note for note in one.phases[0].notes)
+    assert any("with the same settings differ by" in note for note in three.phases[0].notes)
+    assert any("is unknown" in note for note in one.phases[0].notes)
 
 
 def test_runs_that_are_not_steady_take_their_turns_or_have_no_verdict() -> None:
@@ -107,11 +107,9 @@ def test_runs_kept_of_the_same_set_up_widen_the_interval_of_one() -> None:
 
 
 def test_throughput_is_judged_by_itself_and_at_a_fixed_rate_the_latency() -> None:
-    assert any(
-        note.startswith("tps is judged by itself") for note in compare(*repeated(1000.0, 1080.0)).phases[0].notes
-    )
+    assert any(note.startswith("tps is judged alone") for note in compare(*repeated(1000.0, 1080.0)).phases[0].notes)
     limited = [side(frames(seconds=60, run={"rate_per_s": 1000.0})) for _ in range(2)]
-    assert any(note.startswith("latency mean is judged by itself") for note in compare(*limited).phases[0].notes)
+    assert any(note.startswith("latency mean is judged alone") for note in compare(*limited).phases[0].notes)
 
 
 def test_the_commands_to_a_verdict_are_those_of_the_load_in_turn() -> None:
@@ -292,11 +290,11 @@ def test_a_name_that_is_no_file_is_refused_before_any_file_is_read(tmp_path: Pat
 
 def test_caches_that_were_not_equally_warm_are_named() -> None:
     cold, warm = side(frames(1000.0, "a")), side(frames(1000.0, "b"))
-    assert not any("warm when" in note for note in compare(cold, warm).phases[0].notes)
+    assert not any("equally warm" in note for note in compare(cold, warm).phases[0].notes)
     for second in range(10):
         cold.runs[0].gathered.add("cache_hit", float(second), -30.0, 0.0)
-    assert any("equally warm when it began" in note for note in compare(cold, warm).phases[0].notes)
-    assert any(fact.name == "buffer hits at the begin" for fact in warm.facts)
+    assert any("equally warm at the start" in note for note in compare(cold, warm).phases[0].notes)
+    assert any(fact.name == "buffer hits at the start" for fact in warm.facts)
 
 
 @pytest.mark.parametrize(

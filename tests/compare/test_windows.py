@@ -150,7 +150,7 @@ def around(counters: Callable[[int], dict[str, int]]) -> list[Frame]:
 @pytest.mark.parametrize(
     ("counters", "unlike"),
     [
-        (lambda second: {"timed": int(second > 120)}, "checkpoints took another share of A than of B"),
+        (lambda second: {"timed": int(second > 120)}, "checkpoints took different shares of A and B"),
         (
             lambda second: {"timed": 3, "pages": 50 * min(second, 80)},
             "checkpoints wrote for 100 % of the time in A and 0 % in B",

@@ -39,7 +39,7 @@ def test_tables_as_pgbench_makes_them_are_ready(tables: str) -> None:
 
 
 def test_no_tables_and_tables_of_somebody_else_are_refused(database: str) -> None:
-    with pytest.raises(LoadProblem, match="it is not there"):
+    with pytest.raises(LoadProblem, match="it does not exist"):
         ready(database)
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE pgbench_accounts (number int, owner text)")

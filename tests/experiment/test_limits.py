@@ -88,7 +88,7 @@ def test_pools_that_may_open_more_than_the_server_has_are_named_with_both_sums()
     found = only(through(settled(), unreserved=19))
     assert (found.id, found.refuses) == ("pool-sizes", False)
     assert "may open 20 connections to 10.0.0.5:5432" in found.reason
-    assert "19 that are not reserved" in found.reason
+    assert "19 unreserved" in found.reason
     assert dict(found.numbers) == {"pools": 1, "most": 20, "unreserved": 19}
     assert limits(through(settled(), unreserved=None)) == ()
 
@@ -110,7 +110,7 @@ def test_every_process_of_the_path_must_be_allowed_its_files(name: str, soft: in
     found = limits(through(settled(), processes=(OpenFiles(77, name, soft, None, 9),)))
     assert [limit.id for limit in found] == ([] if needed is None else ["open-files"])
     if needed is not None:
-        assert f"need {needed} open files in {name} (process 77), it may have {soft}" in found[0].reason
+        assert f"need {needed} open files in {name} (process 77), its limit is {soft}" in found[0].reason
 
 
 WIDE, NARROW = EphemeralPorts(28_232, 0), EphemeralPorts(99, 2)
@@ -127,8 +127,8 @@ def connecting(ports: EphemeralPorts | None = WIDE, **other: object) -> PathFact
         (connecting(seconds=20), "allow 1412 transactions per second"),
         (connecting(seconds=3), ""),
         (connecting(rate_per_s=400.0), ""),
-        (connecting(rate_per_s=500.0), "rests for 60 s in pgbench"),
-        (connecting(EphemeralPorts(28_232, 2)), "rests for 60 s"),
+        (connecting(rate_per_s=500.0), "stays blocked for 60 s in pgbench"),
+        (connecting(EphemeralPorts(28_232, 2)), "stays blocked for 60 s"),
         (connecting(EphemeralPorts(28_232, 2), loopback=True), ""),
         (connecting(EphemeralPorts(28_232, 1)), ""),
         (connecting(EphemeralPorts(99, 1), clients=9), "allow 99 transactions per second"),

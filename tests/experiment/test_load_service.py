@@ -65,7 +65,7 @@ async def test_tables_are_made_then_a_run_leaves_its_record_and_steps_their_curv
         assert (preview.title, preview.dropped) == ("scale 1", "")
         assert 15_000_000 < preview.needed_bytes < 60_000_000
         await desk.make(TABLES, replace=False)
-        with pytest.raises(LoadProblem, match="a data set is being made already"):
+        with pytest.raises(LoadProblem, match="a data set is being created already"):
             await desk.start(SHORT)
         state = await until(desk, lambda state: not state.doing)
         assert state.made is not None, state.problem

@@ -69,7 +69,7 @@ def test_a_failed_run_has_its_reason_and_is_not_valid() -> None:
 def test_a_run_that_never_began_is_a_record_too() -> None:
     record = json.loads(json.dumps(as_json(never_began()), allow_nan=False))
     assert (record["tps"], record["percentiles"], record["report"]) == (None, None, None)
-    assert record["validity"]["doubts"][0]["advice"] == "make them first"
+    assert record["validity"]["doubts"][0]["advice"] == "create them first"
 
 
 def test_with_a_rate_the_loop_is_open_and_said_to_be() -> None:

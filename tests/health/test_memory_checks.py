@@ -50,7 +50,7 @@ def test_the_broken_configuration_fails_the_memory_rule_with_its_arithmetic() ->
         assert term in arithmetic
     # 1000 × 72 MB + 20 GB + 3 GB + 4 × 64 MB + 1000 × 40 MB + 2 GB
     total = 1000 * 72 * MIB + 20 * GIB + 3 * GIB + 4 * 64 * MIB + 1000 * 40 * MIB + 2 * GIB
-    assert f"{100 * total / (16 * GIB):.0f} % of available memory" in finding.says
+    assert f"{100 * total / (16 * GIB):.0f} % of the memory" in finding.says
     assert finding.fix is not None
     assert finding.fix.parameter == ("shared_buffers", "4GB")
     assert """ALTER SYSTEM SET "shared_buffers" = '4GB'""" in finding.fix.do

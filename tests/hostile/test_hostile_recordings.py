@@ -162,7 +162,7 @@ def test_a_changed_digit_in_a_plain_line_is_told(tmp_path: Path) -> None:
     found, problems = read(path)
     assert found == [small(second) for second in range(3)]
     assert problems == [
-        "line 5: it was changed, or the line before it is missing or stands twice; skipped up to the next key frame"
+        "line 5: it was changed, or the line before it is missing or duplicated; skipped up to the next key frame"
     ]
 
 
@@ -173,7 +173,7 @@ def test_a_line_twice_in_a_recording_of_an_earlier_version_is_told(tmp_path: Pat
     path.write_bytes(b"".join([*lines[:4], *lines[3:]]))
     found, problems = read(path)
     assert found == [small(second) for second in range(3)]
-    assert problems[0].startswith("line 5: it does not go on in time")
+    assert problems[0].startswith("line 5: its time goes back")
 
 
 @pytest.mark.parametrize("seconds", [7, 2], ids=["several keys", "one key"])
@@ -231,7 +231,7 @@ def test_a_recording_behind_a_torn_line_is_another_one(tmp_path: Path) -> None:
 def taken_out(both: Path, problems: list[str], line: int) -> tuple[list[Frame], list[str]]:
     """The second recording, by the command that the reader names."""
     (problem,) = problems
-    said, _, command = problem.partition("; take it out with: ")
+    said, _, command = problem.partition("; extract it with: ")
     assert said == f"another recording begins at line {line} and is not read"
     if "zstdcat" in command and shutil.which("zstdcat") is None:
         pytest.skip("no zstdcat")

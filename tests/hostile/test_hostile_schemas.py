@@ -245,7 +245,7 @@ def test_no_command_springs_one_through_a_pooler(trapped: Throwaway, words: str,
         if "init -s" in words or "bench run" in words:
             # pgbench itself cannot be pinned there: it does not begin.
             assert done.status, done.out
-            assert "functions that mallory, the owner of the database, puts" in done.err
+            assert "functions of mallory, the owner of the database, would replace" in done.err
         else:
             assert done.status in (0, 1, 2, 3), done.err
         assert "Traceback" not in done.err

@@ -38,7 +38,7 @@ def test_a_gain_within_the_noise_is_none() -> None:
 
 @pytest.mark.parametrize("pairs", [(), ((1, 100),), ((1, 100), (2, None), (4, 300))])
 def test_too_few_steps_have_no_knee(pairs: tuple[tuple[float, float | None], ...]) -> None:
-    assert "takes 3 steps" in knee_of_clients(points(*pairs)).reason
+    assert "takes 3 successful steps" in knee_of_clients(points(*pairs)).reason
 
 
 def test_of_rates_the_last_one_reached() -> None:

@@ -177,7 +177,7 @@ async def test_a_port_nobody_listens_on() -> None:
         port = str(probe.getsockname()[1])
         reader_s, control_s = await refused(resolve("postgres", host="127.0.0.1", port=port, user="u"))
     assert "nothing listens there" in reader_s.message
-    assert "is the server running" in reader_s.hint
+    assert "check that the server runs" in reader_s.hint
     assert str(control_s) == str(reader_s)
 
 

@@ -57,7 +57,7 @@ async def there_and_back(server: Throwaway, control: PostgresControl, name: str)
             continue
         assert change.state is ChangeState.APPLIED
         assert auto_conf(server) != file_before, (name, value)
-        later = "restart" in change.message or "sessions that begin" in change.message
+        later = "restart" in change.message or "sessions that start" in change.message
         assert later or change.shown_after != change.shown_before, (name, value, change)
         assert later or not change.message, (name, value, change)
         undone = await control.undo()

@@ -93,7 +93,7 @@ def test_a_run_read_by_minutes_has_the_figures_of_one_read_by_seconds(path: Path
     assert whole is not None
     assert minutes is not None
     assert [run.key for run in minutes.runs] == [run.key for run in whole.runs]
-    others = [[fact for fact in each.facts if "at the begin" not in fact.name] for each in (minutes, whole)]
+    others = [[fact for fact in each.facts if "at the start" not in fact.name] for each in (minutes, whole)]
     assert others[0] == others[1] != []
     assert minutes.events == whole.events
     for figure in ("tps", "latency", "failed"):

@@ -33,4 +33,4 @@ def failed(words: Asked | None = None, message: str = "", stderr: str = "") -> R
 
 
 def never_began(words: Asked | None = None) -> RunResult:
-    return record_of_nothing(words or asked(), FACTS, "there are no tables", "make them first", 7)
+    return record_of_nothing(words or asked(), FACTS, "there are no tables", "create them first", 7)

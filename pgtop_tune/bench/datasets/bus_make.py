@@ -56,11 +56,11 @@ async def make_bus(
             [(locked,)] = await hand.rows(f"SELECT pg_try_advisory_lock({_LOCK})")
             if not locked:
                 raise LoadProblem(
-                    "another pgtop-tune makes the bus data set in this database", "wait for it, or end it"
+                    "another pgtop-tune is creating the bus data set in this database", "wait for it, or end it"
                 )
             return await _Making(open_sql_session, hand, plan, jobs, watch).run(anew)
         except ServerProblem as refusal:
-            hint = refusal.hint or "parts that were made stay; the same command goes on with them"
+            hint = refusal.hint or "finished parts stay; the same command resumes"
             raise LoadProblem(refusal.message, hint) from None
         finally:
             await watch.end()
@@ -92,7 +92,7 @@ class _Making:
         started_s = time.monotonic()
         found = await recognise_bus(self._hand)
         if found is not None and not anew and not found.is_of(self._plan):
-            raise LoadProblem(f"there is another bus data set: {found.describe()}", "it is replaced when you say so")
+            raise LoadProblem(f"there is another bus data set: {found.describe()}", "pass --force to replace it")
         done = set(found.done) if found is not None and not anew else set[str]()
         if found is not None and anew:
             await self._step("drop tables", self._run("drop"))

@@ -51,11 +51,11 @@ class Room(Struct, frozen=True):
         if not self.needed_bytes:
             return ""
         if self.available_bytes is None:
-            return f"about {size(self.needed_bytes)} of disk will be needed; what is free is not known: {self.why}"
+            return f"about {size(self.needed_bytes)} of disk will be needed; free space is unknown: {self.why}"
         if self.available_bytes < self.needed_bytes:
             raise LoadProblem(
                 f"about {size(self.needed_bytes)} of disk will be needed, and {size(self.available_bytes)} are free",
-                "make it smaller, free some, or --skip-space-check when the estimate is wrong",
+                "make it smaller, free some space, or pass --skip-space-check",
             )
         return ""
 
@@ -77,7 +77,7 @@ async def look_for_room(
     try:
         [(directory, max_wal_bytes)] = await hand.rows(_DIRECTORY, [tablespace])
     except ServerProblem:
-        return Room(int(estimated_bytes * SPARE), None, "this role may not see where the server keeps its data")
+        return Room(int(estimated_bytes * SPARE), None, "this role may not see the server's data directory")
     # WAL of a tablespace lies elsewhere; counted all the same, it errs on the safe side.
     wal_bytes = min(estimated_bytes, int(str(max_wal_bytes)))
     needed = max(0, int((estimated_bytes + wal_bytes) * SPARE) - freed_bytes)

@@ -244,7 +244,7 @@ def _missing_of_pgbench(
     if absent:
         return f"no {', '.join(absent)}"
     if scale == 0 or not has_pages:
-        return "the tables are empty (a run of pgbench -i that was cut off leaves them so)"
+        return "the tables are empty (left by an interrupted run of pgbench -i)"
     if not keyed:
         return "no primary keys (step p of pgbench -i)"
     if rows is not None and rows < scale * ACCOUNTS_PER_SCALE:
@@ -306,7 +306,7 @@ async def found_variables(hand: SqlSession, dataset: str) -> dict[str, str]:
     if not dataset:
         return {}
     facts = await (recognise_bus(hand) if dataset == "bus" else recognise_pgbench(hand))
-    make = f"make it: pgtop-tune bench init --dataset {dataset}"
+    make = f"create it: pgtop-tune bench init --dataset {dataset}"
     if facts is None:
         raise LoadProblem(f"the {dataset} data set is not in this database", make)
     if facts.empty or (dataset == "bus" and facts.incomplete):
@@ -320,8 +320,8 @@ def _words(value: object) -> list[str]:
 
 def _of_stranger(what: str, owner: str) -> LoadProblem:
     return LoadProblem(
-        f"{what} belongs to {owner}: to use it, a superuser would execute functions of that role",
-        f"connect as {owner}, or make it your own: ALTER … OWNER TO",
+        f"{what} belongs to {owner}: as a superuser, using it would execute functions of that role",
+        f"connect as {owner}, or take ownership: ALTER … OWNER TO",
     )
 
 
@@ -329,5 +329,5 @@ def _in_the_way(name: str, columns: list[str], whose: str) -> LoadProblem:
     shown = ", ".join(columns[:8])
     return LoadProblem(
         f"the database has a table {name} that is not {whose} (its columns: {shown})",
-        "use another database, or move that table away",
+        "use another database, or move that table",
     )

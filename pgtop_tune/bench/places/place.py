@@ -65,7 +65,7 @@ def parse_address(text: str) -> SshAddress:
     if parts.scheme != "ssh" or parts.path.strip("/") or parts.query or parts.fragment:
         raise UsageProblem(f"{text!r} is no address of a machine", _HINT)
     if parts.password is not None:
-        raise UsageProblem("no password belongs in the address of a machine", "let ssh in with a key")
+        raise UsageProblem("the address of a machine may not contain a password", "log in with a key")
     host, user = parts.hostname or "", parts.username
     if not _HOST.fullmatch(host) or (user is not None and not _USER.fullmatch(user)) or port == 0:
         raise UsageProblem(f"{text!r} is no address of a machine", _HINT)

@@ -41,7 +41,7 @@ _LOG_FILE: Final = re.compile(rf"{LOG_NAME}\.\d+(?:\.\d+)?")
 _ODD: Final = re.compile(r"[^A-Za-z0-9._-]")
 _FAR_SIDE: Final = Path(__file__).parent / "far_side.sh"
 _FAR_SEARCH: Final = Path(__file__).parent / "far_search.sh"
-_HINT: Final = "ssh must let you in without a question: try `ssh -o BatchMode=yes` to that machine"
+_HINT: Final = "ssh must log in without a prompt: try `ssh -o BatchMode=yes` to that machine"
 _CONNECTION_LOST: Final = 255
 _CHUNK: Final = 2**16
 

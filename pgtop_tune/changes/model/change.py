@@ -123,9 +123,9 @@ class ScopeKind(StrEnum):
     SYSTEM = "system"
     """ALTER SYSTEM: the whole server."""
     ROLE = "role"
-    """ALTER ROLE … SET: sessions of a role that begin from now on."""
+    """ALTER ROLE … SET: sessions of a role that start from now on."""
     DATABASE = "database"
-    """ALTER DATABASE … SET: sessions in a database that begin from now on."""
+    """ALTER DATABASE … SET: sessions in a database that start from now on."""
     ROLE_IN_DATABASE = "role in database"
     """ALTER ROLE … IN DATABASE … SET."""
 

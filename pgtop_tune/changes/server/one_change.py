@@ -186,7 +186,8 @@ def check_unchanged(change: ParameterChange, seen: Seen | None, others: Sequence
     now = change.auto_conf_before if newer is not None and change.auto_conf_before is not None else change.shown_before
     by = f"changed by {newer.by}; " if newer is not None else ""
     raise ChangedMeanwhile(
-        f"{change.name} is {now} by now; it was {seen.shown} when you looked", f"{by}look again before you change it"
+        f"{change.name} is {now} by now; it was {seen.shown} when you looked",
+        f"{by}check the value before you change it",
     )
 
 
@@ -276,13 +277,13 @@ def difference(change: ParameterChange, after: Parameter) -> str:
 
 def _takes_effect_later(change: ParameterChange, after: Parameter, wanted: str | None) -> str:
     if change.scope.kind is not ScopeKind.SYSTEM:
-        return f"takes effect in {said(change.scope)} that begin from now on"
+        return f"takes effect in {said(change.scope)} that start from now on"
     if wanted is not None and after.source in AT_START:
         return f"overridden ({after.source}): sessions like ours still have {after.shown}"
     if after.pending_restart:
         return f"takes effect when the server is restarted; until then {after.shown}"
     if after.context in _NEW_SESSIONS_ONLY:
-        return "takes effect in sessions that begin from now on"
+        return "takes effect in sessions that start from now on"
     return ""
 
 
@@ -324,5 +325,5 @@ def _in_order_again(session: OperatorSession, change: ParameterChange) -> str:
         try:
             session.alter(name, lines[name])
         except ServerProblem as problem:
-            return f"the lines of {_AUTO_CONF} stand in another order than before: {name}: {problem.message}"
+            return f"the lines of {_AUTO_CONF} are in another order than before: {name}: {problem.message}"
     return ""

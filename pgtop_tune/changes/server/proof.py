@@ -42,7 +42,7 @@ SELECT min(split_part(name, '.', 1)) AS provider,
 """
 _AUTO_CONF: Final = "/postgresql.auto.conf"
 _ADVICE: Final = {
-    "command line": "change it where the server is started: what is given there wins over every file",
+    "command line": "change it where the server is started: values given there override every file",
     "environment variable": "change it in the environment the server is started in",
     "database": "ALTER DATABASE … RESET, or change it for that database",
     "user": "ALTER ROLE … RESET, or change it for that role",

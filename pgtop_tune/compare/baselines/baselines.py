@@ -88,7 +88,7 @@ def save(name: str, source: Path, note: str = "") -> tuple[Kept, Material]:
     material = open_material(source)
     if not any(run.key.name and run.summary.state != "failed" for run in material.runs):
         raise RecordingProblem(
-            f"{source} has no run of a load that ended well", "a baseline needs one to measure again"
+            f"{source} has no successful run of a load", "a baseline needs one for later measurements"
         )
     try:
         paths.private(paths.baselines_dir())
@@ -100,7 +100,7 @@ def save(name: str, source: Path, note: str = "") -> tuple[Kept, Material]:
         _write(path.with_name(path.name.split(".")[0] + _SUMMARY), _summary(kept, material))
     except OSError as problem:
         raise RecordingProblem(
-            f"the baseline {name} cannot be written: {problem.strerror}", f"is there room in {directory}?"
+            f"the baseline {name} cannot be written: {problem.strerror}", f"check the free space in {directory}"
         ) from None
     return kept, replace(material, name=name)
 
@@ -115,7 +115,8 @@ def kept_runs(name: str) -> tuple[tuple[Kept, ...], tuple[str, ...]]:
     if not directory.is_dir():
         known = ", ".join(names())
         raise UsageProblem(
-            f"there is no baseline {name!r}", f"known names: {known}" if known else "pgtop-tune baseline save makes one"
+            f"there is no baseline {name!r}",
+            f"known names: {known}" if known else "pgtop-tune baseline save creates one",
         )
     found, problems = [], []
     for path in sorted(directory.glob(f"*{_SUMMARY}")):

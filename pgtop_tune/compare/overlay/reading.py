@@ -125,7 +125,9 @@ def _of_records(path: Path, name: str) -> OverlayCurves:
         if len(ghost.tps):
             runs.append(ghost)
     if not runs:
-        raise RecordingProblem(f"{path} tells of no second of a run", "bench run --out DIR writes records that do")
+        raise RecordingProblem(
+            f"{path} holds no seconds of a run", "use a recording, or a record of bench run --out DIR"
+        )
     return OverlayCurves(name, tuple(runs))
 
 

@@ -70,7 +70,7 @@ def report(
         under_test, earlier: As for `compare`.
     """
     comparisons = [compare(sides[0], other, under_test, earlier) for other in sides[1:]]
-    found = [Chapter("In short", tuple(_short(sides, comparisons)))]
+    found = [Chapter("Summary", tuple(_short(sides, comparisons)))]
     search = search_sheet(sides, under_test)
     runs = (*run_sheets(sides), *(() if search is None else (search,)))
     if runs or curve_groups(sides):
@@ -84,9 +84,9 @@ def report(
             for key, runs in side.phases.items()
         ]
     tapes = [event_sheet(one_line(side.name, 100), side) for side in sides]
-    found.append(Chapter("What happened", tuple(tape for tape in tapes if tape is not None)))
+    found.append(Chapter("Events", tuple(tape for tape in tapes if tape is not None)))
     found += [
-        Chapter(f"Surroundings of {one_line(side.name, 100)}", tuple(_capsule(side)), folded=True) for side in sides
+        Chapter(f"Environment of {one_line(side.name, 100)}", tuple(_capsule(side)), folded=True) for side in sides
     ]
     return tuple(chapter for chapter in found if chapter.parts)
 

@@ -1,4 +1,4 @@
-"""A search for better values as a table: each step against the best before it, kept or gone back from."""
+"""A search for better values as a table: each step against the previous best it, kept or gone back from."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def search_sheet(sides: Sequence[Material], under_test: Collection[str] = ()) ->
             )
         )
         best = side if kept else best
-    heads = ("step", "changed", "tps", "against the best before", "95 % interval", "verdict", "")
+    heads = ("step", "changed", "tps", "against the previous best", "95 % interval", "verdict", "")
     return Sheet(
         "search path", (), Table(heads, tuple(rows), frozenset({2, 3, 4})), _outcome(sides[0], best, under_test)
     )
@@ -65,9 +65,9 @@ def _aim(found: Comparison) -> FigureRow | None:
 
 def _outcome(first: Material, best: Material, under_test: Collection[str]) -> tuple[str, ...]:
     if best is first:
-        return (one_line(f"no step is shown to be better than {first.name}", 200),)
+        return (one_line(f"no step is proven better than {first.name}", 200),)
     row = _aim(compare(first, best, under_test))
     assert row is not None
     said = f"best: {best.name}; against {first.name} tps {words.effect(row)} ({words.interval(row)}), {row.verdict}"
-    chosen = "chosen because it was the highest, it may be so by luck: measure both once more"
+    chosen = "the highest figure may be due to chance: measure both once more"
     return one_line(said, 300), chosen

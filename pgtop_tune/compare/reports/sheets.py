@@ -77,7 +77,7 @@ def fingerprint_sheet(comparison: Comparison) -> Sheet:
         lines.append("NOT COMPARABLE")
         lines += [f"  {one_line(reason, 300)}" for reason in comparison.reasons]
         if prints.reasons:
-            lines.append("  (--under-test NAME says that a difference is what the comparison is about)")
+            lines.append("  (--under-test NAME declares a difference to be the subject of the comparison)")
     elif not telling:
         lines.append(f"fingerprint: identical in {prints.same} facts")
     else:
@@ -86,9 +86,9 @@ def fingerprint_sheet(comparison: Comparison) -> Sheet:
     heads = ("", "what differs", "A", "B", "")
     notes = []
     if prints.not_known:
-        notes.append(f"told by one side only: {', '.join(prints.not_known)}")
+        notes.append(f"known for one side only: {', '.join(prints.not_known)}")
     if prints.identities:
-        notes.append(f"differ and mean nothing: {', '.join(each.name for each in prints.identities)}")
+        notes.append(f"differ without meaning: {', '.join(each.name for each in prints.identities)}")
     for name, keys in (("A", comparison.only_a), ("B", comparison.only_b)):
         notes += [f"only in {name}: {key.title}" for key in keys]
     for name, side in (("A", comparison.a), ("B", comparison.b)):
@@ -144,7 +144,7 @@ def _blocks(phase: Phase) -> Iterator[str]:
     if phase.to_settle:
         return
     if found.smallest_seen is not None and found.smallest_seen < 1.0:
-        yield f"a difference in {row.figure.title} of {100 * found.smallest_seen:.1f} % would have been found"
+        yield f"a difference in {row.figure.title} of {100 * found.smallest_seen:.1f} % was detectable"
     needed = None if row.verdict in _DECIDED else blocks_needed(found)
     if needed is not None:
         length = f" ({units.clock(needed * found.block_s)})" if found.block_s > 1 else ""

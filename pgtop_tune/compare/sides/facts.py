@@ -206,7 +206,7 @@ def setup_facts(setup: MachineSetup) -> Iterator[Fact]:
         yield Fact(SYSTEM, f"mount options of {mount.role}", ",".join(mount.options), Kind.SETTING)
     for disk in setup.disks:
         roles = ", ".join(disk.roles)
-        kind = {True: "turning", False: "not turning", None: "unknown"}[disk.rotational]
+        kind = {True: "turning", False: "not rotating", None: "unknown"}[disk.rotational]
         yield Fact(
             MACHINE, f"disk below {roles}", f"{disk.model} {units.size(disk.size_bytes)}".strip(), Kind.CONDITION
         )
@@ -258,7 +258,7 @@ def _warmth(runs: Sequence[Run]) -> Iterator[Fact]:
     """How warm the cache was when the first run began."""
     hits = runs[0].first_hits if runs else None
     if hits is not None:
-        yield Fact(DATA, "buffer hits at the begin", f"{hits[1]:.1f} % in {hits[0]} s", Kind.IDENTITY)
+        yield Fact(DATA, "buffer hits at the start", f"{hits[1]:.1f} % in {hits[0]} s", Kind.IDENTITY)
 
 
 def load_facts(runs: Iterable[BenchRun]) -> Iterator[Fact]:

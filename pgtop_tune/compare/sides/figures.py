@@ -59,7 +59,7 @@ FIGURES: Final = (
         "tps of the server",
         "1/s",
         Better.HIGHER,
-        "Δ(xact_commit + xact_rollback) of pg_stat_database ÷ Δt; where no load of ours runs",
+        "Δ(xact_commit + xact_rollback) of pg_stat_database ÷ Δt; without a load of ours",
     ),
     Figure("p50", "latency p50", "ms", Better.LOWER, "pgbench's transaction log", P50),
     Figure("p95", "latency p95", "ms", Better.LOWER, "pgbench's transaction log", P95),
@@ -101,10 +101,10 @@ FIGURES: Final = (
         "WAL disk busy",
         "%",
         Better.NEITHER,
-        "as disk busy, where WAL has a disk of its own",
+        "as disk busy, if WAL has a separate disk",
         points=100.0,
     ),
-    Figure("wal_write_await", "WAL write await", "ms", Better.LOWER, "as write await, where WAL has a disk of its own"),
+    Figure("wal_write_await", "WAL write await", "ms", Better.LOWER, "as write await, if WAL has a separate disk"),
 )
 """In the order of the table."""
 PERCENTILES: Final = tuple(figure for figure in FIGURES if figure.quantile is not None)

@@ -95,7 +95,7 @@ def _received(receiver: Connection) -> list[Material | PgtopError]:
     try:
         found: list[Material | PgtopError] = receiver.recv()
     except EOFError:
-        raise RecordingProblem("the process that read a recording was ended", "is there enough memory?") from None
+        raise RecordingProblem("the process reading a recording was killed", "is there enough memory?") from None
     finally:
         receiver.close()
     return found

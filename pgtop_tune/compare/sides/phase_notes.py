@@ -12,7 +12,7 @@ from pgtop_tune.compare.statistics.verdicts import checkpoints_alike, in_turn
 from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES
 
 COLDER: Final = 5.0
-"""Percentage points of buffer hits at the begin that make one cache colder than the other."""
+"""Percentage points of buffer hits at the start that make one cache colder than the other."""
 
 
 def phase_notes(a: Sequence[Run], b: Sequence[Run], period_s: int | None, no_verdict: str) -> list[str]:
@@ -39,12 +39,12 @@ def _checkpoint_words(counts: Sequence[int], a: Sequence[Run], b: Sequence[Run],
     if counts == [0, 0] and any(part for run in (*a, *b) for part, _ in run.gathered.sums(CHECKPOINT_WRITES.id)):
         return "checkpoints: none began on either side, but one that had begun before still wrote"
     if counts == [0, 0]:
-        return "checkpoints: none on either side, so that their cost is in neither figure"
+        return "checkpoints: none on either side, so neither figure includes their cost"
     if checkpoints_alike(a, b):
         return f"checkpoints: A {counts[0]}, B {counts[1]}; too few for blocks of whole cycles"
     return (
-        f"checkpoints: A {counts[0]}, B {counts[1]}: what they cost is not in both figures alike;"
-        " measure at least four cycles of each"
+        f"checkpoints: A {counts[0]}, B {counts[1]}: the figures do not include their cost equally; measure at least "
+        "four cycles of each"
     )
 
 
@@ -64,14 +64,14 @@ def _cold(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
         return []
     (first_s, first), (second_s, second) = hits[0], hits[1]
     return [
-        "caches were not equally warm when it began: buffer hits"
+        "caches were not equally warm at the start: buffer hits"
         f" A {first:.0f} % in the first {first_s} s, B {second:.0f} % in the first {second_s} s"
     ]
 
 
 def _partial(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
     return [
-        f"{side} was stopped before its time, after {run.seconds:.0f} s"
+        f"{side} was stopped early, after {run.seconds:.0f} s"
         for side, runs in (("A", a), ("B", b))
         for run in runs
         if run.summary.state == "stopped"
@@ -87,17 +87,19 @@ def between_runs(figure: Figure, spread: Spread, *, with_interval: bool) -> str:
         with_interval: Whether the figure's effect has an interval.
     """
     if not spread.degrees:
-        return "how runs differ among each other is not known" + (", and not in the intervals" if with_interval else "")
+        return "the variation between runs is unknown" + (", and not in the intervals" if with_interval else "")
     size = 100.0 * (spread.squares / spread.degrees) ** 0.5
-    known = f"runs that were made alike differ by {size:.1f} % in {figure.title}"
-    return f"{known}: that is in the intervals" if with_interval else f"{known}; {figure.title} has no interval"
+    known = f"runs with the same settings differ by {size:.1f} % in {figure.title}"
+    return f"{known}: the intervals include that" if with_interval else f"{known}; {figure.title} has no interval"
 
 
 def _blocked(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
     """Several runs a side, not in turn."""
     if min(len(a), len(b)) < 2 or in_turn(a, b):
         return []
-    return ["the sides were not measured in turn (A B B A): a drift meanwhile cannot be told from the change"]
+    return [
+        "the sides were not measured in alternation (A B B A): a drift cannot be told from the effect of the change"
+    ]
 
 
 def _unmerged(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
@@ -105,4 +107,4 @@ def _unmerged(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
     without = [run.whole and not run.gathered.latencies() for run in (*a, *b)]
     if not any(without) or not (any(run.warm_up_s for run in (*a, *b)) or max(len(a), len(b)) > 1):
         return []
-    return ["percentiles are left out: a record has them of the whole run only, its histograms are not kept"]
+    return ["percentiles are left out: this record has them only for the whole run, without histograms"]

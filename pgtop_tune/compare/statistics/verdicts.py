@@ -40,15 +40,15 @@ def why_no_verdict(a: Sequence[Run], b: Sequence[Run], *, one_run: bool = False,
         return _unlike(a, b, changed)
     if min(len(a), len(b)) < FEWEST:
         return (
-            f"{_count(a)} of A and {_count(b)} of B do not show how runs with the same settings differ:"
-            f" it takes {FEWEST} on each side"
+            f"{_count(a)} of A and {_count(b)} of B do not show the variation between runs with the same settings: it "
+            f"takes {FEWEST} on each side"
         )
     if in_turn(a, b):
         return ""
     for side, runs in (("A", a), ("B", b)):
         steady = sum(1 for run in runs if run.steady)
         if steady < FEWEST:
-            return f"{steady} of the {len(runs)} runs of {side} are steady: it takes {FEWEST}, or runs in turn"
+            return f"{steady} of the {len(runs)} runs of {side} are steady: it takes {FEWEST}, or runs in alternation"
     return ""
 
 
@@ -66,7 +66,7 @@ def _count(runs: Sequence[Run]) -> str:
 def _unlike(a: Sequence[Run], b: Sequence[Run], changed: Collection[str]) -> str:
     """What else differs between two parts of one run."""
     if checkpoints_alike(a, b) is False:
-        return "checkpoints took another share of A than of B"
+        return "checkpoints took different shares of A and B"
     values = [
         [[(part / weight, weight) for run in side for part, weight in run.gathered.sums(each.metric.id) if weight]
          for side in (a, b)]

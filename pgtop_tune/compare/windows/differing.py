@@ -263,9 +263,9 @@ def _notes(a: Side, b: Side, rows: Sequence[Differing]) -> list[str]:
         notes.append(f"of {judged} numbers about {chance:.0f} may be called different by chance alone")
     few = len(rows) - judged
     if few:
-        notes.append(f"{few} numbers have fewer than four blocks: longer windows say more")
+        notes.append(f"{few} numbers have fewer than four blocks: mark longer windows")
     if a.loads and b.loads and [_known(side.material) for side in (a, b)].count(True) == 1:
-        notes.append("percentiles are of one window only")
+        notes.append("percentiles exist for one window only")
     return notes
 
 

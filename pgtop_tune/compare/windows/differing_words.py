@@ -102,7 +102,7 @@ def differing_sheet(found: Brushed) -> Sheet:
         notes += figure_sheet(phase).notes
     return Sheet(
         "what differs",
-        ("what is certain by its size in standard deviations of blocks, then what is farthest apart",),
+        ("certain differences by size in standard deviations of blocks, then the largest uncertain ones",),
         _table("largest effect first", found.others) if found.others else None,
         tuple(one_line(note, 300) for note in notes),
     )

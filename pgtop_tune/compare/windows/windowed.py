@@ -28,7 +28,9 @@ _EVERYTHING: Final = Wanted(
 )
 _AT: Final = "@"
 _TO: Final = ".."
-HINT: Final = "say FILE@FROM..TO, as run.jsonl@3m..5m; +2m is from FROM on, a side left out is an end"
+HINT: Final = (
+    "write FILE@FROM..TO, as run.jsonl@3m..5m; +2m counts from FROM, an omitted side is an end of the recording"
+)
 
 
 class Named(Struct, frozen=True):
@@ -73,7 +75,7 @@ def read_windows(names: Sequence[Named]) -> list[Side]:
             readers.append(RecordingReader(each.path))
             windows.append(_window(each, readers[-1]))
             if len(windows) > 1 and each.path.resolve() == names[0].path.resolve() and windows[0].overlaps(windows[-1]):
-                raise UsageProblem("the windows overlap: what is in both cannot differ", HINT)
+                raise UsageProblem("the windows overlap: choose separate ones", HINT)
         return [_read(*each) for each in zip(names, windows, readers, strict=True)]
     finally:
         for reader in readers:

@@ -283,7 +283,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         page="runtime-config-wal.html#GUC-MAX-WAL-SIZE",
         needs=(needs.SERVER, needs.PARAMETERS),
         look=_volume,
-        thresholds=(Threshold("factor", 1, "", "max_wal_size times this is less than what is needed"),),
+        thresholds=(Threshold("factor", 1, "", "max_wal_size times this is below the needed size"),),
         counts=True,
         twice=True,
     ),

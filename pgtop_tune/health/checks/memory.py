@@ -68,7 +68,7 @@ def _rule(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     arithmetic = " + ".join(f"{about(term.size_bytes)} ({term.says})" for term in terms)
     yield Finding(
         severity,
-        f"{about(total)} may be requested, {share_of(percent, 'available memory')}; most of it for {terms[0].what}",
+        f"{about(total)} may be requested, {share_of(percent, 'the memory')}; most of it for {terms[0].what}",
         (Evidence(f"{arithmetic} = {about(total)}", "pg_settings"), there.evidence, _pages_evidence(pages), *beside),
         _less(facts),
     )
@@ -143,7 +143,7 @@ def _cache_size(facts: Facts, limits: Limits) -> Iterator[Finding]:
     size, buffers = server.number("effective_cache_size"), server.number("shared_buffers")
     if buffers <= size <= there.limit_bytes:
         return
-    than = f"more than the {about(there.limit_bytes)} available"
+    than = f"more than the {about(there.limit_bytes)} of memory"
     if size < buffers:
         than = f"less than shared_buffers, {about(buffers)}"
     yield Finding(

@@ -134,7 +134,7 @@ def _statements(facts: Facts, limits: Limits) -> Iterator[Finding]:
         library = known.find("shared_preload_libraries")
         yield Finding(
             Severity.INFO,
-            "pg_stat_statements is not loaded: nobody can tell which statements the time goes to",
+            "pg_stat_statements is not loaded: the cost of single statements is unknown",
             (Evidence("no parameter pg_stat_statements.track", "pg_settings.name"),),
             _loading(library, " on the primary" if on_standby(facts) else ""),
         )

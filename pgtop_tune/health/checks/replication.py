@@ -94,7 +94,7 @@ def _receiving(facts: Facts, limits: Limits) -> Iterator[Finding]:
     if receiver.status != "streaming" and not _only_from_archive(facts):
         yield Finding(
             Severity.HIGH,
-            f"this standby does not stream: its receiver is {receiver.status or 'not there'}",
+            f"this standby does not stream: its receiver is {receiver.status or 'missing'}",
             (Evidence(receiver.status or "no WAL receiver", "pg_stat_wal_receiver.status"),),
             words("Its log says why: primary_conninfo, the primary's pg_hba.conf, or WAL that has been removed."),
             subject="receiver",

@@ -17,9 +17,7 @@ _LONGEST_LINE: Final = PIECE_BYTES // 2
 _FUNCTIONS: Final = (
     "EXECUTE ON FUNCTION pg_stat_file(text, boolean), pg_read_binary_file(text, bigint, bigint, boolean)"
 )
-NOT_COLLECTED: Final = Unavailable(
-    Reason.SWITCHED_OFF, "logging_collector is off: the server's log goes wherever its stderr goes"
-)
+NOT_COLLECTED: Final = Unavailable(Reason.SWITCHED_OFF, "logging_collector is off: the server logs to its stderr")
 
 
 class LogReader:

@@ -110,7 +110,7 @@ async def open_connection(conninfo: ConnInfo, own: OwnSessions, patience_s: floa
         ConnectionProblem: None did; speaks of the last.
         PasswordNeeded: It wants a password and there was none to send.
     """
-    error: BaseException = OSError("nowhere to connect to")
+    error: BaseException = OSError("no host to connect to")
     through_libpq = bool(beyond_asyncpg(conninfo))
     connect = _connected_by_libpq if through_libpq else _connected
     for number, arguments in enumerate(conninfo.as_libpq() if through_libpq else conninfo.as_asyncpg()):

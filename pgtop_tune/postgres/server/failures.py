@@ -27,18 +27,18 @@ _PASSING: Final = frozenset({"57P01", "57P02", "57P03"})
 
 _CONNECT_HINTS: Final[Mapping[str, str]] = {
     _PASSWORD_FAILED: "check the user and the password (PGPASSWORD, .pgpass, or type it)",
-    "28000": "pg_hba.conf of the server decides who may connect from where, and the role must be allowed to log in",
+    "28000": "check pg_hba.conf of the server, and that the role may log in",
     "3D000": "name a database with -d; `psql -l` lists them",
     "53300": "the server has no free connection; raise max_connections or close some",
     "57P03": "it is starting, stopping or recovering; trying again",
     "57P01": "it was shut down by an administrator; trying again",
     "42501": "the role may not connect to this database",
     "42704": "a setting in PGOPTIONS or options= does not exist on this server",
-    "08P01": "a pooler takes no PGOPTIONS or options=, unless its ignore_startup_parameters has `options`",
+    "08P01": "a pooler rejects PGOPTIONS and options= unless its ignore_startup_parameters lists `options`",
 }
 """sqlstate → what to do, PostgreSQL appendix A."""
 
-_NO_SUCH_CHARACTER: Final = "this database has no such character; name one in UTF8 with -d"
+_NO_SUCH_CHARACTER: Final = "this database lacks that character; name one in UTF8 with -d"
 STATEMENT_HINTS: Final[Mapping[str, str]] = {"22P05": _NO_SUCH_CHARACTER}
 """sqlstate → what to do about a statement that was refused."""
 
@@ -56,7 +56,7 @@ _REASONS: Final[Mapping[str, Reason]] = {
 _ENDED: Final = frozenset({"25P03", "25P04", "57P05"})
 """The server has ended the session: a time limit for idling in a transaction, for a transaction, for idling."""
 
-_TOO_SLOW: Final = "took longer than we let it"
+_TOO_SLOW: Final = "took longer than its time limit"
 
 
 def sqlstate_of(error: BaseException) -> str:
@@ -132,7 +132,7 @@ def libpq_problem(error: psycopg.OperationalError, conninfo: ConnInfo, state: st
     if error.pgconn is not None and error.pgconn.needs_password:
         return PasswordNeeded(message, _CONNECT_HINTS[_PASSWORD_FAILED])
     if _FORBIDDEN.search(words):
-        return NotLetIn(message, "a keyword of the connection, or a PG* variable, shuts this server out")
+        return NotLetIn(message, "a keyword of the connection, or a PG* variable, excludes this server")
     state = state or next((state for pattern, state in _REFUSALS if pattern.search(words)), "")
     if state == _PASSWORD_FAILED and error.pgconn is not None and error.pgconn.used_password:
         return WrongPassword(message, _CONNECT_HINTS[_PASSWORD_FAILED])
@@ -179,10 +179,14 @@ _SILENT: Final = (
 _NETWORK: Final[tuple[tuple[type[BaseException], str, str], ...]] = (
     (socket.gaierror, "the host name is not known", "check -h / PGHOST and the name service"),
     (UnicodeError, "this cannot be a host name", "check -h / PGHOST"),
-    (FileNotFoundError, "no server has a socket there", "is it running? `-h` names another socket directory or host"),
-    (ConnectionRefusedError, "nothing listens there", "is the server running, and is the port right?"),
-    (PermissionError, "this user may not use the socket", "run as a user who may enter its directory"),
-    (TimeoutError, "no answer in time", "is the address right, and does a firewall drop the packets?"),
+    (
+        FileNotFoundError,
+        "no server has a socket there",
+        "check that it runs; `-h` names another socket directory or host",
+    ),
+    (ConnectionRefusedError, "nothing listens there", "check that the server runs, and the port"),
+    (PermissionError, "this user may not use the socket", "run as a user with access to its directory"),
+    (TimeoutError, "no answer in time", "check the address, and whether a firewall drops the packets"),
     (ConnectionResetError, "the connection was cut", "the server may be restarting; trying again"),
     (BrokenPipeError, "the connection was cut", "the server may be restarting; trying again"),
 )

@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from typing import Final
 
 PREDEFINED: Final[Mapping[str, str]] = {
-    "pg_execute_server_program": "programs on the server's machine",
-    "pg_write_server_files": "files of the server's machine are overwritten",
-    "pg_read_server_files": "files of the server's machine are read",
-    "pg_read_all_data": "everybody's tables are read",
-    "pg_write_all_data": "everybody's tables are written to",
-    "pg_maintain": "everybody's tables are locked, clustered, refreshed",
-    "pg_signal_backend": "other sessions are ended",
-    "pg_create_subscription": "the server connects to other servers",
+    "pg_execute_server_program": "run programs on the server's machine",
+    "pg_write_server_files": "overwrite files of the server's machine",
+    "pg_read_server_files": "read files of the server's machine",
+    "pg_read_all_data": "read all tables",
+    "pg_write_all_data": "write all tables",
+    "pg_maintain": "lock, cluster and refresh all tables",
+    "pg_signal_backend": "end other sessions",
+    "pg_create_subscription": "connect from the server to other servers",
 }
 """Each with what foreign code would do with it."""

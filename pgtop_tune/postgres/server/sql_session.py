@@ -140,14 +140,14 @@ class PsycopgSession:
             path = in_order([name for name in names if name in safe]) if safe else ""
         if (path or not owner_is_safe) and self._pooled:
             raise ServerProblem(
-                f"through this pooler, functions that {owner}, the owner of the database, puts before those of"
-                f" PostgreSQL would run as {self._connection.info.user}",
+                f"through this pooler, functions of {owner}, the owner of the database, would replace PostgreSQL's "
+                f"own and run as {self._connection.info.user}",
                 f"connect to the server itself, or as {owner}",
             )
         if not path and not owner_is_safe:
             raise ServerProblem(
-                f"every schema of search_path belongs to an ordinary role, as the database does to {owner}: functions"
-                " that are put there would run as a superuser",
+                f"every schema of search_path belongs to an ordinary role, as the database does to {owner}: its "
+                "functions would run as a superuser",
                 f"connect as {owner}, or use a database of your own",
             )
         return path

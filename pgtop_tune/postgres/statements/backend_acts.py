@@ -105,7 +105,7 @@ class BackendActs(Struct, frozen=True):
         if pid in self.own.pids:
             return BackendResult(backend, Outcome.REFUSED, "one of our own sessions")
         if started_ms is None:
-            return BackendResult(backend, Outcome.NOT_PERMITTED, f"this role may not see who that is; {self._grant()}")
+            return BackendResult(backend, Outcome.NOT_PERMITTED, f"this role may not see that session; {self._grant()}")
         try:
             async with _bounded(connection):
                 words = marked(signal_statement(act, backend))
@@ -115,7 +115,9 @@ class BackendActs(Struct, frozen=True):
         if row is None:
             return BackendResult(backend, Outcome.GONE)
         if not row["sent"]:
-            return BackendResult(backend, Outcome.REFUSED, "an auxiliary process of the server takes no such signal")
+            return BackendResult(
+                backend, Outcome.REFUSED, "an auxiliary process of the server does not take this signal"
+            )
         return BackendResult(backend, Outcome.DONE)
 
     def _grant(self) -> str:

@@ -53,24 +53,24 @@ async def whole_statement(connection: Connection, backend: BackendKey, seen: str
     cursor = psycopg.AsyncRawCursor(connection, row_factory=dict_row)
     row = await (await cursor.execute(marked(text).encode(), backend)).fetchone()
     if row is None or row["datname"] is None:
-        raise UsageProblem("the session has ended, or is none that runs queries")
+        raise UsageProblem("the session has ended, or runs no queries")
     if seen == HIDDEN_QUERY or not seen:
-        raise UsageProblem("this role may not see what the session runs", "pg_monitor lets it")
+        raise UsageProblem("this role may not see the session's query", "pg_monitor lets it")
     role = row["role"] or ""
     whole = bytes(row["query"] or b"")
     most_bytes = row["most_bytes"] - _LONGEST_CHARACTER
     if shown_query(whole) == seen:
         if row["query_bytes"] >= most_bytes:
             raise UsageProblem(
-                f"the server keeps only the first {row['most_bytes'] - 1} bytes of a statement, and this is longer",
-                "track_activity_query_size, with a restart, keeps more",
+                f"the server keeps only the first {row['most_bytes'] - 1} bytes of a statement, and this one is longer",
+                "raise track_activity_query_size (needs a restart)",
             )
         return Seen(whole.decode("utf-8", "replace"), row["datname"], role)
     if MASK in seen:
-        raise UsageProblem("the session runs another statement by now, and a secret in this one was not kept")
+        raise UsageProblem("the session runs another statement now, and this one had a secret removed")
     if len(seen) < QUERY_CHARACTERS and len(seen.encode("utf-8", "replace")) < most_bytes:
         return Seen(seen, row["datname"], role)
-    raise UsageProblem("the session runs another statement by now, and only the beginning of this one is known")
+    raise UsageProblem("the session runs another statement now, and only the beginning of this one is known")
 
 
 def explainable(connection: Connection, found: Seen) -> PlainQuery:
@@ -85,7 +85,7 @@ def explainable(connection: Connection, found: Seen) -> PlainQuery:
     if query.placeholders and major < _GENERIC_SINCE:
         raise ServerProblem(
             "the statement has placeholders ($1), and EXPLAIN (GENERIC_PLAN) exists from PostgreSQL 16 on",
-            "pgbench -M simple sends statements without",
+            "pgbench -M simple sends statements without them",
         )
     return query
 

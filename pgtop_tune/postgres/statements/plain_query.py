@@ -81,7 +81,7 @@ def plain_query(text: str) -> PlainQuery:
         elif kind == "close":
             depth -= 1
             if depth < 0:
-                raise UsageProblem("the text is not a complete statement: a parenthesis closes that never opened")
+                raise UsageProblem("the text is not a complete statement: a closing parenthesis without an opening one")
         elif kind == "placeholder":
             placeholders = True
         elif depth <= looked_at or not words:
@@ -89,11 +89,11 @@ def plain_query(text: str) -> PlainQuery:
             words.append(token.upper() if kind == "word" else "")
         if words and words[0] not in _PLAIN:
             raise UsageProblem(
-                f"only plain queries are explained, and this begins with {words[0] or 'something else'}",
+                f"EXPLAIN takes only plain queries, and this begins with {words[0] or 'something else'}",
                 "SELECT, INSERT, UPDATE, DELETE, MERGE, VALUES, TABLE and WITH are plain",
             )
     if not words:
-        raise UsageProblem("there is no statement that begins with a plain query's word")
+        raise UsageProblem("the text has no plain query")
     if depth:
         raise UsageProblem("the text is not a complete statement: a parenthesis is open")
     if any(word == "INTO" and before not in _TARGETED for before, word in pairwise(words)):

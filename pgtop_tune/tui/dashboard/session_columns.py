@@ -162,7 +162,7 @@ COLUMNS: Final[tuple[SessionColumn, ...]] = (
         "Identifier of its statement, the same as in pg_stat_statements.", "pg_stat_activity.query_id",
         lambda row: row.backend.query_id, "right", shown=False),
     SessionColumn("query", "query", LEAST_QUERY, 0, lambda row: _query(row.backend),
-        "Its statement, the last one when it is not active; the kind of process where there is none.",
+        "Its statement, the last one when it is not active; without one the kind of process.",
         "pg_stat_activity.query", lambda row: row.backend.query, elastic=True),
 )  # fmt: skip
 """From left to right on the dashboard."""

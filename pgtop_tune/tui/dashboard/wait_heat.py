@@ -105,7 +105,7 @@ def _figures(interval: Interval, sample: WaitSample, cpus: int | None, full: flo
     short = mean_over(ACTIVE_SESSIONS, interval, WAITS_WINDOW_S)
     style = "warning" if cpus and short and short > cpus else "strong"
     rate = (
-        f", {sample.samples:>2} {'look ' if sample.samples == 1 else 'looks'}"
+        f", {sample.samples:>2} {'sample ' if sample.samples == 1 else 'samples'}"
         if sample.source == ACTIVITY_SOURCE
         else ", exact"
     )

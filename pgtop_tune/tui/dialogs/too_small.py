@@ -55,6 +55,6 @@ class TooSmall(Screen[None]):
             return
         words = (
             f"The terminal has {size.width} columns and {size.height} rows; the screen needs "
-            f"{LEAST_WIDTH} and {LEAST_HEIGHT}. Sampling and recording go on. q leaves."
+            f"{LEAST_WIDTH} and {LEAST_HEIGHT}. Sampling and recording continue. q leaves."
         )
         self.query_one(LineCanvas).show(wrapped(words, max(size.width, 2)))

@@ -46,7 +46,7 @@ def preview_lines(preview: MakingPreview, cells: int) -> list[Line]:
         free = f"{size(preview.available_bytes)} are free"
     lines: list[Line] = []
     if preview.needed_bytes:
-        lines += wrapped(f"it needs about {size(preview.needed_bytes)} of disk, {free}", cells)
+        lines += wrapped(f"the tables need about {size(preview.needed_bytes)} of disk, {free}", cells)
     lines += wrapped(one_line(preview.note, _FOUND), cells) if preview.note else []
     if preview.dropped:
         database, there = one_line(preview.database, 60), one_line(preview.dropped, _FOUND)

@@ -131,7 +131,7 @@ _HOLDER_COLUMNS: Final = (
          "hot_standby_feedback holds back for its own queries; a catalog slot holds back catalogs only.",
          "backend_xid, backend_xmin; pg_prepared_xacts; xmin, catalog_xmin of slots"),
     number("age", "xacts", 8, attrgetter("age"), count,
-           "Transactions begun since the oldest one it may still look at: dead rows of these stay.",
+           "Transactions begun since its oldest visible one: dead rows of these stay.",
            "greatest(age(backend_xid), age(backend_xmin)), age(transaction), age(xmin)", critical=_OLD_XACTS),
     number("since", "open", 7, attrgetter("since_s"), age, "How long its transaction is open.",
            "now − xact_start, now − prepared"),

@@ -40,7 +40,7 @@ from pgtop_tune.tui.widgets.wrapping import wrapped
 from pgtop_tune.units import UNKNOWN, mean, ms, percent
 
 By = Callable[[WaitCount], Hashable]
-_SOURCE: Final = "pg_stat_activity sampled several times a second (observations / looks), or pg_wait_sampling_profile"
+_SOURCE: Final = "pg_stat_activity sampled several times a second (observations / samples), or pg_wait_sampling_profile"
 _TEXT: Final = 1_000
 _MOST: Final = 8
 """Rows of a drill-down."""

@@ -98,7 +98,7 @@ class Applying:
             self._scope.next_load.pop(name, None)
             if value is not None:
                 self._scope.next_load[name] = value
-        return Came("sessions of the next load begin with it (PGOPTIONS); b starts one", "good", names)
+        return Came("sessions of the next load start with it (PGOPTIONS); b starts a load", "good", names)
 
     async def restart(self, staged: Sequence[PanelRow], wanted: OneSet) -> Came:
         """One restart for everything that is staged for the whole server, and for what waits for one already."""

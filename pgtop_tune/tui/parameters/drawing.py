@@ -125,7 +125,7 @@ def remark_of(row: PanelRow, glyphs: Glyphs) -> tuple[str, str]:
 
 def changed_words(change: Change) -> str:
     """Who changed it, from what, and whether it stays."""
-    trial = ", pending confirmation" if not change.kept else ""
+    trial = ", pending" if not change.kept else ""
     reason = f": {change.reason}" if change.reason else ""
     return one_line(f"was {value_before(change) or 'default'}, set by {change.by or 'us'}{trial}{reason}", 300)
 

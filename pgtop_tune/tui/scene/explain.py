@@ -55,7 +55,7 @@ _BUDGET: Final = Entry(
     "where each transaction goes",
     "ms",
     "Mean sessions of the load seen in a wait, divided by its transactions per second (Little's law), over 10 s. CPU "
-    "is the CPU time of its backends and CPU queue their run-queue wait, if the host is known. "
+    "is the CPU time of its backends and CPU queue their wait in the run queue, if the host is known. "
     "Client:turn is client think time and network time: pgbench, the network, both sides' scheduling. The rest of the "
     "client's latency is other. Parts that overlap are scaled down to what the client measures. Without a load of "
     "ours: client backends in a wait, divided by the server's TPS.",

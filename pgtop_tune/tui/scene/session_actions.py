@@ -74,7 +74,7 @@ class SessionActions:
                 wanted = more
                 answer = await self._app.push_screen_wait(await self._question(act, session, wanted, 0))
             if not answer:
-                return "no change was made", True
+                return "nothing was done", True
             results = await self._client.ask(self._control.signal(act, wanted))
         except PgtopError as problem:
             return str(problem), False

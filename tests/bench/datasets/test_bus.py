@@ -274,7 +274,7 @@ async def test_cut_off_it_leaves_nothing_running_and_is_gone_on_with(
 
 async def test_two_makings_do_not_meet(hand: PsycopgSession, database: str) -> None:
     await hand.rows("SELECT pg_advisory_lock(hashtext('pgtop-tune bus'))")
-    with pytest.raises(LoadProblem, match="another pgtop-tune makes the bus data set"):
+    with pytest.raises(LoadProblem, match="another pgtop-tune is creating the bus data set"):
         await made(database, SMALL)
 
 

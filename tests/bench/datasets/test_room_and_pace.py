@@ -49,7 +49,7 @@ async def test_what_is_dropped_first_makes_room(server: Throwaway) -> None:
 async def test_a_disk_that_cannot_be_seen_is_said_and_does_not_stop(server: Throwaway) -> None:
     room, _ = await looked(server, "the server runs on another machine")
     assert room.check() == (
-        "about 2.20G of disk will be needed; what is free is not known: the server runs on another machine"
+        "about 2.20G of disk will be needed; free space is unknown: the server runs on another machine"
     )
     nothing, _ = await looked(server, 0, estimated=0)
     assert nothing.check() == ""
@@ -82,4 +82,4 @@ async def test_a_role_that_may_not_see_the_directory_is_told_so(server: Throwawa
             await hand.aclose()
         finally:
             connection.execute("DROP ROLE plain")
-    assert room.check().endswith("is not known: this role may not see where the server keeps its data")
+    assert room.check().endswith("is not known: this role may not see the server's data directory")

@@ -175,7 +175,7 @@ async def test_a_value_that_something_else_overrides_is_not_called_effective(
     assert change.shown_after == "3MB"
     assert change.message == "overridden (user): sessions like ours still have 3MB"
     late = await control.apply("log_connections", "on")
-    assert late.message == "takes effect in sessions that begin from now on"
+    assert late.message == "takes effect in sessions that start from now on"
     await control.undo_all()
     await control.aclose()
 

@@ -124,7 +124,7 @@ async def test_a_change_for_some_sessions_is_taken_back_exactly(
             [Wanted("work_mem", "8MB", scope), Wanted("search_path", None, scope), Wanted("jit", "off", scope)], Terms()
         )
         assert change.shown_after == "8MB"
-        assert change.message.endswith("that begin from now on")
+        assert change.message.endswith("that start from now on")
         assert connection.execute("SHOW work_mem").fetchone() == ("5MB",)
         assert shown(fresh_server, "work_mem") == "8MB"
         (proof, *_) = await control.prove((change,))

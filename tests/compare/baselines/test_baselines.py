@@ -149,7 +149,7 @@ def test_kept_runs_of_the_same_set_up_say_how_runs_differ(tmp_path: Path) -> Non
     (groups,) = baselines.earlier_runs(side(base)).values()
     assert sorted(map(len, groups)) == [1, 3]
     found = compare(side(base), side(frames(1080.0, "b", seconds=30)), earlier=baselines.earlier_runs(side(base)))
-    assert any("runs that were made alike differ by" in note for note in found.phases[0].notes)
+    assert any("runs with the same settings differ by" in note for note in found.phases[0].notes)
 
 
 def test_a_run_too_short_for_an_interval_speaks_of_none(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ REFUSED = [
     ("SELECT /* /* */ 1", "inside a comment"),
     ("SELECT (1", "parenthesis is open"),
     ("SELECT (1; )", "parenthesis is open"),
-    ("SELECT 1)", "never opened"),
+    ("SELECT 1)", "without an opening"),
     ("<insufficient privilege>", "begins with something else"),
     ("autovacuum: VACUUM t", "begins with AUTOVACUUM"),
 ]

@@ -86,7 +86,7 @@ def bus_making(given: InitWords, words: ConnectionWords) -> Made:
     notes: tuple[str, ...] = ()
     if found is not None and not anew and found.fulfils(plan):
         done = Initialised(0.0, ())
-        notes += ("it was there already, and no change was made; --force makes it anew",)
+        notes += ("it exists already; --force recreates it",)
     else:
         if found is not None and anew and not found.empty:
             may_replace(conninfo.dbname, "a bus data set", found.describe(), force=given.force)

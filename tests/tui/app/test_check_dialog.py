@@ -230,7 +230,7 @@ async def test_keys_are_taken_while_it_looks_again() -> None:
         await rig.press("y")
         await rig.sees("max_wal_size is now 4GB")
         await rig.press("Y")
-        await rig.sees("kept: ")
+        await rig.sees("confirmed: ")
         checks.waits = False
 
 

@@ -45,7 +45,7 @@ def test_screen_and_watchdog_killed_and_started_again_the_change_goes_back_at_it
     assert change.until_ms is not None
     assert setting(fresh_server, "max_wal_size") == "2GB"
     with watch(fresh_server, tmp_path, columns=160) as terminal:
-        terminal.until("or it reverts")
+        terminal.until("auto-revert in")
         assert f"adopted from {change.by}" in terminal.text()
         assert setting(fresh_server, "max_wal_size") == "2GB"
         terminal.until("reverted, not confirmed in time")
@@ -61,8 +61,8 @@ def test_an_adopted_set_is_kept_and_undone_with_the_keys_of_our_own(fresh_server
     with watch(fresh_server, tmp_path, columns=160) as terminal:
         terminal.until("adopted from")
         terminal.press("Y")
-        terminal.until("kept: work_mem 4MB→8MB; max_wal_size 1GB→4GB")
-        terminal.until_gone("or it reverts")
+        terminal.until("confirmed: work_mem 4MB→8MB; max_wal_size 1GB→4GB")
+        terminal.until_gone("auto-revert in")
         assert [(change.kept, change.until_ms) for change in journal(tmp_path).in_force] == [(True, None)] * 2
         terminal.press("u")
         terminal.until("undo 2 changes")

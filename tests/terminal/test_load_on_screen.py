@@ -20,7 +20,7 @@ def test_tables_are_made_and_two_steps_run_from_the_screen(fresh_server: Throwaw
         terminal.press("\r")
         terminal.until("there are no tables of the pgbench data set")
         terminal.press("i")
-        terminal.until("of disk will be needed")
+        terminal.until("the tables need about")
         terminal.press("\x151\r")
         terminal.until("made: scale 1")
         terminal.until("drop them?")

@@ -42,7 +42,7 @@ def change_max_wal_size(terminal: Terminal) -> None:
     terminal.press("a")
     terminal.until("max_wal_size is now 2GB")
     terminal.press("Y")
-    terminal.until("kept: max_wal_size 1GB→2GB")
+    terminal.until("confirmed: max_wal_size 1GB→2GB")
 
 
 def test_a_parameter_is_changed_on_screen_and_undone(fresh_server: Throwaway, tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def _head(
 
 def _hidden(why: Unavailable) -> Phrase:
     """In place of counts that would not be those of everybody."""
-    return Phrase(absence(why), 1, (("other users' are hidden: GRANT pg_monitor", "warning"),))
+    return Phrase(absence(why), 1, (("others are hidden: GRANT pg_monitor", "warning"),))
 
 
 def _seldom(interval: Interval | None) -> Phrase:

@@ -28,4 +28,4 @@ async def applied(rig: Rig, value: str) -> None:
     await rig.press("a")
     await rig.sees(f"is now {value}")
     await rig.press("Y")
-    await rig.sees("kept: ")
+    await rig.sees("confirmed: ")

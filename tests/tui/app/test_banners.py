@@ -47,6 +47,6 @@ async def test_what_is_on_trial_stands_above_the_keys_of_every_page() -> None:
         await rig.app.parameters.changes.apply((Wanted("work_mem", "8MB"),), Terms(keep_within_s=60.0))
         for page in PAGES[:2]:
             await rig.press(page.key)
-            await rig.until(lambda: "or it reverts" in rig.text().split("\n")[-2])
+            await rig.until(lambda: "auto-revert in" in rig.text().split("\n")[-2])
         await rig.press("Y")
-        await rig.until(lambda: "or it reverts" not in rig.text())
+        await rig.until(lambda: "auto-revert in" not in rig.text())

@@ -43,7 +43,7 @@ async def test_a_ghost_is_chosen_from_the_list_and_let_go_with_the_same_key(kept
         await rig.sees("differ")
         await rig.sees("baseline p99")
         await rig.press("g")
-        await rig.until(lambda: "ghost" not in rig.text())
+        await rig.until(lambda: "baseline" not in rig.text())
 
 
 async def test_a_directory_without_recordings_says_how_to_get_one(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ async def test_a_ghost_asked_for_at_the_start_as_a_picture(kept: Path, size: tup
         watch = rig.app.overlay
         await rig.until(lambda: (now := watch.watch(rig.app.context.live.now)) is not None and not now.reading)
         rig.source.feed(frames(1000.0, "b")[90])
-        await rig.sees("ghost")
+        await rig.sees("baseline")
         await rig.until(lambda: rig.app.context.live.now is not None and rig.app.context.live.now.sequence == 90)
         await rig.pilot.pause()
         assert_picture(GOLDENS / f"ghost-{size[0]}x{size[1]}.txt", rig.text().splitlines())

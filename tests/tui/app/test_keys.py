@@ -71,10 +71,10 @@ async def _redo(rig: Rig) -> None:
 async def _keep(rig: Rig) -> None:
     assert rig.app.parameters.changes is not None
     await rig.app.parameters.changes.apply((Wanted("work_mem", "8MB"),), Terms(keep_within_s=60.0))
-    await rig.sees("or it reverts")
+    await rig.sees("auto-revert in")
     await rig.press("Y")
-    await rig.until(lambda: any("kept: work_mem 4MB→8MB" in each.message for each in rig.app._notifications))
-    await rig.until(lambda: "or it reverts" not in rig.text())
+    await rig.until(lambda: any("confirmed: work_mem 4MB→8MB" in each.message for each in rig.app._notifications))
+    await rig.until(lambda: "auto-revert in" not in rig.text())
 
 
 async def _password(rig: Rig) -> None:
@@ -182,7 +182,7 @@ async def _palette(rig: Rig) -> None:
     await rig.press("ctrl+p")
     await rig.until(lambda: isinstance(rig.app.screen, CommandPalette))
     await rig.type("hide or show")
-    await rig.sees("idle sessions")
+    await rig.sees("idle rows")
     await rig.press("enter")
     await rig.until(lambda: dashboard_of(rig).view.hide_idle)
 
@@ -201,7 +201,7 @@ async def _suspend(rig: Rig) -> None:
     """That it stops is seen with a real shell (tests/terminal); here: not while a change waits for its revert."""
     assert rig.app.parameters.changes is not None
     await rig.app.parameters.changes.apply((Wanted("work_mem", "8MB"),), Terms(keep_within_s=60.0))
-    await rig.sees("or it reverts")
+    await rig.sees("auto-revert in")
     await rig.press("ctrl+z")
     await rig.until(lambda: any("cannot revert it" in each.message for each in rig.app._notifications))
 

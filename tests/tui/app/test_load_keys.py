@@ -81,7 +81,7 @@ async def test_a_data_set_of_the_size_typed_is_made_and_the_dashboard_goes_on() 
     async with running_screen(_idle(), load=load) as rig:
         await _form(rig)
         await rig.press("i")
-        await rig.sees("of disk will be needed")
+        await rig.sees("the tables need about")
         await rig.press("backspace", "backspace")
         await rig.type("25")
         await rig.press("enter")
@@ -121,7 +121,7 @@ async def test_a_making_is_stopped_with_x_and_its_end_is_told() -> None:
     async with running_screen(_idle(), load=load) as rig:
         await _form(rig)
         await rig.press("i")
-        await rig.sees("of disk will be needed")
+        await rig.sees("the tables need about")
         await rig.press("enter")
         await rig.until(lambda: load.made)
         load.standing = LoadState(doing="making", title="scale 10", making=MakingProgress("vacuum"))

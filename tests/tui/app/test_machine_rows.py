@@ -123,7 +123,7 @@ async def test_the_machine_and_the_server_are_one_set_that_is_undone_together() 
         assert machine.live["vm.swappiness"] == "1"
         assert len(control.journal) == 1
         await rig.press("Y")
-        await rig.sees("kept: vm.swappiness 60→1; max_wal_size 1GB→2GB")
+        await rig.sees("confirmed: vm.swappiness 60→1; max_wal_size 1GB→2GB")
         await rig.press("u")
         await rig.sees("undo 2 changes")
         await rig.press("y")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS
+from pgtop_tune.changes.change_sets import BACKSTOP_S
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.tui.parameters.dialog import ParameterDialog
@@ -23,7 +24,7 @@ async def test_a_step_shows_the_sql_and_a_applies_it_on_trial() -> None:
         assert control.journal == []
         await rig.press("a")
         await rig.sees("max_wal_size is now 4GB, read back from pg_settings")
-        assert control.terms.keep_within_s == 60.0
+        assert control.terms.keep_within_s == 60.0 + BACKSTOP_S
         assert rig.source.noted == [], "the tape learns of it from the server"
         await rig.sees("Y confirm  u undo  max_wal_size 1GB→4GB")
         await rig.press("Y")
@@ -45,7 +46,7 @@ async def test_several_staged_values_are_one_set_with_one_reload() -> None:
         await rig.sees("2 staged")
         await rig.press("a")
         await rig.sees("work_mem is now 8MB")
-        assert {change.set_id for change in control.journal} == {"s1"}
+        assert len({change.set_id for change in control.journal}) == 1
         await rig.press("u")
         await rig.sees("undo 2 changes")
         await rig.press("y")
@@ -61,7 +62,7 @@ async def test_details_say_what_is_known_and_what_others_say() -> None:
         await opened(rig)
         await at(rig, "work_mem")
         await rig.press("question_mark")
-        for words in ("others say", "pgtune", "moves with", "takes effect", "system: ", "load: ", "place to start"):
+        for words in ("others say", "pgtune", "moves with", "takes effect", "system: ", "load: ", "starting point"):
             await rig.sees(words)
         await rig.press("escape")
         await rig.until(lambda: isinstance(rig.app.screen, ParameterDialog))

@@ -135,7 +135,7 @@ def test_the_head_says_that_there_are_more_roots_than_the_one_it_names() -> None
 
 
 @pytest.mark.parametrize(("cells", "said"), [
-    (80, "other users' are hidden: GRANT pg_monitor"), (160, "other users' sessions are hidden: GRANT pg_monitor TO "
+    (80, "others are hidden: GRANT pg_monitor"), (160, "other users' sessions are hidden: GRANT pg_monitor TO "
         "bench"),
 ])  # fmt: skip
 def test_what_a_role_may_not_see_is_not_counted_as_none(cells: int, said: str) -> None:

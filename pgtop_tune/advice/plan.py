@@ -213,7 +213,10 @@ def _with_pool(drawn: MemoryPlan, facts: Facts) -> MemoryPlan:
 def usual_pool(machine: Machine) -> HugePages:
     """The pool of the default size, which vm.nr_hugepages is about."""
     size = machine.huge_page_bytes or 0
-    return next((each for each in machine.pools if each.page_bytes == size), HugePages(size, 0, 0, 0, 0))
+    return next(
+        (each for each in machine.pools if each.page_bytes == size),
+        HugePages(page_bytes=size, total=0, free=0, reserved=0, surplus=0),
+    )
 
 
 def pages_taken(pool: HugePages) -> int:

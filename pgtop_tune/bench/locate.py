@@ -103,7 +103,7 @@ def probe(path: Path) -> Pgbench:
         words = one_line(answer.stderr or answer.stdout, 300) or f"exit status {answer.returncode}"
         raise LoadProblem(f"{path} is not a working pgbench: {words}", INSTALL_HINT)
     version_num, version = parsed
-    return Pgbench(path, version_num, version, library_path)
+    return Pgbench(path=path, version_num=version_num, version=version, library_path=library_path)
 
 
 def parse_version(text: str) -> tuple[int, str] | None:

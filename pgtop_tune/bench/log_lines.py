@@ -211,9 +211,9 @@ def odd_part(second: int, script: int, latencies: list[int], lags: list[int]) ->
     timed = [us > _LARGEST_WORD for us in latencies]
     words = Counter(us for us in latencies if us <= _LARGEST_WORD)
     return Part(
-        second,
-        script,
-        [us if us > 0 else 0 for us in compress(latencies, timed)],
-        [*compress(lags, timed)],
-        Counter({_NAMES[number]: count for number, count in words.items()}),
+        second=second,
+        script=script,
+        latencies=[us if us > 0 else 0 for us in compress(latencies, timed)],
+        lags=[*compress(lags, timed)],
+        words=Counter({_NAMES[number]: count for number, count in words.items()}),
     )

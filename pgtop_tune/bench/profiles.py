@@ -97,7 +97,14 @@ class Profile(Struct, frozen=True):
     def summary(self) -> ProfileSummary:
         """As the load screen lists it."""
         dataset = self.dataset or ("pgbench" if self.builtin else "")
-        return ProfileSummary(self.name, self.title, self.description, self.clients(), self.protocol, dataset)
+        return ProfileSummary(
+            name=self.name,
+            title=self.title,
+            description=self.description,
+            clients=self.clients(),
+            protocol=self.protocol,
+            dataset=dataset,
+        )
 
 
 class Profiles(Struct, frozen=True):

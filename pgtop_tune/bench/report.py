@@ -224,4 +224,4 @@ def _statement(line: str, counts: int) -> StatementReport | None:
         return None
     failures = int(match[2]) if counts > 0 else None
     retries = int(match[3]) if counts > 1 else None
-    return StatementReport(match[counts + 2] or "", latency_ms, failures, retries)
+    return StatementReport(text=match[counts + 2] or "", latency_ms=latency_ms, failures=failures, retries=retries)

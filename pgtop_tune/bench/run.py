@@ -86,7 +86,9 @@ class Silences:
         if self._lasting is not None:
             lasted = self._lasting
             self._lasting = None
-            self._over.append(Silence(lasted.since_ms, now_ms, lasted.zero_s, lasted.usual_ms))
+            self._over.append(
+                Silence(since_ms=lasted.since_ms, until_ms=now_ms, zero_s=lasted.zero_s, usual_ms=lasted.usual_ms)
+            )
 
     def take(self) -> tuple[Silence, ...]:
         """Those that ended since the last call, and the one that lasts."""
@@ -270,7 +272,9 @@ async def start_run(
     threads, scripts = threads_for(spec), scripts_of(spec, profile)
     hashes = tuple(read_script(script.file).sha256 for script in scripts)
     started_ms = time.time_ns() // 1_000_000
-    running = await place.start(Order(tuple(argv), pgbench, endpoint, directory, scripts))
+    running = await place.start(
+        Order(argv=tuple(argv), pgbench=pgbench, endpoint=endpoint, directory=directory, scripts=scripts)
+    )
     facts = BenchRun(
         run=number,
         profile=profile.name,

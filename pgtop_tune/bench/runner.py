@@ -148,7 +148,13 @@ class PgbenchRunner:
             await asyncio.to_thread(sweep, self._base)
             endpoint = with_settings(self.endpoint, spec.settings)
             self._run = await start_run(
-                self._runs + 1, spec, profile, pgbench, endpoint, self._place, self._next_directory
+                self._runs + 1,
+                spec,
+                profile,
+                pgbench=pgbench,
+                endpoint=endpoint,
+                place=self._place,
+                directory=self._next_directory,
             )
             self._runs += 1
             self._next_directory = unused_name(self._base)

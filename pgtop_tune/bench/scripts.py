@@ -66,7 +66,7 @@ def read_script(file: Path) -> ScriptText:
     text = data.decode("utf-8", "replace")
     found = _SHELL.search(text)
     line = None if found is None else text.count("\n", 0, found.start()) + 1
-    return ScriptText(file, text, hashlib.sha256(data).hexdigest(), line)
+    return ScriptText(file=file, text=text, sha256=hashlib.sha256(data).hexdigest(), shell_line=line)
 
 
 def statements_in(text: str) -> int | None:

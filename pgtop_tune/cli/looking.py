@@ -137,7 +137,10 @@ def _looked(interval: Interval, size: int | Unavailable, said: Workload | None, 
     seen = workload_seen(counters) if counters is not None and said is None else None
     because = "as you say" if said else seen.because if seen else "assumed: the server has done next to nothing yet"
     known = None if isinstance(size, Unavailable) else size
-    facts = facts_of(interval, Beside(said, disk, known, None if machine is None else machine_of(machine)))
+    facts = facts_of(
+        interval,
+        Beside(workload=said, disk=disk, data_bytes=known, machine=None if machine is None else machine_of(machine)),
+    )
     if facts is None:
         raise ConnectionProblem("the server did not report it")
     return Looked(

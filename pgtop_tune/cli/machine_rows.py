@@ -110,7 +110,7 @@ def settings_differing(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[Diff
     if not a or not b:
         return ()
     return tuple(
-        Difference(name, a.get(name), b.get(name), GROUP, False)
+        Difference(name=name, a=a.get(name), b=b.get(name), context=GROUP, of_the_place=False)
         for name in dict.fromkeys((*a, *b))
         if a.get(name) != b.get(name)
     )

@@ -175,11 +175,11 @@ def differing(a: Mapping[str, Parameter], b: Mapping[str, Parameter]) -> tuple[D
             continue
         found.append(
             Difference(
-                name,
-                None if left is None else left.shown,
-                None if right is None else right.shown,
-                either.context,
-                name in _OF_THE_PLACE,
+                name=name,
+                a=None if left is None else left.shown,
+                b=None if right is None else right.shown,
+                context=either.context,
+                of_the_place=name in _OF_THE_PLACE,
             )
         )
     return tuple(found)

@@ -128,4 +128,10 @@ def copy_for_everybody(binaries: Binaries, target: Path) -> Binaries:
     library_path = binaries.library_path
     if library_path is not None and library_path.is_relative_to(root):
         library_path = copy / library_path.relative_to(root)
-    return Binaries(copy / "bin", binaries.version_num, binaries.version, binaries.origin, library_path)
+    return Binaries(
+        bin_dir=copy / "bin",
+        version_num=binaries.version_num,
+        version=binaries.version,
+        origin=binaries.origin,
+        library_path=library_path,
+    )

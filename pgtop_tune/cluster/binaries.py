@@ -125,7 +125,13 @@ def inspect(bin_dir: Path, origin: str, library_path: Path | None = None) -> Bin
         words = one_line(answer.stderr or answer.stdout, 200)
         raise ClusterProblem(f"{program} does not say its version: {words or 'no answer'}", _HOW_TO_GET_ONE)
     version, major, minor = match.groups()
-    return Binaries(bin_dir, int(major) * 10000 + int(minor or 0), version, origin, library_path)
+    return Binaries(
+        bin_dir=bin_dir,
+        version_num=int(major) * 10000 + int(minor or 0),
+        version=version,
+        origin=origin,
+        library_path=library_path,
+    )
 
 
 def missing(bin_dir: Path) -> list[str]:

@@ -122,7 +122,9 @@ def _of_systemd(server: Postmaster, data_directory: str, config_file: str, me: H
     restart, start = (*words, "restart", unit), (*words, "start", unit)
     allowed = int(of_user[1]) == me.euid if of_user else me.euid == 0
     if allowed:
-        return Managed(f"systemd unit {unit}", shlex.join(restart), restart, start, unit=unit)
+        return Managed(
+            words=f"systemd unit {unit}", command=shlex.join(restart), restart=restart, start=start, unit=unit
+        )
     return Managed(
         f"systemd unit {unit}",
         shlex.join(restart if of_user else ("sudo", *restart)),
@@ -139,7 +141,7 @@ def _of_debian(server: Postmaster, data_directory: str, config_file: str, me: He
     restart, start = (*cluster, "restart", "-m", "fast"), (*cluster, "start")
     words = f"cluster {found[1]}/{found[2]} of this distribution"
     if me.euid in (0, server.uid):
-        return Managed(words, shlex.join(restart), restart, start)
+        return Managed(words=words, command=shlex.join(restart), restart=restart, start=start)
     return Managed(words, shlex.join(("sudo", *restart)), why_not=_not_us(server))
 
 
@@ -156,10 +158,10 @@ def _of_pg_ctl(server: Postmaster, data_directory: str, config_file: str, me: He
     if not program.is_file():
         return Managed("pg_ctl", short, why_not=f"there is no {program}")
     return Managed(
-        "pg_ctl",
-        f"sudo -u {_name(server.uid)} {short}" if me.euid != server.uid else short,
-        (str(program), "restart", "-m", "fast", *common),
-        (str(program), "start", *common, *options),
+        words="pg_ctl",
+        command=f"sudo -u {_name(server.uid)} {short}" if me.euid != server.uid else short,
+        restart=(str(program), "restart", "-m", "fast", *common),
+        start=(str(program), "start", *common, *options),
         as_owner=True,
         log_file=log,
     )

@@ -78,7 +78,13 @@ def listening(data_directory: Path) -> Listening | None:
     try:
         lines = _pid_file(data_directory)
         port, sockets, address, _, status = (line.strip() for line in lines[3:8])
-        return Listening(int(port), sockets, address, status == "ready", status == "standby")
+        return Listening(
+            port=int(port),
+            socket_directory=sockets,
+            address=address,
+            ready=status == "ready",
+            standby=status == "standby",
+        )
     except PermissionError:
         raise
     except (OSError, ValueError):

@@ -149,9 +149,9 @@ def compare(
         phases.append(phase)
     paired = {key for pair in pairs for key in pair}
     return Comparison(
-        a, b, found, tuple(phases),
-        tuple(key for key in left if key not in paired), tuple(key for key in right if key not in paired),
-        tuple(reasons),
+        a=a, b=b, fingerprints=found, phases=tuple(phases),
+        only_a=tuple(key for key in left if key not in paired), only_b=tuple(key for key in right if key not in paired),
+        reasons=tuple(reasons),
     )  # fmt: skip
 
 
@@ -233,7 +233,7 @@ def _row(
     if effect is not None and min(len(a), len(b)) < FEWEST:
         spread = _spread(figure, a, b, earlier)
         effect = widened(effect, spread, (len(a), len(b)), ratio=figure.points is None)
-    return FigureRow(figure, whole_a, whole_b, effect, "")
+    return FigureRow(figure=figure, a=whole_a, b=whole_b, effect=effect, verdict="")
 
 
 def _spread(

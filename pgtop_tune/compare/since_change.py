@@ -131,7 +131,9 @@ def _told(
             continue
         if differs:
             if found.verdict not in (Verdict.BETTER, Verdict.WORSE):
-                found = SinceChange(changed, effect, Verdict.UNDECIDED, differs, final)
+                found = SinceChange(
+                    changed=changed, effect=effect, verdict=Verdict.UNDECIDED, unlike=differs, final=final
+                )
             continue
         found = SinceChange(changed, effect, _judged(effect, found, spent), final=final)
     return found

@@ -76,7 +76,12 @@ class _Pgbench:
         scale, facts = _scale(size), await recognise_pgbench(hand)
         freed = 0 if facts is None else facts.size_bytes
         dropped = "" if facts is None or facts.empty else facts.describe()
-        return Seen(f"scale {scale}", estimated_bytes(scale, self._SHAPE), freed, dropped)
+        return Seen(
+            title=f"scale {scale}",
+            estimated_bytes=estimated_bytes(scale, self._SHAPE),
+            freed_bytes=freed,
+            dropped=dropped,
+        )
 
     async def make(self, size: str, seen: Seen, tell: Tell) -> Initialised:
         desk = self._desk
@@ -112,7 +117,12 @@ class _Bus:
         if facts.is_of(plan):
             note = f"resumes the existing data set: {facts.describe()}"
             return Seen(title, plan.estimated_bytes, facts.size_bytes, note=note)
-        return Seen(title, plan.estimated_bytes, facts.size_bytes, "" if facts.empty else facts.describe())
+        return Seen(
+            title=title,
+            estimated_bytes=plan.estimated_bytes,
+            freed_bytes=facts.size_bytes,
+            dropped="" if facts.empty else facts.describe(),
+        )
 
     async def make(self, size: str, seen: Seen, tell: Tell) -> Initialised:
         jobs = min(_MOST_JOBS, os.cpu_count() or 1)
@@ -185,8 +195,13 @@ class DataSetService:
             pace = meter.after(progress, time.monotonic())
             tell(
                 MakingProgress(
-                    progress.step, progress.done, progress.total, progress.unit, progress.estimated, pace.per_s,
-                    pace.remaining_s,
+                    step=progress.step,
+                    done=progress.done,
+                    total=progress.total,
+                    unit=progress.unit,
+                    estimated=progress.estimated,
+                    per_s=pace.per_s,
+                    remaining_s=pace.remaining_s,
                 )
             )  # fmt: skip
 
@@ -208,7 +223,15 @@ class DataSetService:
         if there is not None and there < needed:
             raise LoadProblem(f"about {size(needed)} of disk will be needed, and {size(there)} are free", _UNLIKELY)
         database = self.endpoint().dbname
-        return MakingPreview(seen.title, needed, there, room.why, seen.dropped, seen.note, database), seen
+        return MakingPreview(
+            title=seen.title,
+            needed_bytes=needed,
+            available_bytes=there,
+            why=room.why,
+            dropped=seen.dropped,
+            note=seen.note,
+            database=database,
+        ), seen
 
 
 def _scale(text: str) -> int:

@@ -59,4 +59,6 @@ def parse_endpoint(text: str) -> EndpointWords:
     found = _WORDS.fullmatch(rest)
     if found is None or (found["port"] and not 1 <= int(found["port"]) <= 65_535):
         raise UsageProblem(f"{rest!r} is no host, port and database", _HINT)
-    return EndpointWords(name, (found["host"] or "").strip("[]"), found["port"] or "", found["database"] or "")
+    return EndpointWords(
+        name=name, host=(found["host"] or "").strip("[]"), port=found["port"] or "", database=found["database"] or ""
+    )

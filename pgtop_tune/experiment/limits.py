@@ -119,7 +119,10 @@ def _prepared(facts: PathFacts) -> Iterator[Limit]:
     name = f"{console.kind} {console.version}".strip()
     reason = f"prepared statements do not survive {mode} pooling: {_why(console)}"
     yield Limit(
-        "prepared-pooling", knows, f"{name}: {reason}", _WAYS.get(console.kind, "-M extended, or session pooling")
+        id="prepared-pooling",
+        refuses=knows,
+        reason=f"{name}: {reason}",
+        advice=_WAYS.get(console.kind, "-M extended, or session pooling"),
     )
 
 
@@ -145,12 +148,13 @@ def _clients(facts: PathFacts) -> Iterator[Limit]:
     there = console.clients or 0
     if there + facts.clients > most:
         yield Limit(
-            "pooler-clients",
-            False,
-            f"{facts.clients} clients will not fit: max_client_conn of {console.kind} is {most}, and {there} of them "
+            id="pooler-clients",
+            refuses=False,
+            reason=f"{facts.clients} clients will not fit: max_client_conn of {console.kind} is {most}, and {there} "
+            "of them "
             f"are in use, which leaves {max(most - there, 0)}",
-            "a higher max_client_conn",
-            (("clients", facts.clients), ("max_client_conn", most), ("there", there)),
+            advice="a higher max_client_conn",
+            numbers=(("clients", facts.clients), ("max_client_conn", most), ("there", there)),
         )
 
 
@@ -161,13 +165,14 @@ def _sizes(facts: PathFacts) -> Iterator[Limit]:
     for share in server_shares(console, [(facts.database, facts.user)]):
         if share.most is not None and share.most > facts.unreserved:
             yield Limit(
-                "pool-sizes",
-                False,
-                f"the pools of {console.kind} may open {share.most} connections to {share.place}, and the server has "
+                id="pool-sizes",
+                refuses=False,
+                reason=f"the pools of {console.kind} may open {share.most} connections to {share.place}, and the "
+                "server has "
                 f"{facts.unreserved} unreserved ones",
-                "smaller pools (default_pool_size, max_db_connections, max_user_connections) or a higher"
+                advice="smaller pools (default_pool_size, max_db_connections, max_user_connections) or a higher"
                 " max_connections",
-                (("pools", share.pools), ("most", share.most), ("unreserved", facts.unreserved)),
+                numbers=(("pools", share.pools), ("most", share.most), ("unreserved", facts.unreserved)),
             )
 
 
@@ -179,13 +184,15 @@ def _files(facts: PathFacts) -> Iterator[Limit]:
         needed = need(facts)
         if needed > process.soft:
             yield Limit(
-                "open-files",
-                False,
-                f"{facts.clients} clients need {needed} open files in {process.name} (process {process.pid}), its "
+                id="open-files",
+                refuses=False,
+                reason=f"{facts.clients} clients need {needed} open files in {process.name} (process "
+                f"{process.pid}), its "
                 f"limit is {process.soft}",
-                f"a higher limit of open files for {process.name}: LimitNOFILE of its service, or ulimit -n before it"
+                advice=f"a higher limit of open files for {process.name}: LimitNOFILE of its service, or ulimit -n "
+                "before it"
                 " starts",
-                (("needed", needed), ("limit", process.soft)),
+                numbers=(("needed", needed), ("limit", process.soft)),
             )
 
 
@@ -210,11 +217,11 @@ def _ports(facts: PathFacts) -> Iterator[Limit]:
     at = "in pgbench" if facts.tcp else f"in {_PROXY}"
     if facts.clients > ports.count:
         yield Limit(
-            "ephemeral-ports",
-            False,
-            f"{facts.clients} clients need a port each {at}, and net.ipv4.ip_local_port_range has {ports.count}",
-            "a wider net.ipv4.ip_local_port_range, or a Unix socket",
-            (("clients", facts.clients), ("ports", ports.count)),
+            id="ephemeral-ports",
+            refuses=False,
+            reason=f"{facts.clients} clients need a port each {at}, and net.ipv4.ip_local_port_range has {ports.count}",
+            advice="a wider net.ipv4.ip_local_port_range, or a Unix socket",
+            numbers=(("clients", facts.clients), ("ports", ports.count)),
         )
     if not facts.connects:
         return
@@ -222,12 +229,13 @@ def _ports(facts: PathFacts) -> Iterator[Limit]:
     most_per_s = ports.count / min(rests_s, facts.seconds or rests_s)
     if (facts.rate_per_s or _MOST_CONNECTIONS_PER_S) > most_per_s:
         yield Limit(
-            "ephemeral-ports",
-            False,
-            f"-C takes a port for each transaction, which stays blocked for {rests_s:.0f} s {at}: the {ports.count} of"
+            id="ephemeral-ports",
+            refuses=False,
+            reason=f"-C takes a port for each transaction, which stays blocked for {rests_s:.0f} s {at}: the "
+            f"{ports.count} of"
             f" net.ipv4.ip_local_port_range allow {most_per_s:.0f} transactions per second",
-            "a rate below that, net.ipv4.tcp_tw_reuse=1, a wider net.ipv4.ip_local_port_range, or a Unix socket",
-            (("ports", ports.count), ("most_per_s", most_per_s)),
+            advice="a rate below that, net.ipv4.tcp_tw_reuse=1, a wider net.ipv4.ip_local_port_range, or a Unix socket",
+            numbers=(("ports", ports.count), ("most_per_s", most_per_s)),
         )
 
 

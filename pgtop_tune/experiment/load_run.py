@@ -133,7 +133,7 @@ class LoadRun:
             await self._keeper.fresh(_FRAME_DEADLINE_S)
             self._keeper.begin()
             looked = await self._look(asked.spec)
-            run = UnderWay(await self._start(asked.spec), asked, facts, looked)
+            run = UnderWay(number=await self._start(asked.spec), asked=asked, facts=facts, before=looked)
         except PgtopError as problem:
             return record_of_nothing(asked, facts, problem.message, problem.hint, _now_ms())
         except asyncio.CancelledError:
@@ -157,7 +157,7 @@ class LoadRun:
         asked, facts = await self._prepare(cell, Before())
         self._keeper.begin()
         looked = await self._look(asked.spec)
-        return UnderWay(await self._start(asked.spec), asked, facts, looked)
+        return UnderWay(number=await self._start(asked.spec), asked=asked, facts=facts, before=looked)
 
     async def finish(self, run: UnderWay) -> RunResult:
         """Waits for a run to end, by itself or stopped, and gives its record."""
@@ -347,7 +347,7 @@ class Cancelled(asyncio.CancelledError):
 
 
 def _asked(cell: Cell) -> Asked:
-    return Asked(cell.target.name, cell.profile_name, cell.spec, cell.scripts)
+    return Asked(endpoint=cell.target.name, profile=cell.profile_name, spec=cell.spec, scripts=cell.scripts)
 
 
 def _facts(cell: Cell) -> RunFacts:

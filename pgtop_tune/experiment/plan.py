@@ -46,7 +46,7 @@ def cells(
             )
             scripts = scripts_of(base, profile, allow_shell=allow_shell)
             for each in steps.specs(base) if steps else (base,):
-                found.append(Cell(target, profile, each, scripts))
+                found.append(Cell(target=target, profile=profile, spec=each, scripts=scripts))
     return tuple(found)
 
 
@@ -66,5 +66,6 @@ def scripts_of(spec: LoadSpec, profile: Profile, *, allow_shell: bool) -> tuple[
     for script, _ in read:
         check_script(script, allow_shell=allowed)
     return tuple(
-        ScriptFile(script.file.name, weight, script.sha256, statements_in(script.text)) for script, weight in read
+        ScriptFile(name=script.file.name, weight=weight, sha256=script.sha256, statements=statements_in(script.text))
+        for script, weight in read
     )

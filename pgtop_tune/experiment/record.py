@@ -106,7 +106,12 @@ def record_of(
 
 def record_of_nothing(asked: Asked, facts: RunFacts, problem: str, hint: str, at_ms: int) -> RunResult:
     """The record of a run that could not begin, with the reason: a result as well."""
-    doubt = Doubt("RUN-FAILED", Verdict.INVALID, problem.splitlines()[0] if problem else "it did not start", hint)
+    doubt = Doubt(
+        id="RUN-FAILED",
+        verdict=Verdict.INVALID,
+        reason=problem.splitlines()[0] if problem else "it did not start",
+        advice=hint,
+    )
     return RunResult(
         endpoint=asked.endpoint, profile=asked.profile, spec=asked.spec, command=asked.command,
         pgbench_version=asked.pgbench_version, server_version="", state=RunState.FAILED, exit_status=None,

@@ -93,13 +93,13 @@ def curves(results: Sequence[RunResult], steps: Steps | None) -> tuple[Curve, ..
 def _curve(endpoint: str, profile: str, axis: str, results: Sequence[RunResult]) -> Curve:
     points = tuple(_point(result, axis) for result in results)
     knee = knee_of_clients(points) if axis == "clients" else knee_of_rates(points)
-    return Curve(endpoint, profile, axis, points, knee)
+    return Curve(endpoint=endpoint, profile=profile, axis=axis, points=points, knee=knee)
 
 
 def _point(result: RunResult, axis: str) -> LoadPoint:
     load = float(result.spec.clients if axis == "clients" else result.spec.rate_per_s or 0.0)
     tps = None if result.partial else result.tps
-    return LoadPoint(load, tps, result.steady.error_tps, result.percentile(P99.per_cent))
+    return LoadPoint(load=load, tps=tps, error_tps=result.steady.error_tps, p99_ms=result.percentile(P99.per_cent))
 
 
 def series_json(results: Sequence[RunResult], steps: Steps | None, *, single: bool) -> dict[str, Any]:

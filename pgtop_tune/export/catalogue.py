@@ -55,13 +55,13 @@ def numbers() -> tuple[Exported, ...]:
 def _row(metric: Metric | ProgressMetric | Keyed[Any]) -> Exported:
     keyed = isinstance(metric, Keyed)
     return Exported(
-        metric.id,
-        Kind.GAUGE,
-        metric.unit,
-        f"{metric.definition} Source: {metric.source}",
-        _of_family(metric.values) if isinstance(metric, Keyed) else _of_one(metric),
-        (label_of(metric.id),) if keyed else (),
-        Wanted.WHEN_NAMED if metric.id.startswith(_MANY) else Wanted.EVERYWHERE,
+        id=metric.id,
+        kind=Kind.GAUGE,
+        unit=metric.unit,
+        help=f"{metric.definition} Source: {metric.source}",
+        read=_of_family(metric.values) if isinstance(metric, Keyed) else _of_one(metric),
+        labels=(label_of(metric.id),) if keyed else (),
+        wanted=Wanted.WHEN_NAMED if metric.id.startswith(_MANY) else Wanted.EVERYWHERE,
     )
 
 

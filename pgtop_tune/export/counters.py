@@ -61,14 +61,14 @@ def _counters(
 
     return tuple(
         Exported(
-            f"{view}.{each.name}",
-            Kind.COUNTER,
-            each.unit,
-            f"{each.help} Source: {view}.{each.name}",
-            reader(each.field or each.name),
-            labels,
-            wanted,
-            section,
+            id=f"{view}.{each.name}",
+            kind=Kind.COUNTER,
+            unit=each.unit,
+            help=f"{each.help} Source: {view}.{each.name}",
+            read=reader(each.field or each.name),
+            labels=labels,
+            wanted=wanted,
+            section=section,
         )
         for each in columns
     )

@@ -136,7 +136,7 @@ def _gauge(
     labels: tuple[str, ...] = (),
     wanted: Wanted = Wanted.EVERYWHERE,
 ) -> Exported:
-    return Exported(identity, Kind.GAUGE, unit, help, read, labels, wanted)
+    return Exported(id=identity, kind=Kind.GAUGE, unit=unit, help=help, read=read, labels=labels, wanted=wanted)
 
 
 UP: Final = _gauge("up", "", "1 when the server answered in time, 0 when it did not.", _up)

@@ -56,4 +56,4 @@ def _without_alter_system(fix: Action, facts: Facts) -> Action:
         return fix
     line = fix.do.splitlines()[0].removeprefix(f"{_ALTER_SYSTEM}SET ").rstrip(";")
     meant = " = ".join(fix.parameter) if fix.parameter else line
-    return Action(_SWITCHED_OFF.format(meant=meant), "", Language.WORDS, fix.remark)
+    return Action(do=_SWITCHED_OFF.format(meant=meant), undo="", language=Language.WORDS, remark=fix.remark)

@@ -72,11 +72,11 @@ def sysctl(name: str, value: str, before: str, remark: str = "") -> Action:
     """
     keep, put_back = kept_line(f"/{PATH}", name, value)
     return Action(
-        f"sysctl -w {name}={value}\n{keep}",
-        f"sysctl -w {name}={before}\n{put_back}",
-        Language.SHELL,
-        f"as root on the server's machine{'; ' if remark else ''}{remark}",
-        (name, value),
+        do=f"sysctl -w {name}={value}\n{keep}",
+        undo=f"sysctl -w {name}={before}\n{put_back}",
+        language=Language.SHELL,
+        remark=f"as root on the server's machine{'; ' if remark else ''}{remark}",
+        parameter=(name, value),
         of_machine=True,
     )
 
@@ -131,11 +131,11 @@ def kernel_file(path: str, value: str, before: str, boot: str, name: str = "") -
         name: As `pgtop-tune set` calls it: "vda/scheduler"; "" where it does not know it.
     """
     return Action(
-        f"echo {value} > {path}",
-        f"echo {before} > {path}",
-        Language.SHELL,
-        f"as root on the server's machine; to last: {boot}",
-        (name, value) if name else None,
+        do=f"echo {value} > {path}",
+        undo=f"echo {before} > {path}",
+        language=Language.SHELL,
+        remark=f"as root on the server's machine; to last: {boot}",
+        parameter=(name, value) if name else None,
         of_machine=bool(name),
     )
 
@@ -150,10 +150,10 @@ def mount_again(point: str, option: str, before: str) -> Action:
     """
     place = shlex.quote(point)
     return Action(
-        f"mount -o remount,{option} {place}",
-        f"mount -o remount,{before} {place}",
-        Language.SHELL,
-        "as root on the server's machine; to last: /etc/fstab",
+        do=f"mount -o remount,{option} {place}",
+        undo=f"mount -o remount,{before} {place}",
+        language=Language.SHELL,
+        remark="as root on the server's machine; to last: /etc/fstab",
     )
 
 

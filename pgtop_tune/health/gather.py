@@ -189,7 +189,9 @@ async def _read(reader: PostgresReader, wanted: Sequence[Section[Reading]], befo
 
 async def _frame(sequence: int, postgres: PostgresSample, eye: _Eye, clock: Callable[[], float]) -> Frame:
     host = await eye.look(postgres)
-    return Frame(sequence, int(time.time() * 1000), clock(), host, postgres)
+    return Frame(
+        sequence=sequence, taken_at_ms=int(time.time() * 1000), elapsed_s=clock(), host=host, postgres=postgres
+    )
 
 
 def _as_configured(frame: Frame, answers: Mapping[str, Answer[Any] | Unavailable]) -> Frame:

@@ -133,7 +133,7 @@ async def measure(conninfo: ConnInfo, facts: Facts, pace: Pace | None = None) ->
         server, parameters = facts.have(needs.SERVER), needs.parameters(facts)
     except Missing as problem:
         return Measured((), (("everything", str(problem.why)),))
-    asked = _Asked(conninfo, server, parameters, pace or Pace(), OwnSessions())
+    asked = _Asked(conninfo=conninfo, server=server, parameters=parameters, pace=pace or Pace(), own=OwnSessions())
     found: list[MeasuredLimit] = []
     missing: list[tuple[str, str]] = []
     loop = asyncio.get_running_loop()
@@ -216,16 +216,17 @@ async def _flushes(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
             rates[name] = other.per_s, f"{other.count} writes of 8 kB"
     per_s, how = rates.pop(method)
     return (
-        MeasuredLimit("wal-flushes", f"the WAL device flushes {per_s:.0f} times a second", per_s, "1/s", how),
+        MeasuredLimit(id="wal-flushes", says=f"the WAL device flushes {per_s:.0f} times a second", value=per_s,
+            unit="1/s", source=how),
         MeasuredLimit(
-            "wal-flush-p99",
-            f"a flush takes {number(seen.median_ms, 3)} ms, one in a hundred {number(seen.p99_ms, 3)} ms or more",
-            seen.p99_ms, "ms", source,
+            id="wal-flush-p99",
+            says=f"a flush takes {number(seen.median_ms, 3)} ms, one in a hundred {number(seen.p99_ms, 3)} ms or more",
+            value=seen.p99_ms, unit="ms", source=source,
         ),
         *(
             MeasuredLimit(
-                f"wal-flushes-{name}", f"wal_sync_method={name} would give {rate:.0f} flushes a second",
-                rate, "1/s", source,
+                id=f"wal-flushes-{name}", says=f"wal_sync_method={name} would give {rate:.0f} flushes a second",
+                value=rate, unit="1/s", source=source,
             )
             for name, (rate, source) in rates.items()
         ),
@@ -254,12 +255,12 @@ async def _commits(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
         plural = "s" if sessions > 1 else ""
         found.append(
             MeasuredLimit(
-                f"commits-{sessions}",
-                f"{sessions} session{plural} commit{'' if plural else 's'} {seen.per_s:.0f} times a second, "
+                id=f"commits-{sessions}",
+                says=f"{sessions} session{plural} commit{'' if plural else 's'} {seen.per_s:.0f} times a second, "
                 f"{number(seen.median_ms, 3)} ms each",
-                seen.per_s,
-                "1/s",
-                f"pg_logical_emit_message(), {seen.count} commits, {passes(seen.rates)}, {settings}",
+                value=seen.per_s,
+                unit="1/s",
+                source=f"pg_logical_emit_message(), {seen.count} commits, {passes(seen.rates)}, {settings}",
             )
         )
     return tuple(found)
@@ -268,7 +269,15 @@ async def _commits(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
 async def _round_trips(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
     seen = await measure_round_trips(asked.conninfo, asked.own, asked.pace.round_trips_s)
     says = f"an empty statement has a round trip of {number(seen.median_ms, 3)} ms"
-    return (MeasuredLimit("round-trip", says, seen.median_ms, "ms", f"SELECT 1, {seen.count} times, seen from here"),)
+    return (
+        MeasuredLimit(
+            id="round-trip",
+            says=says,
+            value=seen.median_ms,
+            unit="ms",
+            source=f"SELECT 1, {seen.count} times, seen from here",
+        ),
+    )
 
 
 async def _timer(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
@@ -282,7 +291,7 @@ async def _timer(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
         return spent_ns
     takes = f"reading the clock takes {number(spent_ns, 3)} ns"
     says = f"{takes}; EXPLAIN ANALYZE and track_io_timing do that twice for each event"
-    return (MeasuredLimit("timer", says, spent_ns, "ns", "pg_test_timing, loop included"),)
+    return (MeasuredLimit(id="timer", says=says, value=spent_ns, unit="ns", source="pg_test_timing, loop included"),)
 
 
 async def _memory(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
@@ -290,7 +299,11 @@ async def _memory(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
         return _ELSEWHERE
     per_s = await asyncio.to_thread(copied_bytes_per_s)
     says = f"one core copies {about(per_s)} of memory a second"
-    return (MeasuredLimit("memory-copy", says, per_s, "bytes/s", "64 MB copied, the best of five"),)
+    return (
+        MeasuredLimit(
+            id="memory-copy", says=says, value=per_s, unit="bytes/s", source="64 MB copied, the best of five"
+        ),
+    )
 
 
 _PARTS: Final[tuple[tuple[str, _Part], ...]] = (

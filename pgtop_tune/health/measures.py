@@ -49,7 +49,10 @@ def memory(facts: Facts) -> Memory:
     if limit is not None and limit < host.memory_bytes:
         of = about(host.memory_bytes)
         return Memory(
-            limit, f"{about(limit)} is the limit of its control group, of {of}", "memory.max of the cgroup", True
+            limit_bytes=limit,
+            says=f"{about(limit)} is the limit of its control group, of {of}",
+            source="memory.max of the cgroup",
+            of_group=True,
         )
     return Memory(host.memory_bytes, f"{about(host.memory_bytes)} of memory", "MemTotal of /proc/meminfo")
 

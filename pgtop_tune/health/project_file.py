@@ -77,10 +77,10 @@ def project_wishes(path: Path | None = None) -> ProjectWishes:
         raise UsageProblem(f"{file}: {'; '.join(mistakes)}", f"[check] may have {', '.join(_KEYS)}")
     given: Mapping[str, Any] = table
     return ProjectWishes(
-        tuple(given.get("select", ())),
-        tuple(given.get("ignore", ())),
-        given.get("fail_on", ""),
-        tuple(f"{name}={value}" for name, value in given.get("thresholds", {}).items()),
+        select=tuple(given.get("select", ())),
+        ignore=tuple(given.get("ignore", ())),
+        fail_on=given.get("fail_on", ""),
+        thresholds=tuple(f"{name}={value}" for name, value in given.get("thresholds", {}).items()),
     )
 
 

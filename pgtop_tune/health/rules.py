@@ -66,7 +66,13 @@ def value_is(
         row = needs.parameters(facts).row(name)
         if row.setting in bad:
             fix = fixed or set_parameter(row, better)
-            yield Finding(severity, says.format(value=row.shown), (setting(facts, name),), fix, subject=name)
+            yield Finding(
+                severity=severity,
+                says=says.format(value=row.shown),
+                evidence=(setting(facts, name),),
+                fix=fix,
+                subject=name,
+            )
 
     return look
 
@@ -130,7 +136,10 @@ def advice_facts(facts: Facts) -> AdviceFacts | None:
         huge_page_bytes=seen.huge_page_bytes,
         numa_nodes=seen.numa_nodes,
         live=live_values(seen.settings),
-        disks=tuple(Disk(each.name, each.rotational, each.nvme, each.virtual, each.stacked) for each in seen.queues),
+        disks=tuple(
+            Disk(name=each.name, rotational=each.rotational, nvme=each.nvme, virtual=each.virtual, stacked=each.stacked)
+            for each in seen.queues
+        ),
     )
     return facts_of(facts.interval, Beside(machine=machine))
 
@@ -176,7 +185,7 @@ def advised_setting(facts: Facts, *names: str, remark: str = "", lasting: bool =
         return made[0]
     undo = "\n".join(each.undo for each in reversed(made))
     # The screen stages one setting for a finding, and the last of several is not safe without those before it.
-    return Action("\n".join(each.do for each in made), undo, Language.SHELL, made[-1].remark)
+    return Action(do="\n".join(each.do for each in made), undo=undo, language=Language.SHELL, remark=made[-1].remark)
 
 
 def hidden(facts: Facts) -> Iterator[Unknown]:
@@ -250,18 +259,18 @@ def scoped(facts: Facts, names: Collection[str]) -> Iterator[Scoped]:
         for assignment in row.settings:
             name, _, value = assignment.partition("=")
             if name in names:
-                yield Scoped(row.database, row.role, name, value)
+                yield Scoped(database=row.database, role=row.role, name=name, value=value)
 
 
 def scoped_finding(found: Scoped, severity: Severity, says: str) -> Finding:
     """That a role or a database has such a parameter; `says` is the consequence."""
     return Finding(
-        severity,
-        f"{found.name} is {found.value} for {found.where}: {says}",
-        (Evidence(f"{found.name}={found.value}", "pg_db_role_setting.setconfig"),),
-        found.fix,
-        Confidence.HIGH,
-        f"{found.where} {found.name}",
+        severity=severity,
+        says=f"{found.name} is {found.value} for {found.where}: {says}",
+        evidence=(Evidence(f"{found.name}={found.value}", "pg_db_role_setting.setconfig"),),
+        fix=found.fix,
+        confidence=Confidence.HIGH,
+        subject=f"{found.where} {found.name}",
     )
 
 
@@ -313,4 +322,9 @@ def _with(facts: Facts, row: Parameter) -> Facts:
 
 def in_database(database: str, do: str, undo: str = NOTHING_TO_UNDO, remark: str = "") -> Action:
     """SQL that is to be run in one database, which the remark names."""
-    return Action(do, undo, Language.SQL, f"in database {quoted(database)}" + (f"; {remark}" if remark else ""))
+    return Action(
+        do=do,
+        undo=undo,
+        language=Language.SQL,
+        remark=f"in database {quoted(database)}" + (f"; {remark}" if remark else ""),
+    )

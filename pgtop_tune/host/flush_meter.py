@@ -274,9 +274,9 @@ def _measured(file: int, method: str, how: _Method, seconds: float, clock: Calla
         rates.append((len(taken) - done) / (before - began))
     ordered = sorted(taken)
     return Flushes(
-        method,
-        len(taken),
-        1000 * ordered[len(ordered) // 2],
-        1000 * ordered[min(int(len(ordered) * 0.99), len(ordered) - 1)],
-        tuple(rates),
+        method=method,
+        count=len(taken),
+        median_ms=1000 * ordered[len(ordered) // 2],
+        p99_ms=1000 * ordered[min(int(len(ordered) * 0.99), len(ordered) - 1)],
+        rates=tuple(rates),
     )

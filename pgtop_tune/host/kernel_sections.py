@@ -188,7 +188,7 @@ def parse_pressure(at_s: float, cpu: bytes, io: bytes, memory: bytes) -> Pressur
     Raises:
         ValueError: The content is not what the kernel writes.
     """
-    return PressureSample(at_s, _line("cpu", cpu), _line("io", io), _line("memory", memory))
+    return PressureSample(at_s=at_s, cpu=_line("cpu", cpu), io=_line("io", io), memory=_line("memory", memory))
 
 
 def _line(resource: str, text: bytes) -> PressureLine:

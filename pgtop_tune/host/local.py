@@ -126,7 +126,9 @@ def _policy(directory: Path) -> CpuFrequency:
         return unsigned(read_once(directory / name).strip()) // 1000
 
     governor = read_once(directory / "scaling_governor").decode("ascii", "replace").strip()
-    return CpuFrequency(directory.name, mhz("scaling_cur_freq"), mhz("cpuinfo_max_freq"), governor)
+    return CpuFrequency(
+        policy=directory.name, mhz=mhz("scaling_cur_freq"), highest_mhz=mhz("cpuinfo_max_freq"), governor=governor
+    )
 
 
 _THREADS_MOST: Final = 128
@@ -363,7 +365,7 @@ class LocalHost:
         if pids and not seen and not (self._root / "proc/self").exists():
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._root / "proc"))
         found = tuple(counters for _, counters in seen.values())
-        return ProcessSample(at_s, found, refused, self.threads(thread_pids))
+        return ProcessSample(at_s=at_s, processes=found, io_refused=refused, threads=self.threads(thread_pids))
 
     def _delay(self, pid: int) -> int | None:
         try:

@@ -45,7 +45,9 @@ def machine_details(
     return MachineDetails(
         settings=settings(root, names),
         queues=tuple(
-            Queue(disk.name, disk.rotational, disk.nvme, disk.virtual, disk.stacked)
+            Queue(
+                name=disk.name, rotational=disk.rotational, nvme=disk.nvme, virtual=disk.virtual, stacked=disk.stacked
+            )
             for disk in block_queue.disks(names, root)
         ),
         mounts=_mounts(directories, mounts),
@@ -74,7 +76,12 @@ def _postmaster(pid: int, root: Path) -> Postmaster:
     children = text_of(home / f"task/{pid}/children").split()
     adjusted = [text_of(root / f"proc/{child}/oom_score_adj") for child in children]
     known = [int(value) for value in adjusted if value]
-    return Postmaster(int(read_once(home / "oom_score_adj")), max(known, default=None), soft, hard)
+    return Postmaster(
+        oom_score_adj=int(read_once(home / "oom_score_adj")),
+        children_adj=max(known, default=None),
+        open_files_soft=soft,
+        open_files_hard=hard,
+    )
 
 
 def _mounts(directories: Mapping[str, str], mounts: tuple[Mount, ...]) -> tuple[MountPoint, ...]:
@@ -84,7 +91,13 @@ def _mounts(directories: Mapping[str, str], mounts: tuple[Mount, ...]) -> tuple[
         if mount is not None:
             roles[mount] = (*roles.get(mount, ()), role)
     return tuple(
-        MountPoint(mount.point, mount.kind, mount.source, tuple(dict.fromkeys((*mount.flags, *mount.options))), names)
+        MountPoint(
+            point=mount.point,
+            kind=mount.kind,
+            source=mount.source,
+            options=tuple(dict.fromkeys((*mount.flags, *mount.options))),
+            roles=names,
+        )
         for mount, names in roles.items()
     )
 

@@ -169,6 +169,6 @@ def _looked_at(root: Path, pids: Iterable[int]) -> Iterator[OpenFiles]:
         try:
             soft, hard = parse_limit(read_once(home / "limits").decode(errors="replace"))
             name = read_once(home / "comm").decode(errors="replace").strip()
-            yield OpenFiles(pid, name, soft, hard, len(os.listdir(home / "fd")))
+            yield OpenFiles(pid=pid, name=name, soft=soft, hard=hard, now=len(os.listdir(home / "fd")))
         except (OSError, ValueError):
             continue

@@ -295,7 +295,7 @@ class SqlHost:
                     parse_schedstat(delay) if delay else None,
                 )
             )
-        return ProcessSample(at_s, tuple(found), 0, threads)
+        return ProcessSample(at_s=at_s, processes=tuple(found), io_refused=0, threads=threads)
 
 
 def _memory(at_s: float, read: Callable[[str], bytes]) -> MemorySample:

@@ -169,9 +169,9 @@ def _lines(path: Path, shown: str) -> Iterator[_Line]:
         key, equals, value = stripped.partition("=")
         key = key.strip()
         if equals:
-            yield _Line(dotted(key.removeprefix("-").strip()), value.strip(), shown, number)
+            yield _Line(key=dotted(key.removeprefix("-").strip()), value=value.strip(), file=shown, number=number)
         elif key.startswith("-"):
-            yield _Line(dotted(key[1:].strip()), None, shown, number)
+            yield _Line(key=dotted(key[1:].strip()), value=None, file=shown, number=number)
 
 
 def dotted(key: str) -> str:

@@ -39,15 +39,15 @@ def blocking(activity: Activity) -> Blocking:
     """
     first = {backend.pid: backend.blocked_by[0] for backend in activity.backends if backend.blocked_by}
     if not first:
-        return Blocking(0, None, 0, 0)
+        return Blocking(blocked=0, root=None, root_blocks=0, roots=0)
     ends: dict[int, int | None] = {}
     for pid in first:
         _follow(pid, first, ends)
     roots = Counter(end for pid in first if (end := ends[pid]) is not None)
     if not roots:
-        return Blocking(len(first), None, 0, 0)
+        return Blocking(blocked=len(first), root=None, root_blocks=0, roots=0)
     root = min(roots, key=lambda pid: (-roots[pid], pid))
-    return Blocking(len(first), root, roots[root], len(roots))
+    return Blocking(blocked=len(first), root=root, root_blocks=roots[root], roots=len(roots))
 
 
 def _follow(pid: int, first: Mapping[int, int], ends: dict[int, int | None]) -> None:
@@ -131,9 +131,9 @@ def lock_tree(activity: Activity, locks: LockSample | None) -> list[LockNode]:
         wait, found = waits.get(pid), blockers.get(pid, ())
         nodes.append(
             LockNode(
-                pid, depth, backends.get(pid), wait, below.get(place, 0), tuple(other for other, _ in found[1:]),
-                pid in in_circle, _held(wait, found), _waited_ms(activity.now_ms, wait, backends.get(pid), found),
-                place[1],
+                pid=pid, depth=depth, backend=backends.get(pid), wait=wait, blocks=below.get(place, 0), others=tuple(other for other, _ in found[1:]),
+                circle=pid in in_circle, held_modes=_held(wait, found), waited_ms=_waited_ms(activity.now_ms, wait, backends.get(pid), found),
+                prepared=place[1],
             )
         )  # fmt: skip
         under = sorted(children.get(place, ()), key=lambda child: _order(waits.get(child[0]), child))

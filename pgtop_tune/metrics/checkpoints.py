@@ -145,13 +145,15 @@ def next_checkpoint(interval: Interval) -> NextCheckpoint | None:
     per_s = _mean_wal_rate(interval)
     if trigger is not None and per_s:
         in_s = max(trigger - wal.lsn_bytes, 0) / per_s
-        found.append(NextCheckpoint(in_s, "max_wal_size", begin.under_way, standby))
+        found.append(NextCheckpoint(in_s=in_s, by="max_wal_size", under_way=begin.under_way, restartpoint=standby))
     timeout_s = number(interval, "checkpoint_timeout")
     since_redo = WAL_SINCE_REDO(interval)
     written = since_redo is None or since_redo > _NOTHING_BYTES
     if timeout_s is not None and begin.ago_s is not None and written:
         in_s = max(timeout_s - begin.ago_s, 0.0)
-        found.append(NextCheckpoint(in_s, "checkpoint_timeout", begin.under_way, standby))
+        found.append(
+            NextCheckpoint(in_s=in_s, by="checkpoint_timeout", under_way=begin.under_way, restartpoint=standby)
+        )
     return min(found, key=lambda checkpoint: checkpoint.in_s, default=None)
 
 

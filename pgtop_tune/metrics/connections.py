@@ -123,18 +123,23 @@ def limits(interval: Interval) -> list[Limit]:
         by_database = Counter(backend.datname for backend in clients)
         by_role = Counter(backend.usename for backend in clients)
         found += [
-            Limit("database", database.name, by_database[database.name], database.connection_limit)
+            Limit(
+                scope="database", name=database.name, used=by_database[database.name], limit=database.connection_limit
+            )
             for database in catalogue.databases
             if database.connection_limit > UNLIMITED
         ]
-        found += [Limit("role", role.name, by_role[role.name], role.connection_limit) for role in catalogue.role_limits]
+        found += [
+            Limit(scope="role", name=role.name, used=by_role[role.name], limit=role.connection_limit)
+            for role in catalogue.role_limits
+        ]
     return found
 
 
 def _of_server(interval: Interval, used: int) -> Iterator[Limit]:
     most = number(interval, "max_connections")
-    yield Limit("server", "max_connections", used, None if most is None else int(most))
+    yield Limit(scope="server", name="max_connections", used=used, limit=None if most is None else int(most))
     if most is None:
         return
     reserved = sum(number(interval, name) or 0 for name in _RESERVED)
-    yield Limit("server", "not reserved", used, max(int(most - reserved), 0))
+    yield Limit(scope="server", name="not reserved", used=used, limit=max(int(most - reserved), 0))

@@ -105,8 +105,8 @@ def _between(older_s: float, older: DiskCounters, newer_s: float, newer: DiskCou
     if seconds <= 0 or min(requests, transferred, waited_ms, weighted_ms) < 0:
         return None
     return _Second(
-        newer_s, seconds, requests / seconds, transferred / seconds, weighted_ms / 1000 / seconds,
-        waited_ms / requests if requests else 0.0,
+        at_s=newer_s, seconds=seconds, iops=requests / seconds, bytes_per_s=transferred / seconds, queue=weighted_ms / 1000 / seconds,
+        await_ms=waited_ms / requests if requests else 0.0,
     )  # fmt: skip
 
 

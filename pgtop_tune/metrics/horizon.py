@@ -129,5 +129,12 @@ def _slots(interval: Interval) -> Iterator[Holder]:
             if oldest is not None:
                 who = slot.database or ""
                 yield Holder(
-                    f"{kind}:{slot.slot_name}", kind, slot.slot_name, who, oldest, None, None, slot.plugin or ""
+                    id=f"{kind}:{slot.slot_name}",
+                    kind=kind,
+                    name=slot.slot_name,
+                    who=who,
+                    age=oldest,
+                    since_s=None,
+                    backend=None,
+                    what=slot.plugin or "",
                 )

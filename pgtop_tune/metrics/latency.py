@@ -66,12 +66,12 @@ def _row(per_cent: float) -> Quantile:
         return None if newest is None else row.of(newest)
 
     row = Quantile(
-        f"client.latency.p{per_cent:g}",
-        f"p{per_cent:g}",
-        "ms",
-        f"Latency that {per_cent:g} % of the transactions did not exceed. It takes {needed(per_cent)} of them to say it.",
-        "pgbench's transaction log (--log, --sampling-rate)",
-        value,
+        id=f"client.latency.p{per_cent:g}",
+        title=f"p{per_cent:g}",
+        unit="ms",
+        definition=f"Latency that {per_cent:g} % of the transactions did not exceed. It takes {needed(per_cent)} of them to say it.",
+        source="pgbench's transaction log (--log, --sampling-rate)",
+        value=value,
         per_cent=per_cent,
     )
     return row

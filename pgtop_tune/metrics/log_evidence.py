@@ -48,11 +48,15 @@ def logged_part(evidence: Evidence) -> LoggedPart | None:
     in_log = merged.logged if evidence.facts.logged is None else evidence.facts.logged
     lost = round(whole * rate) - in_log
     if lost > slack:
-        return LoggedPart(merged.logged, whole, lost, _p99(incomplete_range(merged.buckets, P99.per_cent, lost)))
+        return LoggedPart(
+            logged=merged.logged, of=whole, lost=lost, words=_p99(incomplete_range(merged.buckets, P99.per_cent, lost))
+        )
     if rate < 1.0 and merged.logged:
-        return LoggedPart(merged.logged, whole, 0, _p99(percentile_range(merged.buckets, P99.per_cent, rate)))
+        return LoggedPart(
+            logged=merged.logged, of=whole, lost=0, words=_p99(percentile_range(merged.buckets, P99.per_cent, rate))
+        )
     if whole * rate - merged.logged > slack:
-        return LoggedPart(merged.logged, whole, 0, "older ones were dropped")
+        return LoggedPart(logged=merged.logged, of=whole, lost=0, words="older ones were dropped")
     return None
 
 

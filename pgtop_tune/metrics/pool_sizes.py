@@ -65,7 +65,11 @@ def _of_rows(console: ConsoleSample) -> list[ServerShare]:
         places.setdefault((row.host, row.port), []).append(row)
     return [
         ServerShare(
-            host, port, len(rows), _sum(row.current_connections for row in rows), _sum(r.pool_size for r in rows)
+            host=host,
+            port=port,
+            pools=len(rows),
+            now=_sum(row.current_connections for row in rows),
+            most=_sum(r.pool_size for r in rows),
         )
         for (host, port), rows in places.items()
     ]

@@ -68,7 +68,7 @@ def _progress(row: ProgressRow, recent: list[ProgressSample]) -> Progress:
     remaining = None
     if per_s and row.done is not None and row.total is not None:
         remaining = max(row.total - row.done, 0) / per_s
-    return Progress(row, percent, per_s, remaining)
+    return Progress(row=row, percent=percent, per_s=per_s, remaining_s=remaining)
 
 
 def _rate(row: ProgressRow, recent: list[ProgressSample]) -> float | None:

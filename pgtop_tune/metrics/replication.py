@@ -57,13 +57,13 @@ def sender_lags(interval: Interval) -> list[SenderLag]:
         replied = sender.reply_time_ms
         found.append(
             SenderLag(
-                sender,
-                _behind(now.lsn_bytes, sender.sent_lsn_bytes),
-                _behind(sender.sent_lsn_bytes, sender.flush_lsn_bytes),
-                _behind(sender.flush_lsn_bytes, sender.replay_lsn_bytes),
-                _behind(now.lsn_bytes, sender.replay_lsn_bytes),
-                per_s,
-                None if replied is None else max(now.now_ms - replied, 0) / 1000.0,
+                sender=sender,
+                unsent_bytes=_behind(now.lsn_bytes, sender.sent_lsn_bytes),
+                unflushed_bytes=_behind(sender.sent_lsn_bytes, sender.flush_lsn_bytes),
+                unreplayed_bytes=_behind(sender.flush_lsn_bytes, sender.replay_lsn_bytes),
+                total_bytes=_behind(now.lsn_bytes, sender.replay_lsn_bytes),
+                sent_bytes_per_s=per_s,
+                reply_age_s=None if replied is None else max(now.now_ms - replied, 0) / 1000.0,
             )
         )
     return found
@@ -100,11 +100,11 @@ def receiver_lag(interval: Interval) -> ReceiverLag | None:
     elif receiver.replayed_xact_ms is not None:
         delay_s = max(now.now_ms - receiver.replayed_xact_ms, 0) / 1000.0
     return ReceiverLag(
-        receiver,
-        _behind(receiver.latest_end_lsn_bytes, receiver.received_lsn_bytes),
-        unreplayed,
-        delay_s,
-        None if receiver.message_ms is None else max(now.now_ms - receiver.message_ms, 0) / 1000.0,
+        receiver=receiver,
+        unreceived_bytes=_behind(receiver.latest_end_lsn_bytes, receiver.received_lsn_bytes),
+        unreplayed_bytes=unreplayed,
+        delay_s=delay_s,
+        message_age_s=None if receiver.message_ms is None else max(now.now_ms - receiver.message_ms, 0) / 1000.0,
     )
 
 

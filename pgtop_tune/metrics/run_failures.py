@@ -32,12 +32,12 @@ def transactions_failed(evidence: Evidence) -> Doubt | None:
     named = {**known, "other": other}
     words = ", ".join(f"{count} {kind}" for kind, count in named.items() if count > 0)
     return Doubt(
-        "FAILED-TRANSACTIONS",
-        _verdict(percent, other),
-        f"{failed} of {whole:.0f} transactions failed ({percent:.2f} %{': ' + words if words else ''})"
+        id="FAILED-TRANSACTIONS",
+        verdict=_verdict(percent, other),
+        reason=f"{failed} of {whole:.0f} transactions failed ({percent:.2f} %{': ' + words if words else ''})"
         " and are not in tps and latency",
-        "see stderr" if other > 0 else _advice(evidence.run.max_tries),
-        (("failed", failed), ("share_percent", percent)),
+        advice="see stderr" if other > 0 else _advice(evidence.run.max_tries),
+        numbers=(("failed", failed), ("share_percent", percent)),
     )
 
 

@@ -47,7 +47,13 @@ def server_away(evidence: Evidence) -> Doubt | None:
         if len(moments) > 1
         else f"the server did not answer in {silent} of {len(inside)} samples"
     )
-    return Doubt("SERVER-AWAY", Verdict.SUSPECT, words, "look at its log", (("silent_looks", silent),))
+    return Doubt(
+        id="SERVER-AWAY",
+        verdict=Verdict.SUSPECT,
+        reason=words,
+        advice="look at its log",
+        numbers=(("silent_looks", silent),),
+    )
 
 
 def _silent_looks(inside: Sequence[Frame]) -> int:
@@ -74,11 +80,11 @@ def other_server(evidence: Evidence) -> Doubt | None:
     if seen >= _HALF * client:
         return None
     return Doubt(
-        "OTHER-SERVER", Verdict.SUSPECT,
-        f"pgbench did {client:.0f} transactions and the watched server {seen:.0f}:"
+        id="OTHER-SERVER", verdict=Verdict.SUSPECT,
+        reason=f"pgbench did {client:.0f} transactions and the watched server {seen:.0f}:"
         " the figures of server and machine belong to another one",
-        "pass the connection options of the server behind the endpoint",
-        (("client_transactions", client), ("server_transactions", seen)),
+        advice="pass the connection options of the server behind the endpoint",
+        numbers=(("client_transactions", client), ("server_transactions", seen)),
     )  # fmt: skip
 
 
@@ -99,10 +105,10 @@ def straddled(evidence: Evidence) -> Doubt | None:
         return None
     where = [words for words, there in (("when it began", before), ("when it ended", open_at_end)) if there]
     return Doubt(
-        "CHECKPOINT-STRADDLED", Verdict.SUSPECT,
-        f"a checkpoint was in progress {' and '.join(where)}: the run includes part of its cost",
-        "run over whole checkpoint cycles, starting after a CHECKPOINT (--housekeeping checkpoint)",
-        (("begun_inside", sum(begun)), ("finished_inside", len(finished))),
+        id="CHECKPOINT-STRADDLED", verdict=Verdict.SUSPECT,
+        reason=f"a checkpoint was in progress {' and '.join(where)}: the run includes part of its cost",
+        advice="run over whole checkpoint cycles, starting after a CHECKPOINT (--housekeeping checkpoint)",
+        numbers=(("begun_inside", sum(begun)), ("finished_inside", len(finished))),
     )  # fmt: skip
 
 
@@ -115,9 +121,9 @@ def no_checkpoint(evidence: Evidence) -> Doubt | None:
     timeout_s = evidence.setting("checkpoint_timeout")
     cycle = f" (checkpoint_timeout {timeout_s} s)" if timeout_s else ""
     return Doubt(
-        "NO-CHECKPOINT", Verdict.SUSPECT if evidence.seconds >= 60 else Verdict.NOTE,
-        f"no checkpoint began within {evidence.seconds:.0f} s{cycle}: the cost of writing the changed pages is missing",
-        "run for one checkpoint cycle or several", (("seconds", evidence.seconds),),
+        id="NO-CHECKPOINT", verdict=Verdict.SUSPECT if evidence.seconds >= 60 else Verdict.NOTE,
+        reason=f"no checkpoint began within {evidence.seconds:.0f} s{cycle}: the cost of writing the changed pages is missing",
+        advice="run for one checkpoint cycle or several", numbers=(("seconds", evidence.seconds),),
     )  # fmt: skip
 
 
@@ -143,8 +149,8 @@ def competing(evidence: Evidence) -> Doubt | None:
     if not reasons:
         return None
     return Doubt(
-        "COMPETING-ACTIVITY", Verdict.SUSPECT, f"the server was not alone: {'; '.join(reasons)}",
-        "measure without other sessions", tuple(numbers),
+        id="COMPETING-ACTIVITY", verdict=Verdict.SUSPECT, reason=f"the server was not alone: {'; '.join(reasons)}",
+        advice="measure without other sessions", numbers=tuple(numbers),
     )  # fmt: skip
 
 
@@ -161,9 +167,9 @@ def autovacuum(evidence: Evidence) -> Doubt | None:
         return None
     words = ", ".join(f"{table} in {seen} of {len(looks)} samples" for table, seen in tables.most_common(3))
     return Doubt(
-        "AUTOVACUUM", Verdict.SUSPECT, f"autovacuum worked on the dataset: {words}",
-        "VACUUM ANALYZE before the run (--housekeeping vacuum), or a run long enough to have it throughout",
-        (("looks", float(tables.total())),),
+        id="AUTOVACUUM", verdict=Verdict.SUSPECT, reason=f"autovacuum worked on the dataset: {words}",
+        advice="VACUUM ANALYZE before the run (--housekeeping vacuum), or a run long enough to have it throughout",
+        numbers=(("looks", float(tables.total())),),
     )  # fmt: skip
 
 
@@ -180,9 +186,9 @@ def swap(evidence: Evidence) -> Doubt | None:
     if pages_in + pages_out <= 0:
         return None
     return Doubt(
-        "SWAP", Verdict.SUSPECT, f"the machine swapped: {pages_in} pages in, {pages_out} out",
-        "less memory for the server (shared_buffers, work_mem), or no other program on the machine",
-        (("pages_in", pages_in), ("pages_out", pages_out)),
+        id="SWAP", verdict=Verdict.SUSPECT, reason=f"the machine swapped: {pages_in} pages in, {pages_out} out",
+        advice="less memory for the server (shared_buffers, work_mem), or no other program on the machine",
+        numbers=(("pages_in", pages_in), ("pages_out", pages_out)),
     )  # fmt: skip
 
 
@@ -196,8 +202,8 @@ def steal(evidence: Evidence) -> Doubt | None:
     if stolen is None or stolen <= STEAL:
         return None
     return Doubt(
-        "STEAL", Verdict.SUSPECT, f"{stolen:.1f} % of the CPU time was stolen: the hypervisor ran other machines",
-        "measure again at another time, or on a machine with dedicated CPUs", (("steal_percent", stolen),),
+        id="STEAL", verdict=Verdict.SUSPECT, reason=f"{stolen:.1f} % of the CPU time was stolen: the hypervisor ran other machines",
+        advice="measure again at another time, or on a machine with dedicated CPUs", numbers=(("steal_percent", stolen),),
     )  # fmt: skip
 
 
@@ -208,10 +214,10 @@ def not_durable(evidence: Evidence) -> Doubt | None:
     if not off:
         return None
     return Doubt(
-        "NOT-DURABLE",
-        Verdict.SUSPECT,
-        f"{' and '.join(off)} off: the cost of durability is missing",
-        "turn it on to measure like production",
+        id="NOT-DURABLE",
+        verdict=Verdict.SUSPECT,
+        reason=f"{' and '.join(off)} off: the cost of durability is missing",
+        advice="turn it on to measure like production",
     )
 
 
@@ -233,7 +239,7 @@ def unsafe(evidence: Evidence) -> Doubt | None:
     if not others:
         return None
     words = "; ".join(f"{name}={risk.value} can lose {risk.loss}" for name, risk in others.items())
-    return Doubt("UNSAFE", Verdict.NOTE, words, "production uses another value")
+    return Doubt(id="UNSAFE", verdict=Verdict.NOTE, reason=words, advice="production uses another value")
 
 
 def _in_force(evidence: Evidence) -> dict[str, AtRisk]:
@@ -247,10 +253,10 @@ def unlogged(evidence: Evidence) -> Doubt | None:
     if not tables:
         return None
     return Doubt(
-        "UNLOGGED",
-        Verdict.SUSPECT,
-        f"{', '.join(tables)} unlogged: no WAL is written for them",
-        "create the dataset without --unlogged-tables",
+        id="UNLOGGED",
+        verdict=Verdict.SUSPECT,
+        reason=f"{', '.join(tables)} unlogged: no WAL is written for them",
+        advice="create the dataset without --unlogged-tables",
     )
 
 
@@ -270,10 +276,10 @@ def logging(evidence: Evidence) -> Doubt | None:
     if not reasons:
         return None
     return Doubt(
-        "STATEMENT-LOGGING",
-        Verdict.SUSPECT,
-        f"the server logs statements: {', '.join(reasons)}",
-        "turn it off, or keep it in all runs that are compared",
+        id="STATEMENT-LOGGING",
+        verdict=Verdict.SUSPECT,
+        reason=f"the server logs statements: {', '.join(reasons)}",
+        advice="turn it off, or keep it in all runs that are compared",
     )
 
 

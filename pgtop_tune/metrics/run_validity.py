@@ -62,7 +62,7 @@ def _failed(evidence: Evidence) -> Doubt | None:
     words, _, hint = run.message.partition("\nhint: ")
     status = run.exit_status if run.exit_status is not None else -1
     reason = f"{short_words(words) or 'pgbench printed nothing'} (exit status {status})"
-    return Doubt("RUN-FAILED", INVALID, reason, hint, (("exit_status", status),))
+    return Doubt(id="RUN-FAILED", verdict=INVALID, reason=reason, advice=hint, numbers=(("exit_status", status),))
 
 
 def _connection_errors(evidence: Evidence) -> Doubt | None:
@@ -70,8 +70,8 @@ def _connection_errors(evidence: Evidence) -> Doubt | None:
     if run.state is not RunState.FAILED or not any(words in run.message for words in _NO_ROOM):
         return None
     return Doubt(
-        "CONNECTION-ERRORS", INVALID, f"not all of the {run.clients} clients got a connection",
-        "fewer clients, a higher max_connections or limit of open files, or a pooler", (("clients", run.clients),),
+        id="CONNECTION-ERRORS", verdict=INVALID, reason=f"not all of the {run.clients} clients got a connection",
+        advice="fewer clients, a higher max_connections or limit of open files, or a pooler", numbers=(("clients", run.clients),),
     )  # fmt: skip
 
 
@@ -80,7 +80,13 @@ def _stopped(evidence: Evidence) -> Doubt | None:
         return None
     asked_s = evidence.run.duration_s
     words = f"stopped after {evidence.seconds:.0f} s" + (f" of {asked_s}" if asked_s else "")
-    return Doubt("RUN-PARTIAL", INVALID, words, "run it again to the end", (("seconds", evidence.seconds),))
+    return Doubt(
+        id="RUN-PARTIAL",
+        verdict=INVALID,
+        reason=words,
+        advice="run it again to the end",
+        numbers=(("seconds", evidence.seconds),),
+    )
 
 
 def _skipped(evidence: Evidence) -> Doubt | None:
@@ -89,9 +95,9 @@ def _skipped(evidence: Evidence) -> Doubt | None:
         return None
     whole = skipped + evidence.transactions
     return Doubt(
-        "SKIPPED", INVALID,
-        f"{skipped} of {whole:.0f} scheduled transactions were skipped ({skipped / whole:.2%}): they could not meet the latency limit, and are not part of the latencies",
-        "a lower rate or a higher latency limit", (("skipped", skipped), ("share_percent", 100.0 * skipped / whole)),
+        id="SKIPPED", verdict=INVALID,
+        reason=f"{skipped} of {whole:.0f} scheduled transactions were skipped ({skipped / whole:.2%}): they could not meet the latency limit, and are not part of the latencies",
+        advice="a lower rate or a higher latency limit", numbers=(("skipped", skipped), ("share_percent", 100.0 * skipped / whole)),
     )  # fmt: skip
 
 
@@ -108,7 +114,7 @@ def _rate_missed(evidence: Evidence) -> Doubt | None:
     lag_ms = _lag_at_the_end(lines)
     numbers = (("rate_per_s", rate), ("tps", done), *([] if lag_ms is None else [("lag_ms", lag_ms)]))
     if lag_ms is None:
-        return Doubt("RATE-MISSED", SUSPECT, words, "a lower rate", numbers)
+        return Doubt(id="RATE-MISSED", verdict=SUSPECT, reason=words, advice="a lower rate", numbers=numbers)
     # What is missing is still due at the end, so much later than its schedule, or it never was due.
     missing_ms = 1000.0 * evidence.seconds * (1.0 - done / rate)
     if lag_ms >= BACKLOG * missing_ms:
@@ -119,14 +125,20 @@ def _rate_missed(evidence: Evidence) -> Doubt | None:
             if grows
             else "the backlog was larger before"
         )
-        return Doubt("RATE-MISSED", SUSPECT, words, "a lower rate", numbers)
+        return Doubt(id="RATE-MISSED", verdict=SUSPECT, reason=words, advice="a lower rate", numbers=numbers)
     if evidence.skipped:
         words += f", {evidence.skipped} were skipped for the latency limit: there is no backlog"
-        return Doubt("RATE-MISSED", SUSPECT, words, "a lower rate or a higher latency limit", numbers)
+        return Doubt(
+            id="RATE-MISSED",
+            verdict=SUSPECT,
+            reason=words,
+            advice="a lower rate or a higher latency limit",
+            numbers=numbers,
+        )
     words += (
         f", the last ones {lag_ms:.0f} ms behind their schedule: there is no backlog, the random schedule had fewer"
     )
-    return Doubt("RATE-MISSED", NOTE, words, "a longer run", numbers)
+    return Doubt(id="RATE-MISSED", verdict=NOTE, reason=words, advice="a longer run", numbers=numbers)
 
 
 def _lag_at_the_end(lines: Sequence[BenchProgress]) -> float | None:
@@ -151,7 +163,7 @@ def _client_bound(evidence: Evidence) -> Doubt | None:
         "client_turn_percent": load.client_turn, "lag_ms": load.lag_ms,
     }  # fmt: skip
     known = tuple((name, float(value)) for name, value in numbers.items() if value is not None)
-    return Doubt("CLIENT-BOUND", SUSPECT, load.reason, load.advice, known)
+    return Doubt(id="CLIENT-BOUND", verdict=SUSPECT, reason=load.reason, advice=load.advice, numbers=known)
 
 
 def _cpu_contention(evidence: Evidence) -> Doubt | None:
@@ -161,9 +173,9 @@ def _cpu_contention(evidence: Evidence) -> Doubt | None:
         return None
     full = f"all {load.cpus} CPUs of the machine are busy, and " if load.beside and full_machine(load) else ""
     return Doubt(
-        "CPU-CONTENTION", SUSPECT,
-        f"a thread of pgbench was ready and waited for a CPU {queued:.0f} % of the time: {full}its latencies include that wait",
-        "nothing else on the machine, or pgbench on another host", (("queued_percent", queued),),
+        id="CPU-CONTENTION", verdict=SUSPECT,
+        reason=f"a thread of pgbench was ready and waited for a CPU {queued:.0f} % of the time: {full}its latencies include that wait",
+        advice="nothing else on the machine, or pgbench on another host", numbers=(("queued_percent", queued),),
     )  # fmt: skip
 
 
@@ -172,8 +184,8 @@ def _few_threads(evidence: Evidence) -> Doubt | None:
     if run.threads > 1 or run.clients <= MANY_CLIENTS:
         return None
     return Doubt(
-        "FEW-THREADS", SUSPECT, f"one thread serves {run.clients} clients", "more threads (-j), up to the cores",
-        (("clients", run.clients), ("threads", run.threads)),
+        id="FEW-THREADS", verdict=SUSPECT, reason=f"one thread serves {run.clients} clients", advice="more threads (-j), up to the cores",
+        numbers=(("clients", run.clients), ("threads", run.threads)),
     )  # fmt: skip
 
 
@@ -182,10 +194,10 @@ def _scale(evidence: Evidence) -> Doubt | None:
     if evidence.facts.builtin != "tpcb-like" or scale is None or scale >= clients:
         return None
     return Doubt(
-        "SCALE-BELOW-CLIENTS", SUSPECT,
-        f"{clients} clients update {scale} branch row{'s' if scale > 1 else ''}: the run measures row locks",
-        f"pgbench's tables at scale {clients} or more, or the profile simple-update",
-        (("scale", scale), ("clients", clients)),
+        id="SCALE-BELOW-CLIENTS", verdict=SUSPECT,
+        reason=f"{clients} clients update {scale} branch row{'s' if scale > 1 else ''}: the run measures row locks",
+        advice=f"pgbench's tables at scale {clients} or more, or the profile simple-update",
+        numbers=(("scale", scale), ("clients", clients)),
     )  # fmt: skip
 
 
@@ -194,11 +206,11 @@ def _not_steady(evidence: Evidence) -> Doubt | None:
     if found.steady is not False:
         return None
     return Doubt(
-        "NOT-STEADY",
-        SUSPECT,
-        f"not steady: {found.reason}",
-        "a longer run, or --warmup",
-        (("drift_percent", 100.0 * (found.drift or 0.0)),),
+        id="NOT-STEADY",
+        verdict=SUSPECT,
+        reason=f"not steady: {found.reason}",
+        advice="a longer run, or --warmup",
+        numbers=(("drift_percent", 100.0 * (found.drift or 0.0)),),
     )
 
 
@@ -206,8 +218,8 @@ def _short(evidence: Evidence) -> Doubt | None:
     if not evidence.run.complete or evidence.seconds >= SHORT_S:
         return None
     return Doubt(
-        "SHORT-RUN", NOTE, f"{evidence.seconds:.0f} s are short: caches, checkpoints and chance have a large effect",
-        f"at least {SHORT_S:.0f} s, and more than one run", (("seconds", evidence.seconds),),
+        id="SHORT-RUN", verdict=NOTE, reason=f"{evidence.seconds:.0f} s are short: caches, checkpoints and chance have a large effect",
+        advice=f"at least {SHORT_S:.0f} s, and more than one run", numbers=(("seconds", evidence.seconds),),
     )  # fmt: skip
 
 
@@ -219,11 +231,11 @@ def _log_incomplete(evidence: Evidence) -> Doubt | None:
     numbers = (("logged", log.logged), ("transactions", log.of), ("lost", log.lost), ("lost_percent", share))
     if not log.lost:
         reason = f"percentiles and maximum are of {log.logged} of {log.of} transactions: {log.words}"
-        return Doubt("LOG-INCOMPLETE", NOTE, reason, "", numbers)
+        return Doubt(id="LOG-INCOMPLETE", verdict=NOTE, reason=reason, advice="", numbers=numbers)
     return Doubt(
-        "LOG-INCOMPLETE", INVALID if share > LOST_UP_TO_PERCENT else SUSPECT,
-        f"pgbench's transaction log lacks {log.lost} of {log.of} transactions: {log.words}",
-        "free space for the log: in /dev/shm, else in TMPDIR", numbers,
+        id="LOG-INCOMPLETE", verdict=INVALID if share > LOST_UP_TO_PERCENT else SUSPECT,
+        reason=f"pgbench's transaction log lacks {log.lost} of {log.of} transactions: {log.words}",
+        advice="free space for the log: in /dev/shm, else in TMPDIR", numbers=numbers,
     )  # fmt: skip
 
 
@@ -233,9 +245,9 @@ def _log_counted(evidence: Evidence) -> Doubt | None:
         return None
     read, below_ms = merged.logged - merged.counted, merged.counted_below_us / 1000.0
     return Doubt(
-        "LOG-COUNTED", NOTE,
-        f"percentiles below {units.ms(below_ms)} ms rest on {read} of {merged.logged} transactions; the others were only counted",
-        "", (("read", read), ("transactions", merged.logged), ("below_ms", below_ms)),
+        id="LOG-COUNTED", verdict=NOTE,
+        reason=f"percentiles below {units.ms(below_ms)} ms rest on {read} of {merged.logged} transactions; the others were only counted",
+        advice="", numbers=(("read", read), ("transactions", merged.logged), ("below_ms", below_ms)),
     )  # fmt: skip
 
 
@@ -251,9 +263,9 @@ def _closed_loop(evidence: Evidence) -> Doubt | None:
     if evidence.run.open_loop:
         return None
     return Doubt(
-        "CLOSED-LOOP", NOTE,
-        "each client waited for its answer before the next transaction, so a stall is one slow transaction per client instead of all that would have arrived (coordinated omission)",
-        "compare latencies at a fixed rate: --rate",
+        id="CLOSED-LOOP", verdict=NOTE,
+        reason="each client waited for its answer before the next transaction, so a stall is one slow transaction per client instead of all that would have arrived (coordinated omission)",
+        advice="compare latencies at a fixed rate: --rate",
     )  # fmt: skip
 
 

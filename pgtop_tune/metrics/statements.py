@@ -128,7 +128,14 @@ def statement_rates(interval: Interval) -> list[StatementRate]:
     whole = all_ms_per_s(interval)
     planning, io_timing = is_on(interval, _PLANNING), is_on(interval, "track_io_timing")
     return [
-        StatementRate(grown, text, whole, block_bytes, planning is not False, io_timing is not False)
+        StatementRate(
+            grown=grown,
+            text=text,
+            all_ms_per_s=whole,
+            block_bytes=block_bytes,
+            planning=planning is not False,
+            io_timing=io_timing is not False,
+        )
         for grown in _grown(looks)
         if (text := texts.get(grown.row.queryid)) is None or OWN_MARK not in text.query
     ]

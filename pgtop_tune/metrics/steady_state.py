@@ -43,11 +43,25 @@ def steady_state(seconds: Sequence[float]) -> SteadyState:
     if n < FEWEST_S:
         error = mean_error(seconds)
         reason = f"{n} s are too short to tell warm-up from noise; it takes {FEWEST_S} s"
-        return SteadyState(None, None, fmean(seconds) if seconds else None, error, None, reason)
+        return SteadyState(
+            steady=None,
+            warm_up_s=None,
+            tps=fmean(seconds) if seconds else None,
+            error_tps=error,
+            drift=None,
+            reason=reason,
+        )
     cut = warm_up(seconds)
     if cut is None:
         reason = "throughput still changed in the second half of the run"
-        return SteadyState(False, None, fmean(seconds), mean_error(seconds), _drift(seconds), reason)
+        return SteadyState(
+            steady=False,
+            warm_up_s=None,
+            tps=fmean(seconds),
+            error_tps=mean_error(seconds),
+            drift=_drift(seconds),
+            reason=reason,
+        )
     rest = seconds[cut:]
     drift, allowed = _drift(rest), _allowed_drift(rest)
     steady = drift is not None and abs(drift) <= allowed <= HIDDEN
@@ -57,7 +71,9 @@ def steady_state(seconds: Sequence[float]) -> SteadyState:
     if allowed > HIDDEN:
         words = f"throughput swings so much that a drift of {allowed:.0%} could hide in it"
     reason = f"warm-up of {cut} s; {words}"
-    return SteadyState(steady, float(cut), fmean(rest), mean_error(rest), drift, reason)
+    return SteadyState(
+        steady=steady, warm_up_s=float(cut), tps=fmean(rest), error_tps=mean_error(rest), drift=drift, reason=reason
+    )
 
 
 def warm_up(seconds: Sequence[float]) -> int | None:

@@ -75,7 +75,9 @@ def _watched(quantile: Quantile) -> Watched:
         # Of however few: a wire must not go blind under a slow load.
         return _at_least(interval, quantile.estimate(merge(logged_seconds(interval, WINDOW_S))))
 
-    return Watched(quantile.title, f"{quantile.title} latency of the load over the last 5 s, ms", _MS, value)
+    return Watched(
+        name=quantile.title, says=f"{quantile.title} latency of the load over the last 5 s, ms", units=_MS, value=value
+    )
 
 
 def _mean_latency(interval: Interval) -> float | None:
@@ -136,4 +138,9 @@ def trip_wire(text: str) -> TripWire:
     if unit not in watched.units:
         units = ", ".join(word for word in watched.units if word)
         raise UsageProblem(f"{text!r}: {name} is not measured in {unit}", f"units are: {units}")
-    return TripWire(watched, f"{name}{sign}{number}{unit}", sign == ">", float(number) * watched.units[unit])
+    return TripWire(
+        watched=watched,
+        text=f"{name}{sign}{number}{unit}",
+        above=sign == ">",
+        limit=float(number) * watched.units[unit],
+    )

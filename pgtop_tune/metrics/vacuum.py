@@ -214,5 +214,9 @@ def database_ages(interval: Interval) -> list[DatabaseAge]:
         multixacts = multixact_age(sample.next_multixact, database.min_multixact)
         freeze = _nearer(_percent(xids, most_xids), _percent(multixacts, most_multixacts))
         stop = _nearer(_percent(xids, STOPS_AT), _percent(multixacts, STOPS_AT))
-        found.append(DatabaseAge(database, xids, multixacts, freeze, stop))
+        found.append(
+            DatabaseAge(
+                database=database, xid_age=xids, multixact_age=multixacts, freeze_percent=freeze, stop_percent=stop
+            )
+        )
     return found

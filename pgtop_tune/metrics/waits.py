@@ -211,7 +211,7 @@ def _class(
 ) -> Metric:
     identity = f"waits.{title.lower().replace(' ', '_')}"
     value = _Mean(lambda kind: is_active(kind) and (kind.wait_event_type in classes) is not others)
-    return Metric(identity, title, "sessions", definition, source, value)
+    return Metric(id=identity, title=title, unit="sessions", definition=definition, source=source, value=value)
 
 
 ACTIVE_SESSIONS: Final = Metric(

@@ -57,7 +57,9 @@ class ActivityRows:
             now[pid] = known
             backends.append(known[1])
         self._before = now
-        return Activity(at_s, now_ms, tuple(backends), own, configured_ms)
+        return Activity(
+            at_s=at_s, now_ms=now_ms, backends=tuple(backends), own_backends=own, configured_ms=configured_ms
+        )
 
     def _backend(self, row: Any) -> Backend:
         names, queries = self._names, self._queries

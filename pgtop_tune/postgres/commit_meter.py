@@ -91,7 +91,7 @@ async def _measured(conninfo: ConnInfo, own: OwnSessions, statement: str, sessio
     finally:
         for hand in hands:
             await hand.aclose()
-    return Repeated(sessions, len(taken), 1000 * median(taken), tuple(rates))
+    return Repeated(sessions=sessions, count=len(taken), median_ms=1000 * median(taken), rates=tuple(rates))
 
 
 async def _again(hand: PsycopgSession, statement: str, until: float) -> list[float]:

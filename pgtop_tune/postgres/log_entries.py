@@ -139,7 +139,7 @@ def _from_stderr(content: bytes) -> Iterator[LogEntry]:
         pending = None
         if match:
             prefix = match["prefix"].strip()[:_PREFIX_CHARACTERS]
-            pending = LogEntry(offset, match["severity"], prefix, match["message"])
+            pending = LogEntry(offset=offset, severity=match["severity"], prefix=prefix, message=match["message"])
     if pending is not None:
         yield pending
 
@@ -188,7 +188,7 @@ def _parts(
     """An entry and its addenda, as stderr has them one after the other."""
     for kind, text in ((severity, message), ("DETAIL", detail), ("HINT", hint), ("STATEMENT", query)):
         if text or kind == severity:
-            yield LogEntry(offset, kind, prefix[:_PREFIX_CHARACTERS], text)
+            yield LogEntry(offset=offset, severity=kind, prefix=prefix[:_PREFIX_CHARACTERS], message=text)
 
 
 _FORMATS: Final[Mapping[str, Callable[[bytes], Iterator[LogEntry]]]] = {"csv": _from_csv, "json": _from_json}

@@ -49,7 +49,7 @@ def key_of(pid: int) -> ProcessKey | None:
         return None
     if fields[_STATE] in "ZX":
         return None
-    return ProcessKey(pid, int(fields[_START]), boot_id(), _namespace())
+    return ProcessKey(pid=pid, start_ticks=int(fields[_START]), boot_id=boot_id(), namespace=_namespace())
 
 
 def own_key() -> ProcessKey:

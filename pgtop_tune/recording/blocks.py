@@ -169,7 +169,10 @@ class PlainBlocks:
         self._size = 0
         self._is_over = False
         begin = known[-1] if known else (file.tell(), 0, 0.0)
-        self.blocks = [Block(at, after, first, elapsed_s) for (at, first, elapsed_s), (after, *_) in pairwise(known)]
+        self.blocks = [
+            Block(offset=at, end=after, first=first, elapsed_s=elapsed_s)
+            for (at, first, elapsed_s), (after, *_) in pairwise(known)
+        ]
         self._scan(*begin)
 
     def _scan(self, begin: int, frames: int, elapsed_s: float) -> None:
@@ -196,7 +199,7 @@ class PlainBlocks:
         for (offset, first), stop in zip(starts, ends):  # noqa: B905
             file.seek(offset)
             elapsed_s = moment(file.readline(_LINE_START), elapsed_s)
-            self.blocks.append(Block(offset, stop, first, elapsed_s))
+            self.blocks.append(Block(offset=offset, end=stop, first=first, elapsed_s=elapsed_s))
 
     def grow(self) -> bool:
         """See `Blocks.grow`."""
@@ -291,7 +294,8 @@ class PackedBlocks:
         else:
             ends.append(self._file.seek(0, 2))
         self.blocks += [
-            Block(offset, end, first, elapsed_s) for (offset, first, elapsed_s), end in zip(marks, ends, strict=True)
+            Block(offset=offset, end=end, first=first, elapsed_s=elapsed_s)
+            for (offset, first, elapsed_s), end in zip(marks, ends, strict=True)
         ]
 
     def grow(self) -> bool:

@@ -137,7 +137,15 @@ class RotatedFiles:
             if named is None or path == current or not path.is_file() or path.is_symlink():
                 continue
             seen = path.stat()
-            found.append(_Older(named[1], int(named[2] or 1), path, seen.st_size, seen.st_mtime))
+            found.append(
+                _Older(
+                    stamp=named[1],
+                    serial=int(named[2] or 1),
+                    path=path,
+                    size_bytes=seen.st_size,
+                    written_s=seen.st_mtime,
+                )
+            )
         return sorted(found, key=lambda file: (file.stamp, file.serial))
 
     def close(self) -> None:

@@ -346,7 +346,7 @@ def frame_of(line: bytes, before: Frame | None) -> Frame:
 
 def _hole(frame: Frame) -> Event:
     detail = "the recording is damaged before this moment: numbers of that time are missing"
-    return Event(frame.taken_at_ms, EventKind.RECORDING, "frames are missing", detail)
+    return Event(at_ms=frame.taken_at_ms, kind=EventKind.RECORDING, text="frames are missing", detail=detail)
 
 
 def without_frames(name: str) -> RecordingProblem:

@@ -197,7 +197,14 @@ class Recorder:
 
         created_ms = int(time.time() * 1000)
         offset = datetime.now().astimezone().isoformat()[-6:]
-        header = Header(FORMAT, __version__, created_ms, offset, self._interval_s, self._target)
+        header = Header(
+            format=FORMAT,
+            tool=__version__,
+            created_ms=created_ms,
+            timezone=offset,
+            interval_s=self._interval_s,
+            target=self._target,
+        )
         self._writer = writer = RecordingWriter(files.next_path(created_ms), header)
         self.last_path = writer.path
         self._own_file = None if writer.is_stream or self._rotation is not None else writer.path
@@ -254,7 +261,9 @@ class Recorder:
         gap = self._gap
         missing = 0 if gap is None else gap.frames
         problem = "" if gap is None else gap.problem
-        return RecordingState(str(self.last_path), self._since_s, self._frames, problem, missing)
+        return RecordingState(
+            path=str(self.last_path), since_s=self._since_s, frames=self._frames, problem=problem, missing=missing
+        )
 
     def accept(self, step: Step) -> None:
         """Writes the frames when recording is on."""
@@ -340,8 +349,8 @@ def _missing(gap: _Gap, frame: Frame) -> Event:
     span = units.duration(frame.elapsed_s - gap.first.elapsed_s)
     since = units.wall_clock(gap.first.taken_at_ms)
     return Event(
-        frame.taken_at_ms,
-        EventKind.RECORDING,
-        f"{gap.frames} frames not recorded",
-        f"no recording for {span} from {since}: {gap.problem}",
+        at_ms=frame.taken_at_ms,
+        kind=EventKind.RECORDING,
+        text=f"{gap.frames} frames not recorded",
+        detail=f"no recording for {span} from {since}: {gap.problem}",
     )

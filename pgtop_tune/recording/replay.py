@@ -246,7 +246,12 @@ class ReplaySource:
     def state(self) -> TransportState:
         """See `Transport.state`."""
         return TransportState(
-            self._paused, self._speed, self._position_s, self._length_s, self._at_end, self._frames.growing
+            paused=self._paused,
+            speed=self._speed,
+            position_s=self._position_s,
+            length_s=self._length_s,
+            at_end=self._at_end,
+            growing=self._frames.growing,
         )
 
     def pause(self, paused: bool) -> None:

@@ -66,4 +66,6 @@ def seal_of(line: bytes, before: int | None) -> Seal:
     crc, is_key = int(found[2]), line.startswith(_KEY_START.encode())
     seed = 0 if is_key else before
     whole = seed is None or zlib.crc32(memoryview(line)[: found.start(2) - len(b',"crc":')], seed) == crc
-    return Seal(line[: found.start()] + b"}\n", crc, None if found[1] is None else int(found[1]), whole)
+    return Seal(
+        line=line[: found.start()] + b"}\n", crc=crc, after=None if found[1] is None else int(found[1]), whole=whole
+    )

@@ -105,7 +105,14 @@ class Engine:
                     self._sinks.remove(sink)
                     with contextlib.suppress(PgtopError):
                         sink.close()
-                    self.note(Event(int(time.time() * 1000), EventKind.WARNING, problem.message, problem.hint))
+                    self.note(
+                        Event(
+                            at_ms=int(time.time() * 1000),
+                            kind=EventKind.WARNING,
+                            text=problem.message,
+                            detail=problem.hint,
+                        )
+                    )
         await self._released.wait()
 
     def _run_thread(self) -> None:

@@ -28,7 +28,10 @@ def events_between(older: Frame, newer: Frame) -> tuple[Event, ...]:
     """
     interval = Interval((older, newer))
     found = [(kind, text, detail) for rule in RULES for kind, text, detail in rule(older, newer, interval)]
-    return (*_stalls(older, newer), *(Event(newer.taken_at_ms, kind, text, detail) for kind, text, detail in found))
+    return (
+        *_stalls(older, newer),
+        *(Event(at_ms=newer.taken_at_ms, kind=kind, text=text, detail=detail) for kind, text, detail in found),
+    )
 
 
 Found = Iterator[tuple[EventKind, str, str]]
@@ -121,10 +124,17 @@ def _stalls(older: Frame, newer: Frame) -> Iterator[Event]:
     known = {silence.since_ms for silence in _stalls_of(older)}
     for silence in _stalls_of(newer):
         if silence.since_ms not in known:
-            yield Event(silence.since_ms, EventKind.WARNING, "stall", "no transaction of the load ends")
+            yield Event(
+                at_ms=silence.since_ms, kind=EventKind.WARNING, text="stall", detail="no transaction of the load ends"
+            )
         if silence.until_ms is not None:
             text = f"stall over, {silence.zero_s:.0f} s without a transaction"
-            yield Event(silence.until_ms, EventKind.WARNING, text, "transactions of the load end again, or it ended")
+            yield Event(
+                at_ms=silence.until_ms,
+                kind=EventKind.WARNING,
+                text=text,
+                detail="transactions of the load end again, or it ended",
+            )
 
 
 def _stalls_of(frame: Frame) -> list[Silence]:

@@ -147,13 +147,13 @@ class LiveSource:
         pgbench = () if isinstance(bench, Unavailable) or bench.run.pid is None else (bench.run.pid,)
         host = await self._host.look(postgres, pgbench, self._interval_s * _PATIENCE)
         frame = Frame(
-            self._sequence,
-            SessionClock.wall_ms(),
-            self._clock(),
-            host,
-            postgres,
-            bench,
-            self._footprint(),
+            sequence=self._sequence,
+            taken_at_ms=SessionClock.wall_ms(),
+            elapsed_s=self._clock(),
+            host=host,
+            postgres=postgres,
+            bench=bench,
+            footprint=self._footprint(),
             pooler=self._poolers.sample(),
             ceilings=self._ceilings.sample(postgres),
         )
@@ -177,7 +177,11 @@ class LiveSource:
         if missed_s <= _GAP * max(self._interval_s, self._ticked_with_s):
             return ()
         detail = "this program was stopped or had no CPU: numbers of that time are missing"
-        return (Event(frame.taken_at_ms, EventKind.GAP, f"did not look for {missed_s:.1f} s", detail),)
+        return (
+            Event(
+                at_ms=frame.taken_at_ms, kind=EventKind.GAP, text=f"did not look for {missed_s:.1f} s", detail=detail
+            ),
+        )
 
     async def aclose(self) -> None:
         """See `FrameSource.aclose`."""

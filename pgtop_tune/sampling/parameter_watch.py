@@ -53,7 +53,7 @@ def parameter_events(before: ParameterSample, now: ParameterSample, at_ms: int) 
     if len(found) <= _AT_MOST:
         return tuple(found)
     detail = "; ".join(event.text for event in found)
-    return (Event(at_ms, EventKind.PARAMETER, f"{len(found)} parameters changed", detail),)
+    return (Event(at_ms=at_ms, kind=EventKind.PARAMETER, text=f"{len(found)} parameters changed", detail=detail),)
 
 
 def _differs(before: Parameter, now: Parameter) -> bool:
@@ -64,10 +64,17 @@ def _differs(before: Parameter, now: Parameter) -> bool:
 
 def _tick(before: Parameter, now: Parameter, at_ms: int) -> Event:
     if before.shown == now.shown:
-        return Event(at_ms, EventKind.PARAMETER, f"{now.name} waits for a restart", f"until then {now.shown}")
+        return Event(
+            at_ms=at_ms,
+            kind=EventKind.PARAMETER,
+            text=f"{now.name} waits for a restart",
+            detail=f"until then {now.shown}",
+        )
     where = f"  ({now.sourcefile})" if now.sourcefile else f"  ({now.source})"
     detail = f"{before.shown}→{now.shown}{where}"
-    return Event(at_ms, EventKind.PARAMETER, f"{now.name} {_cut(before.shown)}→{_cut(now.shown)}", detail)
+    return Event(
+        at_ms=at_ms, kind=EventKind.PARAMETER, text=f"{now.name} {_cut(before.shown)}→{_cut(now.shown)}", detail=detail
+    )
 
 
 def _cut(value: str) -> str:

@@ -226,7 +226,7 @@ class PostgresSampler:
         self._answers.clear()
 
     def _event(self, kind: EventKind, text: str, detail: str = "") -> None:
-        self._note(Event(SessionClock.wall_ms(), kind, text, detail))
+        self._note(Event(at_ms=SessionClock.wall_ms(), kind=kind, text=text, detail=detail))
 
     async def _sample(self) -> None:
         loop = asyncio.get_running_loop()

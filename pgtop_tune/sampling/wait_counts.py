@@ -46,7 +46,7 @@ class WaitCounts:
             self._unseen[kind] = unseen
             if unseen >= _KEPT:
                 del self._rows[kind], self._unseen[kind]
-        sample = WaitSample(at_s, self._looks, counts, source)
+        sample = WaitSample(at_s=at_s, samples=self._looks, counts=counts, source=source)
         self._seen = {}
         self._looks = 0
         return sample

@@ -15,10 +15,10 @@ def shared_buffers(facts: Facts, plan: MemoryPlan) -> Advice:
         words = "fit" if facts.data_bytes <= quarter else "do not fit"
         fits = f" The data, {about(facts.data_bytes)}, {words} into it."
     return Advice(
-        memory(quarter),
-        f"A quarter of {about(plan.use.ram_bytes)} of memory; the rest caches files as well.{fits}",
-        memory(max(plan.use.ram_bytes / 10, 128 * MB)),
-        memory(plan.use.ram_bytes * 0.4),
+        value=memory(quarter),
+        because=f"A quarter of {about(plan.use.ram_bytes)} of memory; the rest caches files as well.{fits}",
+        low=memory(max(plan.use.ram_bytes / 10, 128 * MB)),
+        high=memory(plan.use.ram_bytes * 0.4),
     )
 
 
@@ -26,10 +26,10 @@ def effective_cache_size(facts: Facts, plan: MemoryPlan) -> Advice:
     """Three quarters of the memory: shared_buffers and the kernel's cache."""
     ram_bytes = plan.use.ram_bytes
     return Advice(
-        memory(ram_bytes * 0.75),
-        f"Three quarters of {about(ram_bytes)}: what shared_buffers and the kernel cache. It reserves nothing.",
-        memory(ram_bytes / 2),
-        memory(ram_bytes * 0.9),
+        value=memory(ram_bytes * 0.75),
+        because=f"Three quarters of {about(ram_bytes)}: what shared_buffers and the kernel cache. It reserves nothing.",
+        low=memory(ram_bytes / 2),
+        high=memory(ram_bytes * 0.9),
     )
 
 
@@ -37,11 +37,11 @@ def maintenance_work_mem(facts: Facts, plan: MemoryPlan) -> Advice:
     """See `metrics.memory_rule.maintenance_bytes`."""
     cap = "" if facts.major >= 17 else "; VACUUM uses at most 1 GB of it before 17"
     return Advice(
-        memory(plan.maintenance_bytes),
-        f"A sixteenth of {about(plan.use.ram_bytes)}, and a tenth at most for all of "
+        value=memory(plan.maintenance_bytes),
+        because=f"A sixteenth of {about(plan.use.ram_bytes)}, and a tenth at most for all of "
         f"{plan.use.autovacuum_max_workers} autovacuum workers{cap}.",
-        "4MB",
-        memory(plan.use.ram_bytes / 8),
+        low="4MB",
+        high=memory(plan.use.ram_bytes / 8),
     )
 
 
@@ -59,20 +59,21 @@ def work_mem(facts: Facts, plan: MemoryPlan) -> Advice:
     use = plan.use
     if plan.refused:
         return Advice(
-            memory(LEAST_WORK_MEM),
-            f"{plan.refused} Fewer connections, or a pooler, before more work_mem.",
-            "1MB",
-            "4MB",
+            value=memory(LEAST_WORK_MEM),
+            because=f"{plan.refused} Fewer connections, or a pooler, before more work_mem.",
+            low="1MB",
+            high="4MB",
         )
     ceiling = memory_rule.work_mem_ceiling_bytes(use)
     multiplier = memory_rule.hash_multiplier(use.major, use.hash_mem_multiplier)
     return Advice(
-        as_set(use.work_mem_bytes),
-        f"Of {about(ceiling)}: what is left for each of {use.max_connections} connections and {use.parallel_workers} "
+        value=as_set(use.work_mem_bytes),
+        because=f"Of {about(ceiling)}: what is left for each of {use.max_connections} connections and "
+        f"{use.parallel_workers} "
         f"parallel workers if all hash at once (hash_mem_multiplier {multiplier:g}). Raise it where temporary files "
         "show, per role or session.",
-        "4MB",
-        memory(ceiling),
+        low="4MB",
+        high=memory(ceiling),
     )
 
 

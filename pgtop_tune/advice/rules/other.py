@@ -26,7 +26,7 @@ def random_page_cost(facts: Facts) -> Advice | None:
     if facts.disk is None:
         return None
     value, because = _RANDOM[facts.disk]
-    return Advice(value, because, "1", "4")
+    return Advice(value=value, because=because, low="1", high="4")
 
 
 def io_depth(facts: Facts) -> Advice | None:
@@ -34,7 +34,12 @@ def io_depth(facts: Facts) -> Advice | None:
     if facts.disk is None:
         return None
     value = _DEPTH[facts.disk]
-    return Advice(value, f"How many requests a {facts.disk.value.upper()} serves at once, as a start.", "1", "512")
+    return Advice(
+        value=value,
+        because=f"How many requests a {facts.disk.value.upper()} serves at once, as a start.",
+        low="1",
+        high="512",
+    )
 
 
 def jit(facts: Facts) -> Advice:
@@ -48,7 +53,12 @@ def default_statistics_target(facts: Facts) -> Advice:
     """100, for warehouses 500."""
     if facts.workload is Workload.WAREHOUSE:
         return Advice("500", "Large skewed tables and long queries: better estimates are worth a longer ANALYZE.")
-    return Advice("100", "The default; raise it for single columns whose estimates are wrong.", "100", "1000")
+    return Advice(
+        value="100",
+        because="The default; raise it for single columns whose estimates are wrong.",
+        low="100",
+        high="1000",
+    )
 
 
 def _by_cores(of_cores: Callable[[int], float], because: str) -> Callable[[Facts], Advice | None]:
@@ -66,12 +76,14 @@ def max_parallel_workers_per_gather(facts: Facts) -> Advice | None:
         return None
     half = max(math.ceil(facts.cores / 2), 1)
     if facts.workload is Workload.WAREHOUSE:
-        return Advice(str(half), f"Half of {facts.cores} cores for one query.", "0", str(facts.cores))
+        return Advice(
+            value=str(half), because=f"Half of {facts.cores} cores for one query.", low="0", high=str(facts.cores)
+        )
     return Advice(
-        str(min(half, 2)),
-        "Many sessions already share the cores; two workers help the occasional long query.",
-        "0",
-        str(half),
+        value=str(min(half, 2)),
+        because="Many sessions already share the cores; two workers help the occasional long query.",
+        low="0",
+        high=str(half),
     )
 
 
@@ -80,7 +92,9 @@ def autovacuum_max_workers(facts: Facts) -> Advice | None:
     if not facts.cores:
         return None
     value = str(autovacuum_workers(facts))
-    return Advice(value, "Workers share one cost limit: raise that first, then their number.", value, "10")
+    return Advice(
+        value=value, because="Workers share one cost limit: raise that first, then their number.", low=value, high="10"
+    )
 
 
 def autovacuum_vacuum_cost_limit(facts: Facts) -> Advice | None:
@@ -90,11 +104,11 @@ def autovacuum_vacuum_cost_limit(facts: Facts) -> Advice | None:
     limit = 2000 if facts.disk in _FLASH else 400
     rate = limit / 20 * 8192 / 0.002 / 1e6
     return Advice(
-        str(limit),
-        f"{limit} ÷ 20 for each page dirtied, every 2 ms, is up to {rate:.0f} MB/s for all workers together; "
+        value=str(limit),
+        because=f"{limit} ÷ 20 for each page dirtied, every 2 ms, is up to {rate:.0f} MB/s for all workers together; "
         f"the default, 200, gives {rate * 200 / limit:.0f} MB/s.",
-        "200",
-        "10000",
+        low="200",
+        high="10000",
     )
 
 
@@ -108,7 +122,7 @@ def max_worker_processes(facts: Facts) -> Advice | None:
 
 
 def _fixed(value: str, because: str, low: str = "", high: str = "") -> Callable[[Facts], Advice]:
-    advice = Advice(value, because, low, high)
+    advice = Advice(value=value, because=because, low=low, high=high)
     return lambda facts: advice
 
 

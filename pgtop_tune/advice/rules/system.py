@@ -81,12 +81,12 @@ def _nr_hugepages(name: str, site: Site) -> Advice | None:
     tables = about(page_tables_bytes(plan.buffers_bytes))
     kept = " What is reserved is enough." if str(plan.pages) == live else ""
     return Advice(
-        str(plan.pages),
-        f"{needed} pages of {about(plan.page_bytes)} hold the shared memory of a server with shared_buffers of "
+        value=str(plan.pages),
+        because=f"{needed} pages of {about(plan.page_bytes)} hold the shared memory of a server with shared_buffers of "
         f"{about(plan.buffers_bytes)}{others}; without them each backend may have {tables} of page tables. More pages "
         f"than that are lost to all others.{kept}",
-        str(plan.pages),
-        str(math.ceil(plan.pages * 1.05)),
+        low=str(plan.pages),
+        high=str(math.ceil(plan.pages * 1.05)),
     )
 
 
@@ -104,11 +104,12 @@ def _other_pool(name: str, site: Site) -> Advice | None:
         )
     pages = math.ceil(site.plan.shared_bytes / page_bytes)
     return Advice(
-        None,
-        f"{pages} pages of {about(page_bytes)} would hold the server's shared memory, with huge_page_size={size}kB. "
+        value=None,
+        because=f"{pages} pages of {about(page_bytes)} would hold the server's shared memory, with "
+        f"huge_page_size={size}kB. "
         "Measure whether it is worth it, and reserve them at boot.",
-        "0",
-        str(pages),
+        low="0",
+        high=str(pages),
     )
 
 
@@ -116,11 +117,12 @@ def _swappiness(name: str, site: Site) -> Advice:
     if site.machine.swap_bytes == 0:
         return Advice(None, "This machine has no swap: the setting has no effect.")
     return Advice(
-        "5",
-        "Memory of idle backends may be swapped out, that of busy ones should not. 0 leaves it until the OOM killer "
+        value="5",
+        because="Memory of idle backends may be swapped out, that of busy ones should not. 0 leaves it until the "
+        "OOM killer "
         "is near.",
-        "1",
-        "10",
+        low="1",
+        high="10",
     )
 
 
@@ -129,17 +131,20 @@ def _dirty_background(name: str, site: Site) -> Advice:
     ram = site.machine.ram_bytes
     default = f" The default of 10 % would let a checkpoint's fsync wait for up to {about(ram / 10)}." if ram else ""
     return Advice(
-        str(size), f"The kernel starts writeback at {about(size)}.{default}", str(32 * MB), str(max(GB, size))
+        value=str(size),
+        because=f"The kernel starts writeback at {about(size)}.{default}",
+        low=str(32 * MB),
+        high=str(max(GB, size)),
     )
 
 
 def _dirty(name: str, site: Site) -> Advice:
     size = _background_bytes(site) * _MOST_TIMES
     return Advice(
-        str(size),
-        f"{_MOST_TIMES} times vm.dirty_background_bytes: room for a burst, with a bounded wait behind it.",
-        str(256 * MB),
-        str(max(4 * GB, size)),
+        value=str(size),
+        because=f"{_MOST_TIMES} times vm.dirty_background_bytes: room for a burst, with a bounded wait behind it.",
+        low=str(256 * MB),
+        high=str(max(4 * GB, size)),
     )
 
 
@@ -158,11 +163,12 @@ def _overcommit_memory(name: str, site: Site) -> Advice | None:
     if plan.strict_refused:
         return Advice(None, plan.strict_refused)
     return Advice(
-        "2",
-        f"CommitLimit is {about(plan.commit_limit_bytes)} then: a query that asks for too much has an error, and the "
+        value="2",
+        because=f"CommitLimit is {about(plan.commit_limit_bytes)} then: a query that asks for too much has an "
+        "error, and the "
         "OOM killer does not end the server. For a machine that only runs the server; vm.overcommit_ratio first.",
-        "0",
-        "2",
+        low="0",
+        high="2",
     )
 
 
@@ -174,11 +180,12 @@ def _overcommit_ratio(name: str, site: Site) -> Advice | None:
     if plan.strict_refused and not (is_strict and plan.commit_limit_bytes > (site.machine.commit_limit_bytes or 0)):
         return Advice(None, f"It counts only with vm.overcommit_memory=2. {plan.strict_refused}")
     return Advice(
-        str(plan.ratio),
-        f"CommitLimit is {about(plan.commit_limit_bytes)} then: {plan.ratio} % of the memory that is no huge pages, "
+        value=str(plan.ratio),
+        because=f"CommitLimit is {about(plan.commit_limit_bytes)} then: {plan.ratio} % of the memory that is no "
+        "huge pages, "
         f"and {about(swap) if swap else 'no'} swap. 50, as shipped, leaves half of the memory without use.",
-        "50",
-        "100",
+        low="50",
+        high="100",
     )
 
 
@@ -191,7 +198,10 @@ def _min_free(name: str, site: Site) -> Advice | None:
     if live.isdecimal() and int(live) >= ours:
         return Advice(live, f"The kernel's choice is enough for {about(ram)} of memory.")
     return Advice(
-        str(ours), f"Two thousandths of {about(ram)}, for bursts of network and disk.", str(ours), str(ours * 4)
+        value=str(ours),
+        because=f"Two thousandths of {about(ram)}, for bursts of network and disk.",
+        low=str(ours),
+        high=str(ours * 4),
     )
 
 
@@ -223,7 +233,7 @@ def _read_ahead(name: str, site: Site) -> Advice | None:
         if kind is DiskKind.HDD
         else "Enough for sequential scans; 17 and later read ahead themselves"
     )
-    return Advice(_READ_AHEAD_KB[kind], f"{because}.", "128", "16384")
+    return Advice(value=_READ_AHEAD_KB[kind], because=f"{because}.", low="128", high="16384")
 
 
 def _disk_of(name: str, site: Site) -> Disk | None:
@@ -232,7 +242,7 @@ def _disk_of(name: str, site: Site) -> Disk | None:
 
 
 def _always(value: str, because: str, low: str = "", high: str = "") -> Callable[[str, Site], Advice]:
-    return lambda name, site: Advice(value, because, low, high)
+    return lambda name, site: Advice(value=value, because=because, low=low, high=high)
 
 
 _RULES: Final[Mapping[str, Callable[[str, Site], Advice | None]]] = MappingProxyType(

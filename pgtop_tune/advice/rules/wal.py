@@ -93,7 +93,9 @@ def max_wal_size(facts: Facts) -> Advice:
     needed = needed_max_wal_bytes(_with_targets(facts))
     typed = as_set(value) if value == facts.max_wal_size_bytes else memory(value)
     if needed is None or facts.wal_bytes_per_s is None:
-        return Advice(typed, "A starting point: the WAL rate under load is not measured yet.", "1GB", high)
+        return Advice(
+            value=typed, because="A starting point: the WAL rate under load is not measured yet.", low="1GB", high=high
+        )
     because = (
         f"{about(facts.wal_bytes_per_s)}/s of WAL make {about(needed)} between two checkpoints "
         f"{_timeout_s(facts) / 60:g} min apart and while one runs, with a fifth to spare; then the clock starts them, "
@@ -103,7 +105,7 @@ def max_wal_size(facts: Facts) -> Advice:
         because += f" The WAL disk allows only 60 % of {about(facts.wal_disk_bytes or 0)}."
     elif value == facts.max_wal_size_bytes:
         because += " What is set is enough."
-    return Advice(typed, because, "1GB", high)
+    return Advice(value=typed, because=because, low="1GB", high=high)
 
 
 def _most(facts: Facts) -> float | None:
@@ -135,17 +137,23 @@ def checkpoint_timeout(facts: Facts) -> Advice:
     """15 minutes, or what is set from 10 minutes to an hour."""
     minutes = _timeout_s(facts) / 60
     return Advice(
-        f"{minutes:.0f}min" if minutes == int(minutes) else f"{minutes * 60:.0f}s",
-        f"Each checkpoint makes the first change of every page cost a full-page image; {minutes:g} min is a common "
+        value=f"{minutes:.0f}min" if minutes == int(minutes) else f"{minutes * 60:.0f}s",
+        because=f"Each checkpoint makes the first change of every page cost a full-page image; {minutes:g} min is a "
+        "common "
         "middle. Recovery after a crash has to replay what was written since the last one.",
-        "5min",
-        "1h",
+        low="5min",
+        high="1h",
     )
 
 
 def checkpoint_completion_target(facts: Facts) -> Advice:
     """0.9."""
-    return Advice("0.9", "Spreads the writes over almost the whole interval; the default since 14.", "0.5", "0.95")
+    return Advice(
+        value="0.9",
+        because="Spreads the writes over almost the whole interval; the default since 14.",
+        low="0.5",
+        high="0.95",
+    )
 
 
 def wal_buffers(buffers_bytes: float | None) -> Advice:
@@ -153,9 +161,17 @@ def wal_buffers(buffers_bytes: float | None) -> Advice:
     if buffers_bytes is not None and buffers_bytes < 512 * MB:
         chosen = about(buffers_bytes / 32)
         return Advice(
-            "16MB", f"-1 gives 1/32 of shared_buffers, here {chosen}; a whole segment costs nothing.", "4MB", "64MB"
+            value="16MB",
+            because=f"-1 gives 1/32 of shared_buffers, here {chosen}; a whole segment costs nothing.",
+            low="4MB",
+            high="64MB",
         )
-    return Advice("-1", "The server chooses one WAL segment, 16MB, at this size of shared_buffers.", "", "64MB")
+    return Advice(
+        value="-1",
+        because="The server chooses one WAL segment, 16MB, at this size of shared_buffers.",
+        low="",
+        high="64MB",
+    )
 
 
 def max_slot_wal_keep_size(facts: Facts) -> Advice | None:

@@ -238,7 +238,7 @@ class PendingSets:
             number=1 if self._ended is None else self._ended.number + 1, changes=pending.changes, why=why
         )
         detail = "; ".join(f"{each.name} {each.shown_after}→{value_before(each)}" for each in pending.changes)
-        self._note(Event(self._wall_ms(), EventKind.WARNING, f"reverted: {why}", detail))
+        self._note(Event(at_ms=self._wall_ms(), kind=EventKind.WARNING, text=f"reverted: {why}", detail=detail))
         self._outcomes[set_id].set_result(settled)
 
     def _put(self, pending: Pending) -> None:

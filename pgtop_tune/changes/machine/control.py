@@ -207,7 +207,7 @@ class HostControl:
         until_ms = None
         if terms.keep_within_s is not None:
             until_ms = time.time_ns() // 1_000_000 + int(terms.keep_within_s * 1000)
-        intent = Intent(set_id, whoever_runs_this(), terms.reason, until_ms)
+        intent = Intent(set_id=set_id, by=whoever_runs_this(), reason=terms.reason, until_ms=until_ms)
         with Journal(self._machine, self._directory) as journal:
             if until_ms is not None:
                 owner = SetOwner(set_id, "", trip_wires=terms.trip_wires, with_restart=terms.with_restart)

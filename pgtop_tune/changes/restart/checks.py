@@ -102,7 +102,9 @@ def _libraries(facts: RestartFacts) -> RestartCheck | None:
     if looked_for or "shared_preload_libraries" not in facts.values.texts:
         return None
     words = "this role may not read the directory of PostgreSQL 14's libraries"
-    return RestartCheck("libraries", Verdict.UNKNOWN, words, "GRANT EXECUTE ON FUNCTION pg_config() to it")
+    return RestartCheck(
+        subject="libraries", verdict=Verdict.UNKNOWN, words=words, hint="GRANT EXECUTE ON FUNCTION pg_config() to it"
+    )
 
 
 def _reach(facts: RestartFacts) -> RestartCheck | None:
@@ -114,15 +116,19 @@ def _reach(facts: RestartFacts) -> RestartCheck | None:
     sockets = elements("unix_socket_directories", values.text("unix_socket_directories") or "") or ()
     if not facts.here and all(each in _LOOPBACK or each.startswith("127.") for each in addresses):
         words = "it would accept connections only from its own machine, and this is another one"
-        return RestartCheck("reach", Verdict.IMPOSSIBLE, words, "keep an address in listen_addresses")
+        return RestartCheck(
+            subject="reach", verdict=Verdict.IMPOSSIBLE, words=words, hint="keep an address in listen_addresses"
+        )
     if not addresses and not sockets:
         words = "no client could connect: listen_addresses and unix_socket_directories would both be empty"
-        return RestartCheck("reach", Verdict.IMPOSSIBLE, words, "set one of them")
+        return RestartCheck(subject="reach", verdict=Verdict.IMPOSSIBLE, words=words, hint="set one of them")
     port = values.text("port")
     if not (sockets if facts.endpoint.startswith(("/", "@")) else addresses):
         left = ", ".join(sockets or addresses)
         words = f"a connection like this one would fail; pgtop-tune would continue through {left}, port {port}"
-        return RestartCheck("reach", Verdict.DOUBTFUL, words, "pg_hba.conf must admit this role there")
+        return RestartCheck(
+            subject="reach", verdict=Verdict.DOUBTFUL, words=words, hint="pg_hba.conf must admit this role there"
+        )
     return RestartCheck("reach", Verdict.FINE, f"it listens at {', '.join((*sockets, *addresses))}, port {port}")
 
 
@@ -142,8 +148,15 @@ def _huge_pages(facts: RestartFacts) -> RestartCheck | None:
         return RestartCheck("huge pages", Verdict.FINE, words)
     hint = f"vm.nr_hugepages={facts.pool.total + needed - there} makes room"
     if wish == "on":
-        return RestartCheck("huge pages", Verdict.IMPOSSIBLE, f"{words}, and huge_pages=on: it would not start", hint)
-    return RestartCheck("huge pages", Verdict.DOUBTFUL, f"{words}: it would start without any", hint)
+        return RestartCheck(
+            subject="huge pages",
+            verdict=Verdict.IMPOSSIBLE,
+            words=f"{words}, and huge_pages=on: it would not start",
+            hint=hint,
+        )
+    return RestartCheck(
+        subject="huge pages", verdict=Verdict.DOUBTFUL, words=f"{words}: it would start without any", hint=hint
+    )
 
 
 def shared_memory_bytes(facts: RestartFacts) -> float | None:
@@ -165,7 +178,10 @@ def _shared_memory(facts: RestartFacts) -> RestartCheck:
     words = f"it needs {about(size)} of shared memory, of {about(facts.memory_bytes)}"
     if size >= facts.memory_bytes:
         return RestartCheck(
-            "shared memory", Verdict.IMPOSSIBLE, f"{words}: more than the machine has", "lower shared_buffers"
+            subject="shared memory",
+            verdict=Verdict.IMPOSSIBLE,
+            words=f"{words}: more than the machine has",
+            hint="lower shared_buffers",
         )
     if size >= _MUCH * facts.memory_bytes:
         return RestartCheck("shared memory", Verdict.DOUBTFUL, f"{words}: little is left for sessions and files")
@@ -195,10 +211,10 @@ def _memory_rule(facts: RestartFacts) -> RestartCheck | None:
         return RestartCheck("memory", Verdict.FINE, f"{words} fit beside the shared memory")
     room = f"{about(ceiling)} each" if ceiling > 0 else "nothing"
     return RestartCheck(
-        "memory",
-        Verdict.DOUBTFUL,
-        f"{words}: if all sort at once, there is room for {room}",
-        "fewer connections, or less work_mem",
+        subject="memory",
+        verdict=Verdict.DOUBTFUL,
+        words=f"{words}: if all sort at once, there is room for {room}",
+        hint="fewer connections, or less work_mem",
     )
 
 
@@ -213,11 +229,12 @@ def _standby(facts: RestartFacts) -> RestartCheck | None:
     if not raised or not facts.standbys:
         return None
     return RestartCheck(
-        "standby",
-        Verdict.DOUBTFUL,
-        f"{facts.standbys} standby{'s' if facts.standbys > 1 else ''} must have at least as much of {', '.join(raised)}"
+        subject="standby",
+        verdict=Verdict.DOUBTFUL,
+        words=f"{facts.standbys} standby{'s' if facts.standbys > 1 else ''} must have at least as much of "
+        f"{', '.join(raised)}"
         ": else their recovery stops",
-        "raise it on the standbys first",
+        hint="raise it on the standbys first",
     )
 
 
@@ -231,10 +248,12 @@ def _as_standby(facts: RestartFacts, changed: list[str]) -> RestartCheck | None:
             words = (
                 f"this is a standby, and {name} = {after:.0f} is less than the primary's {least}: it would not start"
             )
-            return RestartCheck("standby", Verdict.IMPOSSIBLE, words, "lower it on the primary first")
+            return RestartCheck(
+                subject="standby", verdict=Verdict.IMPOSSIBLE, words=words, hint="lower it on the primary first"
+            )
         if least is None and after < now:
             words = f"this is a standby: it does not start with less {name} than its primary, whose value is not known"
-            return RestartCheck("standby", Verdict.UNKNOWN, words, "check the primary first")
+            return RestartCheck(subject="standby", verdict=Verdict.UNKNOWN, words=words, hint="check the primary first")
     return RestartCheck("standby", Verdict.FINE, "no less than the primary has") if changed else None
 
 

@@ -235,7 +235,7 @@ class RestartService:
             moves=not changing.isdisjoint(WAYS),
             port=None if port is None else int(port),
         )
-        return _Attempt(server, before, self._control.conninfo.endpoints, log)
+        return _Attempt(server=server, before=before, endpoints=self._control.conninfo.endpoints, log=log)
 
     def _noted(self, session: OperatorSession) -> None:
         with Journal(self._control.journal_of(session), self._control.directory) as journal:
@@ -308,7 +308,9 @@ class RestartService:
         """It refused to end. What was just written must not surprise anybody at the next restart."""
         why = "the server was not restarted"
         undone = await self._control.revert_set(made[0].set_id or made[0].id, why) if made else ()
-        return RestartOutcome(RestartState.NOT_RESTARTED, f"{why}: it still runs", undone, ran.words)
+        return RestartOutcome(
+            state=RestartState.NOT_RESTARTED, words=f"{why}: it still runs", changes=undone, log=ran.words
+        )
 
     async def _old_values(
         self,
@@ -328,7 +330,11 @@ class RestartService:
                 changed = await asyncio.to_thread(mend, attempt, changes)
             except PgtopError as problem:
                 return RestartOutcome(
-                    RestartState.DOWN, f"the server is down: {problem.message}", changes, log, _BY_HAND
+                    state=RestartState.DOWN,
+                    words=f"the server is down: {problem.message}",
+                    changes=changes,
+                    log=log,
+                    hint=_BY_HAND,
                 )
             if not changed and mend == self._copied:
                 break
@@ -339,16 +345,16 @@ class RestartService:
             came = Return.LEFT if again.status == LEFT else await wait.until_back(failed=again.status != 0)
             if came is Return.LEFT:
                 left = "the wait has ended: the server did not come up, and is being started with its old values"
-                return RestartOutcome(RestartState.LEFT, left, changes, log)
+                return RestartOutcome(state=RestartState.LEFT, words=left, changes=changes, log=log)
             if came is Return.BACK:
                 break
         if came is not Return.BACK:
             if await asyncio.to_thread(runs, place):
                 words = f"the server runs, and does not answer at {self._control.conninfo.describe()}"
-                return RestartOutcome(RestartState.DOWN, words, changes, log, _BY_HAND)
+                return RestartOutcome(state=RestartState.DOWN, words=words, changes=changes, log=log, hint=_BY_HAND)
             later = explaining(await asyncio.to_thread(attempt.log.pieces), again.words)
             words = "the server is down: it does not come up with its old values either"
-            return RestartOutcome(RestartState.DOWN, words, changes, later, _BY_HAND)
+            return RestartOutcome(state=RestartState.DOWN, words=words, changes=changes, log=later, hint=_BY_HAND)
         await self._noted_again(attempt)
         why = f"the server did not come up: {log[-1]}" if log else "the server did not come up"
         undone: list[ParameterChange] = []
@@ -356,7 +362,7 @@ class RestartService:
             undone += await self._control.revert_set(set_id, why)
         away_s = time.monotonic() - began_s
         words = f"it did not come up; it runs with its old values, after {away_s:.1f} s"
-        return RestartOutcome(RestartState.OLD_VALUES, words, tuple(undone), log, away_s=away_s)
+        return RestartOutcome(state=RestartState.OLD_VALUES, words=words, changes=tuple(undone), log=log, away_s=away_s)
 
     def _restored(self, attempt: _Attempt, changes: Sequence[ParameterChange]) -> bool:
         """The old values are in postgresql.auto.conf; whether it is another file now."""

@@ -188,7 +188,9 @@ def pending(session: OperatorSession, in_force: Sequence[ParameterChange]) -> tu
     """What is written and waits for a restart; with our change where the journal has one."""
     ours = {change.name: change for change in in_force}
     return tuple(
-        PendingParameter(row["name"], row["running"] or "", row["after"], ours.get(row["name"]))
+        PendingParameter(
+            name=row["name"], running=row["running"] or "", after=row["after"], change=ours.get(row["name"])
+        )
         for row in session.rows(_PENDING)
     )
 

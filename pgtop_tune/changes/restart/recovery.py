@@ -226,7 +226,9 @@ def _known(
         assert text.server is not None
         assert text.place is not None
         alone = bool(set_id) or len({each.place.data_directory for each in there if each.place is not None}) == 1
-        yield Known(text.server, text.place, _version(text.place), _changed_ms(text), alone)
+        yield Known(
+            name=text.server, place=text.place, version=_version(text.place), changed_ms=_changed_ms(text), alone=alone
+        )
 
 
 def _changed_ms(text: JournalText) -> int:

@@ -125,7 +125,7 @@ def find_journals(session: OperatorSession, description: str, directory: Path | 
         if found is Kin.PERHAPS and name.key == ours:
             found = Kin.SAME
         if found is not Kin.OTHER or _of_cluster(name, text, now):
-            known.append(KnownJournal(name, path, text, found))
+            known.append(KnownJournal(name=name, path=path, text=text, kin=found))
     known.sort(key=lambda each: (_RANK[each.kin], -_started_us(each.text)))
     own = known[0].name if known and known[0].kin is Kin.SAME else ServerName(_key(now), description)
     return ServerJournals(own, tuple(known))

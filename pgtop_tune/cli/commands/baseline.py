@@ -137,7 +137,15 @@ def check(
     with tempfile.TemporaryDirectory(prefix="pgtop-tune-") as directory:
         if file is None:
             specs = tuple(run.spec for run in before.runs if run.spec is not None)
-            words = ConnectionWords("", host, port, user, database, no_password, ask_password)
+            words = ConnectionWords(
+                target="",
+                host=host,
+                port=port,
+                user=user,
+                database=database,
+                no_password=no_password,
+                ask_password=ask_password,
+            )
             file = Path(directory) / "again.jsonl.gz"
             _measure_again(specs, words, file, profiles, pgbench)
         now = open_material(file, "now")

@@ -137,13 +137,21 @@ def check(
     from pgtop_tune.health.formats.writers import WRITERS, Wish
     from pgtop_tune.health.project_file import ProjectWishes, project_wishes
 
-    words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
+    words = ConnectionWords(
+        target=target,
+        host=host,
+        port=port,
+        user=user,
+        database=database,
+        no_password=no_password,
+        ask_password=ask_password,
+    )
     project = project_wishes(config)
     wishes = ProjectWishes(
-        tuple(select or project.select),
-        (*project.ignore, *(ignore or ())),
-        (fail_on or project.fail_on or FailOn.WARNING),
-        (*project.thresholds, *(threshold or ())),
+        select=tuple(select or project.select),
+        ignore=(*project.ignore, *(ignore or ())),
+        fail_on=fail_on or project.fail_on or FailOn.WARNING,
+        thresholds=(*project.thresholds, *(threshold or ())),
     )
     if list_:
         _list(wishes)

@@ -149,7 +149,9 @@ def _prepared(stack: ExitStack, words: DemoWords, pgbench_path: Path | None) -> 
     pgbench = find_pgbench(pgbench_path)
     with _progress() as show:
         server = stack.enter_context(Throwaway.create(binaries, keep=words.keep, on_step=lambda step: show(step, 0, 0)))
-        conninfo = resolve_words(ConnectionWords("postgres", str(server.socket_dir), str(server.port), server.user))
+        conninfo = resolve_words(
+            ConnectionWords(target="postgres", host=str(server.socket_dir), port=str(server.port), user=server.user)
+        )
 
         def loading(progress: InitialiseProgress) -> None:
             show(progress.step, progress.done, progress.total)

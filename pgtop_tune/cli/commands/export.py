@@ -102,7 +102,15 @@ def export(
     rows = chosen(metrics) if metrics else everything
     reader = RecordingReader(file)
     try:
-        said = _write(kind, output, force, rows, reader, _span(reader, since, until, every), wide)
+        said = _write(
+            kind,
+            output,
+            force=force,
+            rows=rows,
+            reader=reader,
+            span=_span(reader, since, until, every),
+            wide=wide,
+        )
         for problem in dict.fromkeys(reader.problems):
             tell(f"{file}: {problem}")
         tell(said if output is None else f"{said} in {output}")

@@ -98,7 +98,15 @@ def parameters(
     from pgtop_tune.cli import machine_rows, parameter_rows
     from pgtop_tune.cli.output import say, write_for_programs
 
-    words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
+    words = ConnectionWords(
+        target=target,
+        host=host,
+        port=port,
+        user=user,
+        database=database,
+        no_password=no_password,
+        ask_password=ask_password,
+    )
     looked = _looked(words, workload, disk, 0.0)
     lines: list[str]
     objects: list[dict[str, Any]]
@@ -165,7 +173,15 @@ def advise(
     from pgtop_tune.cli.output import say, write_for_programs
     from pgtop_tune.errors import UsageProblem
 
-    words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
+    words = ConnectionWords(
+        target=target,
+        host=host,
+        port=port,
+        user=user,
+        database=database,
+        no_password=no_password,
+        ask_password=ask_password,
+    )
     of_machine = group.lower() == GROUP or (format is AdviceFormat.SYSCTL and not group)
     if format.value not in (MACHINE_WRITERS if of_machine else WRITERS):
         raise UsageProblem(

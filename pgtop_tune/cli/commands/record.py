@@ -103,7 +103,15 @@ def record(
     from pgtop_tune.cli.scraping import scraping
     from pgtop_tune.recording.rotation import parse_rotation
 
-    words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
+    words = ConnectionWords(
+        target=target,
+        host=host,
+        port=port,
+        user=user,
+        database=database,
+        no_password=no_password,
+        ask_password=ask_password,
+    )
     resolving = begin_resolving(words)
     session = LiveOptions(
         interval_s=interval,
@@ -114,7 +122,19 @@ def record(
     )
     one_heap()
     with scraping(openmetrics, statements, interval) as numbers:
-        sys.exit(asyncio.run(_record(resolving, not no_password, output, seconds, session, quiet, numbers)))
+        sys.exit(
+            asyncio.run(
+                _record(
+                    resolving,
+                    may_ask=not no_password,
+                    output=output,
+                    seconds=seconds,
+                    session_options=session,
+                    quiet=quiet,
+                    numbers=numbers,
+                )
+            )
+        )
 
 
 async def _record(

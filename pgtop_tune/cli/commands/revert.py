@@ -82,7 +82,15 @@ def revert(
     """
     from pgtop_tune.changes.confirm.orphans import note_given_up
 
-    words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
+    words = ConnectionWords(
+        target=target,
+        host=host,
+        port=port,
+        user=user,
+        database=database,
+        no_password=no_password,
+        ask_password=ask_password,
+    )
     if list_only:
         sys.exit(_list(journal))
     if retire is not None:
@@ -362,7 +370,7 @@ def _taken_back(
         if there is None and problem is not None:
             agree = agreeing(conninfo, yes=yes or bool(set_id))
             if isinstance(problem, NotLetIn) or not recover(
-                conninfo, selection, directory, tell, agree, set_id, sure, written.append
+                conninfo, selection, directory, tell, agree=agree, set_id=set_id, sure=sure, written=written.append
             ):
                 raise problem
             there = sought(conninfo)

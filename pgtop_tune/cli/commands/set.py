@@ -98,24 +98,32 @@ def set_parameters(
     whom = scope_of(scope)
     if scope != "system" and restart:
         raise UsageProblem("--restart is for parameters of the whole server", "leave --scope out")
-    connection = ConnectionWords("", host, port, user, database, no_password, ask_password)
+    connection = ConnectionWords(
+        target="",
+        host=host,
+        port=port,
+        user=user,
+        database=database,
+        no_password=no_password,
+        ask_password=ask_password,
+    )
     if not assignments:
         sys.exit(_take_over(connection, restart=restart, yes=yes, anyway=anyway, dry_run=dry_run))
     words, settings = split_words(assignments)
     check_machine_options(settings, persist=persist, on_trial=bool(for_how_long), of_load=whom is None)
     asked = Asked(
-        wanted(words, SYSTEM if whom is None else whom),
-        whom,
-        for_seconds(for_how_long),
-        reason,
-        dry_run,
-        allow_unsafe,
-        frozenset(confirm or ()),
-        settings,
-        persist,
-        restart,
-        yes,
-        anyway,
+        wanted=wanted(words, SYSTEM if whom is None else whom),
+        scope=whom,
+        for_s=for_seconds(for_how_long),
+        reason=reason,
+        dry_run=dry_run,
+        allow_unsafe=allow_unsafe,
+        confirmed=frozenset(confirm or ()),
+        settings=settings,
+        persist=persist,
+        restart=restart,
+        yes=yes,
+        anyway=anyway,
     )
     sys.exit(_run(connection, asked))
 
@@ -158,16 +166,24 @@ def reset_parameters(
     if settings and for_how_long:
         raise UsageProblem(f"{settings[0]} is reset for good", "leave --for out, or `set` it to a value for some time")
     asked = Asked(
-        tuple(Wanted(checked_name(name), None, whom) for name in parameters),
-        whom,
-        for_seconds(for_how_long),
-        reason,
-        dry_run,
+        wanted=tuple(Wanted(checked_name(name), None, whom) for name in parameters),
+        scope=whom,
+        for_s=for_seconds(for_how_long),
+        reason=reason,
+        dry_run=dry_run,
         restart=restart,
         yes=yes,
         anyway=anyway,
     )
-    words = ConnectionWords("", host, port, user, database, no_password, ask_password)
+    words = ConnectionWords(
+        target="",
+        host=host,
+        port=port,
+        user=user,
+        database=database,
+        no_password=no_password,
+        ask_password=ask_password,
+    )
     if settings:
         _reset_settings(words, settings, asked)
     if parameters:

@@ -46,7 +46,15 @@ def top(
 
     A pooler beside it: pgtop-tune --pooler bouncer=postgresql://stats@127.0.0.1:6432/pgbouncer bench
     """
-    connection = ConnectionWords(target, host, port, user, database, no_password, ask_password)
+    connection = ConnectionWords(
+        target=target,
+        host=host,
+        port=port,
+        user=user,
+        database=database,
+        no_password=no_password,
+        ask_password=ask_password,
+    )
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageProblem(
             "the screen needs a terminal",

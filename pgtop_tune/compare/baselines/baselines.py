@@ -63,7 +63,9 @@ class Kept(Struct, frozen=True):
     @property
     def set_up(self) -> Material:
         """What a fingerprint is made of."""
-        return Material(self.path.name, self.began_ms, 0.0, (), self.facts, all_parameters=False)
+        return Material(
+            name=self.path.name, began_ms=self.began_ms, seconds=0.0, runs=(), facts=self.facts, all_parameters=False
+        )
 
 
 def check_name(name: str) -> str:
@@ -96,7 +98,7 @@ def save(name: str, source: Path, note: str = "") -> tuple[Kept, Material]:
         path = _free(directory, material.began_ms, _suffix(source))
         _copy(source, path)
         telling = tuple(fact for fact in material.facts if not fact.shipped and fact.kind is not Kind.IDENTITY)
-        kept = Kept(path, material.began_ms, note, _figures(material), telling)
+        kept = Kept(path=path, began_ms=material.began_ms, note=note, loads=_figures(material), facts=telling)
         _write(path.with_name(path.name.split(".")[0] + _SUMMARY), _summary(kept, material))
     except OSError as problem:
         raise RecordingProblem(
@@ -231,6 +233,12 @@ def _read(path: Path) -> Kept:
         if parsed["format"] != FORMAT or type(name) is not str or Path(name).name != name or name.startswith("."):
             raise ValueError("another format")
         facts = msgspec.convert(parsed.get("facts", []), tuple[Fact, ...])
-        return Kept(path.with_name(name), int(parsed["began_ms"]), str(parsed["note"]), loads, facts)
+        return Kept(
+            path=path.with_name(name),
+            began_ms=int(parsed["began_ms"]),
+            note=str(parsed["note"]),
+            loads=loads,
+            facts=facts,
+        )
     except _DAMAGED:
         raise RecordingProblem(f"{path} is no summary of a run", "save the run again") from None

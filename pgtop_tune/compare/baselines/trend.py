@@ -41,5 +41,13 @@ def changes(kept: Sequence[Kept]) -> tuple[Change, ...]:
             for point in change_points([run.loads[load][name] for run in runs], len(FOLLOWED)):
                 figure = BY_ID[name]
                 better = (point.relative > 0) == (figure.better is Better.HIGHER)
-                found.append(Change(load, figure, point, runs[point.at], "better" if better else "worse"))
+                found.append(
+                    Change(
+                        load=load,
+                        figure=figure,
+                        point=point,
+                        since=runs[point.at],
+                        verdict="better" if better else "worse",
+                    )
+                )
     return tuple(sorted(found, key=lambda change: change.since.began_ms))

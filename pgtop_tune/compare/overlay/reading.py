@@ -136,7 +136,11 @@ def _entry_of_records(path: Path) -> OverlayEntry:
     told = [run.summary.tps for run in material.runs if run.summary.tps is not None]
     titles = dict.fromkeys(run.key.title for run in material.runs)
     return OverlayEntry(
-        path, material.began_ms, "; ".join(titles), material.seconds, sum(told) / len(told) if told else None
+        path=path,
+        began_ms=material.began_ms,
+        target="; ".join(titles),
+        seconds=material.seconds,
+        tps=sum(told) / len(told) if told else None,
     )
 
 

@@ -159,7 +159,12 @@ def _figures_of(side: Material, runs: tuple[Run, ...]) -> Sheet:
     waits = [row for row in wait_rows(runs, runs, (latency_ms, latency_ms)) if not row.whole_class]
     rows += tuple((f"{one_line(row.label, 40)}, ms per transaction", f"{row.a_ms:.3f}", "waits") for row in waits)
     notes = tuple(one_line(f"not steady: {run.steady_words}", 300) for run in runs if run.steady is False)
-    return Sheet("figures", (words.run_lengths(runs),), Table(("", "value", "source"), rows, frozenset({1})), notes)
+    return Sheet(
+        heading="figures",
+        lines=(words.run_lengths(runs),),
+        table=Table(("", "value", "source"), rows, frozenset({1})),
+        notes=notes,
+    )
 
 
 def _pictures(sides: Sequence[tuple[Material, tuple[Run, ...]]]) -> Iterator[Picture]:
@@ -173,7 +178,9 @@ def _pictures(sides: Sequence[tuple[Material, tuple[Run, ...]]]) -> Iterator[Pic
             letter = chr(ord("A") + number)
             lines.append(Line(letter if several else figure.title, _series(figure, run)))
             marks += [Mark(at, number, f"{letter}: {text}" if several else text) for at, text in _events(side, run)]
-        svg = line_chart(Chart(words.title(figure), tuple(lines), _worded(figure), tuple(marks)))
+        svg = line_chart(
+            Chart(heading=words.title(figure), lines=tuple(lines), words=_worded(figure), marks=tuple(marks))
+        )
         if svg:
             legend = tuple(f"{line.name}: {side.name}" for line, (side, _) in zip(lines, sides, strict=True))
             yield Picture(words.title(figure), svg, legend if several else ())

@@ -53,7 +53,10 @@ def search_sheet(sides: Sequence[Material], under_test: Collection[str] = ()) ->
         best = side if kept else best
     heads = ("step", "changed", "tps", "against the previous best", "95 % interval", "verdict", "")
     return Sheet(
-        "search path", (), Table(heads, tuple(rows), frozenset({2, 3, 4})), _outcome(sides[0], best, under_test)
+        heading="search path",
+        lines=(),
+        table=Table(heads, tuple(rows), frozenset({2, 3, 4})),
+        notes=_outcome(sides[0], best, under_test),
     )
 
 

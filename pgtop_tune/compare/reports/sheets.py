@@ -94,7 +94,10 @@ def fingerprint_sheet(comparison: Comparison) -> Sheet:
     for name, side in (("A", comparison.a), ("B", comparison.b)):
         notes += [f"{name}: {one_line(problem, 200)}" for problem in side.problems[:5]]
     return Sheet(
-        "fingerprint", tuple(lines), Table(heads, rows, frozenset()) if rows else None, tuple(map(one_line, notes))
+        heading="fingerprint",
+        lines=tuple(lines),
+        table=Table(heads, rows, frozenset()) if rows else None,
+        notes=tuple(map(one_line, notes)),
     )
 
 
@@ -119,10 +122,10 @@ def figure_sheet(phase: Phase) -> Sheet:
     heads = ("", "A", "B", "effect", "95 % interval", "verdict")
     lengths = f"A {words.run_lengths(phase.a)}; B {words.run_lengths(phase.b)}"
     return Sheet(
-        one_line(phase.key.title, 100),
-        (lengths,),
-        Table(heads, rows, frozenset({1, 2, 3, 4})),
-        tuple(one_line(note, 300) for note in (*phase.notes, *_blocks(phase), *_doubts(phase))),
+        heading=one_line(phase.key.title, 100),
+        lines=(lengths,),
+        table=Table(heads, rows, frozenset({1, 2, 3, 4})),
+        notes=tuple(one_line(note, 300) for note in (*phase.notes, *_blocks(phase), *_doubts(phase))),
     )
 
 
@@ -176,8 +179,11 @@ def wait_sheet(phase: Phase) -> Sheet:
     )
     heads = ("ms per transaction", "A", "B", "change", "95 % interval", "")
     return Sheet(
-        f"where the time goes: {one_line(phase.key.title, 80)}", (), Table(heads, rows, frozenset({1, 2, 3, 4})),
-        ("intervals are in per cent of A's latency",),
+        heading=(
+            "where the time goes: "
+            f"{one_line(phase.key.title, 80)}"
+        ), lines=(), table=Table(heads, rows, frozenset({1, 2, 3, 4})),
+        notes=("intervals are in per cent of A's latency",),
     )  # fmt: skip
 
 
@@ -188,7 +194,7 @@ def event_sheet(heading: str, side: Material) -> Sheet | None:
         return None
     rows = tuple(_event(event, side) for event in told[:MOST_EVENTS])
     more = (f"and {len(told) - MOST_EVENTS} more",) if len(told) > MOST_EVENTS else ()
-    return Sheet(heading, (), Table(("after", "kind", "what"), rows, frozenset({0})), more)
+    return Sheet(heading=heading, lines=(), table=Table(("after", "kind", "what"), rows, frozenset({0})), notes=more)
 
 
 def _event(event: Event, side: Material) -> tuple[str, ...]:

@@ -125,26 +125,38 @@ class FactsSeen:
         if len(self._footprints) == 2 and self._footprints[1].at_s > self._footprints[0].at_s:
             first, last = self._footprints
             share = 100.0 * (last.cpu_s - first.cpu_s) / (last.at_s - first.at_s)
-            yield Fact(TOOL, "own CPU", f"{share:.1f} % of a core", Kind.IDENTITY)
-            yield Fact(TOOL, "own memory", units.size(last.rss_bytes), Kind.IDENTITY)
+            yield Fact(group=TOOL, name="own CPU", value=f"{share:.1f} % of a core", kind=Kind.IDENTITY)
+            yield Fact(group=TOOL, name="own memory", value=units.size(last.rss_bytes), kind=Kind.IDENTITY)
 
     def _system(self) -> Iterator[Fact]:
         if self._memory is not None and self._setup is None:
-            yield Fact(SYSTEM, "transparent_hugepage/enabled", self._memory.thp_mode or units.UNKNOWN, Kind.SETTING)
+            yield Fact(
+                group=SYSTEM,
+                name="transparent_hugepage/enabled",
+                value=self._memory.thp_mode or units.UNKNOWN,
+                kind=Kind.SETTING,
+            )
         if self._memory is not None:
             for pool in self._memory.huge_pages:
-                yield Fact(SYSTEM, f"huge pages of {units.size(pool.page_bytes)}", str(pool.total), Kind.SETTING)
+                yield Fact(
+                    group=SYSTEM,
+                    name=f"huge pages of {units.size(pool.page_bytes)}",
+                    value=str(pool.total),
+                    kind=Kind.SETTING,
+                )
         if self._numa is not None:
-            yield Fact(MACHINE, "NUMA nodes", str(len(self._numa.nodes)), Kind.CONDITION)
+            yield Fact(group=MACHINE, name="NUMA nodes", value=str(len(self._numa.nodes)), kind=Kind.CONDITION)
         if self._frequency is not None and self._frequency.policies:
             governors = sorted({policy.governor for policy in self._frequency.policies})
-            yield Fact(SYSTEM, "governor", ", ".join(governors), Kind.SETTING)
+            yield Fact(group=SYSTEM, name="governor", value=", ".join(governors), kind=Kind.SETTING)
         if self._file_systems is not None:
             for each in self._file_systems.file_systems:
                 for role in each.roles:
                     if self._setup is None:
-                        yield Fact(MACHINE, f"file system of {role}", each.kind, Kind.CONDITION)
-                    yield Fact(MACHINE, f"room for {role}", units.size(each.total_bytes), Kind.IDENTITY)
+                        yield Fact(group=MACHINE, name=f"file system of {role}", value=each.kind, kind=Kind.CONDITION)
+                    yield Fact(
+                        group=MACHINE, name=f"room for {role}", value=units.size(each.total_bytes), kind=Kind.IDENTITY
+                    )
         if self._disks is not None:
             sample, roles = self._disks
             by_name = {disk.name: disk for disk in sample.disks}
@@ -154,33 +166,40 @@ class FactsSeen:
                     *([f"{units.number(disk.cap_iops)} IOPS"] if disk.cap_iops else []),
                     *([f"{units.size(disk.cap_bytes_per_s)}B/s"] if disk.cap_bytes_per_s else []),
                 ]
-                yield Fact(MACHINE, f"disk of {role}", name, Kind.IDENTITY)
-                yield Fact(MACHINE, f"caps of the disk of {role}", ", ".join(caps) or "none known", Kind.CONDITION)
+                yield Fact(group=MACHINE, name=f"disk of {role}", value=name, kind=Kind.IDENTITY)
+                yield Fact(
+                    group=MACHINE,
+                    name=f"caps of the disk of {role}",
+                    value=", ".join(caps) or "none known",
+                    kind=Kind.CONDITION,
+                )
 
 
 def machine_facts(facts: HostFacts) -> Iterator[Fact]:
     """The machine of the server."""
-    yield Fact(MACHINE, "host name", facts.hostname, Kind.IDENTITY)
-    yield Fact(MACHINE, "boot", facts.boot_id, Kind.IDENTITY)
-    yield Fact(MACHINE, "kernel", facts.kernel, Kind.CONDITION)
-    yield Fact(MACHINE, "CPUs", str(facts.cpu_count), Kind.CONDITION)
-    yield Fact(MACHINE, "memory", units.size(facts.memory_bytes), Kind.CONDITION)
+    yield Fact(group=MACHINE, name="host name", value=facts.hostname, kind=Kind.IDENTITY)
+    yield Fact(group=MACHINE, name="boot", value=facts.boot_id, kind=Kind.IDENTITY)
+    yield Fact(group=MACHINE, name="kernel", value=facts.kernel, kind=Kind.CONDITION)
+    yield Fact(group=MACHINE, name="CPUs", value=str(facts.cpu_count), kind=Kind.CONDITION)
+    yield Fact(group=MACHINE, name="memory", value=units.size(facts.memory_bytes), kind=Kind.CONDITION)
 
 
 def _server(facts: ServerFacts) -> Iterator[Fact]:
-    yield Fact(SERVER, "PostgreSQL", facts.version, Kind.CONDITION)
+    yield Fact(group=SERVER, name="PostgreSQL", value=facts.version, kind=Kind.CONDITION)
     if facts.build:
-        yield Fact(SERVER, "build", facts.build, Kind.IDENTITY)
-        yield Fact(SERVER, "extensions", ", ".join(facts.extensions) or "none", Kind.SETTING)
-    yield Fact(SERVER, "endpoint", facts.endpoint, Kind.IDENTITY)
-    yield Fact(SERVER, "database", facts.database, Kind.IDENTITY)
-    yield Fact(SERVER, "user", facts.user, Kind.IDENTITY)
-    yield Fact(SERVER, "system identifier", facts.system_identifier or units.UNKNOWN, Kind.IDENTITY)
-    yield Fact(SERVER, "started", str(facts.started_ms), Kind.IDENTITY)
-    yield Fact(SERVER, "standby", "yes" if facts.in_recovery else "no", Kind.CONDITION)
-    yield Fact(SERVER, "through a pooler", "yes" if facts.pooled else "no", Kind.CONDITION)
-    yield Fact(SERVER, "block size", units.size(facts.block_bytes), Kind.CONDITION)
-    yield Fact(SERVER, "WAL segment size", units.size(facts.wal_segment_bytes), Kind.CONDITION)
+        yield Fact(group=SERVER, name="build", value=facts.build, kind=Kind.IDENTITY)
+        yield Fact(group=SERVER, name="extensions", value=", ".join(facts.extensions) or "none", kind=Kind.SETTING)
+    yield Fact(group=SERVER, name="endpoint", value=facts.endpoint, kind=Kind.IDENTITY)
+    yield Fact(group=SERVER, name="database", value=facts.database, kind=Kind.IDENTITY)
+    yield Fact(group=SERVER, name="user", value=facts.user, kind=Kind.IDENTITY)
+    yield Fact(
+        group=SERVER, name="system identifier", value=facts.system_identifier or units.UNKNOWN, kind=Kind.IDENTITY
+    )
+    yield Fact(group=SERVER, name="started", value=str(facts.started_ms), kind=Kind.IDENTITY)
+    yield Fact(group=SERVER, name="standby", value="yes" if facts.in_recovery else "no", kind=Kind.CONDITION)
+    yield Fact(group=SERVER, name="through a pooler", value="yes" if facts.pooled else "no", kind=Kind.CONDITION)
+    yield Fact(group=SERVER, name="block size", value=units.size(facts.block_bytes), kind=Kind.CONDITION)
+    yield Fact(group=SERVER, name="WAL segment size", value=units.size(facts.wal_segment_bytes), kind=Kind.CONDITION)
 
 
 def parameter_fact(name: str, shown: str, source: str = "", shipped: bool = False) -> Iterator[Fact]:
@@ -193,41 +212,55 @@ def parameter_fact(name: str, shown: str, source: str = "", shipped: bool = Fals
     elif name in OF_THE_BUILD:
         kind = Kind.CONDITION
     # Recordings of older versions have secrets as the server shows them.
-    yield Fact(PARAMETERS, name, without_secrets(shown), kind, source, shipped)
+    yield Fact(group=PARAMETERS, name=name, value=without_secrets(shown), kind=kind, source=source, shipped=shipped)
 
 
 def setup_facts(setup: MachineSetup) -> Iterator[Fact]:
     """How the machine is set up."""
-    yield Fact(MACHINE, "CPU model", setup.cpu_model or units.UNKNOWN, Kind.CONDITION)
-    yield Fact(MACHINE, "sockets", str(setup.sockets or units.UNKNOWN), Kind.CONDITION)
-    yield Fact(MACHINE, "virtualisation", setup.virtualisation or "none known", Kind.CONDITION)
+    yield Fact(group=MACHINE, name="CPU model", value=setup.cpu_model or units.UNKNOWN, kind=Kind.CONDITION)
+    yield Fact(group=MACHINE, name="sockets", value=str(setup.sockets or units.UNKNOWN), kind=Kind.CONDITION)
+    yield Fact(group=MACHINE, name="virtualisation", value=setup.virtualisation or "none known", kind=Kind.CONDITION)
     for mount in setup.mounts:
-        yield Fact(MACHINE, f"file system of {mount.role}", mount.kind, Kind.CONDITION)
-        yield Fact(SYSTEM, f"mount options of {mount.role}", ",".join(mount.options), Kind.SETTING)
+        yield Fact(group=MACHINE, name=f"file system of {mount.role}", value=mount.kind, kind=Kind.CONDITION)
+        yield Fact(
+            group=SYSTEM, name=f"mount options of {mount.role}", value=",".join(mount.options), kind=Kind.SETTING
+        )
     for disk in setup.disks:
         roles = ", ".join(disk.roles)
         kind = {True: "turning", False: "not rotating", None: "unknown"}[disk.rotational]
         yield Fact(
-            MACHINE, f"disk below {roles}", f"{disk.model} {units.size(disk.size_bytes)}".strip(), Kind.CONDITION
+            group=MACHINE,
+            name=f"disk below {roles}",
+            value=f"{disk.model} {units.size(disk.size_bytes)}".strip(),
+            kind=Kind.CONDITION,
         )
-        yield Fact(MACHINE, f"disk below {roles} is", kind, Kind.CONDITION)
+        yield Fact(group=MACHINE, name=f"disk below {roles} is", value=kind, kind=Kind.CONDITION)
         for name, value in (
             ("scheduler", disk.scheduler),
             ("write_cache", disk.write_cache),
             ("read_ahead_kb", disk.read_ahead_kb),
             ("nr_requests", disk.nr_requests),
         ):
-            yield Fact(SYSTEM, f"{name} of the disk below {roles}", str(value or units.UNKNOWN), Kind.SETTING)
-    yield Fact(SYSTEM, "clock source", setup.clock_source or units.UNKNOWN, Kind.SETTING)
-    yield from (Fact(SYSTEM, each.name, each.value, Kind.SETTING) for each in setup.settings)
+            yield Fact(
+                group=SYSTEM,
+                name=f"{name} of the disk below {roles}",
+                value=str(value or units.UNKNOWN),
+                kind=Kind.SETTING,
+            )
+    yield Fact(group=SYSTEM, name="clock source", value=setup.clock_source or units.UNKNOWN, kind=Kind.SETTING)
+    yield from (Fact(group=SYSTEM, name=each.name, value=each.value, kind=Kind.SETTING) for each in setup.settings)
 
 
 def cgroup_facts(group: CgroupSample) -> Iterator[Fact]:
     """Limits on the server."""
     cores = group.cpu_quota_cores
-    yield Fact(MACHINE, "CPU limit", "none" if cores is None else f"{cores:g} CPUs", Kind.CONDITION)
+    yield Fact(
+        group=MACHINE, name="CPU limit", value="none" if cores is None else f"{cores:g} CPUs", kind=Kind.CONDITION
+    )
     limit = group.memory_max_bytes
-    yield Fact(MACHINE, "memory limit", "none" if limit is None else units.size(limit), Kind.CONDITION)
+    yield Fact(
+        group=MACHINE, name="memory limit", value="none" if limit is None else units.size(limit), kind=Kind.CONDITION
+    )
 
 
 def data_facts(relations: RelationSample, server: ServerFacts | None) -> Iterator[Fact]:
@@ -238,10 +271,15 @@ def data_facts(relations: RelationSample, server: ServerFacts | None) -> Iterato
     ]
     for table in sorted(tables, key=lambda each: -each.pages)[:_LARGEST]:
         size = units.size(table.pages * block_bytes)
-        yield Fact(DATA, f"table {table.name}", f"{size}, {units.count(max(table.tuples, 0))} rows", Kind.IDENTITY)
+        yield Fact(
+            group=DATA,
+            name=f"table {table.name}",
+            value=f"{size}, {units.count(max(table.tuples, 0))} rows",
+            kind=Kind.IDENTITY,
+        )
     scale = _scale(_rows_of(tables, "pgbench_accounts") / _ROWS_A_SCALE, _rows_of(tables, "pgbench_branches"))
     if scale:
-        yield Fact(DATA, "pgbench scale", units.number(scale), Kind.CONDITION)
+        yield Fact(group=DATA, name="pgbench scale", value=units.number(scale), kind=Kind.CONDITION)
 
 
 def _rows_of(tables: Sequence[TableCounters], name: str) -> float:
@@ -258,24 +296,28 @@ def _warmth(runs: Sequence[Run]) -> Iterator[Fact]:
     """How warm the cache was when the first run began."""
     hits = runs[0].first_hits if runs else None
     if hits is not None:
-        yield Fact(DATA, "buffer hits at the start", f"{hits[1]:.1f} % in {hits[0]} s", Kind.IDENTITY)
+        yield Fact(
+            group=DATA, name="buffer hits at the start", value=f"{hits[1]:.1f} % in {hits[0]} s", kind=Kind.IDENTITY
+        )
 
 
 def load_facts(runs: Iterable[BenchRun]) -> Iterator[Fact]:
     """What all runs of a side have in common."""
     runs = tuple(runs)
     for name, digest in sorted({pair for run in runs for pair in zip(run.scripts, run.script_hashes, strict=False)}):
-        yield Fact(LOAD, f"script {name}", digest[:16], Kind.CONDITION)
+        yield Fact(group=LOAD, name=f"script {name}", value=digest[:16], kind=Kind.CONDITION)
     if runs:
         seeds = sorted({run.seed for run in runs if run.seed is not None})
-        yield Fact(LOAD, "seed", ", ".join(map(str, seeds)) or "a new one each time", Kind.IDENTITY)
+        yield Fact(
+            group=LOAD, name="seed", value=", ".join(map(str, seeds)) or "a new one each time", kind=Kind.IDENTITY
+        )
     versions = sorted({run.pgbench_version for run in runs})
     machines = sorted({run.machine or "beside pgtop-tune" for run in runs})
     threads = sorted({run.threads for run in runs})
     if versions:
-        yield Fact(LOAD, "pgbench", ", ".join(versions), Kind.CONDITION)
-        yield Fact(LOAD, "pgbench runs", ", ".join(machines), Kind.CONDITION)
-        yield Fact(LOAD, "threads", ", ".join(map(str, threads)), Kind.CONDITION)
+        yield Fact(group=LOAD, name="pgbench", value=", ".join(versions), kind=Kind.CONDITION)
+        yield Fact(group=LOAD, name="pgbench runs", value=", ".join(machines), kind=Kind.CONDITION)
+        yield Fact(group=LOAD, name="threads", value=", ".join(map(str, threads)), kind=Kind.CONDITION)
 
 
 def in_order(facts: Iterable[Fact]) -> tuple[Fact, ...]:

@@ -92,7 +92,12 @@ def fingerprints(a: Material, b: Material, under_test: Collection[str] = ()) -> 
         meant = either.kind is Kind.SETTING or bool({"all", either.group, either.name.lower()} & wanted)
         differences.append(
             Difference(
-                either.group, either.name, said[0], said[1], either.kind, meant and either.kind is not Kind.IDENTITY
+                group=either.group,
+                name=either.name,
+                a=said[0],
+                b=said[1],
+                kind=either.kind,
+                under_test=meant and either.kind is not Kind.IDENTITY,
             )
         )
     ordered = sorted(differences, key=lambda each: each.kind is Kind.IDENTITY)

@@ -70,7 +70,7 @@ def read_recording(path: Path, name: str = "") -> Material:
         reader.close()
     if found is None:
         raise without_frames(str(path))
-    facts = (*found.facts, Fact(TOOL, "pgtop-tune", tool, Kind.IDENTITY))
+    facts = (*found.facts, Fact(group=TOOL, name="pgtop-tune", value=tool, kind=Kind.IDENTITY))
     return replace(found, facts=facts, problems=problems)
 
 
@@ -284,17 +284,23 @@ def budget_of(interval: Interval, at_s: float, folded_s: float | None, *, loaded
         return None
     done = found.tps * window_s
     return Budget(
-        at_s,
-        done,
-        {part.label: part.ms * done for part in found.parts},
-        {part.label: part.wait_event_type for part in found.parts},
+        at_s=at_s,
+        transactions=done,
+        ms={part.label: part.ms * done for part in found.parts},
+        classes={part.label: part.wait_event_type for part in found.parts},
     )
 
 
 def key_of(run: BenchRun) -> LoadKey:
     """What a run has to have in common with another."""
     name = run.profile or " ".join(run.scripts) or "scripts"
-    return LoadKey(name, run.clients, run.rate_per_s, run.protocol, run.connect_per_transaction)
+    return LoadKey(
+        name=name,
+        clients=run.clients,
+        rate_per_s=run.rate_per_s,
+        protocol=run.protocol,
+        connect_per_transaction=run.connect_per_transaction,
+    )
 
 
 def spec_of(run: BenchRun) -> LoadSpec | None:

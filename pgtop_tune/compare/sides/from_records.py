@@ -221,7 +221,9 @@ def _histogram(second: Mapping[str, Any]) -> Merged | None:
         counts[bucket_of(int(low_us))] += int(count)
     logged = counts.total()
     mean_ms, max_ms = _number(second.get("mean_ms")) or 0.0, _number(second.get("max_ms")) or 0.0
-    return Merged(logged, round(mean_ms * 1000.0 * logged), round(max_ms * 1000.0), ascending(counts))
+    return Merged(
+        logged=logged, sum_us=round(mean_ms * 1000.0 * logged), max_us=round(max_ms * 1000.0), buckets=ascending(counts)
+    )
 
 
 def _key(record: Mapping[str, Any]) -> LoadKey:
@@ -302,7 +304,12 @@ def _doubts(record: Mapping[str, Any]) -> Iterator[Doubt]:
     for doubt in map(_object, _list(_object(record.get("validity")).get("doubts"))):
         word = _text(doubt.get("verdict"))
         if word in tuple(Verdict):
-            yield Doubt(_text(doubt.get("id")), Verdict(word), _text(doubt.get("reason")), _text(doubt.get("advice")))
+            yield Doubt(
+                id=_text(doubt.get("id")),
+                verdict=Verdict(word),
+                reason=_text(doubt.get("reason")),
+                advice=_text(doubt.get("advice")),
+            )
 
 
 def _facts(record: Mapping[str, Any]) -> Iterator[Fact]:
@@ -324,15 +331,15 @@ def _facts(record: Mapping[str, Any]) -> Iterator[Fact]:
         (LOAD, "pgbench runs", _text(record.get("machine")) or "beside pgtop-tune", Kind.CONDITION),
         (LOAD, "threads", _threads(record), Kind.CONDITION),
     )
-    yield from (Fact(group, name, value, kind) for group, name, value, kind in rows if value)
+    yield from (Fact(group=group, name=name, value=value, kind=kind) for group, name, value, kind in rows if value)
     for script in map(_object, _list(record.get("scripts"))):
         if digest := _text(script.get("sha256")):
-            yield Fact(LOAD, f"script {_text(script.get('name'))}", digest[:16], Kind.CONDITION)
+            yield Fact(group=LOAD, name=f"script {_text(script.get('name'))}", value=digest[:16], kind=Kind.CONDITION)
     yield from _setup(host)
     if build := _text(server.get("build")):
         extensions = ", ".join(_text(each) for each in _list(server.get("extensions")))
-        yield Fact(SERVER, "build", build, Kind.IDENTITY)
-        yield Fact(SERVER, "extensions", extensions or "none", Kind.SETTING)
+        yield Fact(group=SERVER, name="build", value=build, kind=Kind.IDENTITY)
+        yield Fact(group=SERVER, name="extensions", value=extensions or "none", kind=Kind.SETTING)
     settings, set_by = _object(server.get("settings")), _object(server.get("set_by"))
     for name, value in settings.items():
         yield from parameter_fact(name, _text(value), _text(set_by.get(name)))

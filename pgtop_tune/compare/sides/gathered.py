@@ -37,7 +37,9 @@ class Latencies:
     def merged(self) -> Merged:
         """All of them."""
         if self._merged is None:
-            self._merged = Merged(self._logged, self._sum_us, self._max_us, ascending(self._counts))
+            self._merged = Merged(
+                logged=self._logged, sum_us=self._sum_us, max_us=self._max_us, buckets=ascending(self._counts)
+            )
         return self._merged
 
 

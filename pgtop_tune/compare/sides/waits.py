@@ -60,9 +60,18 @@ def wait_rows(a: Sequence[Run], b: Sequence[Run], latency_ms: tuple[float | None
         sums = [sum(mean[label] for label in labels) for mean in means]
         if max(sums) < least:
             continue
-        rows.append(WaitRow(kind, kind, True, sums[0], sums[1], effect))
+        rows.append(
+            WaitRow(label=kind, wait_event_type=kind, whole_class=True, a_ms=sums[0], b_ms=sums[1], effect=effect)
+        )
         rows += [
-            WaitRow(label, kind, False, means[0][label], means[1][label], None)
+            WaitRow(
+                label=label,
+                wait_event_type=kind,
+                whole_class=False,
+                a_ms=means[0][label],
+                b_ms=means[1][label],
+                effect=None,
+            )
             for label in labels
             if label != kind and max(mean[label] for mean in means) >= least
         ]

@@ -120,7 +120,15 @@ def effect_of(a: Sequence[float], b: Sequence[float], period: int | None = None)
     length = block_length((a, b), period)
     blocks_a, blocks_b = block_means(a, length), block_means(b, length)
     if min(len(blocks_a), len(blocks_b)) < FEWEST:
-        return Effect(fmean(b) / fmean(a) - 1.0, None, None, len(blocks_a), len(blocks_b), length, None)
+        return Effect(
+            relative=fmean(b) / fmean(a) - 1.0,
+            low=None,
+            high=None,
+            blocks_a=len(blocks_a),
+            blocks_b=len(blocks_b),
+            block_s=length,
+            smallest_seen=None,
+        )
     return _of_blocks(fmean(blocks_b) / fmean(blocks_a), blocks_a, blocks_b, length)
 
 
@@ -136,7 +144,15 @@ def effect_of_whole(whole: tuple[float, float], a: Sequence[float], b: Sequence[
         return None
     ratio = whole[1] / whole[0]
     if min(len(a), len(b)) < FEWEST or min(fmean(a), fmean(b)) <= 0:
-        return Effect(ratio - 1.0, None, None, len(a), len(b), length, None)
+        return Effect(
+            relative=ratio - 1.0,
+            low=None,
+            high=None,
+            blocks_a=len(a),
+            blocks_b=len(b),
+            block_s=length,
+            smallest_seen=None,
+        )
     return _of_blocks(ratio, a, b, length)
 
 

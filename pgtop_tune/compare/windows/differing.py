@@ -122,7 +122,9 @@ def brushed(a: Side, b: Side, under_test: Sequence[str] = (), *, one_recording: 
             said = worded(number.effect, Better.NEITHER, None, comparable=comparison.comparable, decisive=decisive)
             told.append(replace(number, verdict=said))
     rows = tuple(sorted((row for row in told if not _nothing(row)), key=_place))
-    return Brushed(comparison, rows, len(alike) + len(told) - len(rows), tuple(_notes(a, b, rows)))
+    return Brushed(
+        comparison=comparison, rows=rows, alike=len(alike) + len(told) - len(rows), notes=tuple(_notes(a, b, rows))
+    )
 
 
 def _has_waits(comparison: Comparison) -> bool:
@@ -241,7 +243,15 @@ def _difference(whole: tuple[float, float], means: tuple[list[float], list[float
     found = share_effect(*means, of) if all(means) else None
     if found is None:
         difference = (whole[1] - whole[0]) / of if of > 0 else 0.0
-        return Effect(difference, None, None, len(means[0]), len(means[1]), 1, None)
+        return Effect(
+            relative=difference,
+            low=None,
+            high=None,
+            blocks_a=len(means[0]),
+            blocks_b=len(means[1]),
+            block_s=1,
+            smallest_seen=None,
+        )
     # Blocks leave out the rest at the beginning, the table does not: the interval moves with the difference.
     off = (whole[1] - whole[0]) / of - (fmean(means[1]) - fmean(means[0])) / of
     if found.low is None or found.high is None:

@@ -101,10 +101,10 @@ def differing_sheet(found: Brushed) -> Sheet:
     for phase in found.comparison.phases:
         notes += figure_sheet(phase).notes
     return Sheet(
-        "what differs",
-        ("certain differences by size in standard deviations of blocks, then the largest uncertain ones",),
-        _table("largest effect first", found.others) if found.others else None,
-        tuple(one_line(note, 300) for note in notes),
+        heading="what differs",
+        lines=("certain differences by size in standard deviations of blocks, then the largest uncertain ones",),
+        table=_table("largest effect first", found.others) if found.others else None,
+        notes=tuple(one_line(note, 300) for note in notes),
     )
 
 

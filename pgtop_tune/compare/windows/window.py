@@ -215,4 +215,10 @@ class _Reading:
             facts=self._facts.found((run,)),
             events=tuple(self._events),
         )
-        return Side(material, self._numbers, frozenset(self._moving), loads, first.elapsed_s)
+        return Side(
+            material=material,
+            numbers=self._numbers,
+            moving=frozenset(self._moving),
+            loads=loads,
+            since_s=first.elapsed_s,
+        )

@@ -101,6 +101,6 @@ def _read(side: Named, window: Window, reader: RecordingReader) -> Side:
     found = read_looks(looks(reader, _EVERYTHING, _WHOLE_UP_TO, blocks), window, name)
     if found is None:
         raise RecordingProblem(f"{name} holds no two frames", f"the recording lasts {reader.length_s:.0f} s")
-    fact = Fact(TOOL, "pgtop-tune", reader.header.tool, Kind.IDENTITY)
+    fact = Fact(group=TOOL, name="pgtop-tune", value=reader.header.tool, kind=Kind.IDENTITY)
     material = replace(found.material, facts=(*found.material.facts, fact), problems=tuple(reader.problems))
     return replace(found, material=material)

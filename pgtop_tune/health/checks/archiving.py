@@ -27,26 +27,26 @@ def _archiving(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         return
     if known.text("wal_level") == "minimal":
         yield Finding(
-            Severity.WARNING,
-            "wal_level is minimal: the server supports no archive, no base backup and no standby",
-            (setting(facts, "wal_level"),),
-            set_parameter(known.row("wal_level"), "replica"),
+            severity=Severity.WARNING,
+            says="wal_level is minimal: the server supports no archive, no base backup and no standby",
+            evidence=(setting(facts, "wal_level"),),
+            fix=set_parameter(known.row("wal_level"), "replica"),
             subject="wal_level",
         )
     elif known.text("archive_mode") == "off":
         yield Finding(
-            Severity.INFO,
-            "archive_mode is off: the data can only be restored to the time of a backup",
-            (setting(facts, "archive_mode", "wal_level"),),
-            _archive_mode(known),
+            severity=Severity.INFO,
+            says="archive_mode is off: the data can only be restored to the time of a backup",
+            evidence=(setting(facts, "archive_mode", "wal_level"),),
+            fix=_archive_mode(known),
             subject="archive_mode",
         )
     elif not _has_archiver(known):
         yield Finding(
-            Severity.HIGH,
-            "archive_mode is on without an archiver: WAL accumulates until the disk is full",
-            (setting(facts, "archive_mode", "archive_command"),),
-            words("Set archive_command or archive_library; until then every segment stays in pg_wal."),
+            severity=Severity.HIGH,
+            says="archive_mode is on without an archiver: WAL accumulates until the disk is full",
+            evidence=(setting(facts, "archive_mode", "archive_command"),),
+            fix=words("Set archive_command or archive_library; until then every segment stays in pg_wal."),
             subject="archive_command",
         )
 
@@ -72,13 +72,13 @@ def _failing(facts: Facts, limits: Limits) -> Iterator[Finding]:
         return
     ago = duration((now_ms(facts) - seen.last_failed_ms) / 1000)
     yield Finding(
-        Severity.HIGH,
-        f"archiving fails: the last attempt ({ago} ago, {seen.last_failed_wal}) failed, and none succeeded since",
-        (
+        severity=Severity.HIGH,
+        says=f"archiving fails: the last attempt ({ago} ago, {seen.last_failed_wal}) failed, and none succeeded since",
+        evidence=(
             Evidence(f"{seen.failed_count} failures, last {seen.last_failed_wal}", f"{_ARCHIVER}.failed_count"),
             Evidence(f"last archived {seen.last_archived_wal or 'nothing'}", f"{_ARCHIVER}.last_archived_wal"),
         ),
-        words("Run archive_command yourself as the server's account; the server's log has its messages."),
+        fix=words("Run archive_command yourself as the server's account; the server's log has its messages."),
     )
 
 
@@ -91,10 +91,10 @@ def _queue(facts: Facts, limits: Limits) -> Iterator[Finding]:
         waits_s = (queue.now_ms - queue.oldest_ms) / 1000
         if waits_s > limits["seconds"]:
             yield Finding(
-                Severity.HIGH if waits_s >= limits["high"] else Severity.WARNING,
-                f"{queue.waiting} segments wait for the archive, the oldest for {duration(waits_s)}",
-                (Evidence(f"{queue.waiting} files .ready, the oldest {waits_s:.0f} s old", _STATUS),),
-                words(
+                severity=Severity.HIGH if waits_s >= limits["high"] else Severity.WARNING,
+                says=f"{queue.waiting} segments wait for the archive, the oldest for {duration(waits_s)}",
+                evidence=(Evidence(f"{queue.waiting} files .ready, the oldest {waits_s:.0f} s old", _STATUS),),
+                fix=words(
                     "Make archive_command faster (in parallel, or compressed less), or the connection to the archive."
                 ),
             )

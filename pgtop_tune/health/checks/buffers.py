@@ -55,10 +55,12 @@ def _writers(facts: Facts) -> _Writers | None:
             if row.object == "relation" and row.context == "normal" and row.backend_type not in _NOT_BACKENDS
         )
         backends = written / counted_s(facts, counted.stats_reset_ms)
-        return _Writers(backends, others, cleaned, "pg_stat_io.writes, context normal")
+        return _Writers(backends=backends, others=others, cleaned=cleaned, source="pg_stat_io.writes, context normal")
     if seen.buffers_backend is None:
         return None
-    return _Writers(seen.buffers_backend / seconds, others, cleaned, f"{_VIEW}.buffers_backend")
+    return _Writers(
+        backends=seen.buffers_backend / seconds, others=others, cleaned=cleaned, source=f"{_VIEW}.buffers_backend"
+    )
 
 
 def _by_backends(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
@@ -78,18 +80,19 @@ def _by_backends(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     known = needs.parameters(facts)
     pages = known.whole("bgwriter_lru_maxpages")
     yield Finding(
-        Severity.HIGH if share >= limits["high"] else Severity.WARNING,
-        f"backends wrote {share:.0f} % of {count(per_s * seconds)} dirty buffers themselves, the background writer "
+        severity=Severity.HIGH if share >= limits["high"] else Severity.WARNING,
+        says=f"backends wrote {share:.0f} % of {count(per_s * seconds)} dirty buffers themselves, the background "
+        "writer "
         f"{100 * found.cleaned / per_s:.0f} %",
-        (
+        evidence=(
             Evidence(f"{count(found.backends)} a second by backends", found.source),
             Evidence(f"{count(found.cleaned)} a second by the background writer", f"{_VIEW}.buffers_clean"),
             setting(facts, "bgwriter_delay", "bgwriter_lru_maxpages", "bgwriter_lru_multiplier"),
             counted(seconds, _RESET),
         ),
-        set_parameter(known.row("bgwriter_lru_maxpages"), str(max(4 * pages, 400))),
+        fix=set_parameter(known.row("bgwriter_lru_maxpages"), str(max(4 * pages, 400))),
         # Before 16 the extension of relations is counted as well, and loading data is nothing else.
-        Confidence.HIGH if needs.major(facts) >= _CONTEXTS_SINCE else Confidence.LOW,
+        confidence=Confidence.HIGH if needs.major(facts) >= _CONTEXTS_SINCE else Confidence.LOW,
     )
 
 
@@ -98,10 +101,10 @@ def _halted(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     pages, delay_s = known.whole("bgwriter_lru_maxpages"), known.number("bgwriter_delay")
     if pages == 0:
         yield Finding(
-            Severity.WARNING,
-            "bgwriter_lru_maxpages is 0: the background writer cleans nothing, backends do it while they work",
-            (setting(facts, "bgwriter_lru_maxpages"),),
-            set_parameter(known.row("bgwriter_lru_maxpages"), "100"),
+            severity=Severity.WARNING,
+            says="bgwriter_lru_maxpages is 0: the background writer cleans nothing, backends do it while they work",
+            evidence=(setting(facts, "bgwriter_lru_maxpages"),),
+            fix=set_parameter(known.row("bgwriter_lru_maxpages"), "100"),
             subject="off",
         )
         return
@@ -115,14 +118,14 @@ def _halted(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     if share > limits["percent"]:
         better = math.ceil(pages * (1 + share / 100) / _ROUNDED_TO) * _ROUNDED_TO
         yield Finding(
-            Severity.WARNING,
-            f"the background writer stopped at bgwriter_lru_maxpages in {share:.0f} % of its rounds",
-            (
+            severity=Severity.WARNING,
+            says=f"the background writer stopped at bgwriter_lru_maxpages in {share:.0f} % of its rounds",
+            evidence=(
                 Evidence(f"{seen.maxwritten_clean} times in {rounds:.0f} rounds", f"{_VIEW}.maxwritten_clean"),
                 setting(facts, "bgwriter_lru_maxpages", "bgwriter_delay"),
                 counted(seconds, _RESET),
             ),
-            set_parameter(known.row("bgwriter_lru_maxpages"), str(better)),
+            fix=set_parameter(known.row("bgwriter_lru_maxpages"), str(better)),
         )
 
 
@@ -139,13 +142,16 @@ def _fsyncs(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     elif seen.backend_fsyncs > limits["fsyncs"]:
         source = "pg_stat_io.fsyncs" if of_io else f"{_VIEW}.buffers_backend_fsync"
         yield Finding(
-            Severity.WARNING,
-            f"backends had to sync files themselves {seen.backend_fsyncs} times: the checkpointer's queue was full",
-            (
+            severity=Severity.WARNING,
+            says=f"backends had to sync files themselves {seen.backend_fsyncs} times: the checkpointer's queue was "
+            "full",
+            evidence=(
                 Evidence(f"{seen.backend_fsyncs} fsyncs by backends", source),
                 counted(seconds, "pg_stat_reset_shared('io')" if of_io else _RESET),
             ),
-            words("Give the checkpointer a larger queue (it grows with shared_buffers), or storage that syncs faster."),
+            fix=words(
+                "Give the checkpointer a larger queue (it grows with shared_buffers), or storage that syncs faster."
+            ),
         )
 
 

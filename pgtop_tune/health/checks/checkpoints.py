@@ -70,9 +70,9 @@ def _requested(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     if all_of_them < limits["checkpoints"] or share <= limits["percent"]:
         return
     yield Finding(
-        Severity.HIGH if share >= limits["high"] else Severity.WARNING,
-        f"{share:.0f} % of {all_of_them} checkpoints were requested, most likely because max_wal_size was reached",
-        (
+        severity=Severity.HIGH if share >= limits["high"] else Severity.WARNING,
+        says=f"{share:.0f} % of {all_of_them} checkpoints were requested, most likely because max_wal_size was reached",
+        evidence=(
             Evidence(
                 f"{seen.requested} requested, {by_volume} of them by the volume of WAL", _view(facts, "requested")
             ),
@@ -80,8 +80,8 @@ def _requested(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
             setting(facts, "max_wal_size", "checkpoint_timeout"),
             counted(seconds, _reset(facts)),
         ),
-        _more_volume(facts),
-        Confidence.MEDIUM,
+        fix=_more_volume(facts),
+        confidence=Confidence.MEDIUM,
     )
 
 
@@ -100,14 +100,14 @@ def _interval(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     every_s = seconds / count
     if every_s < limits["seconds"]:
         yield Finding(
-            Severity.HIGH if every_s < limits["high"] else Severity.WARNING,
-            f"a checkpoint every {every_s:.0f} s, checkpoint_timeout is {timeout_s:.0f} s",
-            (
+            severity=Severity.HIGH if every_s < limits["high"] else Severity.WARNING,
+            says=f"a checkpoint every {every_s:.0f} s, checkpoint_timeout is {timeout_s:.0f} s",
+            evidence=(
                 Evidence(f"{count} checkpoints, {every_s:.0f} s each", _counter(facts, seen)),
                 setting(facts, "checkpoint_timeout", "max_wal_size"),
                 counted(seconds, _reset(facts)),
             ),
-            _slower(facts, timeout_s),
+            fix=_slower(facts, timeout_s),
         )
 
 
@@ -139,10 +139,10 @@ def _target(facts: Facts, limits: Limits) -> Iterator[Finding]:
         else ("a checkpoint has no spare time and may still write when the next is due")
     )
     yield Finding(
-        Severity.WARNING,
-        f"checkpoint_completion_target is {target:g}: {consequence}",
-        (setting(facts, "checkpoint_completion_target"),),
-        advised(facts, "checkpoint_completion_target"),
+        severity=Severity.WARNING,
+        says=f"checkpoint_completion_target is {target:g}: {consequence}",
+        evidence=(setting(facts, "checkpoint_completion_target"),),
+        fix=advised(facts, "checkpoint_completion_target"),
     )
 
 
@@ -155,18 +155,18 @@ def _volume(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     known = needs.parameters(facts)
     if known.number("max_wal_size") * limits["factor"] < needed:
         yield Finding(
-            Severity.WARNING,
-            f"max_wal_size {known.shown('max_wal_size')} is reached before checkpoint_timeout: "
+            severity=Severity.WARNING,
+            says=f"max_wal_size {known.shown('max_wal_size')} is reached before checkpoint_timeout: "
             f"{about(measured.wal_bytes_per_s)}/s of WAL want {about(needed)}",
-            (
+            evidence=(
                 Evidence(f"{about(measured.wal_bytes_per_s)}/s of WAL", measured.wal_rate_source),
                 setting(facts, "max_wal_size", "checkpoint_timeout", "checkpoint_completion_target"),
                 Evidence(
                     f"{about(needed)} needed", "rate × checkpoint_timeout × (1 + checkpoint_completion_target) × 1.2"
                 ),
             ),
-            advised(facts, "max_wal_size"),
-            Confidence.MEDIUM,
+            fix=advised(facts, "max_wal_size"),
+            confidence=Confidence.MEDIUM,
         )
 
 
@@ -181,13 +181,14 @@ def _disk(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     share = 100 * kept / advised.wal_disk_bytes
     if share > limits["percent"]:
         yield Finding(
-            Severity.HIGH,
-            f"max_wal_size and wal_keep_size may take {share:.0f} % of the {about(advised.wal_disk_bytes)} WAL disk",
-            (
+            severity=Severity.HIGH,
+            says=f"max_wal_size and wal_keep_size may take {share:.0f} % of the {about(advised.wal_disk_bytes)} WAL "
+            "disk",
+            evidence=(
                 setting(facts, "max_wal_size", "wal_keep_size"),
                 Evidence(f"{about(advised.wal_disk_bytes)} in all", "statvfs(3) of pg_wal"),
             ),
-            _lowered(facts, sizes, room),
+            fix=_lowered(facts, sizes, room),
         )
 
 
@@ -210,15 +211,16 @@ def _buffers(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     size = known.number("wal_buffers")
     if per_s > limits["per_second"] and size < _MOST_BUFFERS:
         yield Finding(
-            Severity.INFO,
-            f"wal_buffers {known.shown('wal_buffers')} were full {count(per_s)} times a second: backends had to write "
+            severity=Severity.INFO,
+            says=f"wal_buffers {known.shown('wal_buffers')} were full {count(per_s)} times a second: backends had "
+            "to write "
             "WAL themselves",
-            (
+            evidence=(
                 Evidence(f"{wal.wal_buffers_full} times in {seconds:.0f} s", "pg_stat_wal.wal_buffers_full"),
                 setting(facts, "wal_buffers"),
                 counted(seconds, "pg_stat_reset_shared('wal')"),
             ),
-            set_parameter(known.row("wal_buffers"), memory(min(max(2 * size, 16 * MB), _MOST_BUFFERS))),
+            fix=set_parameter(known.row("wal_buffers"), memory(min(max(2 * size, 16 * MB), _MOST_BUFFERS))),
         )
 
 

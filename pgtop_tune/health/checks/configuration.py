@@ -25,12 +25,12 @@ def _pending(facts: Facts, limits: Limits) -> Iterator[Finding]:
     if waiting:
         names = ", ".join(row.name for row in waiting[:_SHOWN]) + (" …" if len(waiting) > _SHOWN else "")
         yield Finding(
-            Severity.WARNING,
-            f"{len(waiting)} parameters wait for a restart: {names}",
-            tuple(
+            severity=Severity.WARNING,
+            says=f"{len(waiting)} parameters wait for a restart: {names}",
+            evidence=tuple(
                 Evidence(f"{row.name} is still {row.shown}", "pg_settings.pending_restart") for row in waiting[:_SHOWN]
             ),
-            words("Restart the server, or undo the change in the file and reload."),
+            fix=words("Restart the server, or undo the change in the file and reload."),
         )
 
 
@@ -41,10 +41,10 @@ def _files(facts: Facts, limits: Limits) -> Iterator[Finding]:
             continue
         where = f"{error.sourcefile or 'a configuration file'}:{error.sourceline or '?'}"
         yield Finding(
-            Severity.HIGH,
-            f"{where}: {error.name or 'a line'} is not in force: {error.error}",
-            (Evidence(f"{where}: {error.error}", "pg_file_settings.error"),),
-            words("Fix the line and SELECT pg_reload_conf(); otherwise the next start of the server may fail."),
+            severity=Severity.HIGH,
+            says=f"{where}: {error.name or 'a line'} is not in force: {error.error}",
+            evidence=(Evidence(f"{where}: {error.error}", "pg_file_settings.error"),),
+            fix=words("Fix the line and SELECT pg_reload_conf(); otherwise the next start of the server may fail."),
             subject=where,
         )
 
@@ -53,10 +53,10 @@ def _hba(facts: Facts, limits: Limits) -> Iterator[Finding]:
     for _, rule in facts.have(HBA):
         if rule.error is not None:
             yield Finding(
-                Severity.HIGH,
-                f"{rule.place} is wrong: {rule.error}; all rules stay as they were before",
-                (Evidence(f"{rule.place}: {rule.error}", "pg_hba_file_rules.error"),),
-                words("Fix the line and SELECT pg_reload_conf(); with the error the server does not start."),
+                severity=Severity.HIGH,
+                says=f"{rule.place} is wrong: {rule.error}; all rules stay as they were before",
+                evidence=(Evidence(f"{rule.place}: {rule.error}", "pg_hba_file_rules.error"),),
+                fix=words("Fix the line and SELECT pg_reload_conf(); with the error the server does not start."),
                 subject=rule.place,
             )
 
@@ -72,13 +72,18 @@ def _end_of_life(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     upgrade = words(f"Plan the upgrade to PostgreSQL {max(known.majors)} with pg_upgrade or logical replication.")
     if left_days < 0:
         yield Finding(
-            Severity.WARNING,
-            f"PostgreSQL {major} has had no fixes since {release.last_release.isoformat()}",
-            evidence,
-            upgrade,
+            severity=Severity.WARNING,
+            says=f"PostgreSQL {major} has had no fixes since {release.last_release.isoformat()}",
+            evidence=evidence,
+            fix=upgrade,
         )
     elif left_days <= limits["days"]:
-        yield Finding(Severity.INFO, f"PostgreSQL {major} gets its last fixes in {left_days} days", evidence, upgrade)
+        yield Finding(
+            severity=Severity.INFO,
+            says=f"PostgreSQL {major} gets its last fixes in {left_days} days",
+            evidence=evidence,
+            fix=upgrade,
+        )
 
 
 def _minor(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
@@ -92,10 +97,10 @@ def _minor(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     if behind > 0:
         plural = "releases" if behind > 1 else "release"
         yield Finding(
-            Severity.WARNING if behind >= limits["releases"] else Severity.INFO,
-            f"PostgreSQL {major}.{running} is {behind} {plural} of fixes behind {major}.{release.newest_minor}",
-            (Evidence(f"{major}.{release.newest_minor} is the newest", _source(known.as_of)),),
-            words("Install the newest minor release and restart; the data stay as they are."),
+            severity=Severity.WARNING if behind >= limits["releases"] else Severity.INFO,
+            says=f"PostgreSQL {major}.{running} is {behind} {plural} of fixes behind {major}.{release.newest_minor}",
+            evidence=(Evidence(f"{major}.{release.newest_minor} is the newest", _source(known.as_of)),),
+            fix=words("Install the newest minor release and restart; the data stay as they are."),
         )
 
 
@@ -113,10 +118,12 @@ def _statistics(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         yield Unknown("the start of the server's counters is unknown")
     elif counted_s < limits["days"] * _DAY_S:
         yield Finding(
-            Severity.INFO,
-            f"the server's counters are {duration(counted_s)} old: findings based on them are hints",
-            (Evidence(f"{counted_s:.0f} s", "stats_reset of pg_stat_database, pg_stat_wal, pg_stat_bgwriter"),),
-            words("Check again after a day of typical load."),
+            severity=Severity.INFO,
+            says=f"the server's counters are {duration(counted_s)} old: findings based on them are hints",
+            evidence=(
+                Evidence(f"{counted_s:.0f} s", "stats_reset of pg_stat_database, pg_stat_wal, pg_stat_bgwriter"),
+            ),
+            fix=words("Check again after a day of typical load."),
         )
 
 

@@ -35,13 +35,13 @@ def _used(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     share = 100 * sessions / max(most, 1)
     if share >= limits["percent"]:
         yield Finding(
-            Severity.HIGH if share >= limits["high"] else Severity.WARNING,
-            f"{sessions} of {most} connections are in use ({share:.0f} %)",
-            (
+            severity=Severity.HIGH if share >= limits["high"] else Severity.WARNING,
+            says=f"{sessions} of {most} connections are in use ({share:.0f} %)",
+            evidence=(
                 Evidence(f"{sessions} client backends", "pg_stat_activity.backend_type"),
                 setting(facts, "max_connections", "superuser_reserved_connections"),
             ),
-            words(
+            fix=words(
                 "Put a pooler between clients and server, or end idle sessions; more max_connections cost memory and "
                 "a restart."
             ),
@@ -56,10 +56,14 @@ def _many(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     most, sensible = known.whole("max_connections"), max(_FEW, int(limits["per_core"] * advised.cores))
     if most > sensible:
         yield Finding(
-            Severity.WARNING,
-            f"max_connections {most} on {advised.cores} processors: that many active sessions slow each other down",
-            (setting(facts, "max_connections"), Evidence(f"{advised.cores} processors", "/proc/stat, cpu.max")),
-            _fewer(facts, sensible),
+            severity=Severity.WARNING,
+            says=f"max_connections {most} on {advised.cores} processors: that many active sessions slow each other "
+            "down",
+            evidence=(
+                setting(facts, "max_connections"),
+                Evidence(f"{advised.cores} processors", "/proc/stat, cpu.max"),
+            ),
+            fix=_fewer(facts, sensible),
         )
 
 
@@ -92,13 +96,13 @@ def _pools(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     most = _open_to_all(known)
     if total > most:
         yield Finding(
-            Severity.CRITICAL,
-            f"the pools of {', '.join(found)} may open {total} connections, the server has {most}",
-            (
+            severity=Severity.CRITICAL,
+            says=f"the pools of {', '.join(found)} may open {total} connections, the server has {most}",
+            evidence=(
                 Evidence(f"{total} server connections", "SHOW DATABASES, SHOW POOLS, SHOW CONFIG"),
                 setting(facts, "max_connections", "superuser_reserved_connections"),
             ),
-            words("Make the pools smaller (default_pool_size, max_db_connections) until their sum fits."),
+            fix=words("Make the pools smaller (default_pool_size, max_db_connections) until their sum fits."),
         )
 
 
@@ -114,11 +118,14 @@ def _prepared(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
             and not settings.max_prepared_statements
         ):
             yield Finding(
-                Severity.WARNING,
-                f"{pooler.name} pools by {settings.pool_mode} and does not support prepared statements: drivers that "
+                severity=Severity.WARNING,
+                says=f"{pooler.name} pools by {settings.pool_mode} and does not support prepared statements: "
+                "drivers that "
                 "prepare (and pgbench -M prepared) fail behind it",
-                (Evidence(f"max_prepared_statements {settings.max_prepared_statements or 0}", "SHOW CONFIG"),),
-                words("Set max_prepared_statements in pgbouncer.ini (1.21 and later), or use -M simple or extended."),
+                evidence=(Evidence(f"max_prepared_statements {settings.max_prepared_statements or 0}", "SHOW CONFIG"),),
+                fix=words(
+                    "Set max_prepared_statements in pgbouncer.ini (1.21 and later), or use -M simple or extended."
+                ),
                 subject=pooler.name,
             )
 

@@ -43,13 +43,13 @@ def _steal(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         return
     since_boot = 100 * newest.total.steal_ticks / max(_all(newest.total), 1)
     yield Finding(
-        Severity.HIGH if percent > limits["high"] else Severity.WARNING,
-        f"the hypervisor takes {share(percent)} of the CPU time away",
-        (
+        severity=Severity.HIGH if percent > limits["high"] else Severity.WARNING,
+        says=f"the hypervisor takes {share(percent)} of the CPU time away",
+        evidence=(
             Evidence(f"steal {share(percent)} in {units.duration(newest.at_s - oldest.at_s)}", "/proc/stat"),
             Evidence(f"steal {share(since_boot)} since boot", "/proc/stat"),
         ),
-        words("a machine whose CPUs are not shared, or has fewer neighbours; a benchmark means little here"),
+        fix=words("a machine whose CPUs are not shared, or has fewer neighbours; a benchmark means little here"),
     )  # fmt: skip
 
 
@@ -61,13 +61,16 @@ def _throttled(facts: Facts, limits: Limits) -> Iterator[Finding]:
     if percent <= limits["warning"]:
         return
     yield Finding(
-        Severity.HIGH if percent > limits["high"] else Severity.WARNING,
-        f"its CPU quota was used up in {share(percent)} of the periods: all backends were throttled until the next one",
-        (
+        severity=Severity.HIGH if percent > limits["high"] else Severity.WARNING,
+        says=(
+            f"its CPU quota was used up in {share(percent)} of the periods: all backends were throttled until the "
+            "next one"
+        ),
+        evidence=(
             Evidence(f"{group.cpu_throttled_periods} of {group.cpu_periods} periods in {group.path}", "cpu.stat"),
             Evidence(f"a quota of {group.cpu_quota_cores:g} CPUs", "cpu.max"),
         ),
-        words("a higher CPU limit for the container or service, or fewer active sessions"),
+        fix=words("a higher CPU limit for the container or service, or fewer active sessions"),
     )
 
 
@@ -79,14 +82,21 @@ def _governor(facts: Facts, limits: Limits) -> Iterator[Finding]:
     names = sorted({policy.governor for policy in other})
     slow = not _SLOW.isdisjoint(names)
     yield Finding(
-        Severity.WARNING if slow else Severity.INFO,
-        f"{len(other)} of {len(policies)} CPU policies are {', '.join(names)}: clocks rise only after work has arrived",
-        (Evidence(f"scaling_governor {', '.join(names)}", "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor"),),
-        Action(
-            f"cpupower frequency-set -g {_FAST}",
-            f"cpupower frequency-set -g {names[0]}",
-            Language.SHELL,
-            "as root on the server's machine; gone after a reboot unless tuned or a unit sets it",
+        severity=Severity.WARNING if slow else Severity.INFO,
+        says=(
+            f"{len(other)} of {len(policies)} CPU policies are {', '.join(names)}: clocks rise only after work has "
+            "arrived"
+        ),
+        evidence=(
+            Evidence(
+                f"scaling_governor {', '.join(names)}", "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor"
+            ),
+        ),
+        fix=Action(
+            do=f"cpupower frequency-set -g {_FAST}",
+            undo=f"cpupower frequency-set -g {names[0]}",
+            language=Language.SHELL,
+            remark="as root on the server's machine; gone after a reboot unless tuned or a unit sets it",
         ),
     )
 

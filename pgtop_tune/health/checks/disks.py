@@ -52,13 +52,13 @@ def _space(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         if percent < limits["warning"]:
             continue
         yield Finding(
-            Severity.CRITICAL if percent >= limits["critical"] else Severity.WARNING,
-            f"{place.mount} is {share(percent)} full, {about(place.available_bytes)} are left",
-            (
+            severity=Severity.CRITICAL if percent >= limits["critical"] else Severity.WARNING,
+            says=f"{place.mount} is {share(percent)} full, {about(place.available_bytes)} are left",
+            evidence=(
                 Evidence(f"{about(used)} of {about(whole)} used", "statvfs(3) f_blocks, f_bfree, f_bavail"),
                 Evidence(f"holds {_roles(place)} ({place.kind} on {place.source})", "/proc/self/mountinfo"),
             ),
-            words(
+            fix=words(
                 "free space or enlarge the volume; never delete files in pg_wal: slots, archiving and wal_keep_size "
                 "need them"
             ),
@@ -76,13 +76,13 @@ def _inodes(facts: Facts, limits: Limits) -> Iterator[Finding]:
         if percent < limits["warning"]:
             continue
         yield Finding(
-            Severity.CRITICAL if percent >= limits["critical"] else Severity.WARNING,
-            f"{share(percent)} of the inodes of {place.mount} are used: no file can be created despite free space",
-            (
+            severity=Severity.CRITICAL if percent >= limits["critical"] else Severity.WARNING,
+            says=f"{share(percent)} of the inodes of {place.mount} are used: no file can be created despite free space",
+            evidence=(
                 Evidence(f"{place.inodes_free} of {place.inodes} are left", "statvfs(3) f_files, f_favail"),
                 Evidence(f"holds {_roles(place)}", "/proc/self/mountinfo"),
             ),
-            words("remove the source of many small files, or recreate the file system with more inodes"),
+            fix=words("remove the source of many small files, or recreate the file system with more inodes"),
             subject=place.mount,
         )
 
@@ -93,10 +93,10 @@ def _kind(facts: Facts, limits: Limits) -> Iterator[Finding]:
             continue
         severity, said, do = _judged(place.kind)
         yield Finding(
-            severity,
-            f"{_roles(place)} on {place.kind}: {said}",
-            (Evidence(f"{place.point} is {place.kind} on {place.source}", "/proc/self/mountinfo"),),
-            words(do),
+            severity=severity,
+            says=f"{_roles(place)} on {place.kind}: {said}",
+            evidence=(Evidence(f"{place.point} is {place.kind} on {place.source}", "/proc/self/mountinfo"),),
+            fix=words(do),
             subject=place.point,
         )
 
@@ -129,21 +129,28 @@ def _options(facts: Facts, limits: Limits) -> Iterator[Finding]:
         evidence = (Evidence(f"{place.point}: {','.join(place.options)}", "/proc/self/mountinfo"),)
         if unsafe := sorted(options & _NO_BARRIERS):
             yield Finding(
-                Severity.CRITICAL,
-                f"{place.point} is mounted {unsafe[0]}: fsync does not reach the disk, a power failure corrupts data",
-                evidence, mount_again(place.point, "barrier", unsafe[0]), subject=f"{place.point} {unsafe[0]}",
+                severity=Severity.CRITICAL,
+                says=(
+                    f"{place.point} is mounted {unsafe[0]}: fsync does not reach the disk, a power failure "
+                    "corrupts data"
+                ),
+                evidence=evidence,
+                fix=mount_again(place.point, "barrier", unsafe[0]),
+                subject=f"{place.point} {unsafe[0]}",
             )  # fmt: skip
         if "sync" in options:
             yield Finding(
-                Severity.WARNING,
-                f"{place.point} is mounted sync: every write waits for the disk, not only commits",
-                evidence, mount_again(place.point, "async", "sync"), subject=f"{place.point} sync",
+                severity=Severity.WARNING,
+                says=f"{place.point} is mounted sync: every write waits for the disk, not only commits",
+                evidence=evidence, fix=mount_again(place.point, "async", "sync"), subject=f"{place.point} sync",
             )  # fmt: skip
         if "strictatime" in options or not options & {"relatime", "noatime", "lazytime"}:
             yield Finding(
-                Severity.INFO,
-                f"{place.point} records the time of every read",
-                evidence, mount_again(place.point, "noatime", "strictatime"), subject=f"{place.point} atime",
+                severity=Severity.INFO,
+                says=f"{place.point} records the time of every read",
+                evidence=evidence,
+                fix=mount_again(place.point, "noatime", "strictatime"),
+                subject=f"{place.point} atime",
             )  # fmt: skip
 
 
@@ -156,11 +163,11 @@ def _scheduler(facts: Facts, limits: Limits) -> Iterator[Finding]:
             continue
         path = f"/sys/block/{queue.name}/queue/scheduler"
         yield Finding(
-            Severity.WARNING if shared else Severity.INFO,
-            f"{now} orders requests to {queue.name}"
+            severity=Severity.WARNING if shared else Severity.INFO,
+            says=f"{now} orders requests to {queue.name}"
             + (": fair among programs, slow for one" if shared else ", although the device orders them itself"),
-            (Evidence(f"scheduler {now}", path),),
-            kernel_file(path, better, now, _BOOT, f"{queue.name}/scheduler"),
+            evidence=(Evidence(f"scheduler {now}", path),),
+            fix=kernel_file(path, better, now, _BOOT, f"{queue.name}/scheduler"),
             subject=queue.name,
         )
 
@@ -175,10 +182,10 @@ def _read_ahead(facts: Facts, limits: Limits) -> Iterator[Finding]:
         better = "4096" if queue.rotational and not queue.virtual else "512"
         said = "sequential scans wait for each request" if now < limits["low"] else "single reads fetch unneeded data"
         yield Finding(
-            Severity.WARNING,
-            f"{queue.name} reads {now} kB ahead: {said}",
-            (Evidence(f"read_ahead_kb {now}", path),),
-            kernel_file(path, better, str(now), _BOOT, f"{queue.name}/read_ahead_kb"),
+            severity=Severity.WARNING,
+            says=f"{queue.name} reads {now} kB ahead: {said}",
+            evidence=(Evidence(f"read_ahead_kb {now}", path),),
+            fix=kernel_file(path, better, str(now), _BOOT, f"{queue.name}/read_ahead_kb"),
             subject=queue.name,
         )
 
@@ -212,10 +219,10 @@ def _together(facts: Facts, limits: Limits) -> Iterator[Finding]:
         if disk.stacked or not {"data", "wal"} <= set(disk.roles):
             continue
         yield Finding(
-            Severity.INFO,
-            f"WAL and data share {disk.name}: a checkpoint's writes and each commit's flush wait for each other",
-            (Evidence(f"{disk.name} holds {', '.join(disk.roles)}", "/proc/self/mountinfo, /sys/block"),),
-            words("a separate device for pg_wal pays if commits wait (WalSync) while checkpoints write"),
+            severity=Severity.INFO,
+            says=f"WAL and data share {disk.name}: a checkpoint's writes and each commit's flush wait for each other",
+            evidence=(Evidence(f"{disk.name} holds {', '.join(disk.roles)}", "/proc/self/mountinfo, /sys/block"),),
+            fix=words("a separate device for pg_wal pays if commits wait (WalSync) while checkpoints write"),
             subject=disk.name,
         )
 
@@ -229,10 +236,10 @@ def _flushes(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     if found.value <= limits["warning"]:
         return
     yield Finding(
-        Severity.HIGH if found.value > limits["high"] else Severity.WARNING,
-        f"one flush of WAL in a hundred takes {found.value:.1f} ms or more, and so do its commits",
-        (Evidence(found.says, found.source),),
-        words("a device with a write cache that survives a power failure, or an unshared one, for pg_wal"),
+        severity=Severity.HIGH if found.value > limits["high"] else Severity.WARNING,
+        says=f"one flush of WAL in a hundred takes {found.value:.1f} ms or more, and so do its commits",
+        evidence=(Evidence(found.says, found.source),),
+        fix=words("a device with a write cache that survives a power failure, or an unshared one, for pg_wal"),
     )
 
 

@@ -26,13 +26,13 @@ def _synchronous_commit(facts: Facts, limits: Limits) -> Iterator[Finding]:
     row = known.row("synchronous_commit")
     if row.setting == "off":
         yield Finding(
-            Severity.WARNING,
-            f"synchronous_commit is off: {consequence}",
-            (
+            severity=Severity.WARNING,
+            says=f"synchronous_commit is off: {consequence}",
+            evidence=(
                 setting(facts, "synchronous_commit", "wal_writer_delay"),
                 Evidence(f"{_DELAYS_LOST} × wal_writer_delay = {window_s * 1000:.0f} ms", "Asynchronous Commit"),
             ),
-            set_parameter(row, "on"),
+            fix=set_parameter(row, "on"),
         )
     for found in scoped(facts, {"synchronous_commit"}):
         if found.is_off:
@@ -45,10 +45,10 @@ def _damage(facts: Facts, limits: Limits) -> Iterator[Finding]:
         row = known.find(name)
         if row is not None and row.setting == "on":
             yield Finding(
-                Severity.CRITICAL,
-                f"{name} is on: the server silently skips damaged pages, and the damage spreads into backups",
-                (setting(facts, name),),
-                set_parameter(row, "off"),
+                severity=Severity.CRITICAL,
+                says=f"{name} is on: the server silently skips damaged pages, and the damage spreads into backups",
+                evidence=(setting(facts, name),),
+                fix=set_parameter(row, "off"),
                 subject=name,
             )
 
@@ -56,14 +56,14 @@ def _damage(facts: Facts, limits: Limits) -> Iterator[Finding]:
 def _checksums(facts: Facts, limits: Limits) -> Iterator[Finding]:
     if not needs.parameters(facts).on("data_checksums"):
         yield Finding(
-            Severity.INFO,
-            "data checksums are off: the server does not notice a page that the disk returns wrong",
-            (setting(facts, "data_checksums"),),
-            Action(
-                "pg_checksums --enable --progress --pgdata=DATADIR",
-                "pg_checksums --disable --pgdata=DATADIR",
-                Language.SHELL,
-                "as the server's account, after a clean stop; reads and writes every page",
+            severity=Severity.INFO,
+            says="data checksums are off: the server does not notice a page that the disk returns wrong",
+            evidence=(setting(facts, "data_checksums"),),
+            fix=Action(
+                do="pg_checksums --enable --progress --pgdata=DATADIR",
+                undo="pg_checksums --disable --pgdata=DATADIR",
+                language=Language.SHELL,
+                remark="as the server's account, after a clean stop; reads and writes every page",
             ),
         )
 
@@ -73,13 +73,13 @@ def _failures(facts: Facts, limits: Limits) -> Iterator[Finding]:
         if row.checksum_failures:
             name = row.datname or "shared objects"
             yield Finding(
-                Severity.CRITICAL,
-                f"{row.checksum_failures} pages of {name} failed their checksum",
-                (
+                severity=Severity.CRITICAL,
+                says=f"{row.checksum_failures} pages of {name} failed their checksum",
+                evidence=(
                     Evidence(f"{name}: {row.checksum_failures} failures", "pg_stat_database.checksum_failures"),
                     counted(counted_s(facts, row.stats_reset_ms), "pg_stat_reset() in that database"),
                 ),
-                Action(
+                fix=Action(
                     "Stop writing to this storage, look at the server's log for the files, and restore them from a "
                     "verified backup.",
                     "",

@@ -65,15 +65,15 @@ def _wanted(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     needed = huge_pages_needed(facts, page_bytes)
     there = 0 if pool is None else pool.total
     yield Finding(
-        Severity.HIGH if buffers >= limits["high"] else Severity.WARNING,
-        f"shared_buffers of {about(buffers)} are in 4 kB pages",
-        (
+        severity=Severity.HIGH if buffers >= limits["high"] else Severity.WARNING,
+        says=f"shared_buffers of {about(buffers)} are in 4 kB pages",
+        evidence=(
             Evidence(f"huge pages are not used: {use.source}", "huge_pages_status, huge_pages, /proc/meminfo"),
             Evidence(f"{about(page_tables_bytes(buffers))} of page tables for each session", "8 bytes a page"),
             Evidence(f"{needed} pages of {about(page_bytes)} needed", "shared_memory_size"),
             Evidence(f"{there} there", "HugePages_Total of /proc/meminfo"),
         ),
-        _used_at_last(facts, pool, needed),
+        fix=_used_at_last(facts, pool, needed),
     )
 
 
@@ -98,14 +98,14 @@ def _at_boot(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     consequence = "the server will not start" if mode == "on" else "the server will silently continue without"
     where = f"{after.assignments[-1].file} sets {pages}" if after.assignments else "no file sets it"
     yield Finding(
-        Severity.CRITICAL if mode == "on" else Severity.WARNING,
-        f"after a reboot there are {pages} huge pages of the {needed} it needs: {consequence}",
-        (
+        severity=Severity.CRITICAL if mode == "on" else Severity.WARNING,
+        says=f"after a reboot there are {pages} huge pages of the {needed} it needs: {consequence}",
+        evidence=(
             Evidence(f"{_COUNT} after a reboot: {where}", "/etc/sysctl.d, /proc/cmdline"),
             Evidence(f"{needed} pages of {about(page_bytes)} needed", "shared_memory_size"),
             Evidence(f"huge_pages={mode}", "pg_settings.setting"),
         ),
-        advised_setting(facts, _COUNT, lasting=True),
+        fix=advised_setting(facts, _COUNT, lasting=True),
     )
 
 
@@ -116,16 +116,16 @@ def _idle(facts: Facts, limits: Limits) -> Iterator[Finding]:
         if pool.total == 0 or size <= limits["bytes"] or 100 * idle <= limits["percent"] * pool.total:
             continue
         yield Finding(
-            Severity.WARNING,
-            f"{about(size)} are reserved as unused huge pages",
-            (
+            severity=Severity.WARNING,
+            says=f"{about(size)} are reserved as unused huge pages",
+            evidence=(
                 Evidence(
                     f"of {pool.total} pages of {about(pool.page_bytes)} {pool.free} are free and {pool.reserved} of "
                     "these reserved",
                     "HugePages_Total, HugePages_Free, HugePages_Rsvd of /proc/meminfo",
                 ),
             ),
-            advised_setting(facts, _COUNT) if pool == _pool(facts) else _smaller(pool, pool.total - idle),
+            fix=advised_setting(facts, _COUNT) if pool == _pool(facts) else _smaller(pool, pool.total - idle),
             subject=f"pages of {about(pool.page_bytes)}",
         )
 
@@ -146,11 +146,13 @@ def _transparent(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         return
     waits = seen.thp_defrag == "always"
     yield Finding(
-        Severity.HIGH if waits else Severity.WARNING,
-        "the kernel backs any memory with huge pages"
+        severity=Severity.HIGH if waits else Severity.WARNING,
+        says="the kernel backs any memory with huge pages"
         + (", and processes wait while it compacts memory" if waits else ""),
-        (Evidence(f"enabled {seen.thp_mode}, defrag {seen.thp_defrag or 'unknown'}", f"{_THP}/enabled, defrag"),),
-        kernel_file(f"{_THP}/enabled", "madvise", seen.thp_mode, _BOOT, "transparent_hugepage/enabled"),
+        evidence=(
+            Evidence(f"enabled {seen.thp_mode}, defrag {seen.thp_defrag or 'unknown'}", f"{_THP}/enabled, defrag"),
+        ),
+        fix=kernel_file(f"{_THP}/enabled", "madvise", seen.thp_mode, _BOOT, "transparent_hugepage/enabled"),
     )
 
 

@@ -34,16 +34,16 @@ def _scale(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         clients = max(running[database], int(limits["clients"]))
         if state.pgbench_scale < clients:
             yield Finding(
-                Severity.WARNING,
-                f"{database}: pgbench's scale is {state.pgbench_scale} for {clients} clients: they wait for each "
+                severity=Severity.WARNING,
+                says=f"{database}: pgbench's scale is {state.pgbench_scale} for {clients} clients: they wait for each "
                 "other's row of pgbench_branches",
-                (
+                evidence=(
                     Evidence(f"{state.pgbench_scale} branches", "pg_class.reltuples of pgbench_branches"),
                     Evidence(f"{running[database]} sessions of pgbench", "pg_stat_activity.application_name"),
                 ),
-                words(f"Initialise with --scale of {clients} or more, or use fewer clients."),
-                Confidence.HIGH,
-                database,
+                fix=words(f"Initialise with --scale of {clients} or more, or use fewer clients."),
+                confidence=Confidence.HIGH,
+                subject=database,
             )
 
 
@@ -51,10 +51,10 @@ def _unlogged(facts: Facts, limits: Limits) -> Iterator[Finding]:
     for database, state in facts.have(DATABASE_STATE):
         if state.pgbench_unlogged:
             yield Finding(
-                Severity.WARNING,
-                f"{database}: pgbench's tables are unlogged: the benchmark writes no WAL",
-                (Evidence("relpersistence u", "pg_class.relpersistence of pgbench_accounts"),),
-                words(
+                severity=Severity.WARNING,
+                says=f"{database}: pgbench's tables are unlogged: the benchmark writes no WAL",
+                evidence=(Evidence("relpersistence u", "pg_class.relpersistence of pgbench_accounts"),),
+                fix=words(
                     "ALTER TABLE … SET LOGGED for the tables of pgbench, or initialise without --unlogged-tables.",
                     "ALTER TABLE … SET UNLOGGED",
                 ),
@@ -73,19 +73,19 @@ def _competing(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     ]
     if measured and len(working) > limits["sessions"]:
         yield Finding(
-            severity,
-            f"{len(working)} sessions besides pgbench's are working: the result includes their load",
-            (Evidence(f"{len(working)} active sessions", "pg_stat_activity.state, application_name"),),
-            words("Measure without them, or document them as part of the load."),
+            severity=severity,
+            says=f"{len(working)} sessions besides pgbench's are working: the result includes their load",
+            evidence=(Evidence(f"{len(working)} active sessions", "pg_stat_activity.state, application_name"),),
+            fix=words("Measure without them, or document them as part of the load."),
             subject="sessions",
         )
     for command in facts.have(needs.PROGRESS).commands:
         where = f" of {command.relation}" if command.relation else ""
         yield Finding(
-            severity,
-            f"{command.command}{where} is running: a measurement now includes it",
-            (Evidence(f"pid {command.pid}: {command.phase or command.command}", "pg_stat_progress_*"),),
-            words("Wait for its end, or measure long enough to include it in every run."),
+            severity=severity,
+            says=f"{command.command}{where} is running: a measurement now includes it",
+            evidence=(Evidence(f"pid {command.pid}: {command.phase or command.command}", "pg_stat_progress_*"),),
+            fix=words("Wait for its end, or measure long enough to include it in every run."),
             subject=command.command,
         )
 

@@ -26,11 +26,12 @@ def _invalid(facts: Facts, limits: Limits) -> Iterator[Finding]:
     for database, index in facts.have(INDEXES):
         if not index.valid:
             yield Finding(
-                Severity.HIGH,
-                f"index {_named(database, index)} of {index.table_name} is invalid: no query uses it, every change "
+                severity=Severity.HIGH,
+                says=f"index {_named(database, index)} of {index.table_name} is invalid: no query uses it, every "
+                "change "
                 "maintains it",
-                (Evidence(f"{index.schema}.{index.name}: indisvalid false", "pg_index.indisvalid"),),
-                _mended(database, index),
+                evidence=(Evidence(f"{index.schema}.{index.name}: indisvalid false", "pg_index.indisvalid"),),
+                fix=_mended(database, index),
                 subject=_named(database, index),
             )
 
@@ -60,15 +61,15 @@ def _duplicate(facts: Facts, limits: Limits) -> Iterator[Finding]:
     for database, index in facts.have(INDEXES):
         if index.same_as is not None and index.bytes >= limits["bytes"]:
             yield Finding(
-                Severity.WARNING,
-                f"index {_named(database, index)} ({about(index.bytes)}) duplicates {index.same_as}",
-                (
+                severity=Severity.WARNING,
+                says=f"index {_named(database, index)} ({about(index.bytes)}) duplicates {index.same_as}",
+                evidence=(
                     Evidence(
                         f"same columns, operator classes, order and condition as {index.same_as}",
                         "pg_index.indkey, indclass, indoption, indpred",
                     ),
                 ),
-                _drop(database, index),
+                fix=_drop(database, index),
                 subject=_named(database, index),
             )
 
@@ -83,17 +84,17 @@ def _unused(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     for database, index in facts.have(INDEXES):
         if index.unused and index.same_as is None and index.bytes >= limits["bytes"]:
             yield Finding(
-                Severity.WARNING if enough else Severity.INFO,
-                f"index {_named(database, index)} ({about(index.bytes)}) of {index.table_name} was never used",
-                (
+                severity=Severity.WARNING if enough else Severity.INFO,
+                says=f"index {_named(database, index)} ({about(index.bytes)}) of {index.table_name} was never used",
+                evidence=(
                     Evidence(
                         f"{index.scans} scans" + ("" if counted_s is None else f" in {duration(counted_s)} at least"),
                         "pg_stat_all_indexes.idx_scan, stats_reset of pg_stat_database",
                     ),
                 ),
-                _drop(database, index, "check the standbys as well: each has its own counters"),
-                Confidence.MEDIUM if enough else Confidence.LOW,
-                _named(database, index),
+                fix=_drop(database, index, "check the standbys as well: each has its own counters"),
+                confidence=Confidence.MEDIUM if enough else Confidence.LOW,
+                subject=_named(database, index),
             )
 
 
@@ -105,11 +106,11 @@ def _foreign_keys(facts: Facts, limits: Limits) -> Iterator[Finding]:
             name = next((name for name in key.free_names if (database, key.schema, name) not in given), "")
             given.add((database, key.schema, name))
             yield Finding(
-                Severity.WARNING,
-                f"{database}: {key.schema}.{key.table_name} {key.name}: no index on {columns}, so a delete in "
+                severity=Severity.WARNING,
+                says=f"{database}: {key.schema}.{key.table_name} {key.name}: no index on {columns}, so a delete in "
                 f"{key.referenced_schema}.{key.referenced_table} reads {count(key.tuples)} rows to find none",
-                (Evidence(f"foreign key {key.name} ({columns})", "pg_constraint.conkey, pg_index.indkey"),),
-                _index_for(database, key, name) if name else None,
+                evidence=(Evidence(f"foreign key {key.name} ({columns})", "pg_constraint.conkey, pg_index.indkey"),),
+                fix=_index_for(database, key, name) if name else None,
                 subject=f"{database}: {key.schema}.{key.table_name} {key.name}",
             )
 

@@ -37,10 +37,10 @@ def _overcommit(facts: Facts, limits: Limits) -> Iterator[Finding]:
         return
     said = "promises any amount of memory" if mode == 1 else "promises more memory than it has"
     yield Finding(
-        Severity.WARNING,
-        f"the kernel {said}: its OOM killer may end the server",
-        (Evidence(f"vm.overcommit_memory {mode}", _file("vm.overcommit_memory")),),
-        _with_limit_before(
+        severity=Severity.WARNING,
+        says=f"the kernel {said}: its OOM killer may end the server",
+        evidence=(Evidence(f"vm.overcommit_memory {mode}", _file("vm.overcommit_memory")),),
+        fix=_with_limit_before(
             advised_setting(
                 facts, _RATIO, "vm.overcommit_memory", remark="only where the machine runs nothing but the server"
             ),
@@ -68,15 +68,15 @@ def _commit_limit(facts: Facts, limits: Limits) -> Iterator[Finding]:
     left = 100 * (limit - committed) / limit if limit > 0 else 0.0
     if left < limits["headroom"]:
         yield Finding(
-            Severity.HIGH,
-            f"{share(left)} of CommitLimit is left: statements fail with out of memory",
-            evidence, raise_it,
+            severity=Severity.HIGH,
+            says=f"{share(left)} of CommitLimit is left: statements fail with out of memory",
+            evidence=evidence, fix=raise_it,
         )  # fmt: skip
     elif 100 * limit < limits["usable"] * usable:
         yield Finding(
-            Severity.WARNING,
-            f"{about(usable - limit)} of memory are beyond CommitLimit for every process",
-            evidence, raise_it,
+            severity=Severity.WARNING,
+            says=f"{about(usable - limit)} of memory are beyond CommitLimit for every process",
+            evidence=evidence, fix=raise_it,
         )  # fmt: skip
 
 
@@ -100,14 +100,14 @@ def _swappiness(facts: Facts, limits: Limits) -> Iterator[Finding]:
         return
     early = value > 0
     yield Finding(
-        Severity.WARNING if early else Severity.INFO,
-        f"vm.swappiness is {value}: "
+        severity=Severity.WARNING if early else Severity.INFO,
+        says=f"vm.swappiness is {value}: "
         + ("memory of sessions is swapped out to make room for files" if early else "the OOM killer comes before swap"),
-        (
+        evidence=(
             Evidence(f"vm.swappiness {value}", _file("vm.swappiness")),
             Evidence(f"{about(swap)} of swap", "SwapTotal of /proc/meminfo"),
         ),
-        advised_setting(facts, "vm.swappiness"),
+        fix=advised_setting(facts, "vm.swappiness"),
     )
 
 
@@ -125,10 +125,14 @@ def _dirty(facts: Facts, limits: Limits) -> Iterator[Finding]:
     )
     fix = advised_setting(facts, "vm.dirty_background_bytes")
     yield Finding(
-        Severity.HIGH if size > limits["high"] else Severity.WARNING,
-        f"the kernel collects {about(size)} of dirty pages before it starts writeback",
-        (Evidence(said, f"{_file('vm.dirty_background_bytes')}, {_file('vm.dirty_background_ratio')}, /proc/meminfo"),),
-        replace(fix, undo=fix.undo.replace(f"bytes={given}", f"ratio={ratio}")) if not given else fix,
+        severity=Severity.HIGH if size > limits["high"] else Severity.WARNING,
+        says=f"the kernel collects {about(size)} of dirty pages before it starts writeback",
+        evidence=(
+            Evidence(
+                said, f"{_file('vm.dirty_background_bytes')}, {_file('vm.dirty_background_ratio')}, /proc/meminfo"
+            ),
+        ),
+        fix=replace(fix, undo=fix.undo.replace(f"bytes={given}", f"ratio={ratio}")) if not given else fix,
     )
 
 
@@ -147,16 +151,16 @@ def _swapping(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     if (read + written) / seconds <= limits["pages"]:
         return
     yield Finding(
-        Severity.HIGH,
-        f"the machine swaps: {read} pages in, {written} out within {units.duration(seconds)}",
-        (
+        severity=Severity.HIGH,
+        says=f"the machine swaps: {read} pages in, {written} out within {units.duration(seconds)}",
+        evidence=(
             Evidence(f"pswpin +{read}, pswpout +{written} in {units.duration(seconds)}", "/proc/vmstat"),
             Evidence(
                 f"{about(newest.swap_total_bytes - newest.swap_free_bytes)} of {about(newest.swap_total_bytes)} in use",
                 "SwapTotal, SwapFree of /proc/meminfo",
             ),
         ),
-        words("find the processes that use the memory (MEM-01 shows the server's part), and reduce the load"),
+        fix=words("find the processes that use the memory (MEM-01 shows the server's part), and reduce the load"),
     )
 
 
@@ -168,19 +172,19 @@ def _numa(facts: Facts, limits: Limits) -> Iterator[Finding]:
     reclaim = number(facts, "vm.zone_reclaim_mode")
     if reclaim:
         yield Finding(
-            Severity.HIGH,
-            "the kernel drops file cache rather than use another node's memory",
-            (Evidence(f"vm.zone_reclaim_mode {reclaim}", _file("vm.zone_reclaim_mode")), nodes),
-            advised_setting(facts, "vm.zone_reclaim_mode"),
+            severity=Severity.HIGH,
+            says="the kernel drops file cache rather than use another node's memory",
+            evidence=(Evidence(f"vm.zone_reclaim_mode {reclaim}", _file("vm.zone_reclaim_mode")), nodes),
+            fix=advised_setting(facts, "vm.zone_reclaim_mode"),
             subject="vm.zone_reclaim_mode",
         )
     balancing = number(facts, "kernel.numa_balancing")
     if balancing:
         yield Finding(
-            Severity.INFO,
-            "the kernel moves pages of shared_buffers between nodes, although no node is the right one",
-            (Evidence(f"kernel.numa_balancing {balancing}", _file("kernel.numa_balancing")), nodes),
-            advised_setting(facts, "kernel.numa_balancing"),
+            severity=Severity.INFO,
+            says="the kernel moves pages of shared_buffers between nodes, although no node is the right one",
+            evidence=(Evidence(f"kernel.numa_balancing {balancing}", _file("kernel.numa_balancing")), nodes),
+            fix=advised_setting(facts, "kernel.numa_balancing"),
             subject="kernel.numa_balancing",
         )
 
@@ -189,10 +193,10 @@ def _autogroup(facts: Facts, limits: Limits) -> Iterator[Finding]:
     if number(facts, "kernel.sched_autogroup_enabled") == 0:
         return
     yield Finding(
-        Severity.INFO,
-        "backends are scheduled as a group for each session of the kernel, not as single processes",
-        (Evidence("kernel.sched_autogroup_enabled 1", _file("kernel.sched_autogroup_enabled")),),
-        advised_setting(facts, "kernel.sched_autogroup_enabled"),
+        severity=Severity.INFO,
+        says="backends are scheduled as a group for each session of the kernel, not as single processes",
+        evidence=(Evidence("kernel.sched_autogroup_enabled 1", _file("kernel.sched_autogroup_enabled")),),
+        fix=advised_setting(facts, "kernel.sched_autogroup_enabled"),
     )
 
 

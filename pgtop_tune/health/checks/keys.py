@@ -32,11 +32,11 @@ def _sequences(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         share = 100 * sequence.used / sequence.highest
         if share >= limits["percent"]:
             yield Finding(
-                Severity.CRITICAL if share >= limits["critical"] else Severity.WARNING,
-                f"sequence {database}: {sequence.schema}.{sequence.name} is at {share:.0f} % of the range of "
+                severity=Severity.CRITICAL if share >= limits["critical"] else Severity.WARNING,
+                says=f"sequence {database}: {sequence.schema}.{sequence.name} is at {share:.0f} % of the range of "
                 f"{_holder(sequence)}",
-                (Evidence(f"{sequence.used} of {sequence.highest}", "pg_sequences.last_value, max_value"),),
-                _widen(database, sequence),
+                evidence=(Evidence(f"{sequence.used} of {sequence.highest}", "pg_sequences.last_value, max_value"),),
+                fix=_widen(database, sequence),
                 subject=f"{database}: {sequence.schema}.{sequence.name}",
             )
     for database, number in hidden.items():
@@ -98,12 +98,12 @@ def _keys(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         share = 100 * key.used / key.highest
         if share >= limits["percent"]:
             yield Finding(
-                Severity.CRITICAL if share >= limits["critical"] else Severity.WARNING,
-                f"key {database}: {key.schema}.{key.table_name}.{key.column_name} is at {share:.0f} % of its type",
-                (Evidence(f"{key.used} of {key.highest}", "pg_stats.histogram_bounds"),),
-                _widen_key(database, key),
-                Confidence.MEDIUM,
-                f"{database}: {key.schema}.{key.table_name}.{key.column_name}",
+                severity=Severity.CRITICAL if share >= limits["critical"] else Severity.WARNING,
+                says=f"key {database}: {key.schema}.{key.table_name}.{key.column_name} is at {share:.0f} % of its type",
+                evidence=(Evidence(f"{key.used} of {key.highest}", "pg_stats.histogram_bounds"),),
+                fix=_widen_key(database, key),
+                confidence=Confidence.MEDIUM,
+                subject=f"{database}: {key.schema}.{key.table_name}.{key.column_name}",
             )
 
     for database, number in hidden.items():

@@ -67,10 +67,15 @@ def _rule(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         return
     arithmetic = " + ".join(f"{about(term.size_bytes)} ({term.says})" for term in terms)
     yield Finding(
-        severity,
-        f"{about(total)} may be requested, {share_of(percent, 'the memory')}; most of it for {terms[0].what}",
-        (Evidence(f"{arithmetic} = {about(total)}", "pg_settings"), there.evidence, _pages_evidence(pages), *beside),
-        _less(facts),
+        severity=severity,
+        says=f"{about(total)} may be requested, {share_of(percent, 'the memory')}; most of it for {terms[0].what}",
+        evidence=(
+            Evidence(f"{arithmetic} = {about(total)}", "pg_settings"),
+            there.evidence,
+            _pages_evidence(pages),
+            *beside,
+        ),
+        fix=_less(facts),
     )
 
 
@@ -116,10 +121,10 @@ def _shared_buffers(facts: Facts, limits: Limits) -> Iterator[Finding]:
     if percent < limits["low"]:
         severity = Severity.INFO if row.source == "default" and there.limit_bytes < GB else Severity.WARNING
     yield Finding(
-        severity,
-        f"shared_buffers is {share_of(percent, 'the memory')}",
-        (Evidence(f"shared_buffers {about(size)}", "pg_settings.setting"), there.evidence),
-        advised(facts, "shared_buffers"),
+        severity=severity,
+        says=f"shared_buffers is {share_of(percent, 'the memory')}",
+        evidence=(Evidence(f"shared_buffers {about(size)}", "pg_settings.setting"), there.evidence),
+        fix=advised(facts, "shared_buffers"),
     )
 
 
@@ -130,11 +135,11 @@ def _work_mem(facts: Facts, limits: Limits) -> Iterator[Finding]:
         return
     small = size < limits["low"]
     yield Finding(
-        Severity.WARNING,
-        f"work_mem is {about(size)} for every session: "
+        severity=Severity.WARNING,
+        says=f"work_mem is {about(size)} for every session: "
         + ("sorts of any size go to disk" if small else "each sort and hash of every session may use it"),
-        (Evidence(f"work_mem {about(size)}", "pg_settings.setting"),),
-        advised(facts, "work_mem"),
+        evidence=(Evidence(f"work_mem {about(size)}", "pg_settings.setting"),),
+        fix=advised(facts, "work_mem"),
     )
 
 
@@ -147,10 +152,10 @@ def _cache_size(facts: Facts, limits: Limits) -> Iterator[Finding]:
     if size < buffers:
         than = f"less than shared_buffers, {about(buffers)}"
     yield Finding(
-        Severity.WARNING,
-        f"effective_cache_size is {about(size)}, {than}",
-        (Evidence(f"effective_cache_size {about(size)}", "pg_settings.setting"), there.evidence),
-        advised(facts, "effective_cache_size"),
+        severity=Severity.WARNING,
+        says=f"effective_cache_size is {about(size)}, {than}",
+        evidence=(Evidence(f"effective_cache_size {about(size)}", "pg_settings.setting"), there.evidence),
+        fix=advised(facts, "effective_cache_size"),
     )
 
 
@@ -162,13 +167,15 @@ def _autovacuum(facts: Facts, limits: Limits) -> Iterator[Finding]:
     if severity is None:
         return
     yield Finding(
-        severity,
-        f"autovacuum may use {share_of(percent, 'the memory')}",
-        (
+        severity=severity,
+        says=f"autovacuum may use {share_of(percent, 'the memory')}",
+        evidence=(
             Evidence(f"{workers} workers × {about(each)} = {about(workers * each)}", "pg_settings.setting"),
             there.evidence,
         ),
-        advised(facts, "autovacuum_work_mem" if server.number("autovacuum_work_mem") >= 0 else "maintenance_work_mem"),
+        fix=advised(
+            facts, "autovacuum_work_mem" if server.number("autovacuum_work_mem") >= 0 else "maintenance_work_mem"
+        ),
     )
 
 
@@ -187,9 +194,9 @@ def _page_tables(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     if severity is None:
         return
     yield Finding(
-        severity,
-        f"page tables may use {about(connections * each)}, {share_of(percent, 'the memory')}",
-        (
+        severity=severity,
+        says=f"page tables may use {about(connections * each)}, {share_of(percent, 'the memory')}",
+        evidence=(
             Evidence(
                 f"{connections} connections × shared_buffers {about(buffers)} ÷ 4 kB × 8 bytes = {about(each)} each",
                 "pg_settings, 8 bytes a page",
@@ -197,7 +204,7 @@ def _page_tables(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
             there.evidence,
             _pages_evidence(pages),
         ),
-        words("reserve huge pages (vm.nr_hugepages, see HUGE-01) or allow fewer connections"),
+        fix=words("reserve huge pages (vm.nr_hugepages, see HUGE-01) or allow fewer connections"),
     )
 
 
@@ -231,9 +238,9 @@ def _temp_files(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     if severity is None:
         return
     yield Finding(
-        severity,
-        f"{count(files)} temporary files an hour, {about(size)}",
-        (
+        severity=severity,
+        says=f"{count(files)} temporary files an hour, {about(size)}",
+        evidence=(
             Evidence(
                 ", ".join(
                     f"{row.datname}: {row.temp_files} files, {about(row.temp_bytes)} in {hours:.1f} h"
@@ -244,7 +251,8 @@ def _temp_files(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
             Evidence(f"work_mem {needs.parameters(facts).shown('work_mem')}", "pg_settings.setting"),
             counted(max(hours for _, hours in old) * _HOUR_S, "pg_stat_reset() in these databases"),
         ),
-        words("find the statements (log_temp_files, pg_stat_statements.temp_blks_written); raise work_mem for their "
+        fix=words("find the statements (log_temp_files, pg_stat_statements.temp_blks_written); raise work_mem for "
+        "their "
               "role or session rather than for all"),
     )  # fmt: skip
 

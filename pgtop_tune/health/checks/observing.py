@@ -32,10 +32,10 @@ def _log_statement(facts: Facts, limits: Limits) -> Iterator[Finding]:
     row = needs.parameters(facts).row("log_statement")
     if row.setting in _STATEMENTS:
         yield Finding(
-            Severity.WARNING,
-            f"log_statement is {row.setting}: {_DISTORTS}",
-            (setting(facts, "log_statement", "log_destination"),),
-            set_parameter(row, "ddl"),
+            severity=Severity.WARNING,
+            says=f"log_statement is {row.setting}: {_DISTORTS}",
+            evidence=(setting(facts, "log_statement", "log_destination"),),
+            fix=set_parameter(row, "ddl"),
         )
     for found in scoped(facts, {"log_statement"}):
         if found.value.lower() in _STATEMENTS:
@@ -50,10 +50,10 @@ def _log_duration(facts: Facts, limits: Limits) -> Iterator[Finding]:
         if limit_s < 0 or limit_s >= limits["seconds"] or (sampled and known.number("log_statement_sample_rate") == 0):
             continue
         yield Finding(
-            Severity.WARNING,
-            f"{name} is {known.shown(name)}: under load most statements are logged",
-            (setting(facts, name, "log_destination"),),
-            set_parameter(known.row(name), "-1" if sampled else "1s"),
+            severity=Severity.WARNING,
+            says=f"{name} is {known.shown(name)}: under load most statements are logged",
+            evidence=(setting(facts, name, "log_destination"),),
+            fix=set_parameter(known.row(name), "-1" if sampled else "1s"),
             subject=name,
         )
 
@@ -64,19 +64,19 @@ def _every_statement(facts: Facts, limits: Limits) -> Iterator[Finding]:
         row = known.find(name)
         if row is not None and row.setting == "on":
             yield Finding(
-                Severity.WARNING,
-                f"{name} is on: every statement writes to the log",
-                (setting(facts, name),),
-                set_parameter(row, "off"),
+                severity=Severity.WARNING,
+                says=f"{name} is on: every statement writes to the log",
+                evidence=(setting(facts, name),),
+                fix=set_parameter(row, "off"),
                 subject=name,
             )
     messages = known.row("log_min_messages")
     if messages.setting.startswith("debug"):
         yield Finding(
-            Severity.WARNING,
-            f"log_min_messages is {messages.setting}: the server logs each of its steps",
-            (setting(facts, "log_min_messages"),),
-            set_parameter(messages, "warning"),
+            severity=Severity.WARNING,
+            says=f"log_min_messages is {messages.setting}: the server logs each of its steps",
+            evidence=(setting(facts, "log_min_messages"),),
+            fix=set_parameter(messages, "warning"),
             subject="log_min_messages",
         )
 
@@ -89,18 +89,20 @@ def _auto_explain(facts: Facts, limits: Limits) -> Iterator[Finding]:
     analyze, timing = known.on("auto_explain.log_analyze"), known.on("auto_explain.log_timing")
     if analyze and timing:
         yield Finding(
-            Severity.WARNING,
-            "auto_explain measures every node of every statement (log_analyze with log_timing), logged or not",
-            (setting(facts, "auto_explain.log_analyze", "auto_explain.log_timing", "auto_explain.log_min_duration"),),
-            set_parameter(known.row("auto_explain.log_timing"), "off"),
+            severity=Severity.WARNING,
+            says="auto_explain measures every node of every statement (log_analyze with log_timing), logged or not",
+            evidence=(
+                setting(facts, "auto_explain.log_analyze", "auto_explain.log_timing", "auto_explain.log_min_duration"),
+            ),
+            fix=set_parameter(known.row("auto_explain.log_timing"), "off"),
             subject="log_timing",
         )
     if known.number("auto_explain.log_min_duration") < limits["seconds"]:
         yield Finding(
-            Severity.WARNING,
-            f"auto_explain.log_min_duration is {limit.shown}: under load most plans are logged",
-            (setting(facts, "auto_explain.log_min_duration"),),
-            set_parameter(limit, "1s"),
+            severity=Severity.WARNING,
+            says=f"auto_explain.log_min_duration is {limit.shown}: under load most plans are logged",
+            evidence=(setting(facts, "auto_explain.log_min_duration"),),
+            fix=set_parameter(limit, "1s"),
             subject="log_min_duration",
         )
 
@@ -113,17 +115,17 @@ def _io_timing(facts: Facts, limits: Limits) -> Iterator[Finding]:
     cost = () if clock_ns is None else (Evidence(f"{clock_ns:.0f} ns to read the clock", "--measure"),)
     if row.setting == "off" and not dear:
         yield Finding(
-            Severity.INFO,
-            "track_io_timing is off: the duration of reads and writes is unknown",
-            (setting(facts, "track_io_timing"), *cost),
-            set_parameter(row, "on"),
+            severity=Severity.INFO,
+            says="track_io_timing is off: the duration of reads and writes is unknown",
+            evidence=(setting(facts, "track_io_timing"), *cost),
+            fix=set_parameter(row, "on"),
         )
     elif row.setting == "on" and dear:
         yield Finding(
-            Severity.WARNING,
-            f"track_io_timing is on, and reading the clock takes {clock_ns:.0f} ns: each I/O pays that twice",
-            (setting(facts, "track_io_timing"), *cost),
-            set_parameter(row, "off"),
+            severity=Severity.WARNING,
+            says=f"track_io_timing is on, and reading the clock takes {clock_ns:.0f} ns: each I/O pays that twice",
+            evidence=(setting(facts, "track_io_timing"), *cost),
+            fix=set_parameter(row, "off"),
         )
 
 
@@ -133,27 +135,27 @@ def _statements(facts: Facts, limits: Limits) -> Iterator[Finding]:
     if track is None:
         library = known.find("shared_preload_libraries")
         yield Finding(
-            Severity.INFO,
-            "pg_stat_statements is not loaded: the cost of single statements is unknown",
-            (Evidence("no parameter pg_stat_statements.track", "pg_settings.name"),),
-            _loading(library, " on the primary" if on_standby(facts) else ""),
+            severity=Severity.INFO,
+            says="pg_stat_statements is not loaded: the cost of single statements is unknown",
+            evidence=(Evidence("no parameter pg_stat_statements.track", "pg_settings.name"),),
+            fix=_loading(library, " on the primary" if on_standby(facts) else ""),
         )
     for row, wrong, better in ((track, "none", "top"), (queries, "off", "auto")) if track is not None else ():
         if row.setting == wrong:
             yield Finding(
-                Severity.WARNING,
-                f"pg_stat_statements is loaded and counts nothing: {row.name} is {row.setting}",
-                (setting(facts, row.name),),
-                set_parameter(row, better),
+                severity=Severity.WARNING,
+                says=f"pg_stat_statements is loaded and counts nothing: {row.name} is {row.setting}",
+                evidence=(setting(facts, row.name),),
+                fix=set_parameter(row, better),
                 subject=row.name,
             )
     planning = known.find("pg_stat_statements.track_planning")
     if planning is not None and planning.setting == "on":
         yield Finding(
-            Severity.WARNING,
-            "pg_stat_statements.track_planning is on: sessions with the same statement wait for its one entry",
-            (setting(facts, "pg_stat_statements.track_planning"),),
-            set_parameter(planning, "off"),
+            severity=Severity.WARNING,
+            says="pg_stat_statements.track_planning is on: sessions with the same statement wait for its one entry",
+            evidence=(setting(facts, "pg_stat_statements.track_planning"),),
+            fix=set_parameter(planning, "off"),
             subject="track_planning",
         )
 
@@ -206,10 +208,10 @@ def _log_too_little(facts: Facts, limits: Limits) -> Iterator[Finding]:
         row = known.row(name)
         if wrong(row):
             yield Finding(
-                Severity.INFO,
-                f"{name} is {row.shown}: the log lacks {tells}",
-                (setting(facts, name),),
-                set_parameter(row, better),
+                severity=Severity.INFO,
+                says=f"{name} is {row.shown}: the log lacks {tells}",
+                evidence=(setting(facts, name),),
+                fix=set_parameter(row, better),
                 subject=name,
             )
 

@@ -31,16 +31,17 @@ def _random(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     turning = [queue.name for queue in queues if not queue.nvme and queue.rotational]
     if not turning and cost > limits["cost"]:
         yield Finding(
-            Severity.WARNING,
-            f"random_page_cost is {cost:g} on flash ({', '.join(queue.name for queue in queues)}): indexes look more "
+            severity=Severity.WARNING,
+            says=f"random_page_cost is {cost:g} on flash ({', '.join(queue.name for queue in queues)}): indexes "
+            "look more "
             "expensive than they are",
-            (
+            evidence=(
                 setting(facts, "random_page_cost", "seq_page_cost"),
                 Evidence(
                     ", ".join(f"{queue.name} does not rotate" for queue in queues), "/sys/block/*/queue/rotational"
                 ),
             ),
-            set_parameter(known.row("random_page_cost"), "1.1"),
+            fix=set_parameter(known.row("random_page_cost"), "1.1"),
         )
 
 
@@ -48,10 +49,10 @@ def _jit(facts: Facts, limits: Limits) -> Iterator[Finding]:
     known = needs.parameters(facts)
     if known.on("jit") and known.number("jit_above_cost") >= 0:
         yield Finding(
-            Severity.INFO,
-            "jit is on: a wrong estimate makes a short query pay tens of milliseconds for compiling",
-            (setting(facts, "jit", "jit_above_cost"),),
-            set_parameter(known.row("jit"), "off"),
+            severity=Severity.INFO,
+            says="jit is on: a wrong estimate makes a short query pay tens of milliseconds for compiling",
+            evidence=(setting(facts, "jit", "jit_above_cost"),),
+            fix=set_parameter(known.row("jit"), "off"),
         )
 
 
@@ -64,10 +65,10 @@ def _enabled(facts: Facts, limits: Limits) -> Iterator[Finding]:
         row = known.row(each.name)
         if row.setting == "off" and row.boot_val == "on":
             yield Finding(
-                Severity.WARNING,
-                f"{row.name} is off: all queries of all sessions run without it",
-                (setting(facts, row.name),),
-                set_parameter(row, "on"),
+                severity=Severity.WARNING,
+                says=f"{row.name} is off: all queries of all sessions run without it",
+                evidence=(setting(facts, row.name),),
+                fix=set_parameter(row, "on"),
                 subject=row.name,
             )
     for found in scoped(facts, names):

@@ -32,10 +32,10 @@ def _drop_in(name: str, *lines: str) -> Action:
     """Lines for the server's service."""
     keep, put_back = kept(f"{_UNIT}/{name}.conf", "[Service]", *lines)
     return Action(
-        f"mkdir -p {_UNIT}\n{keep}\nsystemctl daemon-reload",
-        f"{put_back}\nsystemctl daemon-reload",
-        Language.SHELL,
-        "as root; distributions call the service differently; takes effect with a restart",
+        do=f"mkdir -p {_UNIT}\n{keep}\nsystemctl daemon-reload",
+        undo=f"{put_back}\nsystemctl daemon-reload",
+        language=Language.SHELL,
+        remark="as root; distributions call the service differently; takes effect with a restart",
     )
 
 
@@ -49,17 +49,17 @@ def _oom_score(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         evidence.append(Evidence(f"of its children at most {process.children_adj}", "/proc/PID/oom_score_adj"))
     if process.oom_score_adj > limits["protected"]:
         yield Finding(
-            Severity.WARNING if process.oom_score_adj >= 0 else Severity.INFO,
-            "the OOM killer may choose the postmaster, which ends the server and all sessions",
-            tuple(evidence),
-            _drop_in("oom", "OOMScoreAdjust=-1000", *_CHILDREN),
+            severity=Severity.WARNING if process.oom_score_adj >= 0 else Severity.INFO,
+            says="the OOM killer may choose the postmaster, which ends the server and all sessions",
+            evidence=tuple(evidence),
+            fix=_drop_in("oom", "OOMScoreAdjust=-1000", *_CHILDREN),
         )  # fmt: skip
     elif process.children_adj is not None and process.children_adj <= _PROTECTED:
         yield Finding(
-            Severity.WARNING,
-            "the OOM killer cannot choose a backend: a runaway query ends all other programs first",
-            tuple(evidence),
-            _drop_in("oom", *_CHILDREN),
+            severity=Severity.WARNING,
+            says="the OOM killer cannot choose a backend: a runaway query ends all other programs first",
+            evidence=tuple(evidence),
+            fix=_drop_in("oom", *_CHILDREN),
         )  # fmt: skip
 
 
@@ -75,13 +75,13 @@ def _files(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         return
     meant = f"of the intended {wanted}: it closes some to open others" if soft < wanted else " only"
     yield Finding(
-        Severity.WARNING,
-        f"a process of the server may open {soft} files{meant}",
-        (
+        severity=Severity.WARNING,
+        says=f"a process of the server may open {soft} files{meant}",
+        evidence=(
             Evidence(f"Max open files {soft}, hard limit {process.open_files_hard}", "/proc/PID/limits"),
             Evidence(f"max_files_per_process {wanted}", "pg_settings"),
         ),
-        _drop_in("files", "LimitNOFILE=65536"),
+        fix=_drop_in("files", "LimitNOFILE=65536"),
     )
 
 
@@ -94,15 +94,15 @@ def _clock_source(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         return
     better = next((each for each in machine.clock_sources if each not in _SLOW_CLOCKS), "")
     yield Finding(
-        Severity.WARNING,
-        f"the clock is {machine.clock_source}: reading it costs a system call or a slow device",
-        (
+        severity=Severity.WARNING,
+        says=f"the clock is {machine.clock_source}: reading it costs a system call or a slow device",
+        evidence=(
             Evidence(
                 f"{machine.clock_source}, available {' '.join(machine.clock_sources) or 'unknown'}",
                 "/sys/devices/system/clocksource/clocksource0",
             ),
         ),
-        kernel_file(_CLOCK, better, machine.clock_source, f"clocksource={better} on the kernel's command line")
+        fix=kernel_file(_CLOCK, better, machine.clock_source, f"clocksource={better} on the kernel's command line")
         if better
         else words("ask the hypervisor for a paravirtual clock or a stable TSC; keep track_io_timing off until then"),
     )
@@ -112,24 +112,24 @@ def _group_memory(facts: Facts, limits: Limits) -> Iterator[Finding]:
     group = facts.have(needs.CGROUP)
     if group.oom_kills:
         yield Finding(
-            Severity.HIGH,
-            f"the limit of its control group has killed {group.oom_kills} processes",
-            (
+            severity=Severity.HIGH,
+            says=f"the limit of its control group has killed {group.oom_kills} processes",
+            evidence=(
                 Evidence(f"oom_kill {group.oom_kills} in {group.path}", "memory.events"),
                 Evidence(f"memory.max {_size(group.memory_max_bytes)}", "memory.max"),
             ),
-            words("a higher limit, or less memory for sessions (MEM-01 has the sum)"),
+            fix=words("a higher limit, or less memory for sessions (MEM-01 has the sum)"),
             subject="oom_kill",
         )
     elif group.memory_max_events:
         yield Finding(
-            Severity.WARNING,
-            f"its control group has run into its memory limit {group.memory_max_events} times",
-            (
+            severity=Severity.WARNING,
+            says=f"its control group has run into its memory limit {group.memory_max_events} times",
+            evidence=(
                 Evidence(f"max {group.memory_max_events} in {group.path}", "memory.events"),
                 Evidence(f"memory.max {_size(group.memory_max_bytes)}", "memory.max"),
             ),
-            words("a higher limit, or less memory for sessions (MEM-01 has the sum)"),
+            fix=words("a higher limit, or less memory for sessions (MEM-01 has the sum)"),
             subject="max",
         )
 

@@ -34,13 +34,13 @@ def _lag(facts: Facts, limits: Limits) -> Iterator[Finding]:
         if behind_s >= limits["seconds"] or total >= limits["bytes"]:
             worse = behind_s >= limits["high"] or total >= limits["high_bytes"]
             yield Finding(
-                Severity.HIGH if worse else Severity.WARNING,
-                f"standby {_name(lag)} is {about(total)} and {duration(behind_s)} behind",
-                (
+                severity=Severity.HIGH if worse else Severity.WARNING,
+                says=f"standby {_name(lag)} is {about(total)} and {duration(behind_s)} behind",
+                evidence=(
                     Evidence(f"{total} bytes not replayed", f"{_VIEW}.replay_lsn"),
                     Evidence(f"{behind_s:.1f} s", f"{_VIEW}.replay_lag"),
                 ),
-                words("Find the cause: unsent means the network, unflushed its disk, unreplayed its recovery."),
+                fix=words("Find the cause: unsent means the network, unflushed its disk, unreplayed its recovery."),
                 subject=_name(lag),
             )
 
@@ -59,13 +59,13 @@ def _synchronous(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         return
     if not any(sender.sync_state in _SYNCHRONOUS for sender in sample.senders):
         yield Finding(
-            Severity.CRITICAL,
-            "no synchronous standby is connected: every commit waits for one",
-            (
+            severity=Severity.CRITICAL,
+            says="no synchronous standby is connected: every commit waits for one",
+            evidence=(
                 setting(facts, "synchronous_standby_names", "synchronous_commit"),
                 Evidence(f"{len(sample.senders)} senders, none sync or quorum", f"{_VIEW}.sync_state"),
             ),
-            replace(
+            fix=replace(
                 set_parameter(known.row("synchronous_standby_names"), ""),
                 remark="commits are then on this server alone; better restore a standby of that name",
             ),
@@ -85,18 +85,18 @@ def _receiving(facts: Facts, limits: Limits) -> Iterator[Finding]:
         return
     if receiver.replay_state != "not paused":
         yield Finding(
-            Severity.WARNING,
-            f"replay of this standby is {receiver.replay_state}",
-            (Evidence(receiver.replay_state, "pg_get_wal_replay_pause_state()"),),
-            Action("SELECT pg_wal_replay_resume();", "SELECT pg_wal_replay_pause();"),
+            severity=Severity.WARNING,
+            says=f"replay of this standby is {receiver.replay_state}",
+            evidence=(Evidence(receiver.replay_state, "pg_get_wal_replay_pause_state()"),),
+            fix=Action("SELECT pg_wal_replay_resume();", "SELECT pg_wal_replay_pause();"),
             subject="paused",
         )
     if receiver.status != "streaming" and not _only_from_archive(facts):
         yield Finding(
-            Severity.HIGH,
-            f"this standby does not stream: its receiver is {receiver.status or 'missing'}",
-            (Evidence(receiver.status or "no WAL receiver", "pg_stat_wal_receiver.status"),),
-            words("Its log says why: primary_conninfo, the primary's pg_hba.conf, or WAL that has been removed."),
+            severity=Severity.HIGH,
+            says=f"this standby does not stream: its receiver is {receiver.status or 'missing'}",
+            evidence=(Evidence(receiver.status or "no WAL receiver", "pg_stat_wal_receiver.status"),),
+            fix=words("Its log says why: primary_conninfo, the primary's pg_hba.conf, or WAL that has been removed."),
             subject="receiver",
         )
 
@@ -111,28 +111,35 @@ def _subscriptions(facts: Facts, limits: Limits) -> Iterator[Finding]:
     for worker in facts.have(needs.SUBSCRIPTIONS).workers:
         if worker.kind == "disabled":
             yield Finding(
-                Severity.INFO,
-                f"subscription {worker.name} is disabled: its tables become stale, and its slot keeps WAL on the "
+                severity=Severity.INFO,
+                says=f"subscription {worker.name} is disabled: its tables become stale, and its slot keeps WAL on the "
                 "publisher",
-                (Evidence(f"{worker.name}: disabled", "pg_subscription.subenabled"),),
-                _enable(worker.name),
+                evidence=(Evidence(f"{worker.name}: disabled", "pg_subscription.subenabled"),),
+                fix=_enable(worker.name),
                 subject=worker.name,
             )
         if worker.kind == "none":
             yield Finding(
-                Severity.HIGH,
-                f"subscription {worker.name} is enabled and has no worker: the worker cannot start, or has just failed",
-                (Evidence(f"{worker.name}: no worker", "pg_stat_subscription.pid"),),
-                words("The server's log has the worker's error; max_logical_replication_workers limits how many run."),
+                severity=Severity.HIGH,
+                says=(
+                    f"subscription {worker.name} is enabled and has no worker: the worker cannot start, or has "
+                    "just failed"
+                ),
+                evidence=(Evidence(f"{worker.name}: no worker", "pg_stat_subscription.pid"),),
+                fix=words(
+                    "The server's log has the worker's error; max_logical_replication_workers limits how many run."
+                ),
                 subject=worker.name,
             )
         errors = (worker.apply_errors or 0) + (worker.sync_errors or 0)
         if errors > limits["errors"]:
             yield Finding(
-                Severity.WARNING,
-                f"subscription {worker.name} failed {errors} times; while it fails its publisher keeps WAL",
-                (Evidence(f"{errors} errors", "pg_stat_subscription_stats.apply_error_count, sync_error_count"),),
-                Action(
+                severity=Severity.WARNING,
+                says=f"subscription {worker.name} failed {errors} times; while it fails its publisher keeps WAL",
+                evidence=(
+                    Evidence(f"{errors} errors", "pg_stat_subscription_stats.apply_error_count, sync_error_count"),
+                ),
+                fix=Action(
                     composed(
                         "SELECT pg_stat_reset_subscription_stats(oid) FROM pg_subscription WHERE subname = {name};",
                         name=literal(worker.name),

@@ -58,13 +58,13 @@ def _rules(facts: Facts, limits: Limits) -> Iterator[Finding]:
         if far and not reachable:
             severity = min(severity, Severity.WARNING, key=lambda each: each.rank)
         yield Finding(
-            severity,
-            f"{rule.place} ({_shown(rule)}): {says}",
-            (
+            severity=severity,
+            says=f"{rule.place} ({_shown(rule)}): {says}",
+            evidence=(
                 Evidence(f"{rule.place}: {_shown(rule)}", "pg_hba_file_rules.auth_method, address"),
                 setting(facts, "listen_addresses"),
             ),
-            _closed(rule),
+            fix=_closed(rule),
             subject=rule.place,
         )
 
@@ -100,19 +100,19 @@ def _md5(facts: Facts, limits: Limits) -> Iterator[Finding]:
     row = needs.parameters(facts).row("password_encryption")
     if row.setting != "scram-sha-256":
         yield Finding(
-            Severity.WARNING,
-            f"password_encryption is {row.setting}: new passwords are stored in a form usable for login",
-            (setting(facts, "password_encryption"),),
-            set_parameter(row, "scram-sha-256"),
+            severity=Severity.WARNING,
+            says=f"password_encryption is {row.setting}: new passwords are stored in a form usable for login",
+            evidence=(setting(facts, "password_encryption"),),
+            fix=set_parameter(row, "scram-sha-256"),
             subject="password_encryption",
         )
     names = [role.name for _, role in facts.have(PASSWORDS)]
     for name in names[:_SHOWN]:
         yield Finding(
-            Severity.WARNING,
-            f"the password of role {name} is stored as MD5" + _of_many(names),
-            (Evidence(f"{name}: md5", "pg_authid.rolpassword"),),
-            _new_password(name),
+            severity=Severity.WARNING,
+            says=f"the password of role {name} is stored as MD5" + _of_many(names),
+            evidence=(Evidence(f"{name}: md5", "pg_authid.rolpassword"),),
+            fix=_new_password(name),
             subject=name,
         )
 
@@ -123,10 +123,10 @@ def _new_password(role: str) -> Action:
         # psql reads no U&"…" in the arguments of its own commands.
         return words(f"ALTER ROLE {quoted(role)} PASSWORD with a new one, {remark}")
     return Action(
-        composed("\\password {role}", role=identifier(role)),
-        "-- the same again with the former password",
-        Language.SQL,
-        f"in psql, {remark}",
+        do=composed("\\password {role}", role=identifier(role)),
+        undo="-- the same again with the former password",
+        language=Language.SQL,
+        remark=f"in psql, {remark}",
     )
 
 
@@ -139,10 +139,10 @@ def _superusers(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     names = {role.name for _, role in facts.have(SUPERUSERS)}
     if len(names) > limits["roles"]:
         yield Finding(
-            Severity.WARNING,
-            f"{len(names)} superusers may log in: {', '.join(sorted(names)[:_SHOWN])}",
-            (Evidence(f"{len(names)} roles", "pg_roles.rolsuper, rolcanlogin"),),
-            words(
+            severity=Severity.WARNING,
+            says=f"{len(names)} superusers may log in: {', '.join(sorted(names)[:_SHOWN])}",
+            evidence=(Evidence(f"{len(names)} roles", "pg_roles.rolsuper, rolcanlogin"),),
+            fix=words(
                 "ALTER ROLE … NOSUPERUSER, with GRANT pg_monitor (17 and later: pg_maintain) where it is for that.",
                 "ALTER ROLE … SUPERUSER",
             ),
@@ -155,10 +155,10 @@ def _superusers(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     }
     for name in sorted(each for each in far if each is not None)[:_SHOWN]:
         yield Finding(
-            Severity.WARNING,
-            f"superuser {name} is connected from another machine",
-            (Evidence(f"{name}: client_addr is not this machine's", "pg_stat_activity.client_addr"),),
-            words("Give the application a role that owns its tables and nothing else."),
+            severity=Severity.WARNING,
+            says=f"superuser {name} is connected from another machine",
+            evidence=(Evidence(f"{name}: client_addr is not this machine's", "pg_stat_activity.client_addr"),),
+            fix=words("Give the application a role that owns its tables and nothing else."),
             subject=name,
         )
 
@@ -173,21 +173,21 @@ def _encryption(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     for _, seen in facts.have(ENCRYPTION):
         if seen.plain:
             yield Finding(
-                Severity.WARNING,
-                f"{seen.plain} of {seen.remote} sessions from other machines are not encrypted",
-                (
+                severity=Severity.WARNING,
+                says=f"{seen.plain} of {seen.remote} sessions from other machines are not encrypted",
+                evidence=(
                     Evidence(f"{seen.plain} plain", "pg_stat_ssl.ssl, pg_stat_gssapi.encrypted"),
                     setting(facts, "ssl"),
                 ),
-                words("Make their lines of pg_hba.conf hostssl, and sslmode=verify-full on the clients' side."),
+                fix=words("Make their lines of pg_hba.conf hostssl, and sslmode=verify-full on the clients' side."),
                 subject="sessions",
             )
     if not known.on("ssl") and _reachable(facts):
         yield Finding(
-            Severity.WARNING,
-            f"ssl is off, and the server listens on {known.text('listen_addresses')}",
-            (setting(facts, "ssl", "listen_addresses"),),
-            words(
+            severity=Severity.WARNING,
+            says=f"ssl is off, and the server listens on {known.text('listen_addresses')}",
+            evidence=(setting(facts, "ssl", "listen_addresses"),),
+            fix=words(
                 "Put server.crt and server.key into the data directory (ssl_cert_file, ssl_key_file), then ALTER "
                 "SYSTEM SET ssl = on; SELECT pg_reload_conf(); without them the server does not start again.",
                 "ALTER SYSTEM RESET ssl; SELECT pg_reload_conf();",
@@ -207,20 +207,22 @@ def _open_schemas(facts: Facts, limits: Limits) -> Iterator[Finding]:
             grant = composed("{verb} CREATE ON SCHEMA {schema} {to} PUBLIC;", **_words("GRANT", "TO", schema))
             revoke = composed("{verb} CREATE ON SCHEMA {schema} {to} PUBLIC;", **_words("REVOKE", "FROM", schema))
             yield Finding(
-                Severity.WARNING,
-                f"{database}: {schema} is open: all roles may create objects there, which other roles then call by "
+                severity=Severity.WARNING,
+                says=f"{database}: {schema} is open: all roles may create objects there, which other roles then "
+                "call by "
                 "mistake",
-                (Evidence(f"{schema}: CREATE to PUBLIC", "pg_namespace.nspacl"),),
-                in_database(database, revoke, grant),
+                evidence=(Evidence(f"{schema}: CREATE to PUBLIC", "pg_namespace.nspacl"),),
+                fix=in_database(database, revoke, grant),
                 subject=f"{database}: {schema}",
             )
     if as_made:
         shown = ", ".join(as_made[:_SHOWN]) + (" …" if len(as_made) > _SHOWN else "")
         yield Finding(
-            Severity.INFO,
-            f"all roles may create objects in schema public of {shown}, as versions before {_CLOSED_SINCE} make it",
-            (Evidence(f"CREATE to PUBLIC in {len(as_made)} databases", "pg_namespace.nspacl"),),
-            Action(
+            severity=Severity.INFO,
+            says=f"all roles may create objects in schema public of {shown}, as versions before {_CLOSED_SINCE} "
+            "make it",
+            evidence=(Evidence(f"CREATE to PUBLIC in {len(as_made)} databases", "pg_namespace.nspacl"),),
+            fix=Action(
                 "REVOKE CREATE ON SCHEMA public FROM PUBLIC;",
                 "GRANT CREATE ON SCHEMA public TO PUBLIC;",
                 remark="in each of these databases, and in template1 for future ones",
@@ -237,10 +239,10 @@ def _listening(facts: Facts, limits: Limits) -> Iterator[Finding]:
     row = needs.parameters(facts).row("listen_addresses")
     if _EVERY_ADDRESS & {part.strip() for part in row.setting.split(",")}:
         yield Finding(
-            Severity.INFO,
-            f"listen_addresses is {row.setting}: the server listens on every network of the machine",
-            (setting(facts, "listen_addresses", "port"),),
-            words("List the addresses its clients use, or block other networks with a firewall."),
+            severity=Severity.INFO,
+            says=f"listen_addresses is {row.setting}: the server listens on every network of the machine",
+            evidence=(setting(facts, "listen_addresses", "port"),),
+            fix=words("List the addresses its clients use, or block other networks with a firewall."),
         )
 
 

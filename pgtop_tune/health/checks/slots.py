@@ -31,10 +31,10 @@ def _drop(facts: Facts, slot: Slot) -> Action:
     if slot.database and on_standby(facts):
         undone_in += ", where it waits for SELECT pg_log_standby_snapshot(); on the primary"
     return Action(
-        composed("SELECT pg_drop_replication_slot({name});", name=literal(slot.slot_name)),
-        composed(make, name=literal(slot.slot_name), plugin=literal(slot.plugin or ""), options=Sql(options)),
-        Language.SQL,
-        f"only if it is no longer needed: its consumer must start over{undone_in}",
+        do=composed("SELECT pg_drop_replication_slot({name});", name=literal(slot.slot_name)),
+        undo=composed(make, name=literal(slot.slot_name), plugin=literal(slot.plugin or ""), options=Sql(options)),
+        language=Language.SQL,
+        remark=f"only if it is no longer needed: its consumer must start over{undone_in}",
     )
 
 
@@ -72,10 +72,10 @@ def _retained(facts: Facts, limits: Limits) -> Iterator[Finding]:
         if kept is not None and kept >= limits["bytes"]:
             idle = "it is not in use" if slot.active_pid is None else f"process {slot.active_pid} uses it"
             yield Finding(
-                Severity.HIGH if kept >= limits["high"] else Severity.WARNING,
-                f"slot {slot.slot_name} keeps {about(kept)} of WAL; {idle}",
-                (Evidence(f"{slot.slot_name}: {kept} bytes behind the end of WAL", f"{_VIEW}.restart_lsn"),),
-                _not_here(slot)
+                severity=Severity.HIGH if kept >= limits["high"] else Severity.WARNING,
+                says=f"slot {slot.slot_name} keeps {about(kept)} of WAL; {idle}",
+                evidence=(Evidence(f"{slot.slot_name}: {kept} bytes behind the end of WAL", f"{_VIEW}.restart_lsn"),),
+                fix=_not_here(slot)
                 if _copied(facts, slot)
                 else _drop(facts, slot)
                 if slot.active_pid is None
@@ -91,18 +91,18 @@ def _state(facts: Facts, limits: Limits) -> Iterator[Finding]:
         if slot.wal_status in ("lost", "unreserved") or slot.invalid:
             what = slot.invalid or slot.wal_status or ""
             yield Finding(
-                Severity.HIGH,
-                f"slot {slot.slot_name} is {what}: its consumer cannot continue, or soon cannot",
-                (Evidence(f"{slot.slot_name}: wal_status {slot.wal_status}", f"{_VIEW}.wal_status"),),
-                _drop(facts, slot) if slot.active_pid is None else _catch_up(slot),
+                severity=Severity.HIGH,
+                says=f"slot {slot.slot_name} is {what}: its consumer cannot continue, or soon cannot",
+                evidence=(Evidence(f"{slot.slot_name}: wal_status {slot.wal_status}", f"{_VIEW}.wal_status"),),
+                fix=_drop(facts, slot) if slot.active_pid is None else _catch_up(slot),
                 subject=slot.slot_name,
             )
         elif slot.active_pid is None and not slot.temporary:
             yield Finding(
-                Severity.WARNING,
-                f"slot {slot.slot_name} is not in use{_and_keeps(slot)}",
-                (Evidence(f"{slot.slot_name}: inactive", f"{_VIEW}.active_pid"),),
-                _drop(facts, slot),
+                severity=Severity.WARNING,
+                says=f"slot {slot.slot_name} is not in use{_and_keeps(slot)}",
+                evidence=(Evidence(f"{slot.slot_name}: inactive", f"{_VIEW}.active_pid"),),
+                fix=_drop(facts, slot),
                 subject=slot.slot_name,
             )
 
@@ -128,13 +128,13 @@ def _unlimited(facts: Facts, limits: Limits) -> Iterator[Finding]:
     # A limit below what a slot keeps already would invalidate it at the next checkpoint.
     kept = max((_kept_bytes(sample, slot) or 0 for slot in slots), default=0)
     yield Finding(
-        Severity.WARNING,
-        f"max_slot_wal_keep_size is -1: {_any(len(slots))} may fill the WAL disk and stop the server",
-        (
+        severity=Severity.WARNING,
+        says=f"max_slot_wal_keep_size is -1: {_any(len(slots))} may fill the WAL disk and stop the server",
+        evidence=(
             setting(facts, "max_slot_wal_keep_size"),
             Evidence(f"{len(slots)} {'slot' if len(slots) == 1 else 'slots'}", f"{_VIEW}.slot_name"),
         ),
-        set_parameter(
+        fix=set_parameter(
             known.row("max_slot_wal_keep_size"), memory(max(disk / 2 if disk else _DEFAULT_KEEP, _ROOM * kept))
         ),
     )

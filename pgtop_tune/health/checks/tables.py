@@ -21,10 +21,12 @@ def _dead(facts: Facts, limits: Limits) -> Iterator[Finding]:
         share = 100 * table.dead / max(table.dead + table.live, 1)
         if table.dead >= limits["rows"] and share >= limits["percent"]:
             yield Finding(
-                Severity.HIGH if share >= limits["high"] else Severity.WARNING,
-                f"{_named(database, table)}: {count(table.dead)} dead rows, {percent(share)} % of all",
-                (Evidence(f"{table.dead} dead, {table.live} live", "pg_stat_all_tables.n_dead_tup, n_live_tup"),),
-                _on_table(database, table, "VACUUM (ANALYZE, VERBOSE) {table};"),
+                severity=Severity.HIGH if share >= limits["high"] else Severity.WARNING,
+                says=f"{_named(database, table)}: {count(table.dead)} dead rows, {percent(share)} % of all",
+                evidence=(
+                    Evidence(f"{table.dead} dead, {table.live} live", "pg_stat_all_tables.n_dead_tup, n_live_tup"),
+                ),
+                fix=_on_table(database, table, "VACUUM (ANALYZE, VERBOSE) {table};"),
                 subject=_named(database, table),
             )
 
@@ -33,15 +35,15 @@ def _never(facts: Facts, limits: Limits) -> Iterator[Finding]:
     for database, table in facts.have(TABLES):
         if table.never_analyzed and table.live >= limits["rows"]:
             yield Finding(
-                Severity.WARNING,
-                f"{_named(database, table)}: {count(table.live)} rows and no statistics; its plans are guesses",
-                (
+                severity=Severity.WARNING,
+                says=f"{_named(database, table)}: {count(table.live)} rows and no statistics; its plans are guesses",
+                evidence=(
                     Evidence(
                         f"{table.live} live rows, reltuples -1", "pg_stat_all_tables.n_live_tup, pg_class.reltuples"
                     ),
                     Evidence(f"{table.n_never_analyzed} such tables in {database}", "pg_class.reltuples"),
                 ),
-                _on_table(database, table, "ANALYZE {table};"),
+                fix=_on_table(database, table, "ANALYZE {table};"),
                 subject=_named(database, table),
             )
 
@@ -52,11 +54,11 @@ def _old(facts: Facts, limits: Limits) -> Iterator[Finding]:
         share = 100 * table.modified / max(rows, 1)
         if not table.never_analyzed and table.modified >= limits["rows"] and share >= limits["percent"]:
             yield Finding(
-                Severity.WARNING,
-                f"{_named(database, table)}: {count(table.modified)} changes since the last ANALYZE, "
+                severity=Severity.WARNING,
+                says=f"{_named(database, table)}: {count(table.modified)} changes since the last ANALYZE, "
                 f"{share_of(share, f'its {count(rows)} rows')}",
-                (Evidence(f"{table.modified} changes", "pg_stat_all_tables.n_mod_since_analyze"),),
-                _on_table(database, table, "ANALYZE {table};"),
+                evidence=(Evidence(f"{table.modified} changes", "pg_stat_all_tables.n_mod_since_analyze"),),
+                fix=_on_table(database, table, "ANALYZE {table};"),
                 subject=_named(database, table),
             )
 
@@ -72,18 +74,18 @@ def _bloat(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         share = 100 * unused / max(row.bytes, 1)
         if unused >= limits["bytes"] and share >= limits["percent"]:
             yield Finding(
-                Severity.HIGH if unused >= limits["high"] else Severity.WARNING,
-                f"{row.kind} {database}: {row.schema}.{row.name}: about {about(unused)} of {about(row.bytes)} are "
+                severity=Severity.HIGH if unused >= limits["high"] else Severity.WARNING,
+                says=f"{row.kind} {database}: {row.schema}.{row.name}: about {about(unused)} of {about(row.bytes)} are "
                 "unused",
-                (
+                evidence=(
                     Evidence(
                         f"{row.bytes} bytes, rows need about {row.needed_bytes}",
                         "pg_class.relpages, reltuples; pg_stats.avg_width, null_frac",
                     ),
                 ),
-                _smaller(database, row),
-                Confidence.MEDIUM if row.kind == "table" else Confidence.LOW,
-                f"{database}: {row.schema}.{row.name}",
+                fix=_smaller(database, row),
+                confidence=Confidence.MEDIUM if row.kind == "table" else Confidence.LOW,
+                subject=f"{database}: {row.schema}.{row.name}",
             )
     for database, number in hidden.items():
         yield Unknown(

@@ -24,10 +24,10 @@ _NO_WAY_BACK: Final = "-- the transaction is rolled back; its client must start 
 
 def _terminate(pid: int) -> Action:
     return Action(
-        composed("SELECT pg_terminate_backend({pid});", pid=literal(pid)),
-        _NO_WAY_BACK,
-        Language.SQL,
-        "look at the session first: pids are reused",
+        do=composed("SELECT pg_terminate_backend({pid});", pid=literal(pid)),
+        undo=_NO_WAY_BACK,
+        language=Language.SQL,
+        remark="look at the session first: pids are reused",
     )
 
 
@@ -35,11 +35,12 @@ def _timeout(facts: Facts, limits: Limits) -> Iterator[Finding]:
     known = needs.parameters(facts)
     if known.number("idle_in_transaction_session_timeout") == 0:
         yield Finding(
-            Severity.INFO,
-            "idle_in_transaction_session_timeout is 0: a client that hangs in a transaction holds locks and dead rows "
+            severity=Severity.INFO,
+            says="idle_in_transaction_session_timeout is 0: a client that hangs in a transaction holds locks and "
+            "dead rows "
             "forever",
-            (setting(facts, "idle_in_transaction_session_timeout"),),
-            set_parameter(known.row("idle_in_transaction_session_timeout"), "5min"),
+            evidence=(setting(facts, "idle_in_transaction_session_timeout"),),
+            fix=set_parameter(known.row("idle_in_transaction_session_timeout"), "5min"),
         )
 
 
@@ -54,10 +55,12 @@ def _idle(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     found = sorted((each for each in waiting if each[1] >= limits["seconds"]), key=lambda each: -each[1])
     for backend, idle_s in found[:_SHOWN]:
         yield Finding(
-            Severity.HIGH if idle_s >= limits["high"] else Severity.WARNING,
-            f"{_session(backend)} has been idle in a transaction for {duration(idle_s)}",
-            (Evidence(f"pid {backend.pid}: {backend.state} for {idle_s:.0f} s", "pg_stat_activity.state_change"),),
-            _terminate(backend.pid),
+            severity=Severity.HIGH if idle_s >= limits["high"] else Severity.WARNING,
+            says=f"{_session(backend)} has been idle in a transaction for {duration(idle_s)}",
+            evidence=(
+                Evidence(f"pid {backend.pid}: {backend.state} for {idle_s:.0f} s", "pg_stat_activity.state_change"),
+            ),
+            fix=_terminate(backend.pid),
             subject=f"{backend.usename}@{backend.datname}",
         )
     if len(found) > _SHOWN:
@@ -84,10 +87,10 @@ def _long(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     for backend, since_s in sorted(open_s, key=lambda each: -each[1])[:_SHOWN]:
         if since_s >= limits["seconds"]:
             yield Finding(
-                Severity.WARNING,
-                f"{_session(backend)} has been in one transaction for {duration(since_s)}",
-                (Evidence(f"pid {backend.pid}: {since_s:.0f} s", "pg_stat_activity.xact_start"),),
-                _terminate(backend.pid),
+                severity=Severity.WARNING,
+                says=f"{_session(backend)} has been in one transaction for {duration(since_s)}",
+                evidence=(Evidence(f"pid {backend.pid}: {since_s:.0f} s", "pg_stat_activity.xact_start"),),
+                fix=_terminate(backend.pid),
                 subject=f"{backend.usename}@{backend.datname}",
             )
 
@@ -98,11 +101,11 @@ def _horizon(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     if oldest is None or oldest.age < limits["transactions"]:
         return
     yield Finding(
-        Severity.HIGH if oldest.age >= limits["high"] else Severity.WARNING,
-        f"{oldest.kind} {oldest.name} {oldest.who}".rstrip()
+        severity=Severity.HIGH if oldest.age >= limits["high"] else Severity.WARNING,
+        says=f"{oldest.kind} {oldest.name} {oldest.who}".rstrip()
         + f" keeps dead rows of the last {count(oldest.age)} transactions from being removed",
-        (Evidence(f"{oldest.age} transactions since its oldest", _SOURCES.get(oldest.kind, _OF_SESSIONS)),),
-        _release(oldest),
+        evidence=(Evidence(f"{oldest.age} transactions since its oldest", _SOURCES.get(oldest.kind, _OF_SESSIONS)),),
+        fix=_release(oldest),
         subject=oldest.kind,
     )
 
@@ -128,10 +131,10 @@ def _release(holder: Holder) -> Action:
 
 def _rollback(gid: str) -> Action:
     return Action(
-        composed("ROLLBACK PREPARED {gid};", gid=literal(gid)),
-        "-- irreversible: ask the transaction manager first whether it should be committed",
-        Language.SQL,
-        "in the database it was prepared in; COMMIT PREPARED instead if it should take effect",
+        do=composed("ROLLBACK PREPARED {gid};", gid=literal(gid)),
+        undo="-- irreversible: ask the transaction manager first whether it should be committed",
+        language=Language.SQL,
+        remark="in the database it was prepared in; COMMIT PREPARED instead if it should take effect",
     )
 
 
@@ -141,11 +144,11 @@ def _prepared(facts: Facts, limits: Limits) -> Iterator[Finding]:
         since_s = (sample.now_ms - prepared.prepared_ms) / 1000
         if since_s >= limits["seconds"]:
             yield Finding(
-                Severity.HIGH if since_s >= limits["high"] else Severity.WARNING,
-                f"transaction {prepared.gid} of {prepared.owner}@{prepared.database} has been prepared for "
+                severity=Severity.HIGH if since_s >= limits["high"] else Severity.WARNING,
+                says=f"transaction {prepared.gid} of {prepared.owner}@{prepared.database} has been prepared for "
                 f"{duration(since_s)}: it keeps its locks across restarts",
-                (Evidence(f"{prepared.gid}: {since_s:.0f} s", "pg_prepared_xacts.prepared"),),
-                _rollback(prepared.gid),
+                evidence=(Evidence(f"{prepared.gid}: {since_s:.0f} s", "pg_prepared_xacts.prepared"),),
+                fix=_rollback(prepared.gid),
                 subject=prepared.gid,
             )
 

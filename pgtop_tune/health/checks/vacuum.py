@@ -35,10 +35,10 @@ def _switches(facts: Facts, limits: Limits) -> Iterator[Finding]:
     for name, says in consequence.items():
         if not known.on(name):
             yield Finding(
-                Severity.CRITICAL,
-                f"{name} is off: {says}",
-                (setting(facts, name),),
-                set_parameter(known.row(name), "on"),
+                severity=Severity.CRITICAL,
+                says=f"{name} is off: {says}",
+                evidence=(setting(facts, name),),
+                fix=set_parameter(known.row(name), "on"),
                 subject=name,
             )
 
@@ -84,13 +84,13 @@ def _wraparound(clock: _Clock) -> Callable[[Facts, Limits], Iterator[Finding | U
                 break
             table = _oldest(facts, clock, name, old)
             yield Finding(
-                Severity.CRITICAL if old >= limits["critical"] else Severity.WARNING,
-                f"database {name} is {count(old)} {clock.what} old, {100 * old / _END:.0f} % of the maximum",
-                (
+                severity=Severity.CRITICAL if old >= limits["critical"] else Severity.WARNING,
+                says=f"database {name} is {count(old)} {clock.what} old, {100 * old / _END:.0f} % of the maximum",
+                evidence=(
                     Evidence(f"{name}: {old} {clock.what}", f"pg_database.{clock.column}"),
                     *_of_table(clock, table),
                 ),
-                _drop_invalid(name)
+                fix=_drop_invalid(name)
                 if name in invalid
                 else _freeze_closed(name)
                 if name in closed
@@ -154,10 +154,10 @@ def _by_table(facts: Facts, limits: Limits) -> Iterator[Finding]:
         if not table.autovacuum and rows >= limits["rows"]:
             name = identifier(table.schema, table.name)
             yield Finding(
-                Severity.WARNING,
-                f"autovacuum is off for {database}: {table.schema}.{table.name} ({count(rows)} rows)",
-                (Evidence(f"{table.schema}.{table.name}: autovacuum_enabled=false", "pg_class.reloptions"),),
-                in_database(
+                severity=Severity.WARNING,
+                says=f"autovacuum is off for {database}: {table.schema}.{table.name} ({count(rows)} rows)",
+                evidence=(Evidence(f"{table.schema}.{table.name}: autovacuum_enabled=false", "pg_class.reloptions"),),
+                fix=in_database(
                     database,
                     with_lock_timeout(composed("ALTER TABLE {table} RESET (autovacuum_enabled);", table=name)),
                     with_lock_timeout(composed("ALTER TABLE {table} SET (autovacuum_enabled = false);", table=name)),
@@ -174,18 +174,21 @@ def _workers(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     workers = known.whole("autovacuum_max_workers")
     if workers <= _DEFAULT_WORKERS and machine.cores >= limits["cores"]:
         yield Finding(
-            Severity.INFO,
-            f"{workers} autovacuum workers on {machine.cores} processors: large tables can keep all of them busy",
-            (setting(facts, "autovacuum_max_workers"), Evidence(f"{machine.cores} processors", "/proc/stat, cpu.max")),
-            advised(facts, "autovacuum_max_workers"),
+            severity=Severity.INFO,
+            says=f"{workers} autovacuum workers on {machine.cores} processors: large tables can keep all of them busy",
+            evidence=(
+                setting(facts, "autovacuum_max_workers"),
+                Evidence(f"{machine.cores} processors", "/proc/stat, cpu.max"),
+            ),
+            fix=advised(facts, "autovacuum_max_workers"),
             subject="workers",
         )
     if workers > limits["workers"]:
         yield Finding(
-            Severity.WARNING,
-            f"{workers} autovacuum workers share one cost limit: each of them becomes slower",
-            (setting(facts, "autovacuum_max_workers", "autovacuum_vacuum_cost_limit", "vacuum_cost_limit"),),
-            words("Raise autovacuum_vacuum_cost_limit with the number of workers, or use fewer."),
+            severity=Severity.WARNING,
+            says=f"{workers} autovacuum workers share one cost limit: each of them becomes slower",
+            evidence=(setting(facts, "autovacuum_max_workers", "autovacuum_vacuum_cost_limit", "vacuum_cost_limit"),),
+            fix=words("Raise autovacuum_vacuum_cost_limit with the number of workers, or use fewer."),
             subject="workers",
         )
 
@@ -202,13 +205,15 @@ def _speed(facts: Facts, limits: Limits) -> Iterator[Finding]:
     per_s = limit / max(known.number("vacuum_cost_page_dirty"), 1) / delay_s * page
     if per_s < limits["bytes_per_second"]:
         yield Finding(
-            Severity.WARNING,
-            f"autovacuum may dirty {per_s / 2**20:.1f} MB/s at most, all workers together: it falls behind any load",
-            (
+            severity=Severity.WARNING,
+            says=(
+                f"autovacuum may dirty {per_s / 2**20:.1f} MB/s at most, all workers together: it falls behind any load"
+            ),
+            evidence=(
                 setting(facts, "autovacuum_vacuum_cost_limit", "vacuum_cost_limit", "autovacuum_vacuum_cost_delay"),
                 Evidence(f"{per_s:.0f} bytes/s", "cost limit ÷ vacuum_cost_page_dirty ÷ delay × block_size"),
             ),
-            set_parameter(known.row("autovacuum_vacuum_cost_delay"), "2ms")
+            fix=set_parameter(known.row("autovacuum_vacuum_cost_delay"), "2ms")
             if delay_s > 0.002
             else set_parameter(known.row("autovacuum_vacuum_cost_limit"), str(_DEFAULT_COST_LIMIT)),
         )

@@ -41,15 +41,15 @@ class LockReader:
         rows = await context.fetch("locks", [str(pid) for pid in self._involved])
         waits = [
             LockWait(
-                pid,
-                locktype,
-                mode,
-                relation,
-                target,
-                wait_start_ms,
-                tuple(map(int, holders)),
-                tuple(held_modes),
-                tuple(prepared),
+                pid=pid,
+                locktype=locktype,
+                mode=mode,
+                relation=relation,
+                target=target,
+                wait_start_ms=wait_start_ms,
+                holders=tuple(map(int, holders)),
+                held_modes=tuple(held_modes),
+                prepared=tuple(prepared),
             )
             for pid, locktype, mode, relation, target, wait_start_ms, holders, held_modes, prepared in rows
         ]

@@ -100,7 +100,9 @@ class RelationReader:
     async def read(self, context: ReadContext) -> RelationSample:
         """Tables worth a row, with their indexes."""
         rows = await context.fetch("relation_activity")
-        looks = [TableLook(row[0], row[1], row[2] or 0, row[3] or 0, row[4] or 0) for row in rows]
+        looks = [
+            TableLook(oid=row[0], used=row[1], dead=row[2] or 0, xid_age=row[3] or 0, pages=row[4] or 0) for row in rows
+        ]
         chosen = self._choice.choose(looks)
         tables = await context.fetch("relation_tables", chosen)
         indexes = await context.fetch("relation_indexes", chosen)

@@ -49,7 +49,13 @@ async def read_replication(context: ReadContext) -> ReplicationSample | Unavaila
     if common["in_recovery"]:
         common["replay_lsn_bytes"] = common["standby_replay_lsn_bytes"]
         receiver = Receiver(**{name: common[name] for name in _RECEIVER})
-    return ReplicationSample(context.at_s, common["now_ms"], common["lsn_bytes"], tuple(senders), receiver)
+    return ReplicationSample(
+        at_s=context.at_s,
+        now_ms=common["now_ms"],
+        lsn_bytes=common["lsn_bytes"],
+        senders=tuple(senders),
+        receiver=receiver,
+    )
 
 
 _COMMON: Final = (

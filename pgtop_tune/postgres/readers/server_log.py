@@ -38,7 +38,13 @@ class LogReader:
         if row["content"] is None:
             return Unavailable(Reason.FAILED, f"{row['file']} is gone")
         self._take(row["file"], row["start"], row["content"])
-        return LogTail(context.at_s, self._file, self._skipped, self._left_out, tuple(self._lines))
+        return LogTail(
+            at_s=context.at_s,
+            file=self._file,
+            skipped_bytes=self._skipped,
+            left_out=self._left_out,
+            lines=tuple(self._lines),
+        )
 
     def _take(self, file: str, start: int, content: bytes) -> None:
         if file == self._file and start > self._position:
@@ -50,7 +56,9 @@ class LogReader:
         found = log_entries(file, content)
         consumed = found.consumed or (len(content) if len(content) > _LONGEST_LINE else 0)
         for entry in found.entries:
-            line = LogLine(f"{file}:{start + entry.offset}", entry.severity, entry.prefix, entry.message)
+            line = LogLine(
+                id=f"{file}:{start + entry.offset}", severity=entry.severity, prefix=entry.prefix, message=entry.message
+            )
             self._lines.append(line)
         self._left_out += found.left_out
         self._file, self._position = file, start + consumed

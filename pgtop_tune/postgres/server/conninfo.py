@@ -303,7 +303,7 @@ def _endpoints(
     if not alone:
         found = _asked({**wanted, "host": host, "hostaddr": hostaddr, "port": str(number)})
     names = [host] if host or hostaddr else _socket_directories(found.host, number)
-    return [Endpoint(name or hostaddr, number, hostaddr, found.password) for name in names]
+    return [Endpoint(host=name or hostaddr, port=number, hostaddr=hostaddr, password=found.password) for name in names]
 
 
 def _socket_directories(compiled: str, port: int) -> list[str]:

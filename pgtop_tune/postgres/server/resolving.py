@@ -159,7 +159,7 @@ def _understood(said: dict[str, Any]) -> ConnInfo:
         raise UsageProblem(*said["refused"])
     return ConnInfo(
         endpoints=tuple(
-            Endpoint(host, port, hostaddr, None if password is None else Secret(password))
+            Endpoint(host=host, port=port, hostaddr=hostaddr, password=None if password is None else Secret(password))
             for host, port, hostaddr, password in said["endpoints"]
         ),
         user=said["user"],

@@ -78,7 +78,9 @@ def _rows(
         return found if isinstance(found, Unavailable) else NOT_YET
     values = [(keyed.id, keyed(interval)) for keyed in columns]
     return [
-        MachineRow(key(row), row, {name: by_key.get(key(row)) for name, by_key in values}, note(row))
+        MachineRow(
+            key=key(row), row=row, values={name: by_key.get(key(row)) for name, by_key in values}, note=note(row)
+        )
         for row in rows(found)
     ]
 
@@ -218,7 +220,10 @@ def _limit_rows(session: Session) -> Sequence[MachineRow] | Unavailable:
     found = NOT_YET if frame is None else sections.cgroup(frame)
     if isinstance(found, Unavailable) or interval is None:
         return found if isinstance(found, Unavailable) else NOT_YET
-    return [MachineRow(metric.id, metric, {"value": metric(interval)}, found.path) for metric in limits.GROUP_METRICS]
+    return [
+        MachineRow(key=metric.id, row=metric, values={"value": metric(interval)}, note=found.path)
+        for metric in limits.GROUP_METRICS
+    ]
 
 
 def _limit_text(row: Any) -> str:
@@ -293,7 +298,7 @@ def _others(frame: Frame) -> Callable[[int], str]:
 
 def _with_backend(row: MachineRow, backend: Backend | None, others: Callable[[int], str]) -> MachineRow:
     kind = others(row.row.pid) if backend is None else backend.backend_type or _HIDDEN_KIND
-    return MachineRow(row.key, row.row, row.values, kind, backend)
+    return MachineRow(key=row.key, row=row.row, values=row.values, note=kind, backend=backend)
 
 
 def _backend_of(row: Any) -> BackendKey | None:

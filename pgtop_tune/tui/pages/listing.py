@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.safe_text import one_line
+from pgtop_tune.tui.pages.listing_head import rows_in_sight, titles, unseen
 from pgtop_tune.tui.pages.page import MOST_ROWS, PageColumn, PageTable, SortValue, grown
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span
-from pgtop_tune.tui.widgets.lines import width as cells_of
-from pgtop_tune.tui.widgets.phrase import Phrase, absence, dot, head, padded
+from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets.phrase import Phrase, absence, head, padded
 from pgtop_tune.tui.widgets.table import GAP, Column, column_widths, table_lines
 from pgtop_tune.tui.widgets.wrapping import wrapped
 
@@ -285,7 +285,10 @@ def listing_lines(
     blank: Line = ((" " * width, PLAIN),)
     if isinstance(found, Unavailable):
         said = wrapped(str(found), max(width - 2, 2), absence(found)[0][1])
-        lines = [_head(tables=tables, table=table, view=view, rows=(), width=width, visible=0, glyphs=glyphs), blank]
+        lines = [
+            _head(tables=tables, table=table, view=view, rows=(), width=width, visible=0, glyphs=glyphs),
+            blank,
+        ]
         lines += [padded((("  ", PLAIN), *line), width) for line in said]
         return [*lines, *[blank] * (height - len(lines))][:height]
     visible = max(height - HEAD_ROWS, 0)
@@ -373,42 +376,9 @@ def _head(
         Phrase(((f"{len(view.tagged)} tagged", "key"),) if view.tagged else (), 1),
         Phrase(((f"{table.quiet_word} hidden", "key"),) if view.hide_quiet and table.quiet is not None else (), 3),
         Phrase(((f"by {by.title}", "label"),) if by is not None else (), 5),
-        Phrase(((_unseen(before, behind, glyphs), "label"),) if before or behind else (), 4),
+        Phrase(((unseen(before, behind, glyphs), "label"),) if before or behind else (), 4),
         Phrase(((f"{left_out} more not listed", "warning"),) if left_out else (), 3),
-        Phrase(((_range(view.top, visible, len(rows)), "label"),) if rows else (), 2),
+        Phrase(((rows_in_sight(view.top, visible, len(rows)), "label"),) if rows else (), 2),
     ]
-    said = _titles(tables, table, int(width * _TITLE_SHARE), glyphs)
+    said = titles(tables, table, int(width * _TITLE_SHARE), glyphs)
     return head(said, width, glyphs, [fact for fact in facts if fact.line])
-
-
-def _titles(tables: Sequence[PageTable], table: PageTable, cells: int, glyphs: Glyphs) -> Line:
-    """The tables' titles from the first one on, or as near to it as the one in view allows; the others are counted."""
-    at = tables.index(table)
-    found: Line = ()
-    for first in range(at + 1):
-        for end in range(len(tables), at, -1):
-            found = _some_titles(tables, table, first, end, glyphs)
-            if cells_of(found) <= cells:
-                return found
-    return found
-
-
-def _some_titles(tables: Sequence[PageTable], table: PageTable, first: int, end: int, glyphs: Glyphs) -> Line:
-    spans: list[Span] = [(f"{glyphs.pointer_left}{first}", "label")] if first else []
-    for each in tables[first:end]:
-        if spans:
-            spans.append(dot(glyphs))
-        spans.append((each.title, "title" if each is table else "dim"))
-    behind = len(tables) - end
-    return (*spans, *((dot(glyphs), (f"{behind}{glyphs.pointer}", "label")) if behind else ()))
-
-
-def _unseen(before: int, behind: int, glyphs: Glyphs) -> str:
-    words = f"{glyphs.pointer_left}{before}" if before else ""
-    if behind:
-        words += f" {behind}{glyphs.pointer}"
-    return f"columns {words.strip()}"
-
-
-def _range(top: int, visible: int, found: int) -> str:
-    return f"{top + 1}-{min(top + visible, found)} of {found}" if found > visible else str(found)

@@ -163,7 +163,7 @@ def query_texts(interval: Interval, wanted: Iterable[Hashable]) -> dict[Hashable
 
 def _key_column(title: str, width: int, definition: str, source: str) -> PageColumn:
     return PageColumn(
-        "name", title, width, attrgetter("name"), definition, source,
+        id="name", title=title, width=width, text=attrgetter("name"), definition=definition, source=source,
         value=attrgetter("name"), largest_first=False, style=_name_style,
     )  # fmt: skip
 

@@ -68,7 +68,15 @@ def _counter(
         now = interval.now(section)
         value = None if now is None else getattr(now, field)
         grown = _grown(interval, section, field)
-        return Fact(field, title, unit(value), _unit_rate(unit, grown), value, definition, source)
+        return Fact(
+            id=field,
+            title=title,
+            value=unit(value),
+            rate=_unit_rate(unit, grown),
+            sorted_by=value,
+            definition=definition,
+            source=source,
+        )
 
     return make
 
@@ -89,7 +97,9 @@ def _gauge(title: str, section: Reach, field: str, definition: str, source: str)
     def make(interval: Interval) -> Fact:
         now = interval.now(section)
         value = None if now is None else getattr(now, field)
-        return Fact(field, title, spaced(value), "", value, definition, source)
+        return Fact(
+            id=field, title=title, value=spaced(value), rate="", sorted_by=value, definition=definition, source=source
+        )
 
     return make
 
@@ -100,7 +110,9 @@ def _mean(title: str, times: str, operations: str, definition: str, source: str)
     def make(interval: Interval) -> Fact:
         time, done = _grown(interval, sections.wal, times), _grown(interval, sections.wal, operations)
         value = time / done / 1000.0 if time and done else None
-        return Fact(times, title, ms(value), "", value, definition, source)
+        return Fact(
+            id=times, title=title, value=ms(value), rate="", sorted_by=value, definition=definition, source=source
+        )
 
     return make
 
@@ -108,7 +120,15 @@ def _mean(title: str, times: str, operations: str, definition: str, source: str)
 def _metric(metric: Metric, unit: Unit) -> Make:
     def make(interval: Interval) -> Fact:
         value = metric(interval)
-        return Fact(metric.id, metric.title, unit(value), "", value, metric.definition, metric.source)
+        return Fact(
+            id=metric.id,
+            title=metric.title,
+            value=unit(value),
+            rate="",
+            sorted_by=value,
+            definition=metric.definition,
+            source=metric.source,
+        )
 
     return make
 
@@ -117,7 +137,7 @@ def _words(title: str, field: str, definition: str, source: str) -> Make:
     def make(interval: Interval) -> Fact:
         archiver = interval.now(sections.archiver)
         text = UNKNOWN if archiver is None else one_line(getattr(archiver, field), 200) or UNKNOWN
-        return Fact(field, title, text, "", None, definition, source)
+        return Fact(id=field, title=title, value=text, rate="", sorted_by=None, definition=definition, source=source)
 
     return make
 
@@ -129,8 +149,8 @@ def _last_failure(interval: Interval) -> Fact:
         now_ms = interval.newest.taken_at_ms if activity is None else activity.now_ms
         since_s = max(now_ms - archiver.last_failed_ms, 0) / 1000.0
     return Fact(
-        "last_failed_ms", "last failure", lasting(since_s), "", since_s,
-        "Time since archiving last failed.", "now − pg_stat_archiver.last_failed_time",
+        id="last_failed_ms", title="last failure", value=lasting(since_s), rate="", sorted_by=since_s,
+        definition="Time since archiving last failed.", source="now − pg_stat_archiver.last_failed_time",
     )  # fmt: skip
 
 
@@ -139,7 +159,15 @@ def _full_pages(interval: Interval) -> Fact:
     mark = "" if found is None or not found.estimated else "<= " if found.compressed else "~"
     text = UNKNOWN if found is None else f"{mark}{percent(found.percent)} %"
     value = None if found is None else found.percent
-    return Fact(FULL_PAGES.id, FULL_PAGES.title, text, "", value, FULL_PAGES.definition, FULL_PAGES.source)
+    return Fact(
+        id=FULL_PAGES.id,
+        title=FULL_PAGES.title,
+        value=text,
+        rate="",
+        sorted_by=value,
+        definition=FULL_PAGES.definition,
+        source=FULL_PAGES.source,
+    )
 
 
 _WAL_VIEW: Final = "pg_stat_wal"
@@ -220,11 +248,11 @@ def _quiet(row: Any) -> str:
 
 def _columns(value_cells: int) -> tuple[PageColumn, ...]:
     return (
-        PageColumn("name", "name", 18, attrgetter("title"), "Name of the counter.", "see `from`", attrgetter("title"), largest_first=False),
-        PageColumn("value", "value", value_cells, attrgetter("value"), "Now, or since the last reset of the statistics.", "see `from`", attrgetter("sorted_by"), align="right", style=_quiet),
-        PageColumn("rate", "per s", 8, attrgetter("rate"), "Growth per second, over 10 s.", "Δ value / Δt", align="right"),
-        PageColumn("source", "from", 24, attrgetter("source"), "View and column.", "this program", shown=False),
-        PageColumn("meaning", "what it is", 30, attrgetter("definition"), "What it says.", "this program", elastic=True),
+        PageColumn(id="name", title="name", width=18, text=attrgetter("title"), definition="Name of the counter.", source="see `from`", value=attrgetter("title"), largest_first=False),
+        PageColumn(id="value", title="value", width=value_cells, text=attrgetter("value"), definition="Now, or since the last reset of the statistics.", source="see `from`", value=attrgetter("sorted_by"), align="right", style=_quiet),
+        PageColumn(id="rate", title="per s", width=8, text=attrgetter("rate"), definition="Growth per second, over 10 s.", source="Δ value / Δt", align="right"),
+        PageColumn(id="source", title="from", width=24, text=attrgetter("source"), definition="View and column.", source="this program", shown=False),
+        PageColumn(id="meaning", title="what it is", width=30, text=attrgetter("definition"), definition="What it says.", source="this program", elastic=True),
     )  # fmt: skip
 
 

@@ -98,7 +98,7 @@ class ConditionsDialog(Dialog[Conditions]):
             reach, whose, _ = self._reaches[self._reach.index]
             seconds = self._seconds.number(1)
             wires, reason = self._wires.text.text.strip(), self._reason.text.text.strip()
-            conditions = Conditions(reach, whose, seconds, wires, reason)
+            conditions = Conditions(reach=reach, whose=whose, keep_within_s=seconds, wires=wires, reason=reason)
             conditions.trip_wires()
             check_reach(conditions, self._around)
         except PgtopError as problem:

@@ -93,10 +93,17 @@ def circumstances(frame: Frame | None, *, can_load: bool) -> Circumstances:
         return Circumstances(can_load=can_load)
     activity = sections.activity(frame)
     if isinstance(activity, Unavailable):
-        return Circumstances(True, can_load, server.user, server.database)
+        return Circumstances(connected=True, can_load=can_load, role=server.user, database=server.database)
     sessions = client_backends(activity)
     roles, databases = _commonest(each.usename for each in sessions), _commonest(each.datname for each in sessions)
-    return Circumstances(bool(sessions), can_load, server.user, server.database, roles, databases)
+    return Circumstances(
+        connected=bool(sessions),
+        can_load=can_load,
+        role=server.user,
+        database=server.database,
+        roles=roles,
+        databases=databases,
+    )
 
 
 def _commonest(names: Iterable[str | None]) -> tuple[str, ...]:

@@ -125,7 +125,15 @@ def init(
         jobs=jobs,
     )
     given.check()
-    words = ConnectionWords(target, host, port, user, database, no_password, ask_password)
+    words = ConnectionWords(
+        target=target,
+        host=host,
+        port=port,
+        user=user,
+        database=database,
+        no_password=no_password,
+        ask_password=ask_password,
+    )
     from pgtop_tune.cli.commands.bench.making import bus_making, pgbench_making
     from pgtop_tune.cli.commands.bench.step_table import written
     from pgtop_tune.cli.output import say, write_for_programs

@@ -64,7 +64,9 @@ def pgbench_making(given: InitWords, words: ConnectionWords) -> Made:
         "unlogged": shape.unlogged,
     }
     notes += (_UNLOGGED,) if shape.unlogged else ()
-    return Made("pgbench", f"scale {scale}", facts, done.steps_s, done.total_s, notes)
+    return Made(
+        dataset="pgbench", title=f"scale {scale}", facts=facts, steps_s=done.steps_s, total_s=done.total_s, notes=notes
+    )
 
 
 def bus_making(given: InitWords, words: ConnectionWords) -> Made:
@@ -98,7 +100,14 @@ def bus_making(given: InitWords, words: ConnectionWords) -> Made:
             done = run_until_signalled(_make_bus(conninfo, plan, anew, jobs))
     facts = {"tickets": plan.tickets, "seed": plan.seed, "version": VERSION, "unlogged": plan.unlogged}
     notes += (_UNLOGGED,) if plan.unlogged else ()
-    return Made("bus", f"{count(plan.tickets)} tickets", facts, done.steps_s, done.total_s, notes)
+    return Made(
+        dataset="bus",
+        title=f"{count(plan.tickets)} tickets",
+        facts=facts,
+        steps_s=done.steps_s,
+        total_s=done.total_s,
+        notes=notes,
+    )
 
 
 @contextlib.contextmanager

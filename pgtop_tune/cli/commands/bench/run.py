@@ -230,7 +230,15 @@ def run(
             variables=tuple(_variable(each) for each in variables or ()),
         )
         wanted = Wanted(
-            connection=ConnectionWords(target, host, port, user, database, no_password, ask_password),
+            connection=ConnectionWords(
+                target=target,
+                host=host,
+                port=port,
+                user=user,
+                database=database,
+                no_password=no_password,
+                ask_password=ask_password,
+            ),
             profiles=tuple(profile or ("tpcb-like",)),
             profiles_directory=profiles,
             spec=spec,

@@ -47,7 +47,15 @@ def show(
         tell(problem)
     profile = loaded.get(name)
     found = find_pgbench(pgbench)
-    words = ConnectionWords("", host, port, user, database, no_password, ask_password)
+    words = ConnectionWords(
+        target="",
+        host=host,
+        port=port,
+        user=user,
+        database=database,
+        no_password=no_password,
+        ask_password=ask_password,
+    )
     told = _told(profile, found, words)
     if format is Format.JSON:
         write_for_programs()
